@@ -9,8 +9,8 @@ from typing import Any, Literal
 from attrs import asdict
 
 from rlc.catalog.builtins.frameworks import AGENT
-from rlc.catalog.builtins.graders import RUBRIC
-from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
+from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
+from rlc.catalog.index import data_traits, find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import Param
 from rlc.catalog.traits import EnvFacts, Role
 from rlc.data.code.calls import Code, module_of_package
@@ -18,6 +18,7 @@ from rlc.plan.environments import (
     ANY,
     MAX_TURNS,
     AnyJudge,
+    ComparerPlan,
     EnvPlan,
     JudgePlan,
     JudgingPlan,
@@ -26,6 +27,8 @@ from rlc.plan.environments import (
 )
 from rlc.plan.leaves import children_of
 from rlc.plan.paths import file_part
+from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.records import DataPlan, StagePlan, data_of, environments_of
 
 
 def env_facts(env: EnvPlan) -> EnvFacts:
@@ -166,6 +169,13 @@ def reward_models_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, RewardMod
             yield path, judging, judge
 
 
+def comparers_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, ComparerPlan]]:
+    """Those of :func:`judges_of` that are functions of the user's own."""
+    for path, judging, judge in judges_of(env):
+        if isinstance(judge, ComparerPlan):
+            yield path, judging, judge
+
+
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
     """The files that an environment reads, each with its path within the plan's record."""
     for path, param, value, _ in _arguments(env):
@@ -181,6 +191,19 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
             args = others["args"] if param.code in ("factory", "game", "program", "player") else {}
             target = f"{module_of_package(value)}:{param.calls}" if param.calls else value
             yield path, Code(target, param.code, args, decided)
+
+
+def code_of_data(data: DataPlan | PreferencesPlan) -> Code | None:
+    """The Python code that makes the data of a stage; None if that is read, or played."""
+    if not isinstance(data, DataPlan) or data.builder is None:
+        return None
+    return Code(data.builder, "factory", data.args or {}, data_traits(data.kind).decides)
+
+
+def code_of_stage(stage: StagePlan) -> Iterator[Code]:
+    """The Python code that a stage names."""
+    yield from (code for env in environments_of(stage) for _, code in code_of(env))
+    yield from filter(None, map(code_of_data, data_of(stage)))
 
 
 def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:
@@ -204,6 +227,8 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
     called += [("grader", g.grader, g.args, f"graders.{g.name}.args") for g in env.graders]
     for path, _, judge in rubrics_of(env):
         called.append(("judge", RUBRIC, asdict(judge, recurse=False), path))
+    for path, _, comparer in comparers_of(env):
+        called.append(("judge", COMPARE_WITH, {"function": comparer.function}, path))
     if env.agent is not None:
         called.append(("env", AGENT, asdict(env.agent, recurse=False), "agent"))
     if env.play is not None and (script := env.play.script) is not None:

@@ -10,15 +10,16 @@ from typing import Any
 from attrs import evolve, fields
 
 from rlc.catalog.builtins.frameworks import AGENT
-from rlc.catalog.builtins.graders import RUBRIC
+from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
-from rlc.catalog.environments import code_of
+from rlc.catalog.environments import code_of_stage
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
 from rlc.plan.asked import with_asked_models
 from rlc.plan.environments import (
     AgentPlan,
     AnyJudge,
+    ComparerPlan,
     EnvPlan,
     JudgePlan,
     JudgingPlan,
@@ -26,7 +27,7 @@ from rlc.plan.environments import (
 )
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, located
-from rlc.plan.records import LOCAL, Plan, StagePlan, environments_of, kind_of
+from rlc.plan.records import LOCAL, Plan, StagePlan, kind_of
 from rlc.records import Record
 
 Change = Callable[[str], str]
@@ -58,10 +59,7 @@ def _modules_beside(plan: Plan) -> Iterator[str]:
     """The files of the Python modules that a plan names as ``module:attr``, of those that are in
     its recipe's folder or below: others are installed, and have versions."""
     folder = os.path.dirname(plan.recipe) or os.curdir
-    codes = (
-        code for stage in plan.stages for env in environments_of(stage) for code in code_of(env)
-    )
-    for _, code in codes:
+    for code in (code for stage in plan.stages for code in code_of_stage(stage)):
         module = code.target.rpartition(":")[0]
         if module.endswith(".py"):
             continue  # a path
@@ -136,6 +134,8 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
     def judge(one: AnyJudge) -> AnyJudge:
         if isinstance(one, RewardModelPlan):
             return one
+        if isinstance(one, ComparerPlan):
+            return evolve(one, **called("judge", COMPARE_WITH, {"function": one.function}))
         return evolve(one, **called("judge", RUBRIC, _paths(one)))
 
     play = env.play

@@ -29,6 +29,7 @@ from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.records import Builtin, Kind
 from rlc.catalog.traits import (
     AggregateTraits,
+    DataTraits,
     GraderTraits,
     LossTraits,
     MetricTraits,
@@ -212,6 +213,7 @@ def _traits(kind: str, traits: type[T], noun: str, name: str) -> T:
 # The traits of a builtin by its name. Each raises UnknownBuiltinError if there is none.
 service_loss_traits = partial(_traits, "loss", LossTraits, "loss")
 aggregate_traits = partial(_traits, "aggregate", AggregateTraits, "aggregation")
+data_traits = partial(_traits, "data", DataTraits, "data")
 source_traits = partial(_traits, "env", SourceTraits, "environment source")
 wrapper_traits = partial(_traits, "wrapper", WrapperTraits, "wrapper")
 preference_traits = partial(_traits, "preference_loss", PreferenceTraits, "loss over preferences")

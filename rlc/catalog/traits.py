@@ -204,6 +204,14 @@ class OpponentTraits:
     games: tuple[str, ...] | None = None
 
 
+@frozen(eq=False, repr=False, slots=False)
+class DataTraits:
+    """What data to imitate needs. ``decides``: those parameters of the code that makes it that
+    other parts of the recipe decide, name -> part."""
+
+    decides: Mapping[str, str] = field(factory=dict)
+
+
 # Marks around an answer, as models are asked for them.
 BOX, TAG = "\\boxed{}", "<answer>"
 

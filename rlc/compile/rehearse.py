@@ -11,7 +11,7 @@ from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
 from rlc.plan.asked import with_asked_models
 from rlc.plan.distillation import KeepPlan
-from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, RewardModelPlan
+from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, JudgePlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
 from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
@@ -120,7 +120,7 @@ def _env(env: EnvPlan, group: int, model: ModelPlan) -> EnvPlan:
 
 def _judge(judge: AnyJudge, model: ModelPlan) -> AnyJudge:
     """The tiny model is asked instead. It is no judge: what it does not say is drawn."""
-    if isinstance(judge, RewardModelPlan):
+    if not isinstance(judge, JudgePlan):
         return judge
     state = judge.model
     if isinstance(state, EndpointPlan):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rlc.data.errors import DataError
 
 # What is to be done with the value of a field: it is asked, compared with, or trained on.
-Holds = Literal["asked", "prompt", "answer", "text", "messages", "id"]
+Holds = Literal["asked", "prompt", "answer", "text", "messages", "id", "shown"]
 _TYPES: Mapping[Holds, tuple[type, ...]] = {
     "asked": (str, list),
     "prompt": (str, list),
@@ -16,6 +16,7 @@ _TYPES: Mapping[Holds, tuple[type, ...]] = {
     "text": (str,),
     "messages": (list, str),  # in a cell of a CSV file they are JSON text
     "id": (str, int, float),
+    "shown": (str, int, float),
 }
 _NEEDED: Mapping[Holds, str] = {
     "asked": "text or a list of messages",
@@ -24,6 +25,7 @@ _NEEDED: Mapping[Holds, str] = {
     "text": "text",
     "messages": "a list of messages",
     "id": "text or a number",
+    "shown": "text or a number",
 }
 _NOUNS: Mapping[type, str] = {
     str: "text",

@@ -7,7 +7,8 @@ In a file, the items of the list under the heading ``Criteria`` are the criteria
     - clear: a beginner would understand it
 
 A criterion without a weight weighs 1. Without such a heading the text is one question with one
-score. Rows may have criteria of their own: a text, a list of texts, or of objects.
+score. Rows may have criteria of their own: a text, a list of texts, or of objects. Where a rubric
+says ``{{ row.field }}``, that field of the row stands when it is judged.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.data.errors import DataError, Place
+from rlc.data.fields import require_field
 from rlc.data.templates import read_text
 from rlc.plan.environments import is_text_file
 
 _HEADING = re.compile(r"#+\s*(.+?)\s*#*")
 _ITEM = re.compile(r"[-*+]\s+(.*)")
 _CRITERION = re.compile(r"[*_`]*([A-Za-z]\w*)[*_`]*\s*(?:\(([^()]*)\))?\s*[*_`]*:[*_`]*\s*(\S.*)")
+_FIELD = re.compile(r"\{\{\s*row\.(\w+)\s*\}\}")
 _TEXTS = ("criterion", "text", "description", "rubric", "rubric_str")  # of a row's criterion
 _NAMES, _WEIGHTS = ("name", "title", "id"), ("weight", "points")
 
@@ -46,6 +49,29 @@ class Rubric:
 
     text: str
     criteria: tuple[Criterion, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a row that it shows, each once."""
+        texts = (self.text, *(one.text for one in self.criteria))
+        return tuple(dict.fromkeys(name for text in texts for name in _FIELD.findall(text)))
+
+    def of_row(self, row: Mapping[str, Any] | None, field: str | None) -> Rubric:
+        """The rubric for a row: with the fields of it that it shows, and with the criteria in its
+        ``field`` (None: it has none). Raise DataError for a row without them."""
+        if not self.fields and field is None:
+            return self
+        if row is None:
+            raise DataError("the rubric is different for each row, and there are no rows")
+        for name in self.fields:
+            require_field(row, name, "shown")
+        own = () if field is None else row_criteria(row, field)
+
+        def filled(text: str) -> str:
+            return _FIELD.sub(lambda found: str(row[found[1]]), text)
+
+        criteria = [evolve(one, text=filled(one.text)) for one in self.criteria]
+        return Rubric(filled(self.text), (*criteria, *own))
 
 
 def read_rubric(rubric: str) -> Rubric:

@@ -120,6 +120,8 @@ def build_env(
 
         source = McpSource(source, tools.args)
     alone, together = make_judgings(plan, getattr(made, "row", lambda _: None), responders)
+    for judging in (*alone, *together):
+        judging.require_rows(getattr(made, "rows", ()))
     if alone:
         source = JudgedSource(source, alone)
     if game is None:

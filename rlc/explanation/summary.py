@@ -90,7 +90,7 @@ def _stage(stage: StagePlan, cost: StageCost) -> Lines:
         episodes = f"{data.count or 0:,} episodes of {data.env.name}" if data.env else ""
         if data.sampled is not None:
             episodes += f" that {whose(data.sampled.model)} plays"
-        yield f"trains {model} on {episodes or data.path}, supervised, {rate}"
+        yield f"trains {model} on {episodes or data.read}, supervised, {rate}"
     else:
         scheme = "" if stage.advantage == NO_ADVANTAGE else f"{stage.advantage.name} with "
         how = [f"{scheme}{stage.loss.name}", rate]

@@ -282,4 +282,5 @@ CODES: dict[str, str] = {
     "RL0822": "value that a script does not compute",
     "RL0823": "what a script does not watch",
     "RL0825": "file that a job cannot take along",
+    "RL0826": "comparison of other than pairs",
 }

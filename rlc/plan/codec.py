@@ -169,7 +169,7 @@ def _converter() -> Any:
 
     samples = make_dict_unstructure_fn(SamplesPlan, converter, top_k=none)
     converter.register_unstructure_hook(SamplesPlan, samples)
-    data = make_dict_unstructure_fn(DataPlan, converter, sampled=none)
+    data = make_dict_unstructure_fn(DataPlan, converter, sampled=none, builder=none, args=none)
     converter.register_unstructure_hook(DataPlan, data)
     tagged(AdvantageStep, "step", STEPS)
     teacher = make_dict_unstructure_fn(TeacherPlan, converter, top_k=none)

@@ -141,7 +141,17 @@ class RewardModelPlan(Record):
     mean: bool | None
 
 
-AnyJudge = JudgePlan | RewardModelPlan
+@frozen(eq=False, repr=False, slots=False)
+class ComparerPlan(Record):
+    """A ``function`` of the user's own as a judge of pairs: it says which of two replies is
+    better."""
+
+    name: str
+    weight: float
+    function: str
+
+
+AnyJudge = JudgePlan | RewardModelPlan | ComparerPlan
 
 
 @frozen(eq=False, repr=False, slots=False)

@@ -39,6 +39,11 @@ class PreferencesPlan(Record):
     model: ModelState | None = None
     samples: int | None = None
 
+    @property
+    def read(self) -> str | None:
+        """What its rows are read from; None if the model makes them."""
+        return self.path
+
 
 @frozen(eq=False, repr=False, slots=False)
 class PreferenceLossPlan(Record):

@@ -193,9 +193,10 @@ class DataPlan(Record):
     the ``last_turn``. ``samples``: ``count`` episodes of ``env``, as ``sampled`` says. Of a file,
     the rows of a ``split`` are taken (:mod:`rlc.data.splits`; None:
     all); one with more than ``max_tokens`` (None: the model's context) is ``too_long``.
+    ``cookbook``: the examples that a ``builder`` of tinker-cookbook makes, called with ``args``.
     """
 
-    kind: Literal["demonstrations", "rows", "chats", "samples"]
+    kind: Literal["demonstrations", "rows", "chats", "samples", "cookbook"]
     env: EnvPlan | None
     count: int | None
     policy: Literal["oracle", "model"] | None
@@ -209,6 +210,14 @@ class DataPlan(Record):
     too_long: Literal["stop", "drop"] = "stop"
     split: Any = None
     sampled: SamplesPlan | None = None
+    builder: str | None = None
+    args: dict[str, Any] | None = None
+
+    @property
+    def read(self) -> str | None:
+        """What its examples are read from: a file, a data set, a builder; None if they are
+        played."""
+        return self.path or self.builder
 
 
 @frozen(eq=False, repr=False, slots=False)

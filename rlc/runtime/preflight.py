@@ -6,10 +6,17 @@ import importlib.util
 import os
 from collections.abc import Iterator
 
-from rlc.catalog.environments import env_facts, files_of
+from rlc.catalog.environments import code_of_data, env_facts, files_of
 from rlc.catalog.files import located_files
 from rlc.catalog.index import tracker_traits
 from rlc.catalog.saved_weights import WeightsError, find_weights, is_run_weights
+from rlc.data.code.functions import (
+    load_attribute,
+    require_fits,
+    search_beside,
+    signature_of,
+)
+from rlc.data.errors import DataError
 from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
 from rlc.plan.asked import asked_models
@@ -46,7 +53,7 @@ def require_runnable(plan: Plan) -> None:
         raise RunError("; ".join(lost))
     envs = [env for stage in plan.stages for env in environments_of(stage)]
     missing = dict.fromkeys(
-        [*_weights(plan), *_own_losses(plan), *_trackers(plan), *_data_sets(plan)]
+        [*_builders(plan), *_weights(plan), *_own_losses(plan), *_trackers(plan), *_data_sets(plan)]
     )
     if problems := [*missing, *source_problems(envs, plan.recipe)]:
         raise RunError("; ".join(problems))
@@ -63,6 +70,16 @@ def _missing_files(plan: Plan) -> Iterator[str]:
         for path, reader in files:
             if not os.path.isfile(path):
                 yield f"there is no file {path}, which `{reader}` reads"
+
+
+def _builders(plan: Plan) -> Iterator[str]:
+    """Python code that makes the data of stages, if it cannot be called as it will be."""
+    search_beside(plan.recipe)
+    for code in (code for s in plan.stages for code in filter(None, map(code_of_data, data_of(s)))):
+        try:
+            require_fits(code, signature_of(load_attribute(code.target)))
+        except DataError as error:
+            yield str(error)
 
 
 def _weights(plan: Plan) -> Iterator[str]:

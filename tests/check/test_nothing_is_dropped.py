@@ -333,6 +333,8 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(sweep=SWEEP | {"search": call})
     learnt = ("align", "second") if "stage" in arguments else ()
     field, text = IN_TRAIN.get(builtin.kind, (builtin.kind, "CALL"))
+    if builtin.name == "compare_with":
+        text = 'rows("rows.jsonl") |> compared(CALL, by = pairwise)'
     more = {"advantage": "reinforce()"} if builtin.name == "turns" else {}
     more |= {"env": 'openreward("Org/One")'} if builtin.kind == "tracker" else {}
     stages = "".join(block("preference", name, PREFERENCE) for name in learnt)

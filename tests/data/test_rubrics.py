@@ -91,3 +91,28 @@ def test_a_row_has_criteria_of_its_own(value: Any, expected: Any) -> None:
 def test_rows_without_criteria_are_errors(value: Any) -> None:
     with pytest.raises(DataError, match="the field `rubric` has no criteria"):
         row_criteria({"rubric": value}, "rubric")
+
+
+def test_a_rubric_shows_fields_of_the_row() -> None:
+    rubric = read_rubric(
+        "By {{ row.by }}, at best {{row.best}}.\n## Criteria\n- a: as {{ row.by }}"
+    )
+    assert rubric.fields == ("by", "best")
+    filled = rubric.of_row({"by": "{{ row.best }}", "best": 5, "own": "b"}, "own")
+    assert filled.text == "By {{ row.best }}, at best 5."  # what a row says is not filled in again
+    assert [one.text for one in filled.criteria] == ["as {{ row.best }}", "b"]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [(None, "there are no rows"), ({"a": 1}, "no field `by`"), ({"by": ""}, "`by` is empty")],
+)
+def test_a_row_without_what_the_rubric_shows_is_an_error(row: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        read_rubric("By {{ row.by }}").of_row(row, None)
+
+
+def test_a_rubric_without_fields_is_the_same_for_all() -> None:
+    rubric = read_rubric("By {{ by }}, {row.by} and {{ row }}")
+    assert rubric.fields == ()
+    assert rubric.of_row(None, None) is rubric

@@ -103,9 +103,10 @@ def write_rows(folder: Path) -> None:
     function = "def {}(reply, row):\n    return len(reply)\n"
     functions = "\n\n".join(function.format(name) for name in ("reward", "brief"))
     own = {
-        "rewards.py": f"{functions}\n\ndef length(reply):\n    return len(reply)\n",
         "solver.py": f"{function.format('grade')}\n\ndef solve(run, style=''):\n    return 1.0\n"
         "\n\ndef forgets(run):\n    print(run.task)\n",
+        "rewards.py": f"{functions}\n\ndef length(reply):\n    return len(reply)\n"
+        "\n\ndef better(one, other, row):\n    return len(other) - len(one)\n",
         "works.py": "def make():\n    ...\n",
         "fails.py": "def make():\n    ...\n\nSIZE = 1 / 0\n",
         "mazes.py": "def make(size=4):\n    ...\n",

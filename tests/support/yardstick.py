@@ -23,12 +23,16 @@ LOADERS = {
     "math_rl.math_env": ("load_dataset", "get_dataset_config_names"),
     "code_rl.code_env": ("load_dataset",),
 }
-PROMPTS = "yardstick_builders:PromptsBuilder"
-# What cannot be built here: it needs sounds, or an index and a key.
+PROMPTS, EXAMPLES = "yardstick_builders:PromptsBuilder", "yardstick_builders:ExamplesBuilder"
+# What cannot be built here: it needs photos, sounds, or an index and a key.
 BUILDERS = {
     "audio.asr.env:AudioASRRLDatasetBuilder": PROMPTS,
     "audio.emotion.env:ExpressoRLDatasetBuilder": PROMPTS,
     "search_tool.search_env:SearchR1DatasetBuilder": PROMPTS,
+    "vlm_classifier.data:Caltech101DatasetBuilder": EXAMPLES,
+    "audio.asr.env:AudioASRDatasetBuilder": EXAMPLES,
+    "audio.emotion.sl_train:ExpressoSFTDatasetBuilder": EXAMPLES,
+    "audio.medical_asr.env:EkacareASRDatasetBuilder": EXAMPLES,
 }
 
 

@@ -10,6 +10,7 @@ from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, o
 from rlc.catalog.traits import BOX, TAG, GraderTraits, WrapperTraits
 from rlc.plan.environments import (
     TEXT_FILE,
+    ComparerPlan,
     EndpointPlan,
     EnvPlan,
     GraderPlan,
@@ -104,7 +105,7 @@ def marks_read(env: EnvPlan, able: tuple[str, ...]) -> tuple[str, ...]:
 
 
 JUDGE_PROMPT = ("task", "reply", "rubric")  # what a template of the question is given
-RUBRIC, IMPLICIT_REWARD = "rubric", "implicit_reward"
+RUBRIC, IMPLICIT_REWARD, COMPARE_WITH = "rubric", "implicit_reward", "compare_with"
 _RISING = "two numbers, the worst score and the best"
 
 
@@ -123,6 +124,11 @@ def _implicit_reward(args: Args) -> RewardModelPlan:
     """What its stage says is filled in where stages are known."""
     unknown: Any = {"reference": None, "beta": None, "mean": None}
     return RewardModelPlan(name=IMPLICIT_REWARD, weight=1.0, model=args.stage, **unknown)
+
+
+def _comparer(args: Args) -> ComparerPlan:
+    """Named after its function."""
+    return ComparerPlan(args.function.data.rpartition(":")[2], 1.0, args.function)
 
 
 def _endpoint(args: Args) -> EndpointPlan:
@@ -173,6 +179,17 @@ JUDGES = (
         ),
         aliases="reward_model preference_model rm dpo_reward",
         example='env = rows("prompts.jsonl") |> judged(implicit_reward(align))',
+    ),
+    builtin(
+        COMPARE_WITH,
+        "judge",
+        "a function of one's own, of two replies and the row, that says which reply is better",
+        _comparer,
+        code("function", "where it is", "comparison"),
+        example=(
+            'env = rows("prompts.jsonl")\n'
+            '  |> compared(compare_with("rewards.py:shorter"), by = pairwise)'
+        ),
     ),
 )
 ENDPOINTS = (

@@ -6,10 +6,18 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from rlc.catalog.builtins.sources import DATA_FILE, OPENREWARD_KEY, ROWS, WHERE_ROWS_ARE
-from rlc.catalog.builtins.splits import SPLIT
-from rlc.catalog.records import Args, Builtin, Param, builtin, optional, word
-from rlc.catalog.traits import Key, MetricTraits, TrackerTraits
+from rlc.catalog.builtins.sources import (
+    ARGS,
+    COOKBOOK_MODEL,
+    COOKBOOK_RENDERER,
+    DATA_FILE,
+    OPENREWARD_KEY,
+    ROWS,
+    WHERE_ROWS_ARE,
+)
+from rlc.catalog.builtins.splits import SPLIT, USUAL
+from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional, word
+from rlc.catalog.traits import DataTraits, Key, MetricTraits, TrackerTraits
 from rlc.plan.records import DataPlan, MetricPlan, TrackPlan
 
 
@@ -24,7 +32,7 @@ def _file(kind: str) -> Callable[[Args], DataPlan]:
 
     def build(args: Args) -> DataPlan:
         given = dict(args.values)
-        empty = dict.fromkeys(("env", "policy", "min_reward", "prompt", "reply"))
+        empty = dict.fromkeys(("env", "policy", "min_reward", "path", "prompt", "reply"))
         return DataPlan(kind, count=given.pop("n"), **{**empty, **given})  # type: ignore[arg-type]
 
     return build
@@ -37,12 +45,14 @@ _FILE = Param(
     form=(ROWS, "demonstrations.jsonl"),
     file=DATA_FILE,
 )
-OF_FILES = (
-    SPLIT,
+_OF_ROWS = (
     optional("n", "int", "take the first n rows of it; none: all", low=1),
     optional("max_tokens", "int", "most in a row; none: the model's context", low=2),
     word("too_long", "what becomes of a row with more", ("stop", "drop"), "stop"),
 )
+OF_FILES = (SPLIT, *_OF_ROWS)
+# What a supervised builder of tinker-cookbook is given by other parts of the recipe.
+COOKBOOK_COMMON, COOKBOOK_BATCH = "common_config", "batch_size"
 
 
 DATA = (
@@ -99,6 +109,28 @@ DATA = (
         ),
         *OF_FILES,
         example='data = chats("chats.jsonl", train_on = last)',
+    ),
+    builtin(
+        "cookbook",
+        "data",
+        "the examples of a SupervisedDatasetBuilder of tinker-cookbook, images and sounds too",
+        _file("cookbook"),
+        code("builder", "where the builder is"),
+        ARGS,
+        Param("split", "string", "its training or its test set", "train", choices=USUAL),
+        *_OF_ROWS,
+        traits=DataTraits(
+            {
+                **dict.fromkeys((*COOKBOOK_MODEL, *COOKBOOK_RENDERER, COOKBOOK_COMMON), "model"),
+                COOKBOOK_BATCH: "batch",
+            }
+        ),
+        example=(
+            "data = cookbook(\n"
+            '  "tinker_cookbook.recipes.vlm_classifier.data:Caltech101DatasetBuilder",\n'
+            "  args = { examples_per_class = 4 },\n"
+            ")"
+        ),
     ),
 )
 

@@ -28,10 +28,12 @@ NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL053
 UNREWARDED, NOT_PLAYED = "RL0807", "RL0808"
 
 
-def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> None:
-    """Report code that is not there, or does not take what it will be called with. If modules may
-    be imported, it is also tried; a reward on the first ``rows``."""
-    at = f"envs.{env.name}.{path}"
+def check_code(
+    view: View, at: str, code: Code, env: EnvPlan | None = None, rows: Rows | None = None
+) -> None:
+    """Report code that is not there, or does not take what it will be called with: that of an
+    environment, or of a stage's data. If modules may be imported, it is also tried; a reward on the
+    first ``rows``."""
     module, _, name = code.target.rpartition(":")
     in_file = file_part(code.target) == module
     assert view.reader is not None
@@ -41,7 +43,7 @@ def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | Non
             return
         signature = None if file is None else written_signature(_shown(file), name)
     except PackageMissingError as missing:
-        package = source_traits(env.source).package or ""
+        package = (source_traits(env.source).package if env else None) or ""
         if module.partition(".")[0] == package.replace("-", "_"):  # a rule on packages says so
             return
         if view.reader.imports:
@@ -62,15 +64,15 @@ def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | Non
     except CodeError as error:
         _report_misfit(view, at, code, error)
         return
-    script = env.play.script if code.kind == "game" and env.play else None
+    script = env.play.script if code.kind == "game" and env and env.play else None
     draws = script is not None and opponent_traits(script.player).needs_moves
-    if draws and file is not None and lacks(file, name, "legal_moves"):
+    if env and draws and file is not None and lacks(file, name, "legal_moves"):
         unsaid = f"`{code.target}` does not say which moves are legal"
         message = f"{unsaid}, so `{opponent_name(env)}` cannot draw one"
         advice = "give the game an attribute `legal_moves`, a list of texts"
         view.error(NOT_PLAYED, f"envs.{env.name}.play.script", message, advice)
-    rewarded = code.kind != "program" or env.graders or env.judging
-    if not rewarded and signature is not None and signature.return_annotation is None:
+    silent = signature is not None and signature.return_annotation is None
+    if env is not None and code.kind == "program" and silent and not (env.graders or env.judging):
         message = f"`{code.target}` returns nothing, and no grader rewards `{env.name}`"
         advice = f"`return` a number at its end, or give `{env.name}` a `grader`"
         view.error(UNREWARDED, at, message, advice)
@@ -79,20 +81,22 @@ def check_code(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | Non
         _try(view, env, at, code, rows)
 
 
-def _try(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> None:
+def _try(view: View, env: EnvPlan | None, path: str, code: Code, rows: Rows | None) -> None:
     """Report what is wrong with code when it is imported and tried."""
     from rlc.data.code.trial import Trial
     from rlc.data.grading.rewards import TRIED_OWN
 
-    recipe, of = view.origins.span.source.name, f"envs.{env.name}"
+    recipe, grader, answer = view.origins.span.source.name, None, None
     target = view.located(code.target) if file_part(code.target) != code.target else code.target
-    grader = next((p for p in env.graders if path.startswith(f"{of}.graders.{p.name}.")), None)
+    if env is not None:
+        start, answer = f"envs.{env.name}.graders.", env.args.get("answer")
+        grader = next((p for p in env.graders if path.startswith(f"{start}{p.name}.")), None)
     if grader is not None:
         grader = evolve(grader, args={**grader.args, path.rpartition(".")[2]: target})
     asked: tuple[tuple[DataRow, Messages], ...] = ()
     if grader is not None and rows is not None and os.path.isfile(view.located(rows.file)):
         asked = tuple((row, rows.asked(row.fields)) for row in rows.sound(TRIED_OWN))
-    trial = Trial(recipe, evolve(code, target=target), grader, env.args.get("answer"), asked)
+    trial = Trial(recipe, evolve(code, target=target), grader, answer, asked)
     assert view.reader is not None
     if (failed := view.reader.failed(trial)) is None:
         return
@@ -115,7 +119,7 @@ def _try(view: View, env: EnvPlan, path: str, code: Code, rows: Rows | None) -> 
 
 def _report_misfit(view: View, path: str, code: Code, error: CodeError) -> None:
     """Report code that cannot be called as it will be, at the argument that is wrong."""
-    if code.kind == "reward":
+    if code.kind in ("reward", "comparison"):
         view.error(NO_REWARD, path, error.what, error.advice)
         return
     if error.argument is not None:

@@ -17,7 +17,7 @@ def _heldout_is_compared(view: View) -> None:
         message = "`every` says when what is held out is compared, and nothing is held out"
         advice = "for example `heldout = {}(…, split = last(10%))`"
         data = view.parts.get("data")
-        kind = data.kind if data is not None and data.path is not None else "chats"
+        kind = data.kind if data is not None and data.read is not None else "chats"
         view.error("RL0727", "every", message, advice.format(kind))
     elif view.steps and view.every >= view.steps and not view.is_from_command_line("steps"):
         message = f"`every = {view.every}` is never due before the end, after {view.steps} steps"
@@ -27,7 +27,7 @@ def _heldout_is_compared(view: View) -> None:
 @rule("data", "heldout")
 def _heldout_is_held_out(view: View) -> None:
     data, other = view.data, view.heldout
-    if other is None or other.path is None or other.path != data.path:
+    if other is None or other.read is None or other.read != data.read:
         return
     splits = [base_split("train") if one.split is None else one.split for one in (other, data)]
     if have_tasks_in_common(*splits):
@@ -41,7 +41,7 @@ def _heldout_is_held_out(view: View) -> None:
 def _heldout_is_written(view: View) -> None:
     """Examples are held out of files; what is played is evaluated."""
     other = view.heldout
-    if isinstance(other, DataPlan) and other.path is None:
+    if isinstance(other, DataPlan) and other.read is None:
         message = f"`{other.kind}()` plays its examples, and held-out ones are the rows of a file"
         advice = "take `chats()` or `rows()`, or an `eval` that plays the environment"
         view.error("RL0755", "heldout", message, advice)

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from rlc.catalog.builtins.splits import have_tasks_in_common
-from rlc.catalog.environments import code_of, env_facts, prompt_rules, task_count, templates_of
+from rlc.catalog.environments import (
+    code_of,
+    code_of_data,
+    env_facts,
+    prompt_rules,
+    task_count,
+    templates_of,
+)
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
 from rlc.check.rules.base import View, rule, rule_on_envs
@@ -139,7 +146,17 @@ def _code_is_there(view: View, env: EnvPlan) -> None:
     for path, code in code_of(env) if view.reader is not None else ():
         from rlc.check.data.code import check_code
 
-        check_code(view, env, path, code, own_rows(view, env))
+        check_code(view, f"envs.{env.name}.{path}", code, env, own_rows(view, env))
+
+
+@rule("data", "heldout")
+def _builders_are_there(view: View) -> None:
+    for name in LEARNT if view.reader is not None else ():
+        data = view.parts.get(name)
+        if data is not None and (code := code_of_data(data)) is not None:
+            from rlc.check.data.code import check_code
+
+            check_code(view, f"{name}.builder", code)
 
 
 @rule()

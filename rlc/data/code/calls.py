@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-CodeKind = Literal["reward", "factory", "game", "executor", "reply", "program", "player"]
+CodeKind = Literal[
+    "reward", "comparison", "factory", "game", "executor", "reply", "program", "player"
+]
 
 # What a program that has a seat in a game may ask for, each by its name.
 PLAYER_SEES = ("observation", "legal_moves", "seed", "seat", "history")
@@ -17,7 +19,8 @@ PLAYER_SEES = ("observation", "legal_moves", "seed", "seat", "history")
 class Code:
     """Python code that a recipe names, as ``module:attr`` or ``path/file.py:attr``.
 
-    A ``reward`` is called with two arguments, the reply and the row; a ``factory`` with the keyword
+    A ``reward`` is called with two arguments, the reply and the row; a ``comparison`` with three,
+    two replies and the row; a ``factory`` with the keyword
     arguments ``args``, and with those of its parameters that the recipe has ``decided`` elsewhere:
     name -> the part of the recipe that decides it; a ``game`` with ``args`` and a ``seed``. An
     ``executor`` is made without arguments. A ``reply`` is called with the text of one; a

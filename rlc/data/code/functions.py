@@ -126,18 +126,25 @@ def require_fits(code: Code, signature: inspect.Signature | None) -> None:
         require_takes(code.target, signature, code.args)
     elif signature is not None:
         reward, reply = code.kind == "reward", code.kind == "reply"
+        compares = code.kind == "comparison"
         try:
-            signature.bind(*[None] * (2 * reward + reply))
+            signature.bind(*[None] * (3 * compares + 2 * reward + reply))
         except TypeError as error:
             if reply:
                 what = f"`{code.target}` does not take one argument, the reply"
                 raise CodeError(what, "write `def action(reply)`") from error
+            if compares:
+                what = f"`{code.target}` does not take three arguments, two replies and the row"
+                raise CodeError(what, "write `def better(one, other, row)`") from error
             if reward:
                 what = f"`{code.target}` does not take two arguments, the reply and the row"
                 raise CodeError(what, "write `def reward(reply, row)`") from error
             what = f"`{code.target}` needs arguments, and it is called without any"
             raise CodeError(what) from error
-        if reward and signature.return_annotation is None:
+        if (reward or compares) and signature.return_annotation is None:
+            if compares:
+                what = f"`{code.target}` returns nothing, and has to say which reply is better"
+                raise CodeError(what, "`return` a number at its end")
             what = f"`{code.target}` returns nothing, and a reward is a number"
             raise CodeError(what, "`return` the reward at its end")
 

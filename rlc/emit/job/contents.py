@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.catalog.environments import code_of
+from rlc.catalog.environments import code_of_stage
 from rlc.catalog.files import with_files
 from rlc.catalog.saved_weights import ADAPTER_CONFIG, find_weights, is_run_weights
 from rlc.data.code.modules import module_file
@@ -66,9 +66,9 @@ class Contents:
             self._weights |= {model.weights: model for model in _models(plan) if model.weights}
         for plan in self.plans:
             with_files(plan, self._note)
+            for code in (code for stage in plan.stages for code in code_of_stage(stage)):
+                self._module(code.target.rpartition(":")[0])
             for env in (env for stage in plan.stages for env in environments_of(stage)):
-                for _, code in code_of(env):
-                    self._module(code.target.rpartition(":")[0])
                 for text in _texts(env):
                     self._command(text)
         for path in self.code.files:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 
-from rlc.catalog.environments import env_facts, judges_of, played_as
+from rlc.catalog.environments import env_facts, played_as, rubrics_of
 from rlc.catalog.facts.models import TINY
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.packages import packages_of, packages_of_file
@@ -86,7 +86,7 @@ def _variables(plan: Plan) -> Iterator[str]:
             yield "OPENROUTER_API_KEY"
         for args in (env.args, *(wrapper.args for wrapper in env.wrappers)):
             yield from args.get("secrets") or ()
-        for _, _, judge in judges_of(env):
+        for _, _, judge in rubrics_of(env):
             if isinstance(judge.model, EndpointPlan) and judge.model.key:
                 yield judge.model.key
     for stage in plan.stages:

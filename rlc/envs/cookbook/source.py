@@ -69,7 +69,12 @@ class CookbookSource:
         self._loop = EventLoopThread()
         self.new_history: Callable[[], TokenHistory] = lambda: TokenHistory(tokenizer)
         try:
-            made = _builder(builder, args, size, tokenizer, renderer)
+            decided = source_traits("cookbook").decides
+            made = made_builder(
+                Code(builder, "factory", args, decided),
+                tokenizer,
+                lambda model: _values(builder, model, renderer, size),
+            )
             data = self._loop.run(_data(builder, made, split))
             self._batches = Batches(builder, data)
             self.count = self._batches.count
@@ -151,17 +156,19 @@ def _values(target: str, model: str, renderer: str, size: int) -> dict[str, Any]
     return {name: value for name, value in values.items() if name in names}
 
 
-def _builder(target: str, args: Mapping[str, Any], size: int, tokenizer: Any, renderer: str) -> Any:
+def made_builder(code: Code, tokenizer: Any, values: Callable[[str], Mapping[str, Any]]) -> Any:
+    """A builder of the cookbook, called with its own arguments and the ``values`` that the recipe
+    decides elsewhere, which the name of the run's model is given for. Raise DataError for one that
+    cannot be found or called."""
     from tinker_cookbook.tokenizer_utils import register_tokenizer
 
-    code = Code(target, "factory", args, source_traits("cookbook").decides)
-    require_fits(code, signature_of(load_attribute(target)))
+    builder = load_attribute(code.target)
+    require_fits(code, signature_of(builder))
     name = str(getattr(tokenizer, "name_or_path", "") or "the-model-of-the-run")
     # A copy for other threads: two cannot use one tokenizer at the same time.
     own_tokenizer = SharedTokenizer(copy.deepcopy(tokenizer))
     register_tokenizer(name, lambda: own_tokenizer)
-    values = _values(target, name, renderer, size)
-    return called(target, load_attribute(target), {**args, **values})
+    return called(code.target, builder, {**code.args, **values(name)})
 
 
 async def _data(target: str, builder: Any, split: str) -> Any:
@@ -170,6 +177,11 @@ async def _data(target: str, builder: Any, split: str) -> Any:
         made = await builder()
     except Exception as error:
         raise EnvError(f"`{target}` failed to build its data: {explained(error)}") from error
+    return chosen_set(target, made, split)
+
+
+def chosen_set(target: str, made: Any, split: str) -> Any:
+    """The training or the test set of what a builder made. Raise EnvError if it has none."""
     if not isinstance(made, tuple) or len(made) != 2:
         raise EnvError(f"`{target}` gave a {type(made).__name__}, not a training and a test set")
     data = made[0] if split == "train" else made[1]

@@ -6,44 +6,29 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from itertools import combinations, permutations
 from random import Random
 from typing import Any, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rlc.catalog.builtins.graders import JUDGE_PROMPT
-from rlc.data.errors import DataError
-from rlc.data.rubrics import Criterion, Rubric, read_rubric, row_criteria
+from rlc.data.rubrics import Rubric, read_rubric
 from rlc.data.templates import read_template
 from rlc.envs.base import EnvError, Verdict
-from rlc.envs.concurrency import all_of
 from rlc.envs.judges import questions
+from rlc.envs.judges.comparisons import Judged, compared, tournament
 from rlc.envs.responders import Question, Responder, Responders
 from rlc.plan.environments import JudgePlan
 
 T = TypeVar("T")
 AGAIN = 0.7  # the least temperature of another attempt: at 0 the answer would be the same
 _SHOWN = 120
-_SHARES = {1.0: "won", 0.0: "lost"}
 
 
 class JudgeError(EnvError):
     """A judge that has not answered in its form."""
 
     cause = "judge"
-
-
-@frozen
-class Judged:
-    """A verdict, and the parts of the reward that come of it, by name: weight and value."""
-
-    verdict: Verdict
-    parts: Mapping[str, tuple[float, float]]
-
-    @property
-    def reward(self) -> float:
-        return sum(weight * value for weight, value in self.parts.values())
 
 
 @define(eq=False)
@@ -65,18 +50,14 @@ class Judge:
             self.plan.model, most=self.plan.concurrency, timeout=self.plan.timeout
         )
 
-    def criteria(self, row: Mapping[str, Any] | None) -> tuple[Criterion, ...]:
-        """The criteria of the rubric, and those of a row. Raise DataError if it has none that can
-        be read."""
-        if self.plan.criteria is None:
-            return self.rubric.criteria
-        if row is None:
-            raise DataError(f"`{self.plan.name}` takes criteria from rows, and there are none")
-        return (*self.rubric.criteria, *row_criteria(row, self.plan.criteria))
+    def rubric_of(self, row: Mapping[str, Any] | None) -> Rubric:
+        """What it goes by for a row. Raise DataError if that lacks what the rubric needs."""
+        return self.rubric.of_row(row, self.plan.criteria)
 
-    async def score(self, task: str, reply: str, criteria: Sequence[Criterion]) -> Judged:
+    async def score(self, task: str, reply: str, row: Mapping[str, Any] | None) -> Judged:
         """Judge a reply alone."""
-        plan, by = self.plan, questions.described(self.rubric, criteria)
+        rubric = self.rubric_of(row)
+        plan, by, criteria = self.plan, questions.described(rubric), rubric.criteria
         if self._question is not None:
             asked = self._question(
                 task=questions.shown(task), reply=questions.shown(reply), rubric=by
@@ -101,25 +82,12 @@ class Judge:
         return Judged(Verdict(plan.name, score, f"{reason}\n({each})".strip()), parts)
 
     async def compare(
-        self, task: str, replies: Sequence[str], criteria: Sequence[Criterion], order: Random
+        self, task: str, replies: Sequence[str], row: Mapping[str, Any] | None, order: Random
     ) -> list[Judged]:
-        """Judge replies to one task against each other: by one ranking, or in pairs. Equal replies
-        are shown once, and share their score; ``order`` decides in which order they are shown."""
-        different = list(dict.fromkeys(replies))
-        order.shuffle(different)
-        by = questions.described(self.rubric, criteria)
-        if len(different) == 1:
-            found = [(0.5, "all replies are the same")]
-        elif self.by == "ranking":
-            found = await self._ranked(task, different, by)
-        else:
-            found = await self._paired(task, different, by)
-        scores = dict(zip(different, found, strict=True))
-        name, weight = self.plan.name, self.plan.weight
-        return [
-            Judged(Verdict(name, score, reason), {name: (weight, score)})
-            for score, reason in map(scores.__getitem__, replies)
-        ]
+        """Judge replies to one task against each other: by one ranking, or in pairs."""
+        by = questions.described(self.rubric_of(row))
+        judged = self._ranked if self.by == "ranking" else self._paired
+        return await compared(self.plan, replies, order, lambda shown: judged(task, shown, by))
 
     async def _ranked(self, task: str, replies: Sequence[str], by: str) -> list[tuple[float, str]]:
         count = len(replies)
@@ -135,29 +103,13 @@ class Judge:
         return list(zip(scores, said, strict=True))
 
     async def _paired(self, task: str, replies: Sequence[str], by: str) -> list[tuple[float, str]]:
-        """A tournament: each pair in both orders. Who wins both has won; all else is a tie."""
-
         async def first_is_better(one: int, other: int) -> tuple[float, str]:
             asked = questions.pair_question(task, replies[one], replies[other], by)
             return await self._verdict(
                 asked, questions.read_better, lambda draw: draw.choice([1.0, 0.5, 0.0])
             )
 
-        orders = list(permutations(range(len(replies)), 2))
-        verdicts = await all_of(first_is_better(*pair) for pair in orders)
-        of = dict(zip(orders, verdicts, strict=True))
-        count, wins = len(replies) - 1, [0.0] * len(replies)
-        reasons: list[list[str]] = [[] for _ in replies]
-        for one, other in combinations(range(len(replies)), 2):
-            (there, why), (back, again) = of[one, other], of[other, one]
-            won = there if there + back == 1.0 and there != 0.5 else 0.5
-            for player, share in ((one, won), (other, 1.0 - won)):
-                wins[player] += share
-                reasons[player].append(f"{_SHARES.get(share, 'tie')}: {why} | {again}")
-        return [
-            (won / count, questions.shortened(f"{won:g} of {count} pairs won\n" + "\n".join(each)))
-            for won, each in zip(wins, reasons, strict=True)
-        ]
+        return await tournament(len(replies), first_is_better)
 
     async def _verdict(
         self, asked: str, read: Callable[[str], T | None], drawn: Callable[[Random], T]

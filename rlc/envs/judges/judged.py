@@ -8,6 +8,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from rlc.data.errors import at_place
+from rlc.data.rows import DataRow
 from rlc.envs.base import (
     Action,
     AgentEndpoint,
@@ -20,10 +22,11 @@ from rlc.envs.base import (
     joins,
     runs,
 )
-from rlc.envs.judges.judge import Judge, Judged
+from rlc.envs.judges.comparisons import Judged, OwnComparer
+from rlc.envs.judges.judge import Judge
 from rlc.envs.responders import Responders
 from rlc.envs.tool_chat import text_of
-from rlc.plan.environments import EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
+from rlc.plan.environments import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
 
 Row = Callable[[TaskKey], Mapping[str, Any] | None]
 Exchange = tuple[str, str]  # what the environment said, and the reply to it
@@ -35,15 +38,24 @@ class Judging:
     ``rewards`` are those of models that read the tokens of episodes, which the runtime has."""
 
     plan: JudgingPlan
-    judges: Sequence[Judge]
+    judges: Sequence[Judge | OwnComparer]
     row: Row
     rewards: Sequence[RewardModelPlan] = ()
+
+    def require_rows(self, rows: Sequence[DataRow]) -> None:
+        """Raise DataError for a row that a judge could not be asked about."""
+        for judge in self.judges:
+            if isinstance(judge, Judge):
+                for row in rows:
+                    with at_place(row.place):
+                        judge.rubric_of(row.fields)
 
     async def score(self, task: TaskKey, exchanges: Sequence[Exchange]) -> list[Judged]:
         """Judge an episode alone, by each judge."""
         asked, reply = self._parts(exchanges)
         row = self.row(task)
-        return [await judge.score(asked, reply, judge.criteria(row)) for judge in self.judges]
+        asking = [judge for judge in self.judges if isinstance(judge, Judge)]
+        return [await judge.score(asked, reply, row) for judge in asking]
 
     async def compare(
         self, task: TaskKey, episodes: Sequence[Sequence[Exchange]], order: Random
@@ -57,9 +69,7 @@ class Judging:
         if not self.plan.whole and any(other != asked for other, _ in parts):
             asked = episodes[0][0][0]  # they went different ways, each of which is shown
             replies = [transcript(exchanges) for exchanges in episodes]
-        found = [
-            await judge.compare(asked, replies, judge.criteria(row), order) for judge in self.judges
-        ]
+        found = [await judge.compare(asked, replies, row, order) for judge in self.judges]
         return [[of_judge[at] for of_judge in found] for at in range(len(episodes))]
 
     def _parts(self, exchanges: Sequence[Exchange]) -> tuple[str, str]:
@@ -82,7 +92,12 @@ def make_judgings(
     for its group. Raise DataError if a rubric or template cannot be used."""
     alone, together = list[Judging](), list[Judging]()
     for one in plan.judging:
-        judges = [Judge(j, responders, one.by) for j in one.judges if isinstance(j, JudgePlan)]
+        judges: list[Judge | OwnComparer] = []
+        for judge in one.judges:
+            if isinstance(judge, JudgePlan):
+                judges.append(Judge(judge, responders, one.by))
+            elif isinstance(judge, ComparerPlan):
+                judges.append(OwnComparer(judge, plan.rollouts.step_timeout))
         rewards = [judge for judge in one.judges if isinstance(judge, RewardModelPlan)]
         if one.by != "score":
             together.append(Judging(one, judges, row, rewards))

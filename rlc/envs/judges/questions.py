@@ -29,9 +29,9 @@ def shown(text: str) -> str:
     return _TAG.sub("‹", text)
 
 
-def described(rubric: Rubric, criteria: Sequence[Criterion]) -> str:
+def described(rubric: Rubric) -> str:
     """The rubric, and the criteria by their names."""
-    listed = "\n".join(f"- {one.name}: {one.text}" for one in criteria)
+    listed = "\n".join(f"- {one.name}: {one.text}" for one in rubric.criteria)
     return "\n\n".join(part for part in (rubric.text, listed) if part)
 
 

@@ -66,6 +66,11 @@ class ProblemSource:
         """``size`` attempts at problem ``number`` of the order."""
         return [self.attempt(order, number)] * size
 
+    @property
+    def rows(self) -> Sequence[DataRow]:
+        """All of its rows; none where they are made on demand."""
+        return self._problems.rows if isinstance(self._problems, Listed) else ()
+
     def row(self, task: TaskKey) -> Row:
         """The fields of the row that a task is."""
         return self._problems.row(task.order, task.number).fields

@@ -209,7 +209,7 @@ def pairs_of(data: PreferencesPlan) -> str:
 
 
 def _rows_of(data: DataPlan | PreferencesPlan) -> str:
-    return f"rows of {data.path}" + (f", the first {data.count:,}" if data.count else "")
+    return f"rows of {data.read}" + (f", the first {data.count:,}" if data.count else "")
 
 
 def _streamed(stage: TrainPlan) -> Iterator[str]:

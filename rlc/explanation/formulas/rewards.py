@@ -10,6 +10,7 @@ from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.explanation.formulas.schemes import Formula
 from rlc.plan.environments import (
     AnyJudge,
+    ComparerPlan,
     EndpointPlan,
     EnvPlan,
     GraderPlan,
@@ -74,6 +75,9 @@ def _parts(env: EnvPlan) -> list[Formula]:
 def _judged(judging: JudgingPlan, judge: AnyJudge) -> Formula:
     if isinstance(judge, RewardModelPlan):
         return _learnt(judging, judge)
+    if isinstance(judge, ComparerPlan):
+        beats = "the share of the group that it beats in both orders, a tie counting half"
+        return Formula(judge.name, f"{beats}; {judge.function}")
     asked = judge.model
     who = f"{asked.model} at {asked.url}" if isinstance(asked, EndpointPlan) else _state(asked)
     rubric = os.path.basename(judge.rubric) if is_text_file(judge.rubric) else "a rubric"

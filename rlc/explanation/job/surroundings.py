@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.environments import code_of, env_facts, files_of, played_as, rubrics_of
+from rlc.catalog.environments import (
+    code_of,
+    code_of_data,
+    env_facts,
+    files_of,
+    played_as,
+    rubrics_of,
+)
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
 from rlc.plan.environments import EndpointPlan, EnvPlan
@@ -105,6 +112,8 @@ def _needed(plan: Plan) -> Iterator[str]:
         for path in (data.path for data in data_of(stage) if data.path is not None):
             is_file = hub_dataset(path) is None
             yield f"the file {path}" if is_file else f"{stage.name}: {_NEEDS['hub']}: {path}"
+        for code in filter(None, map(code_of_data, data_of(stage))):
+            yield f"{stage.name}: the Python module {code.target.rpartition(':')[0]}"
         if isinstance(stage, TrainPlan) and stage.loss.program and stage.model.service != LOCAL:
             yield f"the package torch: `{stage.loss.name}` is traced with it"
         if not isinstance(stage, EvalPlan):

@@ -14,7 +14,7 @@ from random import Random
 from attrs import evolve
 
 from rlc.envs.base import EnvError, Observation, Verdict
-from rlc.envs.judges.judge import Judged
+from rlc.envs.judges.comparisons import Judged
 from rlc.envs.judges.judged import Judging, rewarded
 from rlc.plan.environments import RewardModelPlan
 from rlc.runtime.concurrency import all_of

@@ -45,7 +45,10 @@ async def load_examples(setup: Setup, stage: SftPlan) -> tuple[list[Example], li
         folder.rewrite(names[0], [one.example() for one in await made(setup, stage)])
     vocabulary = len(setup.tokenizer)
     learnt, *heldout = (
-        [_example(record["sequences"], vocabulary) for record in folder.read(name)]
+        [
+            _example(record["sequences"], vocabulary, record.get("weight", 1.0))
+            for record in folder.read(name)
+        ]
         for name in names
     )
     return learnt, [example for part in heldout for example in part]
@@ -66,7 +69,7 @@ async def make_file_examples(
     """
     for data in data_of(stage):
         name = examples_file(stage, data)
-        if (folder.path / name).exists() or folder.journal.steps(stage.name) or data.path is None:
+        if (folder.path / name).exists() or folder.journal.steps(stage.name) or data.read is None:
             continue
         records, notes = await in_thread(file_examples, stage, data, tokenizer)
         folder.rewrite(name, records)
@@ -97,11 +100,11 @@ def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[
         yield int(orders[epoch][place])
 
 
-def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int) -> Example:
-    """Return the example in which each token that the model is to write has weight 1."""
+def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int, weight: float = 1.0) -> Example:
+    """Return the example in which each token that the model is to write has one weight."""
     sequences = [TokenSequence.read(part) for part in parts]
     turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
-    weight_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
+    weight_T, chosen_T = np.full(turns, weight), np.ones(turns, dtype=np.bool_)
     return [
         shifted(sequence, weight_T, chosen_T, _said(sequence, vocabulary)) for sequence in sequences
     ]

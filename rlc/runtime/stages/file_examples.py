@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from attrs import field, frozen
 
+from rlc.catalog.environments import code_of_data
 from rlc.data.chats import Chat, read_chat, read_pair
 from rlc.data.comparisons import read_comparison, read_labelled
 from rlc.data.errors import DataError, Place, at_place
@@ -19,7 +20,7 @@ from rlc.envs.base import EnvError
 from rlc.envs.history import chunks_of, encoded_reply
 from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, observation_of
 from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import DataPlan, StagePlan
+from rlc.plan.records import DataPlan, SftPlan, StagePlan
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.conversations import Conversations
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
@@ -30,10 +31,12 @@ FileData = DataPlan | PreferencesPlan
 
 @frozen
 class Read:
-    """What is made of a row: its sequences by the names of its parts, and texts for people."""
+    """What is made of a row: its sequences by the names of its parts, and texts for people. Each of
+    the tokens that are trained on has the ``weight``."""
 
     parts: Mapping[str, list[TokenSequence]]
     shown: Mapping[str, str] = field(factory=dict)
+    weight: float = 1.0
 
     @property
     def length(self) -> int:
@@ -43,7 +46,9 @@ class Read:
     def record(self, place: Place) -> dict[str, Any]:
         """It as a record of the run folder."""
         parts = {name: [s.written() for s in part] for name, part in self.parts.items()}
-        return {"place": str(place), **parts, **({"shown": self.shown} if self.shown else {})}
+        more: dict[str, Any] = {"shown": self.shown} if self.shown else {}
+        more |= {"weight": self.weight} if self.weight != 1 else {}
+        return {"place": str(place), **parts, **more}
 
 
 Reads = Callable[[Row], Read | None]  # None for a row that says nothing
@@ -62,31 +67,29 @@ def file_examples(
     """
     model, ties = stage.model, 0
     conversations = Conversations(fitting_renderer(tokenizer, model.renderer), model.renderer)
-    read = READERS[data.kind](data, conversations)
     limits = [limit for limit in (data.max_tokens, model.context) if limit is not None]
     records, notes, long = list[dict[str, Any]](), list[str](), list[tuple[Place, int]]()
-    for row in _rows(data):
-        with at_place(row.place):
-            made = read(row.fields)
+    for place, made in _read(stage, data, tokenizer, conversations):
         if made is None:
             ties += 1
         elif limits and made.length > min(limits):
-            long.append((row.place, made.length))
+            long.append((place, made.length))
         else:
-            records.append(made.record(row.place))
+            records.append(made.record(place))
     if long:
         place, length = long[0]
         what = (
-            f"{len(long):,} of {len(long) + len(records):,} rows of {data.path} have more than "
+            f"{len(long):,} of {len(long) + len(records):,} rows of {data.read} have more than "
             f"{min(limits):,} tokens; the first is {place} with {length:,}"
         )
         if data.too_long == "stop" or not records:
             raise RunError(what, "`too_long = drop` leaves such rows out")
         notes.append(f"{stage.name}: left out, {what}")
+    lacks = "a better reply" if data.path is not None else "a token that is trained on"
     if ties and not records:
-        raise RunError(f"none of the {ties:,} rows of {data.path} has a reply that is better")
+        raise RunError(f"none of the {ties:,} rows of {data.read} has {lacks}")
     if ties:
-        notes.append(f"{stage.name}: left out, {ties:,} rows of {data.path} without a better reply")
+        notes.append(f"{stage.name}: left out, {ties:,} rows of {data.read} without {lacks}")
     if conversations.differing:
         notes.append(
             f"{stage.name}: the renderer `{model.renderer}` writes {conversations.differing:,} of "
@@ -94,6 +97,29 @@ def file_examples(
             "them with"
         )
     return records, notes
+
+
+def _read(
+    stage: StagePlan, data: FileData, tokenizer: Any, conversations: Conversations
+) -> Iterator[tuple[Place, Read | None]]:
+    """What is made of each row, and where it stands."""
+    if (code := code_of_data(data)) is None:
+        reads = READERS[data.kind](data, conversations)
+        for row in _rows(data):
+            with at_place(row.place):
+                yield row.place, reads(row.fields)
+        return
+    from rlc.envs.cookbook.examples import builder_examples
+
+    assert isinstance(stage, SftPlan)
+    assert stage.model.renderer is not None
+    made = builder_examples(code, str(data.split), stage.batch, tokenizer, stage.model.renderer)
+    for number, example in enumerate(islice(made, data.count), start=1):
+        turns = [0 if trained else NOT_SAMPLED for trained in example.trained]
+        zeros = [0.0] * len(turns)
+        sequence = TokenSequence(example.tokens, zeros, turns, example.chunks)
+        read = Read({LEARNT: [sequence]}, weight=example.weight) if 0 in turns else None
+        yield Place(code.target, number), read
 
 
 def read_all(data: FileData) -> None:

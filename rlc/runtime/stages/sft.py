@@ -63,14 +63,15 @@ class SftStage(Stage[Scorers]):
         outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in parts))
         self.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in datums)
         total = fsum(output.metrics["loss:sum"] for output in outputs)
-        return {"heldout/loss": total / sum(datum.sampled for datum in datums)}
+        return {"heldout/loss": total / fsum(datum.weighed for datum in datums)}
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return the mean loss of a token, in nats, and what was learnt of its likeliest ones."""
         batch: Minibatch = outcome.outputs["examples"]
         update: UpdateResult = outcome.outputs["optim_step"]
-        tokens = sum(datum.sampled for datum in (*batch.datums, *batch.taught))
-        metrics = {"loss/mean": update.metrics["loss/sum"] / tokens, **update.metrics}
-        metrics["examples/tokens"] = float(tokens)
+        datums = (*batch.datums, *batch.taught)
+        weighed = fsum(datum.weighed for datum in datums)
+        metrics = {"loss/mean": update.metrics["loss/sum"] / weighed, **update.metrics}
+        metrics["examples/tokens"] = float(sum(datum.sampled for datum in datums))
         metrics |= teacher_mass(batch.taught) | outcome.outputs.get("heldout", {})
         return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"])

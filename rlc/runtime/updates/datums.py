@@ -116,6 +116,11 @@ class TrainingDatum:
         return int(self.mask_T.sum())
 
     @property
+    def weighed(self) -> float:
+        """How many tokens are trained on, each counted with its weight."""
+        return float(self.advantages_T.sum())
+
+    @property
     def ref(self) -> FloatArray | None:
         """The logprobs that a recipe's own loss reads as `ref`; None if no other model was asked.
         Where it gave none they are the sampler's."""

@@ -1,4 +1,4 @@
-# Everything that judges: models, what a stage leaves, endpoints; alone, ranked and in pairs.
+# Everything that judges: models, what a stage leaves, endpoints, functions; alone, ranked and in pairs.
 model policy {
   base      = "tiny"
   lora_rank = 8
@@ -41,6 +41,7 @@ judge asked = rubric(
 env essays = rows("data/rows.jsonl") |> judged({ clear = 0.7 * clear  brief = 0.3 * brief })
 env ranked = rows("data/rows.jsonl") |> compared(asked) |> rollouts(group_size = 4)
 env paired = rows("data/rows.jsonl") |> judged(0 * clear) |> compared(brief, by = pairwise)
+env shorter = rows("data/rows.jsonl") |> compared(compare_with("shorter.py:shorter"), by = pairwise)
 env liked = rows("data/rows.jsonl") |> judged({ clear = clear  learnt = 0.5 * implicit_reward(align) })
 
 advantage apart = returns()
@@ -84,8 +85,8 @@ train third {
 
 train main {
   model     = third
-  env       = essays + ranked + paired + liked
-  batch     = groups(4, group_size = 4)
+  env       = essays + ranked + paired + liked + shorter
+  batch     = groups(5, group_size = 4)
   sampling  = sample(max_tokens = 32)
   advantage = apart
   loss      = importance_sampling()

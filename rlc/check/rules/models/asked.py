@@ -147,7 +147,7 @@ def _teacher_counts(view: View) -> None:
             view.error("RL0743", f"{path}.coef", message, advice)
 
 
-@rule("teacher", "model", "after", "advantage")
+@rule("teacher", "model", "after", "advantage", "loss")
 def _teacher_is_another(view: View) -> None:
     """What the student begins as can teach it only what it is shown beside the student's prompt."""
     start = ModelState(view.model, view.after)
@@ -161,7 +161,7 @@ def _teacher_is_another(view: View) -> None:
         if not same or teacher.system is not None or teacher.demonstration is not None:
             continue
         message = "the teacher is what this stage starts from, so it agrees with every token"
-        if view.advantage == NO_ADVANTAGE:
+        if view.advantage == NO_ADVANTAGE and not loss_traits(view.loss).reference:
             advice = "nothing would be learnt: take a better model, or show this one a `system`"
             view.error("RL0744", f"{path}.model", message, advice)
         else:

@@ -9,7 +9,13 @@ from attrs import evolve
 
 from rlc.algo.scheme import Baseline
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
-from rlc.catalog.environments import judges_of, reward_models_of, rubrics_of, with_role
+from rlc.catalog.environments import (
+    comparers_of,
+    judges_of,
+    reward_models_of,
+    rubrics_of,
+    with_role,
+)
 from rlc.catalog.index import source_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.lang.diagnostics import Label
@@ -150,26 +156,53 @@ def _question_is_for_one_reply(view: View, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _rows_have_criteria(view: View, env: EnvPlan) -> None:
-    """The field is looked for in the first row alone: reading the others is for those who read."""
+    """What a rubric takes from rows is in each that is read."""
     for path, _, judge in _rubrics(env):
-        if judge.criteria is None:
+        from rlc.check.data.places import labels
+        from rlc.data.errors import DataError
+        from rlc.data.rubrics import read_rubric
+
+        text = view.located(judge.rubric) if is_text_file(judge.rubric) else judge.rubric
+        try:
+            rubric = read_rubric(text)
+        except DataError:  # another rule says so
+            continue
+        at = f"{path}.{'rubric' if judge.criteria is None else 'criteria'}"
+        if not rubric.fields and judge.criteria is None:
             continue
         if not source_traits(env.source).graded:
             message = f"`{env.name}` has no rows to take criteria from"
             advice = "`rows(…)` and `problems(…)` have rows; a rubric can have a list of criteria"
-            view.error("RL0767", f"{path}.criteria", message, advice)
+            view.error("RL0767", at, message, advice)
             continue
         from rlc.check.data.rules import own_rows
-        from rlc.data.errors import DataError
-        from rlc.data.rubrics import row_criteria
 
         rows = own_rows(view, env) if view.reader is not None else None
-        first = view.reader.read(rows.file).rows[:1] if rows and view.reader else []
-        try:
-            for row in first:
-                row_criteria(row.fields, judge.criteria)
-        except DataError as error:
-            view.error("RL0767", f"{path}.criteria", error.what, error.hint)
+        if rows is None or not os.path.isfile(view.located(rows.file)):  # another rule says so
+            continue
+        for row in rows.read().rows:
+            try:
+                rubric.of_row(row.fields, judge.criteria)
+            except DataError as error:
+                view.error("RL0767", at, error.what, error.hint, *labels(row.place, rows.file))
+                break
+
+
+@rule_on_envs()
+def _functions_compare_pairs(view: View, env: EnvPlan) -> None:
+    for path, judging, judge in comparers_of(env):
+        if judging.by == "pairwise":
+            continue
+        message = f"`{judge.name}` says which of two replies is better, and `{judging.name}()` "
+        if judging.by == "score":
+            message += "shows it one"
+            advice = (
+                "take `compared(…, by = pairwise)`, or `grade_with()` for a reward of one reply"
+            )
+        else:
+            message += "wants a ranking"
+            advice = "write `by = pairwise`"
+        view.error("RL0826", f"envs.{env.name}.{path}.function", message, advice)
 
 
 @rule_on_envs()

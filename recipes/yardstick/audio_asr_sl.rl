@@ -1,0 +1,38 @@
+# Speech to text by imitation: tinker-cookbook's `audio.asr.sl_train`, with its values.
+
+model policy {
+  base      = "thinkingmachines/Inkling"
+  lora_rank = 16
+}
+
+sft main {
+  model     = policy
+  data      = cookbook(
+    "tinker_cookbook.recipes.audio.asr.env:AudioASRDatasetBuilder",
+    args = {
+      n_train             = 64
+      n_eval              = 32
+      max_length          = 8192
+      seed                = 0
+      shuffle_buffer_size = 1_000
+      audio_cache_dir     = "~/.cache/tinker-cookbook/audio-asr-clips"
+    },
+  )
+  heldout   = cookbook(
+    "tinker_cookbook.recipes.audio.asr.env:AudioASRDatasetBuilder",
+    args = {
+      n_train             = 64
+      n_eval              = 32
+      max_length          = 8192
+      seed                = 0
+      shuffle_buffer_size = 1_000
+      audio_cache_dir     = "~/.cache/tinker-cookbook/audio-asr-clips"
+    },
+    split = test,
+  )
+  every     = 20
+  batch     = 8
+  optimizer = adam(2e-4, schedule = linear())
+  steps     = 40  # 64 clips, five times
+  save      = every(20)
+}

@@ -1,0 +1,36 @@
+# What is said and in which mood, by imitation: tinker-cookbook's `audio.emotion.sl_train`.
+
+model policy {
+  base      = "thinkingmachines/Inkling"
+  lora_rank = 32
+}
+
+sft main {
+  model     = policy
+  data      = cookbook(
+    "tinker_cookbook.recipes.audio.emotion.sl_train:ExpressoSFTDatasetBuilder",
+    args = {
+      data_dir   = "~/.cache/tinker-cookbook/audio-data/expresso_16khz"
+      n_train    = 1_600
+      n_eval     = 128
+      max_length = 8192
+      seed       = 0
+    },
+  )
+  heldout   = cookbook(
+    "tinker_cookbook.recipes.audio.emotion.sl_train:ExpressoSFTDatasetBuilder",
+    args = {
+      data_dir   = "~/.cache/tinker-cookbook/audio-data/expresso_16khz"
+      n_train    = 1_600
+      n_eval     = 128
+      max_length = 8192
+      seed       = 0
+    },
+    split = test,
+  )
+  every     = 25
+  batch     = 16
+  optimizer = adam(2e-4)
+  steps     = 100  # 1,600 clips, each once
+  save      = every(50)
+}

@@ -1,0 +1,96 @@
+"""What a `SupervisedDatasetBuilder` of tinker-cookbook (0.5.8) gives, as examples to imitate.
+
+The builder's fields that the recipe decides elsewhere are filled in: the name of the model, that of
+the renderer, the size of a batch, or all of them as a `ChatDatasetBuilderCommonConfig`. The batches
+are read once, in their order; rlc draws from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from rlc.catalog.builtins.sources import COOKBOOK_MODEL, COOKBOOK_RENDERER
+from rlc.catalog.builtins.stages import COOKBOOK_BATCH, COOKBOOK_COMMON
+from rlc.data.code.calls import Code
+from rlc.data.code.functions import explained, load_attribute, parameter_names
+from rlc.envs.base import EnvError
+from rlc.envs.chunks import Chunks, split_chunks
+from rlc.envs.cookbook.source import chosen_set, made_builder
+
+
+@frozen
+class Imitated:
+    """Tokens with the marks of ``chunks``, and of each whether it is trained on: all of these
+    count with one ``weight``, which is 1 / n where the cookbook takes the mean of an example."""
+
+    tokens: list[int]
+    trained: list[bool]
+    chunks: Chunks
+    weight: float
+
+
+def builder_examples(
+    code: Code, split: str, batch: int, tokenizer: Any, renderer: str
+) -> Iterator[Imitated]:
+    """The examples of a builder's training or test set. Raise EnvError for a builder that cannot be
+    used, has no such set, or makes anything else than examples whose tokens weigh the same."""
+    target = code.target
+
+    def values(model: str) -> dict[str, Any]:
+        given = {
+            **dict.fromkeys(COOKBOOK_MODEL, model),
+            **dict.fromkeys(COOKBOOK_RENDERER, renderer),
+            COOKBOOK_BATCH: batch,
+        }
+        names = parameter_names(load_attribute(target))
+        if COOKBOOK_COMMON in names:
+            from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
+
+            given[COOKBOOK_COMMON] = ChatDatasetBuilderCommonConfig(
+                model_name_for_tokenizer=model,
+                renderer_name=renderer,
+                max_length=None,
+                batch_size=batch,
+            )
+        return {name: value for name, value in given.items() if name in names}
+
+    builder = made_builder(code, tokenizer, values)
+    try:
+        data = chosen_set(target, builder(), split)
+        for number in range(len(data)):
+            for datum in data.get_batch(number):
+                yield _imitated(target, datum)
+    except EnvError:
+        raise
+    except Exception as error:
+        raise EnvError(f"`{target}` failed to make its examples: {explained(error)}") from error
+
+
+def _imitated(target: str, datum: Any) -> Imitated:
+    inputs: Mapping[str, Any] = datum.loss_fn_inputs
+    if set(inputs) != {"weights", "target_tokens"}:
+        named = ", ".join(map(repr, inputs)) or "nothing"
+        raise EnvError(
+            f"an example of `{target}` has {named}, and not `weights` and `target_tokens` alone"
+        )
+    weights_T, targets_T = (inputs[key].to_numpy() for key in ("weights", "target_tokens"))
+    tokens, chunks = split_chunks(datum.model_input)
+    if weights_T.shape != (len(tokens),) or targets_T.shape != (len(tokens),):
+        raise EnvError(f"an example of `{target}` has not one weight and one target for each input")
+    chosen_T = weights_T != 0
+    weight = float(weights_T[chosen_T].max(initial=0.0))
+    if not chosen_T.any():
+        weight = 1.0
+    elif not np.allclose(weights_T[chosen_T], weight) or weight <= 0:
+        raise EnvError(
+            f"the tokens of an example of `{target}` have different weights",
+            "an `sft` stage trains on a token of an example like on the others, or not at all",
+        )
+    whole, trained = [*tokens, int(targets_T[-1])], [False, *chosen_T.tolist()]
+    if any(whole[at] != targets_T[at - 1] for at, chosen in enumerate(trained) if chosen):
+        raise EnvError(f"the targets of `{target}` are not the tokens after its inputs")
+    return Imitated(whole, trained, chunks, weight)

@@ -1,0 +1,2 @@
+def shorter(one, other, row):
+    return len(other) - len(one)
