@@ -144,6 +144,14 @@ def test_mistakes_are_answered_with_what_to_do(agent: Agent) -> None:
     assert "none.json" in agent.refused("run", plan="none.json")
 
 
+def test_no_argument_is_ignored(agent: Agent) -> None:
+    assert "`catalog` has no argument `word`" in agent.refused("catalog", word="grpo")
+    assert "did you mean `recipe`?" in agent.refused("plan", recpie="small.rl", out="plan.json")
+    assert "`explain` needs the argument `what`" in agent.refused("explain")
+    assert agent.refused("check", text=SMALL, data="often").startswith("`data`: ")
+    assert not any(tool.inputSchema["additionalProperties"] for tool in agent.tools().values())
+
+
 def test_the_catalogue_is_that_of_the_command(
     agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:

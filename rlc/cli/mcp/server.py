@@ -16,6 +16,7 @@ from attrs import asdict
 from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from pydantic import ValidationError
 
 import rlc
 from rlc.catalog.search import as_data
@@ -33,6 +34,7 @@ from rlc.lang.diagnostics import Diagnostics, in_order
 from rlc.lang.formats import finding_dicts
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
+from rlc.lang.suggest import did_you_mean
 from rlc.plan.codec import plan_hash
 from rlc.report.findings import findings
 from rlc.report.pages.run_page import episodes as episodes_of
@@ -49,12 +51,38 @@ _TOOLS: list[tuple[Callable[..., Any], ToolAnnotations]] = []
 
 def serve() -> None:
     """Serve over standard input and output until the client ends it."""
-    server = FastMCP("rlc", instructions=_INSTRUCTIONS, log_level="WARNING")
+    server = _Server("rlc", instructions=_INSTRUCTIONS, log_level="WARNING")
     server._mcp_server.version = rlc.__version__  # it would say that of mcp
     for function, hints in _TOOLS:
         server.tool(annotations=hints)(function)
+    for tool in server._tool_manager.list_tools():
+        tool.parameters["additionalProperties"] = False
     server.run()
     sys.stdout = sys.stderr  # mcp has closed standard output, which is flushed at the end
+
+
+class _Server(FastMCP[None]):
+    """Says what is wrong with the arguments of a call: FastMCP ignores those it does not know."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        tool = self._tool_manager.get_tool(name)
+        if tool is None:
+            return await super().call_tool(name, arguments)
+        known = tool.parameters["properties"]
+        for given in arguments:
+            if given not in known:
+                meant = did_you_mean(given, known) or f"it takes {', '.join(known)}"
+                raise ToolError(f"`{name}` has no argument `{given}`\n  help: {meant}")
+        for missing in tool.parameters.get("required", ()):
+            if missing not in arguments:
+                raise ToolError(f"`{name}` needs the argument `{missing}`")
+        try:
+            return await super().call_tool(name, arguments)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            found = (f"`{each['loc'][0]}`: {each['msg']}" for each in error.__cause__.errors())
+            raise ToolError("; ".join(found)) from None
 
 
 def _tool(reads: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
