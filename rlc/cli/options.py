@@ -101,7 +101,8 @@ def recipe_files(paths: Iterable[str]) -> list[str]:
         known = len(files)
         for folder, subfolders, names in os.walk(path):
             subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-            files += [os.path.join(folder, n) for n in sorted(names) if n.endswith(".rl")]
+            found = (os.path.join(folder, n) for n in sorted(names) if n.endswith(".rl"))
+            files += [name.removeprefix(f".{os.sep}") for name in found]
         if len(files) == known:
             raise NoRecipeError(f"no recipe (*.rl) in {path}")
     return list(dict.fromkeys(files))

@@ -78,6 +78,16 @@ def test_a_folder_is_all_its_recipes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "b.rl:" in capsys.readouterr().out
 
 
+def test_the_working_directory_is_not_part_of_a_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, a=WRONG)
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", ".", "a.rl", "--format", "github"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("::error file=a.rl,")
+
+
 def test_a_folder_without_recipes_is_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,3 +77,5 @@ def test_it_says_what_to_do_next(tmp_path: Path, capsys: pytest.CaptureFixture[s
     folder = tmp_path / "mine"
     assert main(["init", str(folder), "--template", "sft"]) == 0
     assert f"cd {folder} && rlc check --import . && rlc run recipe.rl" in capsys.readouterr().out
+    assert main(["init", str(tmp_path / "my words")]) == 0
+    assert f"cd '{tmp_path / 'my words'}' && rlc check" in capsys.readouterr().out

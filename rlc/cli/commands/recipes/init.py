@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from rlc.projects import TEMPLATES, make_project
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.folder)
     for path in make_project(folder, args.template):
         print(f"  {folder / path}")
-    there = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    there = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     print(f"\nnext  {there}rlc check --import . && rlc run recipe.rl")
     print("      README.md says the rest")
     return 0
