@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlc.cli.output import visible
-from rlc.cli.transcripts import Line
+from rlc.cli.output import Line, visible
 
 if TYPE_CHECKING:
     from rlc.plan.records import Plan

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
 
 
+Part = str | tuple[str, str]  # of a line: text, with a style
+Line = tuple[str, list[Part]]  # the style of a line, and its parts
+
+
 def has_color(stream: TextIO) -> bool:
     """Return whether a stream shows colour and its user wants it (https://no-color.org)."""
     dumb = os.environ.get("TERM") == "dumb"

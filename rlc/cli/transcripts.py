@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rlc.cli.output import visible
+from rlc.cli.output import Line, Part, visible
+from rlc.cli.tokens.replies import COLORINGS as TOKEN_COLORINGS
+from rlc.cli.tokens.replies import in_words, reply_parts, table
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from rlc.cli.tokens.replies import Replies, Token
     from rlc.plan.records import Plan
     from rlc.report.episodes import Episode
     from rlc.runtime.failures import Failure
     from rlc.runtime.journal.history import Record
 
-Part = str | tuple[str, str]  # of a line: text, with a style
-Line = tuple[str, list[Part]]  # the style of a line, and its parts
+# The shades of tokens in a terminal, which may have no more than 16 colours.
+TOKEN_STYLES = {
+    "token+0": "",
+    "token+1": "bold green",
+    "token+2": "bold bright_green",
+    "token+3": "bold black on green",
+    "token-1": "underline red",
+    "token-2": "underline bright_red",
+    "token-3": "underline black on red",
+}
 
 
 def system_messages(plan: Plan) -> dict[str, str]:
@@ -29,14 +40,30 @@ def system_messages(plan: Plan) -> dict[str, str]:
     return {name: chat.args.get("system", "") for name, chat in chats.items() if chat is not None}
 
 
-def transcript(episode: Episode, system: str | None = None) -> list[Text]:
-    """Return an episode line by line: a heading, the ``system`` message of its chat, its turns."""
+def transcript(
+    episode: Episode, system: str | None = None, replies: Replies | None = None, by: str = ""
+) -> list[Text]:
+    """Return an episode line by line: a heading, the ``system`` message of its chat, its turns.
+
+    The tokens of ``replies`` are coloured by something, summed up without ``by``, or with `table`
+    listed.
+    """
     from rich.text import Text
 
-    lines = [*heading_lines(episode)]
+    lines, replies = [*heading_lines(episode)], replies or {}
+    colored = by if by in TOKEN_COLORINGS else None
     for number in range(len(episode.record["turns"])):
-        lines += turn_lines(episode.record, number, system)
-    return [Text.assemble(*parts, style=style) for style, parts in lines]
+        tokens = replies.get(number, ())
+        lines += turn_lines(episode.record, number, system, tokens, colored)
+        if tokens and by == "table":
+            lines += [("", [line]) for line in table(tokens)]
+    return [
+        Text.assemble(*(_styled(part) for part in parts), style=style) for style, parts in lines
+    ]
+
+
+def _styled(part: Part) -> Part:
+    return part if isinstance(part, str) else (part[0], TOKEN_STYLES.get(part[1], part[1]))
 
 
 def causes(failures: Iterable[Failure]) -> Iterator[Text]:
@@ -58,7 +85,7 @@ def heading_lines(episode: Episode) -> Iterator[Line]:
     from rlc.report.episodes import about_line, advantage
 
     record = episode.record
-    role = f", {record['role']}" if record["role"] else ""
+    role = f", {role_of(record)}" if role_of(record) else ""
     stale = f", {record['staleness']} steps stale" if record["staleness"] else ""
     replaced = ", replaced by another group" if record.get("replaced") else ""
     where = f"  {record['stage']} step {record['step']:,}, task {record['task']:,}, "
@@ -83,14 +110,35 @@ def heading_lines(episode: Episode) -> Iterator[Line]:
         yield "red", [f"✕ {visible(record['error'])}"]
 
 
-def turn_lines(record: Record, number: int, system: str | None) -> Iterator[Line]:
-    """Yield a turn of an episode; the ``system`` message comes before the first."""
+def role_of(record: Record) -> str:
+    """Return the role of an episode, with which of the replies in that role it is, if there are
+    several."""
+    reply = record.get("reply")
+    return " ".join(filter(None, (record["role"], f"#{reply}" if reply else "")))
+
+
+def turn_lines(
+    record: Record,
+    number: int,
+    system: str | None,
+    tokens: Sequence[Token] = (),
+    by: str | None = None,
+    chosen: int | None = None,
+) -> Iterator[Line]:
+    """Yield a turn of an episode; the ``system`` message comes before the first.
+
+    Of a reply that was trained on its ``tokens`` are summed up; with ``by`` they take the place of
+    its text, coloured by that, the one at ``chosen`` marked.
+    """
     turn, advantages = record["turns"][number], record["advantages"]
     yield "dim", [f"── turn {number + 1} of {len(record['turns'])}"]
     said = [("system", system, "magenta")] if system and not number else []
     said += [("environment", turn["observation"], "cyan"), ("model", turn["action"], "bold")]
     said += [(f"call of {name}", given, "") for _, name, given in turn.get("calls", ())]
     for who, text, style in said:
+        if who == "model" and tokens and by is not None:
+            yield "", [("model:\n", "dim"), *reply_parts(tokens, by, chosen)]
+            continue
         indented = "\n".join(f"  {part}" for part in visible(text).splitlines())
         yield "dim", [f"{who}:\n", (indented or "  (nothing)", style)]
     for verdict in turn.get("verdicts", ()):
@@ -99,15 +147,17 @@ def turn_lines(record: Record, number: int, system: str | None) -> Iterator[Line
         yield "dim", [score, (why or "  (no reason)", "magenta")]
     reward = turn["reward"]
     measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())
-    tokens = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"
+    counts = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"
     yield (
         "",
         [
             "no reward" if reward is None else f"reward {reward:.3f}",
             *(_advantage(advantages[number]) if number < len(advantages) else []),
-            (measured + tokens, "dim"),
+            (measured + counts, "dim"),
         ],
     )
+    if tokens:
+        yield in_words(tokens)
 
 
 def _advantage(value: float) -> list[Part]:

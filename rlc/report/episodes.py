@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -64,11 +64,22 @@ def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
     """
     one_step = wanted.stage is not None and wanted.step is not None
     start = _start(wanted.stage or "", wanted.step or 0) if one_step else b""
+    found = list[tuple[Head, Record]]()  # of one step: then the replies of a role are numbered
     for head, line in EpisodeIndex(path).read_on(start):
+        if found and (found[0][0].stage, found[0][0].step) != (head.stage, head.step):
+            yield from _numbered(found)
+            found = []
         if wanted.fits(head):
             record = episode_of(line)
             if record is not None and wanted.has_row(record):
-                yield record
+                found.append((head, record))
+    yield from _numbered(found)
+
+
+def _numbered(found: Iterable[tuple[Head, Record]]) -> Iterator[Record]:
+    """Yield records with which ``reply`` in its role each is, if there are several."""
+    for head, record in found:
+        yield {**record, "reply": head.reply} if head.reply else record
 
 
 @define(eq=False)

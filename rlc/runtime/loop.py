@@ -19,6 +19,7 @@ from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE, usage_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
+from rlc.runtime.journal.tokens import append_tokens, first_groups
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.base import Stage
@@ -93,8 +94,8 @@ class StageLoop:
     async def _commit(self, step: int, outcome: StepOutcome) -> bool:
         """Write a finished step down, and return whether the stage goes on.
 
-        First the rollouts, then the journal, then the metrics: a resume drops what a crash left of
-        a step that is not journalled, and writes the metrics again from the journal.
+        First the tokens and the rollouts, then the journal, then the metrics: a resume drops what a
+        crash left of a step that is not journalled, and writes the metrics again from the journal.
         """
         report = await self.stage.report(step, outcome)
         usage = self.stage.meter.finish(step)
@@ -110,6 +111,8 @@ class StageLoop:
         decision = self._guard.review(step, metrics, first)
         metrics |= decision.metrics
         self.folder.keep_failures(report.failures, self.plan.name, step)
+        kept = first_groups(report.tokens, self.folder.kept_tokens)
+        await in_thread(append_tokens, self.folder.path, self.plan.name, step, kept)
         await in_thread(self.folder.append, ROLLOUTS_FILE, report.rollouts)
         if report.comparisons:
             self.folder.append(COMPARISONS_FILE, report.comparisons)

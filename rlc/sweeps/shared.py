@@ -20,6 +20,7 @@ from rlc.runtime.failures import FAILURES_FILE
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE
 from rlc.runtime.journal.timeline import TIMELINE_FILE
+from rlc.runtime.journal.tokens import TOKENS_FILE
 
 CHECKPOINTS = "checkpoints"
 
@@ -49,7 +50,7 @@ def create(path: Path, plan: Plan, shared: Path | None, names: Sequence[str] = (
 
 
 def _copy_files(shared: Path, path: Path, plan: Plan) -> None:
-    for name in (ROLLOUTS_FILE, TIMELINE_FILE, FAILURES_FILE):
+    for name in (ROLLOUTS_FILE, TOKENS_FILE, TIMELINE_FILE, FAILURES_FILE):
         if (shared / name).exists():
             shutil.copyfile(shared / name, path / name)
     if plan.stages[0].model.service == LOCAL:  # a service keeps its own checkpoints

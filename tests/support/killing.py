@@ -25,6 +25,7 @@ from run_support import TINY, block, train
 
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.tokens import TOKENS_FILE
 
 PHASES = (
     *("sampling", "training", "saving", "evaluating", "snapshot", "journalling"),
@@ -277,7 +278,7 @@ def write_recipe(folder: Path, scenario: str) -> Path:
 
 def outcome(path: Path) -> dict[str, Any]:
     """Everything that two runs of the same plan have in common: metrics but for times, rollouts
-    but for seconds, data cursors, and the last weights and optimiser to the bit."""
+    but for seconds, tokens, data cursors, and the last weights and optimiser to the bit."""
     from rlc.service.local.checkpoints import CheckpointStore
 
     folder = RunFolder.resume(path)
@@ -288,6 +289,7 @@ def outcome(path: Path) -> dict[str, Any]:
             "rollouts": [_timeless(r) for r in folder.read("rollouts.jsonl")]
             if (path / "rollouts.jsonl").exists()
             else [],
+            "tokens": (path / TOKENS_FILE).read_bytes() if (path / TOKENS_FILE).exists() else b"",
             "cursors": {
                 stage.name: [step.cursor for step in folder.journal.steps(stage.name)]
                 for stage in folder.plan.stages

@@ -23,6 +23,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.tokens import TOKENS_FILE
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
@@ -170,7 +171,7 @@ def assert_resumes(job: Plan, stop_after: tuple[str, int], where: Path) -> None:
 
 
 def assert_same(one: Path, other: Path) -> None:
-    """Two runs have the same metrics and rollouts, but for times."""
+    """Two runs have the same metrics and rollouts, but for times, and the same tokens."""
     nothing: dict[str, Any] = {}
     differences = [
         f"{kind} {number}, {record.get('stage')} {record.get('step')}: {name}: "
@@ -184,6 +185,8 @@ def assert_same(one: Path, other: Path) -> None:
         if record.get(name) != another.get(name)
     ]
     assert not differences, "\n".join([f"{len(differences)} differ:", *differences[:40]])
+    files = [path / TOKENS_FILE for path in (one, other)]
+    assert len({file.read_bytes() if file.exists() else b"" for file in files}) == 1
 
 
 def metrics(path: Path, stage: str | None = None) -> list[dict[str, Any]]:

@@ -12,9 +12,10 @@ from attrs import define, field
 
 from rlc.cli.browser.queries import Query
 from rlc.cli.matches import games_of
+from rlc.cli.tokens.episodes import TokenReader
 from rlc.cli.transcripts import system_messages
 from rlc.plan.paths import JOURNAL_FILE
-from rlc.plan.records import Plan, PreferencePlan
+from rlc.plan.records import Plan, PreferencePlan, StagePlan
 from rlc.report.run_files import read_plan
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.episode_index import EpisodeIndex, Head
@@ -72,6 +73,10 @@ class RunContents:
         return read_plan(self.folder)
 
     @cached_property
+    def tokens(self) -> TokenReader:
+        return TokenReader(self.folder, self.plan)
+
+    @cached_property
     def systems(self) -> dict[str, str]:
         return system_messages(self.plan)
 
@@ -124,7 +129,11 @@ class RunContents:
     def record(self, head: Head) -> Record | None:
         """Return an episode as it was written; None if it is no longer where it was."""
         record = self._index.record(head)
-        return None if record is None else _WITHOUT | record
+        return None if record is None else {**_WITHOUT, **record, "reply": head.reply}
+
+    def stage(self, name: str) -> StagePlan | None:
+        """Return the plan of a stage."""
+        return next((stage for stage in self.plan.stages if stage.name == name), None)
 
     def group(self, head: Head) -> list[Head]:
         """Return all members of the group of an episode, also those that are not looked for."""
@@ -153,7 +162,7 @@ class RunContents:
 
     def compared(self, step: Step) -> list[Comparison]:
         """Return the preferences that a step of a stage compared; empty for other stages."""
-        plan = next((stage for stage in self.plan.stages if stage.name == step[0]), None)
+        plan = self.stage(step[0])
         if not isinstance(plan, PreferencePlan):
             return []
         from rlc.report.comparisons import comparisons  # it takes numpy

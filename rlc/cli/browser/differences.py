@@ -10,6 +10,7 @@ from itertools import zip_longest
 from attrs import frozen
 
 from rlc.cli.output import visible
+from rlc.cli.transcripts import role_of
 from rlc.report.formatting import signed
 from rlc.runtime.journal.history import Record
 
@@ -56,8 +57,10 @@ def turn_count(record: Record) -> str:
 
 
 def _summary(record: Record) -> str:
-    role = f" {record['role']}" if record["role"] else ""
-    lines = [f"member {record['member']}{role}", f"reward {float(record['reward']):.3f}"]
+    lines = [
+        f"member {record['member']} {role_of(record)}".rstrip(),
+        f"reward {float(record['reward']):.3f}",
+    ]
     if known := record["advantages"]:
         lines.append(f"advantage {signed(sum(known) / len(known))}")
     lines.append(f"{turn_count(record)}, {record['ended']}")

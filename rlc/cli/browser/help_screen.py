@@ -21,7 +21,8 @@ KEYS = (
     ("b w", "the best and the worst episode of the step, stage or run that is chosen"),
     ("x", "the next episode that failed"),
     ("c", "compare two members of a group: [ and ] change the other one"),
-    ("a", "colour turns by their advantage, by their reward, by nothing"),
+    (", .", "look at single tokens, one after the other: advantage, ratio, logprobs"),
+    ("a", "colour turns and tokens by advantage, tokens by ratio, turns by reward, nothing"),
     ("/", "look for episodes; escape shows all of them again"),
     ("f", "follow: go to each new step of a run that goes on"),
     ("z", "the page alone, or with the list"),
@@ -32,6 +33,7 @@ KEYS = (
 SIGNS = (
     ("▲ ▼ ■", "an advantage above zero, below, or zero"),
     ("┃ ╎", "beside a turn: what it is coloured by is above zero, or below"),
+    ("bold, underlined", "a token above zero, or below; by ratio: likelier than it was, or less"),
     ("✕ ↻", "failed; played again after an attempt that failed"),
 )
 

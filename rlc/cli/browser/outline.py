@@ -205,7 +205,8 @@ class Outline(Tree[Place]):
         step."""
         shown = self.contents.shown
         here = shown.get((place.stage, place.step or 0), {}).get(place.group or ("", 0), [])
-        same = [head for head in here if place.head and head.key == place.head.key]
+        left = place.head and (place.head.key, place.head.reply)
+        same = [head for head in here if (head.key, head.reply) == left]
         first = [h for key in sorted(shown) for g in self.contents.groups(key).values() for h in g]
         if same or (first and self.contents.is_filtered):
             self.go_to([*same, *first][0])

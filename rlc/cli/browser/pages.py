@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlc.catalog.declarations import STAGES
 from rlc.cli.browser.contents import RunContents, Step
 from rlc.cli.browser.differences import turn_count
 from rlc.cli.live.curves import sparkline
 from rlc.cli.matches import is_match, match_lines
-from rlc.cli.output import visible
-from rlc.cli.transcripts import Line, Part, cause_lines, heading_lines, turn_lines
+from rlc.cli.output import Line, Part, visible
+from rlc.cli.tokens.replies import Token
+from rlc.cli.transcripts import cause_lines, heading_lines, role_of, turn_lines
 from rlc.plan.units import elapsed
 from rlc.report.episodes import Episode, advantage
 from rlc.report.formatting import number, signed
@@ -24,17 +26,24 @@ from rlc.runtime.journal.history import Record, is_number
 if TYPE_CHECKING:
     from rlc.report.comparisons import Comparison
 
-COLORINGS = ("advantage", "reward", "nothing")  # what the turns of an episode are coloured by
+# What the turns of an episode are coloured by, and single tokens.
+COLORINGS = ("advantage", "ratio", "reward", "nothing")
 _PREVIEW = 600  # characters of a reply in the page of a group
 
 
 @frozen
 class Block:
-    """A part of a page: ``lines`` of text, and what a turn is coloured by, by name."""
+    """A part of a page: ``lines`` of text, and what a turn is coloured by, by name.
+
+    ``tokens`` are those of a reply; then ``drawn`` returns the lines with the tokens coloured by
+    something, and one of them marked.
+    """
 
     lines: tuple[Line, ...]
     tones: Mapping[str, float | None] = {}
     is_turn: bool = False
+    tokens: tuple[Token, ...] = ()
+    drawn: Callable[[str, int | None], Iterable[Line]] | None = field(default=None, eq=False)
 
 
 def run_page(contents: RunContents) -> Iterator[Block]:
@@ -91,8 +100,7 @@ def _stage_lines(contents: RunContents, stage: str) -> Iterator[Line]:
 
 def has_episodes(contents: RunContents, stage: str) -> bool:
     """Whether a stage plays episodes at all, by its plan."""
-    plan = next((one for one in contents.plan.stages if one.name == stage), None)
-    return plan is not None and bool(getattr(plan, "envs", ()))
+    return bool(getattr(contents.stage(stage), "envs", ()))
 
 
 def step_page(contents: RunContents, step: Step) -> Iterator[Block]:
@@ -160,7 +168,7 @@ def group_page(records: Sequence[Record]) -> Iterator[Block]:
 
 def member_label(record: Record) -> str:
     """Name a member of a group with its reward and advantage, in few characters."""
-    who = f"{record['member']} {record['role']}".rstrip()
+    who = f"{record['member']} {role_of(record)}".rstrip()
     if record["error"] is not None:
         return f"{who} ✕ failed"
     gained = advantage(record)
@@ -184,12 +192,15 @@ def episode_page(contents: RunContents, head: Head) -> Iterator[Block]:
     if (failure := contents.failures.get(str(record.get("failure")))) is not None:
         lines += cause_lines(failure)
     yield Block(tuple(lines))
-    system = contents.systems.get(head.env)
+    system, replies = contents.systems.get(head.env), contents.tokens.replies(record)
     for place in range(len(record["turns"])):
-        tones = _tones(record, place)
-        yield Block(tuple(turn_lines(record, place, system)), tones, is_turn=True)
+        tokens = replies.get(place, ())
+        drawn = partial(turn_lines, record, place, system, tokens)
+        yield Block(tuple(drawn()), _tones(record, place), True, tokens, drawn if tokens else None)
     if not record["turns"]:
         yield Block((("dim", ["It has no turns."]),))
+    if replies and (said := contents.tokens.remark(record, replies)):
+        yield Block((("dim", [said]),))
 
 
 def _match_blocks(lines: Sequence[Line]) -> Iterator[Block]:

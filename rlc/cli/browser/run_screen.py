@@ -29,6 +29,7 @@ from rlc.cli.browser.pages import (
 )
 from rlc.cli.browser.queries import Query, QueryError, parse_query
 from rlc.cli.browser.widgets import Page
+from rlc.cli.tokens.replies import LEGEND
 from rlc.report.episodes import last_step
 
 
@@ -49,6 +50,8 @@ class RunScreen(Screen[None]):
         Binding("a", "color", "colour"),
         Binding("f", "follow", "follow"),
         Binding("z", "alone", "zoom", show=False),
+        Binding("full_stop", "token(1)", "token", key_display=", ."),
+        Binding("comma", "token(-1)", "token before", show=False),
         Binding("n", "turn(1)", "next turn", show=False),
         Binding("p", "turn(-1)", "turn before", show=False),
         Binding("j", "scroll(1)", "down", show=False),
@@ -133,9 +136,11 @@ class RunScreen(Screen[None]):
             )
         else:
             parts.append(f"{len(contents.heads):,} episodes")
-        parts.append(f"coloured by {self.page.coloring}")
+        coloring = self.page.coloring
+        legend = f": {LEGEND[coloring]}" if self.page.has_tokens and coloring in LEGEND else ""
+        parts.append(f"coloured by {coloring}{legend}")
         parts += ["following"] if self.following else []
-        self.query_one("#status", Static).update("  ·  ".join(parts))
+        self.query_one("#status", Static).update(self.page.token or "  ·  ".join(parts))
 
     @on(Tree.NodeHighlighted)
     def _chosen(self, event: Tree.NodeHighlighted[Place]) -> None:
@@ -151,6 +156,7 @@ class RunScreen(Screen[None]):
             blocks = (Block((("yellow", [why]),)),)
         if blocks != self.page.blocks:
             await self.page.show(blocks)
+            self._tell()
 
     def _blocks(self, place: Place) -> Iterator[Block]:
         if place.head is not None:
@@ -196,6 +202,10 @@ class RunScreen(Screen[None]):
             self.outline.focus()
         elif self.has_class("alone"):
             self.action_alone()
+        elif self.page.chosen is not None:
+            self.page.chosen = None
+            self.page.color()
+            self._tell()
         elif self.query_text:
             self.query_one(Input).value = ""
             self._look_for(Query(), "")
@@ -248,7 +258,9 @@ class RunScreen(Screen[None]):
 
     def action_color(self) -> None:
         page = self.page
-        page.coloring = COLORINGS[(COLORINGS.index(page.coloring) + 1) % len(COLORINGS)]
+        known = [one for one in COLORINGS if one != "ratio" or page.has_tokens]
+        at = known.index(page.coloring) if page.coloring in known else 0
+        page.coloring = known[(at + 1) % len(known)]
         page.color()
         self._tell()
 
@@ -264,6 +276,15 @@ class RunScreen(Screen[None]):
 
     def action_turn(self, by: int) -> None:
         self.page.next_turn(by)
+
+    def action_token(self, by: int) -> None:
+        if not self.page.has_tokens:
+            head = self.outline.place.head
+            record = self.contents.record(head) if head is not None else None
+            why = self.contents.tokens.remark(record, {}) if record else ""
+            self.notify(why or "There are no single tokens here: choose an episode.")
+        self.page.next_token(by)
+        self._tell()
 
     def action_scroll(self, by: int) -> None:
         self.page.scroll_relative(y=2 * by, animate=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from rlc.cli.browser.pages import COLORINGS, Block
-from rlc.cli.transcripts import Line, Part
+from rlc.cli.output import Line, Part
+from rlc.cli.tokens.replies import COLORINGS as TOKEN_COLORINGS
+from rlc.cli.tokens.replies import token_line
 
 # What the styles of `rlc show` are in the theme, which is light or dark.
 _STYLES = {
@@ -22,6 +24,15 @@ _STYLES = {
     "red": "$text-error",
     "yellow": "$text-warning",
     "bold yellow": "bold $text-warning",
+    # Tokens: above what they are measured by bold, below underlined, for those who see no colour.
+    "token+0": "",
+    "token+1": "bold $text-success on $success 15%",
+    "token+2": "bold $text-success on $success 30%",
+    "token+3": "bold $text-success on $success 50%",
+    "token-1": "underline $text-error on $error 15%",
+    "token-2": "underline $text-error on $error 30%",
+    "token-3": "underline $text-error on $error 50%",
+    "chosen": "bold reverse",
 }
 
 
@@ -37,16 +48,31 @@ def _line(style: str, parts: Sequence[Part]) -> Content:
 
 
 class Page(VerticalScroll):
-    """The blocks of a page. ``coloring`` is what its turns are coloured by."""
+    """The blocks of a page. ``coloring`` is what its turns and tokens are coloured by, ``chosen``
+    the block and the place in it of the token that is looked at."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.coloring = COLORINGS[0]
         self.blocks: tuple[Block, ...] = ()
+        self.chosen: tuple[int, int] | None = None
+
+    @property
+    def has_tokens(self) -> bool:
+        return any(block.tokens for block in self.blocks)
+
+    @property
+    def token(self) -> str:
+        """What is known of the token that is looked at; empty if there is none."""
+        if self.chosen is None:
+            return ""
+        number, place = self.chosen
+        tokens = self.blocks[number].tokens
+        return token_line(tokens[place], place, len(tokens))
 
     async def show(self, blocks: Iterable[Block]) -> None:
         """Show other blocks, from the top."""
-        self.blocks = tuple(blocks)
+        self.blocks, self.chosen = tuple(blocks), None
         widgets = [Static(content_of(b.lines), classes="block", markup=False) for b in self.blocks]
         with self.app.batch_update():
             await self.remove_children()
@@ -57,19 +83,45 @@ class Page(VerticalScroll):
     def color(self) -> None:
         """Colour the blocks anew. A bar beside them is thicker for what is good, so that it can be
         told apart without colour."""
-        for block, widget in zip(self.blocks, self.query(".block"), strict=True):
+        for number, (block, widget) in enumerate(self._drawn()):
             tone = block.tones.get(self.coloring)
             widget.set_class(tone is not None and tone > 0, "good")
             widget.set_class(tone is not None and tone < 0, "bad")
             widget.set_class(block.is_turn and not tone, "even")
+            if block.drawn is not None:
+                mine = self.chosen is not None and self.chosen[0] == number
+                chosen = self.chosen[1] if mine and self.chosen else None
+                plain = self.coloring not in TOKEN_COLORINGS and chosen is None
+                lines = block.lines if plain else block.drawn(self.coloring, chosen)
+                widget.update(content_of(lines))
+
+    def _drawn(self) -> Iterator[tuple[Block, Static]]:
+        """Yield each block with what shows it."""
+        return zip(self.blocks, self.query(".block").results(Static), strict=True)
+
+    def next_token(self, by: int) -> None:
+        """Look at the next token of a reply, or with ``by = -1`` at the one before; first at the
+        first one of what is on the screen."""
+        places = [(at, i) for at, block in enumerate(self.blocks) for i in range(len(block.tokens))]
+        if not places:
+            return
+        if self.chosen is None:
+            drawn = [widget.virtual_region.bottom for _, widget in self._drawn()]
+            top = self.scroll_target_y
+            number = next((n for n, (at, _) in enumerate(places) if drawn[at] > top), 0)
+        else:
+            number = min(max(0, places.index(self.chosen) + by), len(places) - 1)
+        self.chosen = at, place = places[number]
+        self.color()
+        region = list(self._drawn())[at][1].virtual_region
+        share = place / len(self.blocks[at].tokens)  # of the reply, roughly where the token is
+        y = region.y + int(share * region.height)
+        if not self.scroll_target_y <= y < self.scroll_target_y + self.size.height - 2:
+            self.scroll_to(y=max(0, y - self.size.height // 2), animate=False)
 
     def next_turn(self, by: int) -> None:
         """Scroll to the next turn, or with ``by = -1`` to the one before."""
-        tops = [
-            widget.virtual_region.y
-            for block, widget in zip(self.blocks, self.query(".block"), strict=True)
-            if block.is_turn
-        ]
+        tops = [widget.virtual_region.y for block, widget in self._drawn() if block.is_turn]
         now = self.scroll_target_y
         ahead = [top for top in tops if top > now] if by > 0 else [top for top in tops if top < now]
         if ahead:

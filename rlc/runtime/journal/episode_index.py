@@ -27,7 +27,11 @@ _START = re.compile(
 
 @define(eq=False)
 class Head:
-    """The beginning of an episode's record, and its line: ``size`` bytes from ``offset``."""
+    """The beginning of an episode's record, and its line: ``size`` bytes from ``offset``.
+
+    ``reply`` counts from 1 the episodes that have all of its ``key``, replies in one role; 0 if it
+    is the only one so far.
+    """
 
     stage: str
     step: int
@@ -40,6 +44,7 @@ class Head:
     error: str | None
     offset: int
     size: int
+    reply: int = 0
 
     @property
     def key(self) -> tuple[str, int, str, int, int, str]:
@@ -59,6 +64,7 @@ class EpisodeIndex:
     _end: int = field(default=0, init=False)
     _file: int = field(default=0, init=False)  # the inode of what was read so far
     _names: dict[bytes, str] = field(factory=dict, init=False)
+    _newest: dict[tuple[object, ...], Head] = field(factory=dict, init=False)  # of one step, by key
 
     @property
     def path(self) -> Path:
@@ -99,7 +105,18 @@ class EpisodeIndex:
                 offset = self._end
                 self._end += len(line)
                 if line.startswith(starts_with) and (head := self._head(line, offset)) is not None:
+                    self._count(head)
                     yield head, line
+
+    def _count(self, head: Head) -> None:
+        """Number an episode among those of its key, which its step has written at once."""
+        newest = next(iter(self._newest.values()), head)
+        if (newest.stage, newest.step) != (head.stage, head.step):
+            self._newest.clear()
+        if (before := self._newest.get(head.key)) is not None:
+            before.reply = before.reply or 1
+            head.reply = before.reply + 1
+        self._newest[head.key] = head
 
     def line(self, head: Head) -> bytes:
         """Return the line of an episode as it is in the file."""

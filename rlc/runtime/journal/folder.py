@@ -24,6 +24,7 @@ from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import command, locked, made_and_locked
 from rlc.runtime.journal.metrics import COMPARISONS_FILE, METRICS_FILE, ROLLOUTS_FILE
 from rlc.runtime.journal.timeline import TIMELINE_FILE
+from rlc.runtime.journal.tokens import ALL, USUAL, keep_blocks
 from rlc.runtime.records import RunError
 from rlc.version import __version__
 
@@ -90,6 +91,16 @@ class RunFolder:
             known = (self.journal.meta("tags") or "").split()
             self.journal.set_meta(tags=" ".join(dict.fromkeys([*known, *tags])))
 
+    @property
+    def kept_tokens(self) -> int | None:
+        """Of how many episodes of a step the tokens are kept; None for all."""
+        most = self.journal.meta("tokens") or str(USUAL)
+        return None if most == ALL else int(most)
+
+    def keep_tokens(self, most: int | None) -> None:
+        """Keep the tokens of so many episodes of each step from now on; None for all."""
+        self.journal.set_meta(tokens=ALL if most is None else str(most))
+
     def close_failed(self) -> bool:
         """Close the folder of a run that failed, and delete a new one in which nothing has begun.
 
@@ -124,6 +135,7 @@ class RunFolder:
                 records = self.read(name)
                 kept = [r for r in records if (r.get("stage"), r.get("step")) in done]
                 self.rewrite(name, kept)
+        keep_blocks(self.path, done)
         self.rewrite(METRICS_FILE, self.journal.metrics())
 
     def keep_failures(

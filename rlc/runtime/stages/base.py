@@ -14,6 +14,7 @@ from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutc
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.checkpoints import PendingCheckpoint
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.tokens import EpisodeTokens
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
@@ -39,7 +40,10 @@ class Setup:
 
 @frozen(eq=False)
 class StepReport:
-    """The results of a finished step, as the journal and the files of the run take them."""
+    """The results of a finished step, as the journal and the files of the run take them.
+
+    ``tokens`` are those of the episodes that it trained on.
+    """
 
     metrics: dict[str, Any]
     rollouts: list[dict[str, Any]]
@@ -47,6 +51,7 @@ class StepReport:
     cursor: dict[str, Any]
     checkpoint: PendingCheckpoint | None
     comparisons: list[dict[str, Any]] = field(factory=list)
+    tokens: list[EpisodeTokens] = field(factory=list)
 
 
 class Scoring(Protocol):

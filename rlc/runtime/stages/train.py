@@ -43,6 +43,7 @@ from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches,
 from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.scorers import Scorers
 from rlc.runtime.updates.scores import Scores
+from rlc.runtime.updates.trained_tokens import trained_tokens
 from rlc.seeds import derive_seed
 
 
@@ -281,12 +282,14 @@ class TrainStage(Stage[Scorers]):
             return [rollout_record(name, step, one, advantages.get(id(one))) for one in rollouts]
 
         lines = await in_thread(records)
+        parts = Parts.of(outputs["forward_backward"])
+        tokens = await in_thread(trained_tokens, rollouts, batches, parts)
         failures = [rollout.failure for rollout in rollouts if rollout.failure]
         cursor = self.stream.finish(step, rollouts)
         if self.averages is not None:
             cursor[KEY] = averages = self.averages.after(step)
             metrics |= {f"baseline/{label}": value for label, value in averages.items()}
-        return StepReport(metrics, lines, failures, cursor, outputs["checkpoint"])
+        return StepReport(metrics, lines, failures, cursor, outputs["checkpoint"], tokens=tokens)
 
     def _place(self, step: int) -> Callable[[Rollout], int]:
         """Return a key that sorts rollouts by their tasks, spare ones last; where they come in one

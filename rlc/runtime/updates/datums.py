@@ -36,12 +36,13 @@ NOT_SAMPLED = -1
 class Reply:
     """The tokens ``[begin, end)`` of a sequence, a reply to those before them.
 
-    ``sequence_id`` is the service's name of it.
+    ``sequence_id`` is the service's name of it, ``turn`` numbers its turn in the episode from 0.
     """
 
     sequence_id: str
     begin: int
     end: int
+    turn: int
 
 
 @define
@@ -92,7 +93,8 @@ class TrainingDatum:
     sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
     that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``likeliest``
     is what a teacher said that was asked for its likeliest tokens. ``replies`` are those that are
-    trained on. ``weight`` is that of the sequence, where it is not folded into the advantages.
+    trained on. ``weight`` is that of the sequence, where it is not folded into the advantages;
+    ``folded`` is what they were multiplied by where it is.
     ``name`` is what the sequence is called within its step; ``batch`` has what the loss has
     computed over all sequences of the step, one number or one for each sampled token, by name.
     """
@@ -107,6 +109,7 @@ class TrainingDatum:
     chunks: Chunks = NO_CHUNKS
     replies: tuple[Reply, ...] = ()
     weight: float = 1.0
+    folded: float = 1.0
     name: tuple[str | int, ...] = ()
     batch: Mapping[str, float | FloatArray] = field(factory=dict)
 
@@ -273,7 +276,7 @@ def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
         current.append(fresh, [0.0] * len(fresh), NOT_SAMPLED)
         begin = len(current.tokens)
         current.append(turn.tokens, turn.logprobs, index)
-        current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens))
+        current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens), index)
         current.chunks = turn.chunks
         if turn.likeliest is not None:
             current.likeliest[index] = turn.likeliest

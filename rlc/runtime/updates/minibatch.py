@@ -7,6 +7,7 @@ the advantages; sequences that could not change anything are left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -26,10 +27,15 @@ from rlc.runtime.updates.scores import Scores
 
 @frozen(eq=False)
 class EpisodeDatums:
-    """The datums of one rollout. ``group`` labels its task."""
+    """The datums of one rollout."""
 
-    group: tuple[str, int]
+    rollout: Rollout
     datums: list[TrainingDatum]
+
+    @property
+    def group(self) -> tuple[str, int]:
+        """The label of its task."""
+        return self.rollout.group
 
     @property
     def sampled(self) -> int:
@@ -59,18 +65,20 @@ def rollout_datums(
     """
     rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
     episodes = []
+    made: Counter[tuple[str | int, ...]] = Counter()  # one role of a member may reply several times
     for rollout, advantages_T, chosen_T, scored in rows:
-        made = episode_datums(rollout.turns, advantages_T, chosen_T, scored)
-        name = *rollout.group, rollout.member, rollout.role
-        named = [evolve(datum, name=(*name, number)) for number, datum in enumerate(made)]
-        episodes.append(EpisodeDatums(rollout.group, named))
+        who, named = (*rollout.group, rollout.member, rollout.role), list[TrainingDatum]()
+        for datum in episode_datums(rollout.turns, advantages_T, chosen_T, scored):
+            named.append(evolve(datum, name=(*who, made[who])))
+            made[who] += 1
+        episodes.append(EpisodeDatums(rollout, named))
     return [episode for episode in episodes if episode.datums]
 
 
 def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Minibatch]:
     """Return what each update of a batch is trained on, in order; empty updates are left out."""
     if loss_traits(plan.loss).recorded:  # each token is named by a reply that is trained on
-        episodes = [EpisodeDatums(e.group, [d.trimmed() for d in e.datums]) for e in episodes]
+        episodes = [evolve(e, datums=[d.trimmed() for d in e.datums]) for e in episodes]
     if plan.kl is not None and plan.kl.coef:
         episodes = _pulled("reference", plan.kl, episodes)
     for teacher in plan.teacher:
@@ -162,7 +170,7 @@ def _weighted(
     traits = loss_traits(loss)
     if traits.weighted:  # a token without an advantage may have a gradient too
         return Minibatch([evolve(datum, weight=w) for datum, w in weighted], loss.config)
-    datums = [evolve(datum, advantages_T=w * datum.advantages_T) for datum, w in weighted]
+    datums = [evolve(d, advantages_T=w * d.advantages_T, folded=w) for d, w in weighted]
     pull = traits.pull
     if pull is None:
         return Minibatch([datum for datum in datums if datum.advantages_T.any()], loss.config)

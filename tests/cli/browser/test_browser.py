@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -15,6 +17,7 @@ from made_up_runs import write_folder, write_lines, write_run
 
 pytest.importorskip("textual", reason="the extra `browse` is not installed")
 
+from textual.content import Content
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 from textual.worker import WorkerCancelled
@@ -25,6 +28,7 @@ from rlc.cli.browser.help_screen import HelpScreen
 from rlc.cli.browser.run_screen import RunScreen
 from rlc.cli.browser.runs_screen import RunsScreen
 from rlc.cli.main import main
+from rlc.runtime.journal.tokens import EpisodeKey, EpisodeTokens, SequenceTokens, append_tokens
 
 MODEL = 'model policy { base = "tiny" lora_rank = 4 }\n'
 SFT = MODEL + (
@@ -119,6 +123,74 @@ def test_it_opens_at_the_last_step_and_goes_down_to_an_episode(folder: Path) -> 
         assert "I say 3." in page(pilot)
         await press(pilot, "left", "left", "left")
         assert chosen(pilot).startswith("step 8")
+
+    browse(folder, use)
+
+
+@pytest.fixture(scope="module")
+def with_tokens(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run with the tokens of an episode of its last step, under a model that has none here."""
+    path = Path(shutil.copytree(folder, tmp_path_factory.mktemp("tokens") / "run"))
+    one = SequenceTokens(
+        tokens=[7, 7, 11, 12, 13, 7, 14],
+        spans=[(0, 2, 5), (1, 6, 7)],
+        logprobs_S=[-1.0, -1.0, -1.0, -2.0],
+        trainer_S=[-1.0, -0.5, -1.03, math.nan],
+        advantages_S=[0.5, -0.25, 0.0, 1.0],
+        weight=1.0,
+    )
+    append_tokens(path, "main", 8, [EpisodeTokens(EpisodeKey("guess", 8, 0), [one])])
+    return path
+
+
+def styles(pilot: Pilot[None]) -> list[tuple[str, str]]:
+    """The tokens of the first turn of a page that stand out: ``+`` in bold, ``-`` underlined."""
+    content = screen(pilot).page.query(".block").results(Static)
+    (_, turn, *_) = [block.content for block in content]
+    assert isinstance(turn, Content)
+    found = []
+    for span in turn.spans:
+        style = str(span.style)
+        mark = "+" if style.startswith("bold $") else "-" if style.startswith("underline") else ""
+        if mark or "reverse" in style:
+            found.append((turn.plain[span.start : span.end], mark or "chosen"))
+    return found
+
+
+def test_tokens_are_coloured_by_advantage_or_ratio_and_one_is_told(with_tokens: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await press(pilot, "enter", "down", "right", "down")
+        assert "3 tokens, advantage ▼ -0.250 to ▲ +0.500, ratio 0.970 to 1.649, farthest '12 '" in (
+            page(pilot)
+        )
+        assert "1 token, advantage ▲ +1.000, no ratio" in page(pilot)
+        assert "Ids stand for tokens: the tokenizer of deepseek-ai/DeepSeek-V3.1" in page(pilot)
+        assert styles(pilot) == [("11 ", "+"), ("12 ", "-")]
+        assert "coloured by advantage: tokens above 0 bold, below 0 underlined" in status(pilot)
+        await press(pilot, "a")
+        assert styles(pilot) == [("12 ", "+"), ("13 ", "-")]
+        assert "coloured by ratio" in status(pilot)
+        await press(pilot, "full_stop", "full_stop")
+        assert styles(pilot) == [("12 ", "chosen"), ("13 ", "-")]
+        assert status(pilot).startswith("token 2/3 '12 ' (id 12)  advantage ▼ -0.250  ratio 1.649")
+        await press(pilot, "full_stop", "full_stop")
+        assert "logprob -2.000, left out of the gradient" in status(pilot)
+        await press(pilot, "escape", "a", "a")
+        assert "coloured by nothing" in status(pilot)
+        assert styles(pilot) == []
+
+    browse(with_tokens, use)
+
+
+def test_a_run_without_tokens_says_so(folder: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await press(pilot, "full_stop")
+        await press(pilot, "enter", "down", "right", "down", "full_stop")
+        told = [one.message for one in pilot.app._notifications]
+        assert told == [
+            "There are no single tokens here: choose an episode.",
+            "No single tokens are here: the run has no tokens.bin.",
+        ]
 
     browse(folder, use)
 

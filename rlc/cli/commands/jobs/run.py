@@ -40,6 +40,8 @@ exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from rlc.runtime.journal.tokens import USUAL
+
     parser.add_argument("recipe", nargs="?", help="the recipe (.rl), or a saved plan (.json)")
     add_plan_options(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
@@ -52,8 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a name for the run, to find it by (`rlc runs --tag NAME`); may be repeated",
     )
+    parser.add_argument(
+        "--tokens",
+        metavar="N",
+        type=_tokens,
+        help=f"of how many episodes of a step single tokens are kept (default {USUAL}); or all, 0",
+    )
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
+
+
+def _tokens(text: str) -> str:
+    if text != "all" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of episodes nor `all`")
+    return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
                 assert plan is not None
                 folder = open_run(plan, args.run_dir, args.base_url)
         folder.add_tags(args.tags)
+        if args.tokens is not None:
+            folder.keep_tokens(None if args.tokens == "all" else int(args.tokens))
         return run_folder(folder, args)
     except Error as error:
         if folder is not None and folder.close_failed():
@@ -109,7 +125,7 @@ def _usage_problem(args: argparse.Namespace) -> str | None:
         if args.run_dir or (changes_plan(args) and not args.recipe):
             return (
                 "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet, "
-                "--tag)"
+                "--tag, --tokens)"
             )
     elif not args.recipe:
         return "give a recipe, or --resume with the folder of a run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from rlc.cli.transcripts import causes, system_messages, transcript
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlc.plan.records import Plan
     from rlc.report.episodes import EpisodeFilter
     from rlc.runtime.journal.history import Record
 
@@ -38,6 +39,7 @@ examples:
   rlc show runs/sudoku-20261121-093000 --step 40 --task 7      a whole group
   rlc show runs/sudoku-20261121-093000 --row gsm-17            one row of data, at every step
   rlc show runs/sudoku-20261121-093000 --failed --limit 3      what went wrong
+  rlc show runs/sudoku-20261121-093000 --tokens ratio          how likely single tokens became
   rlc show runs/sudoku-20261121-093000 --json | jq .reward
 
 exit status: 0 shown, 1 no such run or episode, 2 usage
@@ -65,6 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--failed", action="store_true", help="only those that failed, of any step")
     parser.add_argument(
         "--limit", type=_positive, help=f"at most so many, in their order (default {_LIMIT})"
+    )
+    parser.add_argument(
+        "--tokens",
+        choices=("advantage", "ratio"),
+        help="colour the tokens that were trained on by that; listed where there is no colour",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
 
@@ -111,13 +118,13 @@ def run(args: argparse.Namespace) -> int:
         return print_error(
             f"no step {where}with episodes is done yet", 1, "`rlc runs` says how far it is"
         )
-    return _show(args, wanted, metrics, system_messages(plan), games_of(plan))
+    return _show(args, wanted, metrics, plan)
 
 
 def _browse(args: argparse.Namespace) -> int:
     """Open the browser. Without a run it is what a person at a terminal wants; anything that reads
     the output has to name one."""
-    names = ("stage", "step", "env", "task", "member", "row", "failed", "limit", "json")
+    names = ("stage", "step", "env", "task", "member", "row", "failed", "limit", "tokens", "json")
     given = [name for name in names if getattr(args, name) not in (None, False)]
     root = args.run_dir or Path("runs")
     if args.run_dir is None and not args.browse and (given or not _at_terminal()):
@@ -162,16 +169,17 @@ def _show(
     args: argparse.Namespace,
     wanted: EpisodeFilter,
     metrics: Sequence[Record],
-    systems: Mapping[str, str],
-    games: Mapping[tuple[str, str], tuple[Sequence[str], str]],
+    plan: Plan,
 ) -> int:
     from itertools import islice
 
     from rich.console import Console
 
+    from rlc.cli.tokens.episodes import TokenReader
     from rlc.report.episodes import Episode, read_episodes, representatives
     from rlc.runtime.failures import read_failures
 
+    systems, games = system_messages(plan), games_of(plan)
     records = read_episodes(args.run_dir, wanted)
     asked = (args.task, args.member, args.limit, args.row)
     if asked == (None,) * len(asked) and not args.failed:
@@ -189,6 +197,9 @@ def _show(
             print(json.dumps(episode.record, ensure_ascii=False))
         return 0
     console = Console(highlight=False)
+    reader, by = TokenReader(args.run_dir, plan), args.tokens or ""
+    if by and console.color_system is None:
+        by = "table"
     failures = {failure.key: failure for failure in read_failures(args.run_dir)}
     shown = set[tuple[object, ...]]()
     for number, episode in enumerate(chosen):
@@ -207,11 +218,14 @@ def _show(
         if number:
             console.print()
         failure = failures.pop(str(episode.record.get("failure")), None)  # shown once
+        replies = reader.replies(episode.record)
         for line in [
-            *transcript(episode, systems.get(episode.record["env"])),
+            *transcript(episode, systems.get(episode.record["env"]), replies, by),
             *causes([failure] if failure else []),
         ]:
             console.print(line, soft_wrap=True)
+        if by and (said := reader.remark(episode.record, replies)):
+            console.print(said, style="dim", markup=False, soft_wrap=True)
     return 0
 
 

@@ -1,0 +1,1 @@
+"""The tokens that a run was trained on, for `rlc show` and its browser: as text, and in colours."""
