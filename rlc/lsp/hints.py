@@ -35,7 +35,12 @@ def inlay_hints(
         found += _of_plan(reader, plan, costs)
     return [
         types.InlayHint(
-            positions.at(offset), label, kind=kind, tooltip=tooltip, padding_left=kind is None
+            positions.at(offset),
+            label,
+            kind=kind,
+            tooltip=tooltip,
+            padding_left=kind is None,
+            padding_right=label.endswith("="),
         )
         for offset, label, kind, tooltip in sorted(found, key=lambda hint: hint[0])
         if start <= offset <= end

@@ -123,4 +123,4 @@ def test_hints_of_a_part_are_of_that_part() -> None:
     start = TEXT.index("  optimizer")
     reader, positions = Documents().reading(document), Positions(document.source)
     found = inlay_hints(reader, None, {}, positions, start, start + 20)
-    assert [hint.label for hint in found] == ["learning_rate ="]
+    assert [(hint.label, hint.padding_right) for hint in found] == [("learning_rate =", True)]
