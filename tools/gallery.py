@@ -74,6 +74,7 @@ SHOWN = {
         "An agent: a program that calls tools",
         "Imitation first, then reward; the requests of an episode, and which of their tokens are "
         "trained.",
+        settings=({"main.steps": 10},),  # of 30, which take longer than all other pages together
     ),
     "sweep": Shown(
         "learning_rates",

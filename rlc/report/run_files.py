@@ -51,8 +51,9 @@ class Span:
 @frozen
 class RunFiles:
     """``metrics`` has one record for each step and evaluation, in the order they were done;
-    ``evaluations`` are the spans of the latter; ``warnings`` are those of the rules on its plan;
-    ``data_changed`` has a sentence for each data file that changed before the run went on."""
+    ``evaluations`` are the spans of the latter, ``steps`` those of all that is journalled;
+    ``warnings`` are those of the rules on its plan; ``data_changed`` has a sentence for each data
+    file that changed before the run went on."""
 
     path: Path
     plan: Plan
@@ -62,6 +63,7 @@ class RunFiles:
     spent: tuple[Spent, ...]
     warnings: tuple[Diagnostic, ...] = ()
     data_changed: tuple[str, ...] = ()
+    steps: tuple[Span, ...] = ()
 
     def of_stage(self, stage: str) -> list[Record]:
         """Return the metrics of one stage, by step."""
@@ -87,6 +89,7 @@ def read_files(path: Path) -> RunFiles:
         spent=tuple(spent),
         warnings=tuple(w for w in check_plan(plan) if w.severity is Severity.WARNING),
         data_changed=tuple(changed),
+        steps=tuple(done),
     )
 
 

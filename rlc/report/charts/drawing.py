@@ -30,6 +30,7 @@ class Figure:
     bounds: tuple[float | None, float | None] = (None, None)
     x_name: str = "step"
     band: str = ""  # what the bands of its curves are
+    by: str = ""  # the stage whose steps these are
 
 
 @frozen
@@ -73,6 +74,8 @@ class Chart:
     title: str
     note: str
     x_name: str
+    by: str
+    span: tuple[int, int]  # the steps at the left and the right
     curves: tuple[Curve, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
@@ -153,6 +156,8 @@ def draw(figure: Figure, places: Sequence[int] | None = None, marks: Sequence[st
         title=figure.title,
         note="; ".join(notes),
         x_name=figure.x_name,
+        by=figure.by,
+        span=(int(x.low), int(x.high)),
         curves=tuple(drawn),
         x_ticks=tuple(Tick(100 * x.of(step), f"{step:,}") for step in x_ticks),
         y_ticks=tuple(Tick(100 * y.of(value), number(value, 6)) for value in y_ticks),

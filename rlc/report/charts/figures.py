@@ -45,7 +45,8 @@ def stage_figures(files: RunFiles) -> list[StageFigures]:
             figures = [figure(f"{stage.name}-loss", "Loss", losses)]
         if not isinstance(stage, EvalPlan):
             figures += _every_stage(stage, records)
-        if found := tuple(f for f in figures if f is not None):
+        by = stage.after or "" if isinstance(stage, EvalPlan) else stage.name
+        if found := tuple(evolve(f, by=by) for f in figures if f is not None):
             groups.append(StageFigures(stage.name, kind_of(stage), found))
     return groups
 

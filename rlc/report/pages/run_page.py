@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -14,6 +14,7 @@ from rlc.explanation.values import Row, value_rows
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import EvalPlan, Plan, PreferencePlan, StagePlan, kind_of
+from rlc.report.charts.axes import Axes, axes_of
 from rlc.report.charts.drawing import Chart, draw
 from rlc.report.charts.figures import stage_figures
 from rlc.report.charts.gantt import Bar, Gantt, bars, gantt
@@ -102,6 +103,7 @@ class Page:
     written: str
     stages: tuple[StageLine, ...]
     groups: tuple[Group, ...]
+    axes: Mapping[str, Axes]  # by the letter of the run, which has none if it is alone
     times: tuple[TimePart, ...]
     bars: tuple[Bar, ...]
     gantt: Gantt | None
@@ -169,6 +171,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> Page:
             Group(mine.stage, mine.kind, tuple(map(draw, mine.figures)))
             for mine in stage_figures(files)
         ),
+        axes={"": axes_of(files)},
         times=tuple(TimePart(lane, spent, spent / total) for lane, spent in seconds.items()),
         bars=tuple(bars(times)),
         gantt=gantt(files.timeline, files.evaluations),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
 
+from rlc.report.charts.axes import Axes, axes_of
 from rlc.report.formatting import moment
 from rlc.report.pages.rendering import render
 from rlc.report.side_by_side.overlays import Overlay, overlays
@@ -36,6 +37,7 @@ class RunsPage:
     differences: tuple[Row, ...]
     results: tuple[Results, ...]
     overlays: tuple[Overlay, ...]
+    axes: Mapping[str, Axes]
     used: tuple[Used, ...]
     expectations: tuple[Row, ...]
     findings: tuple[Found, ...]
@@ -64,6 +66,7 @@ def build(runs: Sequence[Compared], unread: Sequence[Unread]) -> RunsPage:
         differences=tuple(differences(runs)),
         results=tuple(results(runs)),
         overlays=tuple(overlays(runs)),
+        axes={run.letter: axes_of(run.files) for run in runs},
         used=tuple(map(used, runs)),
         expectations=tuple(expectations(runs)),
         findings=tuple(shared_findings(runs)),

@@ -41,6 +41,19 @@ frame.addEventListener("load", () => {{
   const area = inner.querySelector("#chart-main-reward .area");
   area.dispatchEvent(new KeyboardEvent("keydown", {{key: "ArrowLeft", bubbles: true}}));
   told.tip = area.querySelector(".tip").textContent;
+  const drawn = () => [...inner.querySelectorAll(".chart path")].map((p) => p.getAttribute("d"));
+  const bySteps = drawn();
+  told.by = {{}};
+  for (const radio of inner.querySelectorAll(".by input")) {{
+    radio.click();
+    area.dispatchEvent(new KeyboardEvent("keydown", {{key: "End", bubbles: true}}));
+    const ticks = [...inner.querySelectorAll("#chart-main-reward .xs span")];
+    told.by[radio.value] = [area.querySelector(".tip").textContent.split(" · ")[0],
+      ticks.map((tick) => tick.textContent), area.getAttribute("aria-label").split(":")[0],
+      drawn().some((d) => /NaN|undefined/.test(d))];
+  }}
+  inner.querySelector(".by input").click();
+  told.back = JSON.stringify(drawn()) === JSON.stringify(bySteps);
   inner.querySelector(".zoom button").click();
   const gantt = inner.querySelector(".gantt");
   told.zoomed = gantt.scrollWidth / gantt.clientWidth;
@@ -73,6 +86,18 @@ def test_the_page_fits_and_works(page: str, width: int, tmp_path: Path) -> None:
     assert told["charts"] >= 9
     assert told["overlaps"] == 0
     assert re.match(r"step 79 · guess 0\.\d+ · spell 0\.\d+ · all 0\.\d+$", told["tip"])
+    assert told["by"] == {
+        "step": ["step 80", ["20", "40", "60", "80"], "Reward by step", False],
+        "time": ["time 2:32", ["0 s", "1:00", "2:00"], "Reward by time", False],
+        "tokens": ["tokens 792K", ["0", "200K", "400K", "600K"], "Reward by tokens", False],
+        "dollars": [
+            "dollars $2.18",
+            ["$0", "$0.5", "$1", "$1.5", "$2"],
+            "Reward by dollars",
+            False,
+        ],
+    }
+    assert told["back"]
     assert told["zoomed"] == pytest.approx(2, abs=0.1)
     for text in ("finished", "80 of 80", "Where the time went", "What is 80 & <b>1</b>?", "grpo"):
         assert text in told["text"]

@@ -69,6 +69,7 @@ globalThis.rlcLive = (() => {
       update(document.getElementById(part), fresh.getElementById(part));
     update(document.querySelector("footer"), fresh.querySelector("footer"));
     document.title = fresh.title;
+    rlcAxes.draw();
     if (scrollY > 0 && top?.isConnected)
       scrollBy({ top: top.getBoundingClientRect().top - before, behavior: "instant" });
   };

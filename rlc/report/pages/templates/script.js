@@ -4,15 +4,11 @@
 {
   const chosen = new WeakMap();
   const show = (area, row) => {
-    const table = area.closest(".chart").querySelector("table");
-    const places = table.dataset.places.split(" ").map(Number);
+    const [places, texts] = rlcAxes.stops(area.closest(".chart"));
     const at = Math.max(0, Math.min(places.length - 1, row(places)));
     chosen.set(area, at);
-    const texts = (cells) => [...cells].map((cell) => cell.textContent);
-    const names = texts(table.tHead.rows[0].cells), cells = texts(table.tBodies[0].rows[at].cells);
     const [hair, tip] = [area.querySelector(".hair"), area.querySelector(".tip")];
-    tip.textContent = names.map((name, i) => `${name} ${cells[i]}`)
-      .filter((_, i) => cells[i] !== "").join(" · ");
+    tip.textContent = texts(at);
     hair.style.left = `${places[at]}%`;
     hair.style.display = tip.style.display = "block";
     const free = area.clientWidth - tip.offsetWidth;
