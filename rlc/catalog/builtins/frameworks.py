@@ -117,10 +117,14 @@ FRAMEWORKS = (
         "an environment of an OpenEnv server",
         lambda args: environment("openenv", args, name="openenv"),
         Param(
-            "url",
+            "server",
             "string",
-            "the server",
-            form=(r"https?://[^/\s]+(/[^\s]*[^/\s])?", "http://127.0.0.1:8000"),
+            "its address; or, to start it here, its package, or a command with {port} in it",
+            form=(
+                r"https?://[^/\s]+(/[^\s]*[^/\s])?|[A-Za-z_]\w*|(?!https?://)[^\n]*\{port\}[^\n]*",
+                "http://127.0.0.1:8000",
+            ),
+            formerly=("url",),
         ),
         optional(
             "text",

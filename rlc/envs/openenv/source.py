@@ -1,4 +1,4 @@
-"""An OpenEnv server as a source: ``openenv("http://…")``.
+"""An OpenEnv server as a source: ``openenv("http://…")``, or one that is started here.
 
 How a reply becomes an action, which is a record of the environment's own:
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from attrs import define, field
@@ -23,6 +23,7 @@ from rlc.data.code.functions import explained, load_attribute
 from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.openenv.client import OpenEnvSession, Plain, RefusedError, schema_of
+from rlc.envs.openenv.server import served
 from rlc.envs.tool_chat import (
     ToolChatHistory,
     calls_of,
@@ -44,15 +45,23 @@ class OpenEnvSource:
     at a time. A group is opened with one; the others begin with their members' first moves.
     """
 
-    url: str
+    server: str
     args: Mapping[str, Any]
     new_history: Callable[[], ToolChatHistory]
+    url: str = field(init=False)
+    _serving: ExitStack = field(factory=ExitStack, init=False)
     _tools: list[Plain] = field(factory=list, init=False)
     _encode: Callable[[str], Any] | None = field(default=None, init=False)
     _places: asyncio.Semaphore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Raise EnvError if the server does not answer, DataError if there is no such function."""
+        with ExitStack() as serving:
+            self.url = serving.enter_context(served(self.server))
+            self._prepare()
+            self._serving = serving.pop_all()
+
+    def _prepare(self) -> None:
         self._places = asyncio.Semaphore(self.args["sessions"])
         if self.args["encode"] is not None:
             self._encode = load_attribute(self.args["encode"])
@@ -67,7 +76,8 @@ class OpenEnvSource:
         return [*episodes]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """A server that was started here ends."""
+        self._serving.close()
 
     async def another(self, seed: int, first: Observation) -> tuple[AsyncExitStack, OpenEnvSession]:
         """The session of another member, which must begin like the first."""
@@ -175,7 +185,8 @@ class OpenEnvEpisode:
 
 def openenv_problem(env: EnvPlan) -> None:
     """Raise EnvError for a server that does not answer, or whose actions have no such field."""
-    known = schema_of(env.id).get("properties", {})
+    with served(env.id) as url:
+        known = schema_of(url).get("properties", {})
     text = env.args["text"]
     if text is not None and text not in known:
         listed = ", ".join(f"`{name}`" for name in known) or "none"
