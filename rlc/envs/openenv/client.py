@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
@@ -62,7 +63,8 @@ class OpenEnvSession:
         if self._socket is None:
             raise EnvError(f"the session of {self.url} is closed")
         try:
-            await self._socket.send(json.dumps({"type": kind, "data": data}))
+            with suppress(ConnectionClosed):  # what it has said before it closed is read
+                await self._socket.send(json.dumps({"type": kind, "data": data}))
             answer = json.loads(await self._socket.recv())
         except ConnectionClosed as error:
             raise EnvError(f"the OpenEnv server {self.url} ended the session: {error}") from error
