@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rlc.catalog.environments import env_facts, files_of, played_as
 from rlc.catalog.index import grader_traits, source_traits, wrapper_traits
 from rlc.plan.environments import EnvPlan
+from rlc.plan.paths import is_saved_set
 from rlc.plan.records import LOCAL
 
 # What a model needs, by the service that trains it.
@@ -15,7 +16,7 @@ SERVICE_PACKAGES = {
     LOCAL: ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker-cookbook"),
     "tinker": ("numpy", "transformers", "tinker", "tinker-cookbook"),
 }
-_OF_HUB, _OF_PARQUET = "datasets", "pyarrow"
+_OF_HUB, _OF_COLUMNS = "datasets", "pyarrow"
 _MODULES = {"gem-llm": "gem"}
 
 
@@ -45,4 +46,5 @@ def packages_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
 
 def packages_of_file(file: str) -> tuple[str, ...]:
     """What it takes to read a file of data."""
-    return (_OF_PARQUET,) if file.endswith(".parquet") else ()
+    columns = file.endswith((".parquet", ".arrow")) or is_saved_set(file)
+    return (_OF_COLUMNS,) if columns else ()

@@ -6,10 +6,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from rlc.plan.paths import located
+from rlc.plan.paths import is_saved_set, located
 from rlc.plan.records import DataFile
 
+_BLOCK = 2**20
 _SHOWN = 12  # characters of a digest that a message shows
 
 
@@ -35,9 +37,21 @@ def changed_files(files: Iterable[DataFile], recipe: str) -> Iterator[str]:
 
 
 def _data_file(path: str, place: str) -> DataFile:
-    with open(place, "rb") as opened:
-        digest = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=32))
-    return DataFile(path, os.path.getsize(place), digest.hexdigest())
+    """A file, or one that stands for others with all of these: they are read one after the other.
+    Those that are gone are left out, so that they have changed it."""
+    parts, digest, size = [place], hashlib.blake2b(digest_size=32), 0
+    if is_saved_set(place):
+        from rlc.data.errors import DataError
+        from rlc.data.sets.arrow import parts_of
+
+        with suppress(DataError):  # which those that read it report
+            parts = parts_of(place)
+    for part in filter(os.path.isfile, parts):
+        with open(part, "rb") as opened:
+            while block := opened.read(_BLOCK):
+                digest.update(block)
+                size += len(block)
+    return DataFile(path, size, digest.hexdigest())
 
 
 def _said(file: DataFile) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rlc.data.errors import DataError
 
 # What is to be done with the value of a field: it is asked, compared with, or trained on.
-Holds = Literal["asked", "prompt", "answer", "text", "messages", "id", "shown"]
+Holds = Literal["asked", "prompt", "answer", "text", "messages", "id", "shown", "texts"]
 _TYPES: Mapping[Holds, tuple[type, ...]] = {
     "asked": (str, list),
     "prompt": (str, list),
@@ -17,6 +17,7 @@ _TYPES: Mapping[Holds, tuple[type, ...]] = {
     "messages": (list, str),  # in a cell of a CSV file they are JSON text
     "id": (str, int, float),
     "shown": (str, int, float),
+    "texts": (str, list),
 }
 _NEEDED: Mapping[Holds, str] = {
     "asked": "text or a list of messages",
@@ -26,6 +27,7 @@ _NEEDED: Mapping[Holds, str] = {
     "messages": "a list of messages",
     "id": "text or a number",
     "shown": "text or a number",
+    "texts": "text or a list of texts",
 }
 _NOUNS: Mapping[type, str] = {
     str: "text",
@@ -60,7 +62,10 @@ def field_fault(row: Mapping[str, Any], name: str, holds: Holds) -> FieldError |
     if value is None or value in ("", []) or (isinstance(value, str) and not value.strip()):
         return FieldError(f"the field `{name}` is empty", name, "empty")
     bare = isinstance(value, list) and not all(isinstance(item, Mapping) for item in value)
-    if not isinstance(value, _TYPES[holds]) or (bare and holds in ("asked", "prompt")):
+    unfit = bare and holds in ("asked", "prompt")
+    if isinstance(value, list) and holds == "texts":
+        unfit = not all(isinstance(item, str) for item in value)
+    if not isinstance(value, _TYPES[holds]) or unfit:
         kind = type(value)
         found = _NOUNS.get(kind, f"a {kind.__name__}")
         what = f"the field `{name}` holds {found}, and not {_NEEDED[holds]}"

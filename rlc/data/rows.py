@@ -1,4 +1,4 @@
-"""Rows of data: the records of a .jsonl, .json, .csv or .parquet file, read one by one."""
+"""Rows of data: the records of a file, or of a folder of Arrow files, read one by one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import IO, Any
 from attrs import frozen
 
 from rlc.data.errors import DataError, Place
+from rlc.plan.paths import is_saved_set
 
 _WHITE = " \t\n\r"
 
@@ -31,6 +32,7 @@ def rows_of(path: str) -> Iterator[DataRow]:
     named fields.
     """
     reader = _READERS.get(os.path.splitext(path)[1].lower())
+    reader = _arrow if is_saved_set(path) else reader
     if reader is None:
         raise DataError(f"{path} is none of the kinds of data: {', '.join(_READERS)}")
     there = False
@@ -160,9 +162,16 @@ def _parquet(path: str) -> Found:
         raise DataError(f"{path} cannot be read as Parquet: {first}") from error
 
 
+def _arrow(path: str) -> Found:
+    from rlc.data.sets.arrow import arrow_rows, saved_rows
+
+    return saved_rows(path) if is_saved_set(path) else arrow_rows(path)
+
+
 _READERS: dict[str, Callable[[str], Found]] = {
     ".jsonl": _json_lines,
     ".json": _json_list,
     ".csv": _csv,
     ".parquet": _parquet,
+    ".arrow": _arrow,
 }

@@ -16,9 +16,8 @@ from attrs import field, frozen
 
 from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
-from rlc.plan.splits import Split, base_split
+from rlc.plan.splits import FIELD, Split, base_split
 
-FIELD = "split"  # of a row: which split it belongs to
 TRAIN = "train"  # of rows that do not say it
 _DIGEST_BYTES = 8
 

@@ -42,8 +42,10 @@ class Shown:
                 for message in messages
             )
         if self.demonstration is not None:
-            require_field(seen.fields, self.demonstration, "text")
-            added = DEMONSTRATION.format(seen.fields[self.demonstration])
+            require_field(seen.fields, self.demonstration, "texts")
+            shown = seen.fields[self.demonstration]
+            text = shown if isinstance(shown, str) else "\n".join(shown)
+            added = DEMONSTRATION.format(text)
             text = with_text(text, added)
             asked = [at for at, message in enumerate(messages) if message["role"] == "user"]
             messages = tuple(

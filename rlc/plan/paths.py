@@ -21,6 +21,10 @@ RUN_WEIGHTS = r"(?!\w+://)(.+?)(?:@([A-Za-z_]\w*)(?::(\d+|best|last))?)?"
 # What is in the folder of a run; the checkpoints are those of the embedded engine.
 PLAN_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "plan.json", "journal.sqlite", "checkpoints"
 
+# What says what is in a folder that `save_to_disk` of the package datasets wrote: of a data set,
+# and of several, each a split. They stand for the Arrow files beside them.
+SAVED_SET, SAVED_SPLITS = SAVED = ("state.json", "dataset_dict.json")
+
 # What to do about a file that is not there.
 WHERE_PATHS_START = "a path starts at the folder of the file that names it"
 
@@ -28,6 +32,11 @@ WHERE_PATHS_START = "a path starts at the folder of the file that names it"
 def located(path: str, recipe: str) -> str:
     """Return where a path of a plan is, as this process opens it; ``recipe`` is the plan's."""
     return os.path.normpath(os.path.join(os.path.dirname(recipe), os.path.expanduser(path)))
+
+
+def is_saved_set(path: str) -> bool:
+    """Return whether a file stands for the Arrow files of a folder."""
+    return os.path.basename(path) in SAVED
 
 
 def is_there(path: str) -> bool:

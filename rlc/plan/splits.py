@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Split = str | Mapping[str, Any]
+FIELD = "split"  # of a row: which split it belongs to
 
 
 def base_split(split: Split) -> str:

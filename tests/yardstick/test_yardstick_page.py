@@ -25,6 +25,7 @@ FINDINGS = {
     "harbor_distillation": ["RL0407"],  # a context that long episodes outgrow
     "harbor_rl": ["RL0407"],
     "openreward": ["RL0413", "RL0409"],  # a clip that never acts, a temperature of 0.7
+    "sdft_continual": ["RL0327"],  # a few rows in the place of many
     "shorter": ["RL0327"],  # one prompt, over and over
     "sudoku": ["RL0415"],
     "text_arena": ["RL0425"],  # the two seats of a match are compared

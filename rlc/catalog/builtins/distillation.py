@@ -31,7 +31,7 @@ _SHOWN = (
         "field of the task's row that it is shown after the question, as an example of a "
         "response; none: nothing",
         aliases="demo golden_answer answer solution",
-        holds="text",
+        holds="texts",
     ),
 )
 

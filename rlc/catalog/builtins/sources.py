@@ -62,9 +62,11 @@ SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: 
 ARGS = Param("args", "record", "its keyword arguments", {})
 GRADER, FORMAT_COEF = "grader", 0.1
 _GRADED_BY = "what rewards a reply; `0.5 *` before one is its weight"
-DATA_FILE = r"(?!hub:).+\.(jsonl|json|csv|parquet)"
+DATA_FILE = r"(?!hub:).+\.(jsonl|json|csv|parquet|arrow)"
 ROWS = rf"{DATA_FILE}|{HUB_DATASET}"
-WHERE_ROWS_ARE = "a .jsonl, .json, .csv or .parquet file, or hub:org/name[@revision][/config]"
+WHERE_ROWS_ARE = (
+    "a .jsonl, .json, .csv, .parquet or .arrow file, or hub:org/name[@revision][/config]"
+)
 _ID = optional(
     "id", "string", "field of each row's id, kept with its rollouts; none: `id`", holds="id"
 )

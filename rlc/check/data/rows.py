@@ -33,6 +33,7 @@ _USUAL: Mapping[str | None, tuple[str, ...]] = {
     "prompt": ("prompt", "question", "input", "instruction"),
     "answer": ("answer", "solution", "target", "output", "label"),
     "text": ("reply", "completion", "response", "answer", "output"),
+    "texts": ("demonstration", "response", "completion", "answer", "output"),
     "messages": ("messages", "conversations"),
 }
 

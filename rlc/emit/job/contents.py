@@ -21,6 +21,7 @@ from rlc.catalog.saved_weights import ADAPTER_CONFIG, find_weights, is_run_weigh
 from rlc.data.code.modules import module_file
 from rlc.data.digests import data_files
 from rlc.data.errors import DataError
+from rlc.data.sets.arrow import parts_of
 from rlc.emit.errors import EmitError
 from rlc.emit.job.code_files import CodeFiles
 from rlc.lang.ast import ImportDecl
@@ -30,7 +31,7 @@ from rlc.models.export import CARD, export_model
 from rlc.plan.asked import asked_models
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelPlan
-from rlc.plan.paths import file_part, located
+from rlc.plan.paths import file_part, is_saved_set, located
 from rlc.plan.records import LOCAL, Plan, environments_of
 
 TREE = "recipe"  # the folder of a job that they are in
@@ -148,7 +149,14 @@ class Contents:
         place = Path(located(part, str(self._recipe)))
         if part.endswith(".py") and place.is_file():
             self.code.add(place)
-        self._take(place, os.path.isabs(os.path.expanduser(part)))
+        if is_saved_set(part) and not _is_near(place, self._recipe.parent):
+            raise EmitError.of_file(
+                str(place),
+                "the folder of this data set is not beside the recipe",
+                "copy it into the recipe's folder, and name it from there",
+            )
+        for one in map(Path, parts_of(str(place))) if is_saved_set(part) else (place,):
+            self._take(one, os.path.isabs(os.path.expanduser(part)))
         return path
 
     def _take(self, place: Path, absolute: bool = False) -> None:

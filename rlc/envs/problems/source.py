@@ -16,10 +16,10 @@ from rlc.data.grading.rewards import Reward
 from rlc.data.messages import Message
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import Listed, Row, problem_set
-from rlc.data.splits import FIELD as SPLIT
 from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Episode, Observation, TaskKey
 from rlc.envs.tool_chat import observation_of, with_instruction
 from rlc.plan.environments import GraderPlan
+from rlc.plan.splits import FIELD as SPLIT
 
 
 class ProblemSource:
