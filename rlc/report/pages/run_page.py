@@ -37,7 +37,8 @@ _EPISODES, _EARLIER_EPISODES = 24, 6  # that a page shows, of the last step and 
 
 @frozen
 class Change:
-    """A measure of a stage, from its first steps to its last; ``label`` says how many these are."""
+    """A measure of a stage, from its first steps to its last; ``label`` says how many these are.
+    Of a single one, ``first`` is ""."""
 
     title: str
     first: str
@@ -189,7 +190,7 @@ def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
     changes = [
         Change(
             one.title,
-            number(one.first, 3),
+            number(one.first, 3) if len(one.curve.values) > 1 else "",
             number(one.last, 3),
             one.better(one.last, one.first),
             one.label,
