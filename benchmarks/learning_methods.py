@@ -68,6 +68,10 @@ METHODS = {
         first="before",
     ),
     "prompt_distillation": Method("prompt_distillation", control=['said=""']),
+    "self_distillation": Method("self_distillation", control=['shown="plain.jsonl"']),
+    "forward_kl": Method(
+        "forward_kl", control=["student.teacher=forward_kl(policy, top_k = 20)", "taught=1"]
+    ),
     "distillation": Method("distillation", evaluated=("of_student", "of_both", "of_alone")),
 }
 REPLIES = Method("replies")

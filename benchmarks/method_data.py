@@ -16,6 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rlc.envs.tool_chat import with_text
+from rlc.envs.views import DEMONSTRATION
+
 LEAST = 0.2  # by how much the better of two replies earned more
 INSTRUCTION = "Put your answer inside \\boxed{}."
 ANY_WORD = "Say a word."
@@ -84,6 +87,22 @@ def write_words(folder: Path) -> None:
         system = {"role": "system", "content": SYSTEM}
         ordered.append({"prompt": [system, asked], "reply": _word(draw, 0.9)})
     write_rows(folder / "orders.jsonl", ordered)
+    _write_demonstrations(folder, draw)
+
+
+def _write_demonstrations(folder: Path, draw: Random) -> None:
+    """Write plain words without an example, words like an example of a response with one, and tasks
+    with a demonstration each: a word full of y, or in the control's file a plain one."""
+    examples: list[Row] = []
+    for _ in range(128):
+        examples.append({"prompt": ANY_WORD, "reply": _word(draw, 0.0)})
+        for share in (0.0, 0.9):
+            shown = with_text(ANY_WORD, DEMONSTRATION.format(_word(draw, share)))
+            examples.append({"prompt": shown, "reply": _word(draw, share)})
+    write_rows(folder / "examples.jsonl", examples)
+    for name, share in (("demonstrated", 0.9), ("plain", 0.0)):
+        rows = [{"prompt": ANY_WORD, "demonstration": _word(draw, share)} for _ in range(64)]
+        write_rows(folder / f"{name}.jsonl", rows)
 
 
 def _word(draw: Random, share: float) -> str:

@@ -12,7 +12,7 @@ train main {
   model     = policy
   env       = game |> play(against = self)
   batch     = groups(256, group_size = 1)  # matches, of two seats each
-  sampling  = sample(max_tokens = 64, temperature = 1.0)
+  sampling  = sample(max_tokens = 64, temperature = 1.0, stop = "]\n")
   advantage = cookbook.center()
   loss      = importance_sampling()
   optimizer = adam(3e-5)

@@ -178,6 +178,8 @@ class Evaluator:
     def _list(self, expr: Expr, want: Param) -> Value | None:
         """Evaluate a list; a single item needs no brackets."""
         one = evolve(want, many=False)
+        if want.optional and isinstance(expr, Name) and expr.id == "none":
+            return self.scalars.fitting(expr, one)
         items = expr.items if isinstance(expr, ListExpr) else (expr,)
         values = [self.value(item, one) for item in items]
         known = tuple(value for value in values if value)

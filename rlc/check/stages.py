@@ -308,6 +308,7 @@ def _decided_envs(
         "group": _origin_of(samples or (batch and batch.data.size), batch),
         "temperature": _origin_of(sampling and sampling.data.temperature, sampling),
         "max_tokens": _origin_of(sampling and sampling.data.max_tokens, sampling),
+        "stop": _origin_of(sampling and sampling.data.stop, sampling),
     }
     defaults = evolve(envs, type="any", data=None, origin="default of rollouts")
     decided = tuple(_with_rollouts(env, given, defaults) for env in merged(envs.data))
@@ -333,7 +334,7 @@ def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
         message = f"`{unwrap(data.data.kind)}()` plays one environment, not a mixture"
         found.error("RL0201", env.span, message, "take one stage for each")
     defaults = evolve(env, type="any", data=None, origin=f"default of {unwrap(data.data.kind)}")
-    settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024}
+    settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024, "stop": ()}
     given = {name: evolve(defaults, data=value) for name, value in settings.items()}
     if sampled is not None:
         size, how = sampled.size, sampled.sampling

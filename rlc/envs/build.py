@@ -23,6 +23,7 @@ from rlc.data.errors import DataError
 from rlc.envs.agents.programs import agent_problem
 from rlc.envs.agents.source import AgentSource
 from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
+from rlc.envs.ends import StoppingHistory
 from rlc.envs.games.players import Program, make_program
 from rlc.envs.harbor.source import harbor_problems
 from rlc.envs.history import History, TextHistory, chat_history
@@ -81,27 +82,32 @@ def build_env(
 
     tools = with_role(plan, "server_tools")
 
+    def ended(new_history: Callable[[], History], reader: Any = tokenizer) -> Callable[[], History]:
+        texts = plan.rollouts.stop
+        return (lambda: StoppingHistory(new_history(), texts, reader)) if texts else new_history
+
     def histories(
         solved: Sequence[Mapping[str, Any]], shown: Shown = AS_PLAYED
     ) -> Callable[[], History]:
         own = begins(plan) | ({} if shown.system is None else {"system": shown.system})
         reader = shown.reader or (tokenizer, renderer)
         if tools is not None:
-            return tool_chat_history(*reader, solved=solved, **own)
+            return ended(tool_chat_history(*reader, solved=solved, **own), reader[0])
         if is_chat(plan):
-            return chat_history(
+            new_chat = chat_history(
                 *reader,
                 one_reply=max_turns(plan) == 1,
                 may_rewrite=bool(seats_of(plan)),
                 solved=solved,
                 **own,
             )
+            return ended(new_chat, reader[0])
         wrapper = with_role(plan, "template")
         template = load_template(wrapper.args["name"] if wrapper else "no")
-        return lambda: TextHistory(tokenizer, template)
+        return ended(lambda: TextHistory(tokenizer, template))
 
     own_history, few_shot = getattr(source, "new_history", None), getattr(source, "few_shot", ())
-    new_history = own_history or histories(few_shot)
+    new_history = ended(own_history) if own_history else histories(few_shot)
     followed = views_of(views or {}, partial(histories, few_shot))
     count = getattr(source, "count", None) or plan.args.get("samples")
     workers, game = with_role(plan, "workers"), with_role(plan, "game")

@@ -22,7 +22,9 @@ _REPLY = {"role": "assistant", "content": ""}  # stands for any reply
 class History(Protocol):
     """The prompt side of one episode."""
 
-    stop: list[int] | list[str] | None
+    @property
+    def stop(self) -> list[int] | list[str] | None:
+        """The renderer's own end of a turn; None: the tokenizer's end of sequence."""
 
     def observe(self, observation: Observation) -> list[int]:
         """Return the tokens of the whole next prompt."""

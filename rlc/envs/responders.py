@@ -25,6 +25,7 @@ class Question:
     max_tokens: int
     temperature: float
     key: tuple[str | int, ...]
+    stop: tuple[str, ...] = ()  # texts that end it
 
 
 @frozen

@@ -241,6 +241,7 @@ CODES: dict[str, str] = {
     "RL0753": "system message that cannot be read",
     "RL0754": "likeliest tokens of another model",
     "RL0755": "held-out examples that are played",
+    "RL0756": "text that ends no reply",
     "RL0760": "scale that does not rise",
     "RL0761": "rubric that cannot be used",
     "RL0762": "model that judges itself",

@@ -81,6 +81,10 @@ eval {NAME} {{
         sampling = evolve(stage.sampling, temperature=own.temperature, max_tokens=own.max_tokens)
         env_plan = evolve(known, weight=1.0, rollouts=own)
         stage = evolve(stage, envs=(env_plan,), sampling=sampling)
+    if drawn.stops:
+        ended = [evolve(e, rollouts=evolve(e.rollouts, stop=drawn.stops)) for e in stage.envs]
+        sampling = evolve(stage.sampling, stop=drawn.stops)
+        stage = evolve(stage, envs=tuple(ended), sampling=sampling)
     stages = (stage,)
     return evolve(
         compiled.plan, recipe=recipe, stages=stages, graph=build_graph(stages), provenance={}

@@ -45,17 +45,17 @@ class OpenedModel:
         hold the chat, and ServiceError if the service does not answer.
         """
         prompt, chunks = self.chats.prompt(messages)
-        decoder = TextDecoder(self.chats.tokenizer)
+        decoder, ends = TextDecoder(self.chats.tokenizer), self.chats.chat_ends(draw.stops)
 
         def tell(token: SampledToken) -> None:
-            if on_text is not None and token.sample == 0 and token.stop_reason != "stop":
+            if on_text is not None and token.sample == 0 and token.token not in ends.tokens:
                 on_text(decoder.feed(token.token))
 
         told = None if on_text is None else tell
-        response = await self.chats.sample(prompt, draw, self.chats.chat_ends(), chunks, told)
+        response = await self.chats.sample(prompt, draw, ends, chunks, told)
         if on_text is not None:
             on_text(decoder.finish())
-        return [self.chats.reply(sequence) for sequence in response.sequences]
+        return [self.chats.reply(sequence, ends) for sequence in response.sequences]
 
     async def close(self) -> None:
         """Release what the model holds."""

@@ -23,9 +23,10 @@ from rlc.algo.scheme import (
 )
 from rlc.errors import Error
 from rlc.plan.distillation import SamplesPlan, TeacherPlan
-from rlc.plan.environments import EnvPlan, PlayPlan, RewardPlan
+from rlc.plan.environments import EnvPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.graph.nodes import Graph
+from rlc.plan.models import SamplingPlan
 from rlc.plan.records import (
     SCHEMA_VERSION,
     STAGES,
@@ -142,6 +143,9 @@ def _converter() -> Any:
     env = make_dict_structure_fn(EnvPlan, converter, _cattrs_forbid_extra_keys=True)
     converter.register_structure_hook(EnvPlan, lambda data, cls: env(_env_as_now(data), cls))
     none = override(omit_if_default=True)
+    for ended in (RolloutsPlan, SamplingPlan):
+        unended = make_dict_unstructure_fn(ended, converter, stop=none)
+        converter.register_unstructure_hook(ended, unended)
     reward = make_dict_unstructure_fn(RewardPlan, converter, shaped=none)
     converter.register_unstructure_hook(RewardPlan, reward)
     play = make_dict_unstructure_fn(PlayPlan, converter, script=none)

@@ -44,6 +44,7 @@ class RolloutsPlan(Record):
     turn_timeout: float | None = None
     step_timeout: float | None = STEP_TIMEOUT
     max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
+    stop: tuple[str, ...] = ()  # texts that end a reply
 
 
 @frozen(eq=False, repr=False, slots=False)

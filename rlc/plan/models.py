@@ -38,7 +38,8 @@ class ModelState(Record):
 @frozen(eq=False, repr=False, slots=False)
 class SamplingPlan(Record):
     """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
-    a whole episode; ``concurrency`` the replies that are drawn at once."""
+    a whole episode; ``concurrency`` the replies that are drawn at once. A reply ends with any of
+    the texts ``stop``, as it does with the renderer's own end of a turn."""
 
     max_tokens: int
     temperature: float
@@ -47,3 +48,4 @@ class SamplingPlan(Record):
     max_prompt_tokens: int | None
     max_episode_tokens: int | None
     concurrency: int | None = None  # None: as many as the service bears
+    stop: tuple[str, ...] = ()

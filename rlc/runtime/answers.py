@@ -66,6 +66,7 @@ class Remembering:
         model = repr(self.asked)
         messages = [dict(message) for message in question.messages]
         parts = [model, messages, question.max_tokens, question.temperature, question.key]
+        parts += [question.stop] if question.stop else []
         digest = digest_of(parts)
         lock, places = self.answers.lock(digest), self.answers.places(model, self.most)
         with asking(), waiting():  # whoever asks is not at work meanwhile

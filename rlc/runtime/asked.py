@@ -155,11 +155,12 @@ class _ModelResponder:
             seed = derive_seed(self.asked.folder.plan.seed, "asked", *question.key) % 2**31
             draw = Draw(question.max_tokens, question.temperature, seed=seed)
             prompt, chunks = model.prompt(question.messages)
-            response = await model.sample(prompt, draw, model.chat_ends(), chunks)
+            ends = model.chat_ends(question.stop)
+            response = await model.sample(prompt, draw, ends, chunks)
         usage = Usage()
         usage.add_samples(len(prompt), 1, response)
         _charge(self.around, self.state.model, usage)
-        (reply,) = map(model.reply, response.sequences)
+        reply = model.reply(response.sequences[0], ends)
         return Reply(reply.text, reply.stop_reason)
 
     async def _opened(self) -> ChatModel:

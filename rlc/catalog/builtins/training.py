@@ -74,6 +74,16 @@ BATCHES = (
     ),
 )
 
+STOP = Param(
+    "stop",
+    "string",
+    "texts that end a reply, which keeps them; the renderer's own end of a turn goes on holding",
+    (),
+    form=(r"(?s).+", "</answer>"),
+    many=True,
+    aliases="stop_sequences stop_strings stop_words stop_condition stop_token until",
+)
+
 SAMPLE = builtin(
     "sample",
     "sampling",
@@ -122,6 +132,7 @@ SAMPLE = builtin(
         low=1,
         high=100_000,
     ),
+    STOP,
     aliases="generate generation sampling_params",
     example="sampling = sample(max_tokens = 512)",
 )

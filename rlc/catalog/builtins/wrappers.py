@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.builtins.training import GROUP_SIZE
+from rlc.catalog.builtins.training import GROUP_SIZE, STOP
 from rlc.catalog.records import Args, Builtin, Param, as_float, code, optional, share, word
 from rlc.catalog.traits import BOX, TAG, WrapperTraits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
@@ -305,6 +305,7 @@ WRAPPERS = (
             MAX_TURNS,
             low=1,
         ),
+        evolve(STOP, default=None, optional=True, doc="texts that end a reply, which keeps them"),
         build=_rollouts,
         not_after={},
         example=(

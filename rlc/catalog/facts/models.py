@@ -15,6 +15,16 @@ TINY = "tiny"
 _RLC = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 TINY_TOKENIZER = os.path.join(_RLC, "service", "tiny", "weights", "tokenizer.json")
 
+# With which renderers of tinker-cookbook 0.5.8 end a turn.
+END_MARKS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<｜end▁of▁sentence｜>",
+    "<|return|>",
+    "<|call|>",
+    "<|endoftext|>",
+)
+
 _PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
 

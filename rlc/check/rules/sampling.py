@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rlc.catalog.environments import is_chat
+from rlc.catalog.facts.models import END_MARKS
 from rlc.catalog.index import learns_targets_alone
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
+from rlc.plan.units import show
 
 
 @rule("sampling", "loss")
@@ -45,6 +50,34 @@ def _top_k(view: View) -> None:
     if view.sampling.top_k == 0:
         message = "top_k = 0 leaves no token to sample"
         view.error("RL0410", "sampling.top_k", message, "-1 samples from all tokens")
+
+
+@rule("sampling", "envs")
+def _texts_end_replies(view: View) -> None:
+    """A text that ends replies does so before another, and before the renderer's own end."""
+    own, envs = view.sampling.stop, view.envs
+    _report_idle(view, "sampling.stop", own, all(map(is_chat, envs)))
+    for env in envs:
+        if (stop := env.rollouts.stop or ()) != own:
+            _report_idle(view, f"envs.{env.name}.rollouts.stop", stop, is_chat(env))
+
+
+def _report_idle(view: View, path: str, stop: Sequence[str], chat: bool) -> None:
+    for at, text in enumerate(stop):
+        shorter = next((one for one in stop if one in text and one != text), None)
+        if chat and text in END_MARKS:
+            message = f"{_quoted(text)} ends a turn, and the renderer's own end holds anyway"
+        elif shorter is not None:
+            message = f"{_quoted(text)} ends no reply: its part {_quoted(shorter)} does so before"
+        elif text in stop[:at]:
+            message = f"{_quoted(text)} is there twice"
+        else:
+            continue
+        view.warning("RL0756", f"{path}.{at}", message, "take it out")
+
+
+def _quoted(text: str) -> str:
+    return show(text, "string")
 
 
 @rule("kl", "teacher", "envs")

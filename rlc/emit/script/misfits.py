@@ -121,6 +121,8 @@ def _values(stage: TrainPlan) -> Iterator[tuple[str, str]]:
         yield "batch", "`resample`: a script replaces no groups"
     if stage.sampling.max_prompt_tokens or stage.sampling.max_episode_tokens:
         yield "sampling", "`sample()`: a script limits replies, not prompts or episodes"
+    if stage.sampling.stop or any(env.rollouts.stop for env in stage.envs):
+        yield "sampling", "`stop`: in a script the renderer alone ends replies"
     if loss.per_sequence:
         yield "loss", f"`{stage.loss.name}()`: its sequence mask is not written by a script"
     if stage.loss.program is not None and needs_batch(stage.loss.program):

@@ -87,6 +87,7 @@ class Requests:
             temperature=self.limits.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
+            stops=(*draw.stops, *self.limits.stop),
         )
 
     async def sample(

@@ -83,6 +83,7 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
             responder,
             play.max_tokens or plan.rollouts.max_tokens,
             play.temperature or plan.rollouts.temperature,
+            plan.rollouts.stop,
             ("opponent", seed, seat),
             chat.get("instruction", ""),
             [{"role": "system", "content": chat["system"]}] if chat.get("system") else [],

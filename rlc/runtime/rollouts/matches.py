@@ -42,6 +42,7 @@ class Asked:
     responder: Responder
     max_tokens: int
     temperature: float
+    stop: tuple[str, ...]
     key: tuple[str | int, ...]
     instruction: str
     messages: list[Mapping[str, str]]
@@ -54,7 +55,7 @@ class Asked:
         self.messages.append({"role": "user", "content": text})
         with waiting():
             key = (*self.key, self.moves)
-            question = Question(self.messages, self.max_tokens, self.temperature, key)
+            question = Question(self.messages, self.max_tokens, self.temperature, key, self.stop)
             reply = await self.responder.reply(question)
         self.moves += 1
         self.messages.append({"role": "assistant", "content": reply.text})

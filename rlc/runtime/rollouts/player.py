@@ -18,6 +18,7 @@ from rlc.envs.base import (
 )
 from rlc.envs.chunks import model_input
 from rlc.envs.deadlines import Span
+from rlc.envs.ends import ended_reply, stop_of
 from rlc.envs.history import History, chunks_of
 from rlc.envs.responders import Responder
 from rlc.envs.tool_chat import calls_of
@@ -306,11 +307,12 @@ class Player:
             temperature=rollouts.temperature,
             top_p=self.sampling.top_p,
             top_k=self.sampling.top_k,
-            stop=history.stop,
+            stop=stop_of(history),
             seed=seed % 2**31,
         )
         asked = model_input(prompt, chunks_of(history))
-        return (await self.sample(attempt, asked, count, params)).sequences
+        replies = (await self.sample(attempt, asked, count, params)).sequences
+        return [ended_reply(reply, history) for reply in replies]
 
     async def sample(
         self,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from attrs import field, frozen
 
 from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input
+from rlc.envs.ends import Ends, upto_end
 from rlc.envs.tool_chat import text_of
-from rlc.service.chats.draw import Draw, Ends
+from rlc.service.chats.draw import Draw
 from rlc.service.chats.errors import ChatError, TooLongError
 from rlc.service.chats.prompts import Message, Tool, chat_prompt
 from rlc.service.chats.replies import ChatReader, TextReader
@@ -148,10 +149,15 @@ class ChatModel:
                 on_token(token)
         return response
 
-    def reply(self, sequence: types.SampledSequence) -> Reply:
-        """Return a sampled reply as text, without its thinking."""
+    def reply(self, sequence: types.SampledSequence, ends: Ends) -> Reply:
+        """Return a reply that was sampled with these ends as text, without its thinking."""
+        if ends.texts:
+            sequence = upto_end(sequence, ends, self.tokenizer)
         tokens = tuple(sequence.tokens)
-        message, _ = cast(Any, self.renderer).parse_response(list(tokens))
+        read = list(tokens)
+        if sequence.stop_reason == "stop" and not set(read[-1:]) & {*ends.tokens}:
+            read += ends.tokens[:1]  # text has ended it, and it is complete
+        message, _ = cast(Any, self.renderer).parse_response(read)
         logprobs = tuple(sequence.logprobs or ())
         return Reply(text_of(message), sequence.stop_reason, tokens, logprobs)
 

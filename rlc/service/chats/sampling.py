@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from rlc.service.chats.draw import Draw, Ends
+from rlc.envs.ends import Ends
+from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel
 from rlc.service.interface import SampledToken
 

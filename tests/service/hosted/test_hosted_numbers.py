@@ -13,6 +13,7 @@ from attrs import evolve
 from engine_tinker import FAULTS, MODEL, EngineTinker, engine_tinker
 from tinker import types
 
+from rlc.envs.ends import Ends
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 from rlc.service.interface import SamplingClient, ServiceClient, TrainingClient
@@ -64,10 +65,12 @@ async def draw(sampler: SamplingClient, prompt: list[int]) -> types.SampleRespon
 
 def numbers(response: types.SampleResponse) -> list[Any]:
     """Tokens and logprobs, as the float32 that travel."""
-    return [
-        (list(s.tokens), np.asarray(s.logprobs, dtype=np.float32).tolist(), s.stop_reason)
-        for s in response.sequences
-    ]
+    return [numbers_of(sequence) for sequence in response.sequences]
+
+
+def numbers_of(sequence: types.SampledSequence) -> Any:
+    logprobs = np.asarray(sequence.logprobs, dtype=np.float32).tolist()
+    return list(sequence.tokens), logprobs, sequence.stop_reason
 
 
 def datum(prompt: list[int], sequence: types.SampledSequence, loss: str, sign: float) -> Any:
@@ -149,6 +152,39 @@ def test_the_reference_is_asked_for_its_logprobs(tmp_path: Path) -> None:
         told = hosted(server, score)
     assert told[0] is None
     assert told == embedded(tmp_path / "b", score)
+
+
+def test_a_reply_ends_at_the_same_text_everywhere(tmp_path: Path) -> None:
+    """Up to its end it is the reply that the same seed draws without one, wherever it is drawn."""
+
+    async def talk(service: ServiceClient, base: str) -> list[Any]:
+        training = await create(service, base)
+        tokenizer = training.get_tokenizer()
+        sampler = await training.save_weights_and_get_sampling_client()
+        prompt = types.ModelInput.from_ints(tokenizer.encode("Spell this word backward: told"))
+        own, told = int(tokenizer.eos_token_id), []
+
+        async def reply(seed: int, stop: list[str]) -> types.SampledSequence:
+            params = types.SamplingParams(max_tokens=24, seed=seed, stop=stop)
+            return (await sampler.sample(prompt, 1, params)).sequences[0]
+
+        for seed in range(2):
+            whole = await reply(seed, ["<|im_end|>"])
+            text = str(tokenizer.decode(whole.tokens))
+            for texts in ((text[2:4], text[-3:]), ("\n\n\n",)):
+                ends = Ends((own,), texts)
+                cut = await reply(seed, list(ends.cutting(tokenizer)))
+                upto = ends.reached(whole.tokens, tokenizer)
+                assert cut.tokens == whole.tokens[:upto]
+                assert cut.stop_reason == ("length" if upto is None else "stop")
+                assert whole.logprobs is not None
+                assert cut.logprobs is not None
+                assert cut.logprobs == pytest.approx(whole.logprobs[:upto], rel=1e-5, abs=1e-6)
+                told.append(numbers_of(cut))
+        return told
+
+    with engine_tinker(tmp_path) as server:
+        assert hosted(server, talk) == embedded(tmp_path / "embedded", talk)
 
 
 def test_snapshots_leave_no_checkpoint_behind(tmp_path: Path) -> None:

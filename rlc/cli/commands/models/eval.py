@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from rlc.models.named import named_model
     from rlc.runtime.start import open_run
 
-    usual = {name: getattr(args, name) for name in ("temperature", "top_p", "max_tokens")}
-    given = usual != {"temperature": 1.0, "top_p": 1.0, "max_tokens": 512}
+    usual = {name: getattr(args, name) for name in ("temperature", "top_p", "max_tokens", "stop")}
+    given = usual != {"temperature": 1.0, "top_p": 1.0, "max_tokens": 512, "stop": []}
     seed = 1 if args.seed is None else args.seed
     plan = evaluation_plan(
         named_model(args.model, args.base, args.renderer, args.base_url),

@@ -43,6 +43,13 @@ def add_draw_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
         metavar="N",
         help=f"the longest reply (default {max_tokens})",
     )
+    parser.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="text that ends a reply, which keeps it; may be repeated",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="the same replies each time")
 
 
@@ -52,7 +59,10 @@ def draw_of(args: argparse.Namespace) -> Draw:
 
     if not 0 <= args.temperature < 100 or not 0 < args.top_p <= 1 or args.max_tokens < 1:
         raise UsageError("--temperature is at least 0, --top-p above 0, and --max-tokens above 0")
-    return Draw(args.max_tokens, args.temperature, args.top_p, args.seed)
+    if not all(args.stop):
+        raise UsageError("--stop is a text that a reply may have: it cannot be empty")
+    stops = tuple(args.stop)
+    return Draw(args.max_tokens, args.temperature, args.top_p, args.seed, stops=stops)
 
 
 def opened(name: str, args: argparse.Namespace) -> Model:

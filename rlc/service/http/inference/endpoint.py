@@ -14,8 +14,9 @@ from attrs import define, evolve, field, frozen
 
 from rlc.catalog.facts.models import renderer_names
 from rlc.envs.base import EnvError
+from rlc.envs.ends import Ends
 from rlc.envs.tool_chat import fitting_renderer
-from rlc.service.chats.draw import Draw, Ends
+from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import Call
