@@ -69,9 +69,7 @@ METHODS = {
     ),
     "prompt_distillation": Method("prompt_distillation", control=['said=""']),
     "self_distillation": Method("self_distillation", control=['shown="plain.jsonl"']),
-    "forward_kl": Method(
-        "forward_kl", control=["student.teacher=forward_kl(policy, top_k = 20)", "taught=1"]
-    ),
+    "forward_kl": Method("forward_kl", control=["taught=1", "rate=1e-12"]),
     "distillation": Method("distillation", evaluated=("of_student", "of_both", "of_alone")),
 }
 REPLIES = Method("replies")

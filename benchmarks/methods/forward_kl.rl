@@ -2,6 +2,7 @@
 # right, and is measured, not learnt from.
 
 param taught: int = 60  # steps of the teacher
+param rate: float = 1e-3  # and how much it learns from each
 
 model policy {
   base      = "tiny"
@@ -22,7 +23,7 @@ train teacher {
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()
-  optimizer = adam(1e-3)
+  optimizer = adam(rate)
   steps     = taught
 }
 

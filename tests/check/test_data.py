@@ -251,3 +251,18 @@ def test_a_missing_package_is_reported_once_and_only_where_code_is_tried(
     found = messages(compiled(env, more=again, reader=Reader(imports=True)))
     assert found[0].startswith("RL0513 this needs the package math-verify[antlr4_13_2], which")
     assert len(found) == len(set(found)) > 1
+
+
+@pytest.mark.parametrize(("different", "severity"), [(1, "warning"), (0, "error")])
+def test_pairs_that_are_all_equal_cannot_be_learnt_from(different: int, severity: str) -> None:
+    rows = [{"prompt": "Say it.", "chosen": f"a{n}", "rejected": f"a{n}"} for n in range(6)]
+    write("pairs.jsonl", [*rows, *[{**rows[0], "rejected": "b"}] * different])
+    text = """model policy { base = "tiny" }
+preference align {
+  model = policy  data = pairs("pairs.jsonl")  loss = simpo()  optimizer = adam(1e-4)
+  batch = 1  steps = 1
+}"""
+    result = compile_source(Source("recipe.rl", text), reader=Reader())
+    found = [item.severity.value for item in result.diagnostics if item.code == "RL0731"]
+    assert found == [severity]
+    assert (result.plan is None) == (severity == "error")

@@ -119,6 +119,10 @@ def _replies_differ(view: View) -> None:
             message = (
                 f'the replies of {len(same):,} of {len(read):,} rows of "{rows.file}" are equal'
             )
+            if len(same) == len(read) < _ROWS_READ:
+                advice = "nothing is compared: see which fields hold the two replies"
+                view.error("RL0731", f"{path}.path", message, advice, *marks)
+                continue
             advice = "they say nothing and are left out"
             view.warning("RL0731", f"{path}.path", message, advice, *marks)
 

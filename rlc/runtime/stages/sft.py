@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from math import fsum
+from typing import TYPE_CHECKING
 
-from attrs import define
+from attrs import define, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.plan.records import SftPlan
@@ -19,6 +20,9 @@ from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
 from rlc.runtime.updates.scorers import Scorers
 
+if TYPE_CHECKING:
+    from tinker import types
+
 _AT_ONCE = 128  # sequences of a forward pass
 
 
@@ -29,6 +33,7 @@ class SftStage(Stage[Scorers]):
     plan: SftPlan
     examples: list[Example]
     heldout: list[Example]
+    _wired: list[list[types.Datum]] = field(factory=list, init=False)  # those, for a forward pass
 
     def functions(self) -> dict[str, StepFunction]:
         return {
@@ -57,10 +62,12 @@ class SftStage(Stage[Scorers]):
         if not is_due(self.plan, node.step):
             return {}
         datums = [datum for example in self.heldout for datum in example]
-        wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
-        parts = [wired[start : start + _AT_ONCE] for start in range(0, len(wired), _AT_ONCE)]
+        if not self._wired:  # they are the same each time
+            wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
+            starts = range(0, len(wired), _AT_ONCE)
+            self._wired = [wired[start : start + _AT_ONCE] for start in starts]
         forward = self.weights.training.forward
-        outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in parts))
+        outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in self._wired))
         self.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in datums)
         total = fsum(output.metrics["loss:sum"] for output in outputs)
         return {"heldout/loss": total / fsum(datum.weighed for datum in datums)}
