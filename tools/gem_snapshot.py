@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlc.pricing.texts import included_tokenizer
+from rlc.catalog.facts.models import TINY
+from rlc.pricing.texts import tokenizer_at_hand
 
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"
 
@@ -112,7 +113,7 @@ def mean_lengths(
 
 def tiny_tokens(text: str) -> int:
     """Tokens of a text for the included model."""
-    return len(included_tokenizer().encode(text, add_special_tokens=False).ids)
+    return len(tokenizer_at_hand(TINY).encode(text, add_special_tokens=False).ids)
 
 
 def _shown(text: str, info: dict[str, Any]) -> str:

@@ -63,18 +63,23 @@ def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
 
 
 def tokenizer_at_hand(base: str) -> Any:
-    """The tokenizer of the included model; None for others, which come from a hub."""
-    return included_tokenizer() if tokenizer_of(base) == TINY else None
+    """The tokenizer of the included model, or of one in a folder; None for others, which come from
+    a hub."""
+    if tokenizer_of(base) == TINY:
+        return _tokenizer_in(TINY_TOKENIZER)
+    file = os.path.join(os.path.expanduser(base), "tokenizer.json")
+    return _tokenizer_in(file) if os.path.isfile(file) else None
 
 
 @cache
-def included_tokenizer() -> Any:
-    """The tokenizer of the included model; None if the package tokenizers is not installed."""
+def _tokenizer_in(file: str) -> Any:
+    """The tokenizer in a file; None if the package tokenizers is not installed or cannot read
+    it."""
     try:
         tokenizers = importlib.import_module("tokenizers")
-    except ImportError:
+        return tokenizers.Tokenizer.from_file(file)
+    except Exception:  # it raises no other kind for a file that it does not know
         return None
-    return tokenizers.Tokenizer.from_file(TINY_TOKENIZER)
 
 
 def asked_tokens(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
