@@ -24,13 +24,52 @@ OnText = Callable[[str], None]
 
 
 @define(eq=False)
+class OpenedService:
+    """A service that models are asked over; ``close`` it."""
+
+    client: ServiceClient
+    _folder: TemporaryDirectory[str]  # of the engine, which needs one
+
+    @classmethod
+    async def of(cls, name: str, base_url: str | None, *, shared: bool) -> OpenedService:
+        """Open a service by its name. With ``shared``, it is asked by programs that know nothing
+        of each other."""
+        folder = TemporaryDirectory(prefix="rlc-model-")
+        try:
+            client = open_service(name, Path(folder.name), base_url, shared=shared)
+        except BaseException:
+            folder.cleanup()
+            raise
+        opened = cls(client, folder)
+        try:
+            if isinstance(client, RemoteService) and not await client.is_rlc():
+                client.separate_samples()  # there may be one random stream for all of a request
+        except BaseException:
+            await opened.close()
+            raise
+        return opened
+
+    async def chats(self, plan: ModelPlan) -> ChatModel:
+        """Return what answers chats with a model of this service; raise as :func:`open_model`."""
+        return await chat_model(plan, await open_sampler(self.client, plan))
+
+    async def close(self) -> None:
+        """Release what the service holds."""
+        if isinstance(self.client, RemoteService):
+            await self.client.close("success")
+        else:
+            engine: Any = self.client  # which is no other service's client at the same time
+            await in_thread(engine.close)
+        self._folder.cleanup()
+
+
+@define(eq=False)
 class OpenedModel:
     """Made by :func:`open_model`; ``close`` it."""
 
     plan: ModelPlan
     chats: ChatModel
-    _service: ServiceClient
-    _folder: TemporaryDirectory[str]  # of the engine, which needs one
+    _service: OpenedService
 
     async def replies(
         self,
@@ -59,37 +98,18 @@ class OpenedModel:
 
     async def close(self) -> None:
         """Release what the model holds."""
-        await _close(self._service)
-        self._folder.cleanup()
+        await self._service.close()
 
 
-async def _close(service: ServiceClient) -> None:
-    if isinstance(service, RemoteService):
-        await service.close("success")
-    else:
-        engine: Any = service  # which is no other service's client at the same time
-        await in_thread(engine.close)
-
-
-async def open_model(
-    plan: ModelPlan, base_url: str | None = None, *, shared: bool = False
-) -> OpenedModel:
-    """Open a model on its service; ``base_url`` is a server to use in place of Tinker. With
-    ``shared``, it is asked by programs that know nothing of each other.
+async def open_model(plan: ModelPlan, base_url: str | None = None) -> OpenedModel:
+    """Open a model on a service of its own; ``base_url`` is a server to use in place of Tinker.
 
     Raise ServiceError if the service or the model is not there, WeightsError if its weights are
     not, and EnvError if its renderer does not fit.
     """
-    folder, service = TemporaryDirectory(prefix="rlc-model-"), None
+    service = await OpenedService.of(plan.service, base_url, shared=False)
     try:
-        service = open_service(plan.service, Path(folder.name), base_url, shared=shared)
-        if isinstance(service, RemoteService) and not await service.is_rlc():
-            service.separate_samples()  # there may be one random stream for all of a request
-        client = await open_sampler(service, plan)
-        chats = await chat_model(plan, client)
+        return OpenedModel(plan, await service.chats(plan), service)
     except BaseException:
-        if service is not None:
-            await _close(service)
-        folder.cleanup()
+        await service.close()
         raise
-    return OpenedModel(plan, chats, service, folder)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from attrs import evolve, frozen
 from starlette.types import ASGIApp
 
-from rlc.models.opened import open_model
+from rlc.models.opened import OpenedService
 from rlc.plan.models import ModelPlan
 from rlc.service.chats.model import ChatModel
 from rlc.service.http.inference.endpoint import Caller, Observer
@@ -48,7 +48,8 @@ async def serving_models(
     answered: Observer | None = None,
     base_url: str | None = None,
 ) -> AsyncIterator[str]:
-    """Serve models by their names while the block runs; return the address.
+    """Serve models by their names while the block runs; return the address. Models of one service
+    share it: the embedded engine has each base model once, and computes one batch at a time.
 
     Args:
         key: that requests have to carry.
@@ -60,11 +61,14 @@ async def serving_models(
     """
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
+        services: dict[str, OpenedService] = {}
         for name, plan in plans.items():
-            opened = await open_model(plan, base_url, shared=True)
-            stack.push_async_callback(opened.close)
-            models[name] = opened.chats
-            models.setdefault(opened.chats.name, opened.chats)
+            if plan.service not in services:
+                service = await OpenedService.of(plan.service, base_url, shared=True)
+                stack.push_async_callback(service.close)
+                services[plan.service] = service
+            models[name] = chats = await services[plan.service].chats(plan)
+            models.setdefault(chats.name, chats)
         app: ASGIApp = endpoint_app(ReferencedModels(models, time.time()), answered)
         if key is not None:
             app = require_key(app, key_checker(key))

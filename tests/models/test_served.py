@@ -78,6 +78,30 @@ def test_a_run_and_its_base_are_served_and_recorded(trained: Path, tmp_path: Pat
     assert reply.text == choice.message.content
 
 
+def test_models_of_the_engine_share_it(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base model is loaded once, and each model still answers as itself."""
+    from rlc.service.local.model.base_model import load_base as load
+
+    loaded: list[str] = []
+
+    def counted(name: str, *more: Any) -> Any:
+        loaded.append(name)
+        return load(name, *more)
+
+    monkeypatch.setattr("rlc.service.local.service.load_base", counted)
+
+    async def work() -> list[list[float]]:
+        plans = {"mine": named_model(str(trained)), "tiny": named_model("tiny")}
+        async with served(plans) as client:
+            asked = [client.chat.completions.create(model=name, **GIVEN) for name in plans]
+            replies = await asyncio.gather(*asked)
+            return [[t.logprob for t in r.choices[0].logprobs.content] for r in replies]
+
+    mine, base = asyncio.run(work())
+    assert loaded == ["tiny"]
+    assert mine != base
+
+
 def test_an_evaluation_through_the_endpoint_is_that_of_the_model(trained: Path) -> None:
     """As suites ask: every question at once, for the likeliest replies."""
     sums = [f"{a} + {b} = ?" for a in range(1, 4) for b in range(1, 5)]
