@@ -17,11 +17,13 @@ class CachingTokenizer:
     """
 
     def __init__(self, tokenizer: Any) -> None:
+        self.latest = ""  # the text that was encoded last
         self._tokenizer = tokenizer
         self._cached = lru_cache(maxsize=_MOST)(self._encoded)
 
     def encode(self, text: str, **settings: Any) -> list[int]:
         """Encode as the tokenizer does."""
+        self.latest = text
         if len(text) > _LONGEST:
             tokens: list[int] = self._tokenizer.encode(text, **settings)
             return tokens

@@ -170,6 +170,7 @@ def opening(
 
 # What stands around the turns of a chat in the formats of all models.
 _MARK = re.compile(r"<[|｜][^<>|｜]+[|｜]>")
+_ANY_MARK = re.compile(rf"{_MARK.pattern}|</?[a-z_]+>")
 _TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model that is named"
 
 
@@ -213,27 +214,36 @@ def seeing_renderer(tokenizer: Any, name: str) -> Any:
     # belongs, as the developer's.
     warnings.filterwarnings("ignore", "use_system_prompt=True but messages already", UserWarning)
     sight: Any = Sight(str(tokenizer.name_or_path))
-    return get_renderer(name, CachingTokenizer(tokenizer), image_processor=sight)
+    if not isinstance(tokenizer, CachingTokenizer):
+        tokenizer = CachingTokenizer(tokenizer)
+    return get_renderer(name, tokenizer, image_processor=sight)
 
 
 def fitting_renderer(tokenizer: Any, name: str) -> Any:
     """The same. Raise EnvError if it needs another tokenizer: one in which the marks that it writes
     around turns are single tokens."""
     misfit = f"the renderer `{name}` does not fit the tokenizer of {tokenizer.name_or_path}"
+    cached = CachingTokenizer(tokenizer)
+
+    def require_token(mark: str) -> None:
+        if (count := len(tokenizer.encode(mark, add_special_tokens=False))) != 1:
+            one = f"`{mark}`, with which it writes chats, is {count} tokens there instead of one"
+            raise EnvError(f"{misfit}: {one}", _TAKE_ANOTHER)
+
     try:
-        renderer = seeing_renderer(tokenizer, name)
+        renderer = seeing_renderer(cached, name)
         prompt = renderer.build_generation_prompt([_ASKED]).to_ints()
         stops = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
         renderer.parse_response([*tokenizer.encode("Yes", add_special_tokens=False), *stops[:1]])
     except Exception as error:  # it asserts, unpacks or looks up what this tokenizer lacks
+        if _ANY_MARK.fullmatch(cached.latest):
+            require_token(cached.latest)
         last = traceback.extract_tb(error.__traceback__)[-1]
         said = str(error).strip() and f": {first_line(error)}"
         why = f"{type(error).__name__}{said} in `{last.line}`"
         raise EnvError(f"{misfit}: {why}", _TAKE_ANOTHER) from error
     for mark in dict.fromkeys(_MARK.findall(tokenizer.decode([*prompt, *stops]))):
-        if (count := len(tokenizer.encode(mark, add_special_tokens=False))) != 1:
-            one = f"`{mark}`, with which it writes chats, is {count} tokens there instead of one"
-            raise EnvError(f"{misfit}: {one}", _TAKE_ANOTHER)
+        require_token(mark)
     return renderer
 
 
