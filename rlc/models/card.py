@@ -36,6 +36,8 @@ def model_card(model: ModelPlan, found: SavedWeights | None, form: str) -> str:
         "",
         f"Weights: `{model.weights}`. Base model: `{base}`, whose licence {said}; it holds for "
         "this model too.",
+        "",
+        f"Chats are written by the renderer `{model.renderer}` of tinker-cookbook.",
     ]
     if found is not None and found.exactly:
         body += ["", *_how(Path(file_part(model.weights or "")), found)]
