@@ -12,7 +12,8 @@ left then is rlc's own, without the SDK and without HTTP. For each kind of worke
 - the wall time of a step, and its ratio to what it must take: the slowest episode if nothing ever
   queued, or the moves of all episodes shared out among the workers, whichever is longer;
 - the most rollouts in flight at the server, and the most memory of this process;
-- the processor's time of this process, and of the server and workers that it has started, in all;
+- the processor's milliseconds for each reply: of the thread that plays, of the SDK's, of all else
+  in this process (environments in threads, the SDK's transport), and of the server;
 - by how much the event loop was late (the 99th percentile, and the longest), and the processor's
   time of its longest callback, in which other programs on the machine have no part.
 """
@@ -27,6 +28,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,19 +85,28 @@ class Row:
     bound: float
     in_flight: int
     memory: int
-    processor: tuple[float, float]  # seconds of this process, and of its children, in all
+    processor: dict[str, float]  # seconds for each reply, by who it was that took them
     late: list[float]
     callbacks: Callbacks
 
 
 @define
 class Steps(Observer):
-    """When each step was done."""
+    """When each step was done, and the seconds of the processor that threads had taken by then."""
 
     at: list[float] = field(factory=list)
+    processor: list[dict[str, float]] = field(factory=list)
 
     def step(self, step: int, metrics: Any) -> None:  # noqa: ARG002
         self.at.append(time.perf_counter())
+        spent = dict.fromkeys(("playing", "SDK"), 0.0)
+        for thread in threading.enumerate():
+            clock = time.pthread_getcpuclockid(thread.ident or 0)
+            if thread is threading.main_thread():
+                spent["playing"] = time.clock_gettime(clock)
+            elif "_background_thread_func" in thread.name:
+                spent["SDK"] += time.clock_gettime(clock)
+        self.processor.append(spent | {"else": time.process_time() - sum(spent.values())})
 
 
 def plan_of(workers: str, count: int, rollouts: int, steps: int) -> Plan:
@@ -162,16 +173,20 @@ def measure(
             late = asyncio.run(watched(Job(folder, service, seen)))
         folder.close()
         lines = (scratch / "served" / "events.jsonl").read_text().splitlines()
-    asked = [event["at"] for event in map(json.loads, lines) if event["kind"] == "sample"]
+    events = [json.loads(line) for line in lines]
+    asked = [event["at"] for event in events if event["kind"] == "sample"]
+    served = [event["processor"] for event in events if event["kind"] == "update"]
+    took = {who: spent - seen.processor[0][who] for who, spent in seen.processor[-1].items()}
+    took["server"] = 0.0 if inside else served[-1] - served[0]
+    replies = rollouts * TURNS * (steps - 1)
     bound = np.mean([bound_of(step, count, rollouts, sample) for step in range(1, steps)])
-    own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return Row(
         f"{workers}({count})",
         (seen.at[-1] - seen.at[0]) / (steps - 1),
         float(bound),
         most_at_once(asked, sample),
-        own.ru_maxrss * 1024,
-        (own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime),
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        {who: seconds / replies for who, seconds in took.items()},
         late,
         callbacks,
     )
@@ -212,8 +227,8 @@ def main() -> None:
         f"{row.workers:14} {row.wall:6.2f} s a step, {row.wall / row.bound:.2f} of what it must "
         f"take; {row.in_flight:,} in flight; {row.memory / 2**20:,.0f} MiB; event loop late by "
         f"{np.percentile(row.late, 99) * 1000:.0f} ms (p99), {max(row.late) * 1000:.0f} ms at "
-        f"most, longest callback {longest * 1000:.0f} ms of the processor; processor "
-        f"{row.processor[0]:.0f} s of this process, {row.processor[1]:.0f} s of its children",
+        f"most, longest callback {longest * 1000:.0f} ms of the processor; the processor, a reply: "
+        + ", ".join(f"{who} {spent * 1000:.2f} ms" for who, spent in row.processor.items()),
         flush=True,
     )
     if options.callbacks:

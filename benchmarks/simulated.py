@@ -256,7 +256,7 @@ class SimulatedTrainer:
         optim_params: types.AdamParams,  # noqa: ARG002
     ) -> Awaitable[types.OptimStepResponse]:
         def update() -> types.OptimStepResponse:
-            self.service.tell(kind="update", model=self.model)
+            self.service.tell(kind="update", model=self.model, processor=time.process_time())
             return types.OptimStepResponse()
 
         return self._work(self.service.times.update, update)

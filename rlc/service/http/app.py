@@ -50,7 +50,8 @@ def _configure(backend: Backend) -> Response:
 # type, as ``headers`` those of the request, and as ``base_url`` where the server was found.
 _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
     "POST": {
-        "asample": sampling.asample,
+        "asample": sampling.asample,  # this and the next first: each sample takes both
+        "retrieve_future": listing.retrieve_future,
         "forward_backward": training.forward_backward,
         "optim_step": training.optim_step,
         "save_weights_for_sampler": training.save_weights_for_sampler,
@@ -66,7 +67,6 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
         "session_heartbeat": listing.heartbeat,
         "sessions/{id}/finish": listing.finish_session,
         "sessions/search": listing.search_sessions,
-        "retrieve_future": listing.retrieve_future,
         "cancel_future": listing.cancel_future,
         "weights_info": checkpoints.weights_info,
         "copy_weights": checkpoints.copy_weights,

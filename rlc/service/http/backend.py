@@ -17,7 +17,7 @@ from rlc.service.http.account.usage import Usage
 from rlc.service.http.checkpoints.runs import Runs
 from rlc.service.http.faults import Faults
 from rlc.service.http.futures import SAMPLE, Futures
-from rlc.service.http.latency import Dice, Latency
+from rlc.service.http.latency import Dice, Fixed, Latency
 from rlc.service.http.refusals import Refused
 from rlc.service.http.sessions import Model, Session, Sessions
 from rlc.service.local.service import LocalService, ModelFacts
@@ -138,7 +138,7 @@ class Backend:
     def delay(self, kind: str) -> float:
         """The seconds by which the next answer of a kind, ``sample`` or ``train``, is late."""
         delay = self.latency.sample if kind == "sample" else self.latency.train
-        return delay.at(self._dice.throw(kind))
+        return delay.seconds if isinstance(delay, Fixed) else delay.at(self._dice.throw(kind))
 
 
 def check_ttl(ttl_seconds: int | None) -> None:
