@@ -101,7 +101,8 @@ class ChatModel:
 
     def chat_reader(self, prompt: Sequence[int], ends: Ends, tools: Sequence[Tool]) -> ChatReader:
         """Return what reads a reply of a chat as it is sampled."""
-        is_reasoning = self.tokenizer.decode(prompt[-8:]).rstrip().endswith(_OPENING)
+        end = [token for token in prompt[-8:] if token >= 0]  # the others are of images
+        is_reasoning = self.tokenizer.decode(end).rstrip().endswith(_OPENING)
         return ChatReader(self.renderer, self.text_reader(ends), tools, is_reasoning)
 
     async def sample(

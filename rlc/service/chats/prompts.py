@@ -54,6 +54,6 @@ def chat_prompt(
     except EnvError as error:
         part: Part = "tools" if tools else "messages"
         raise ChatError(error.message, error.hint, part=part) from error
-    except UNRENDERED as error:
+    except (*UNRENDERED, OSError) as error:  # OSError: an image that cannot be read
         said = f"the model's chat format cannot show these messages: {first_line(error)}"
         raise ChatError(said) from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.ends import Ends
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel
@@ -35,6 +36,7 @@ class Generation:
     prompts: tuple[tuple[int, ...], ...]
     draw: Draw
     ends: Ends
+    chunks: Chunks = NO_CHUNKS  # what is not text among the tokens of the prompts
     _events: asyncio.Queue[tuple[int, SampledToken] | None] = field(
         factory=asyncio.Queue, init=False
     )
@@ -50,7 +52,7 @@ class Generation:
             self._events.put_nowait((number * self.n + token.sample, token))
 
         prompt = self.prompts[number]
-        work = self.model.sample(prompt, self.draw, self.ends, on_token=pass_on)
+        work = self.model.sample(prompt, self.draw, self.ends, self.chunks, pass_on)
         reply = asyncio.ensure_future(work)
         reply.add_done_callback(lambda _: self._events.put_nowait(None))
         return reply

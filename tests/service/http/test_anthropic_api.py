@@ -144,7 +144,7 @@ def test_models_and_the_path_that_hosted_tinker_has(
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
-            "block of type 'image'",
+            "nothing is fetched from elsewhere",
         ),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +14,7 @@ import httpx
 import openai
 import pytest
 from attrs import evolve, frozen
+from PIL import Image
 from serving_support import prompt
 
 from rlc.envs.tool_chat import fitting_renderer
@@ -242,5 +245,72 @@ def test_a_model_without_a_renderer_goes_on_with_texts(engine: LocalService) -> 
                 await asker.chat.completions.create(**GIVEN)
             named = await asker.chat.completions.create(**GIVEN, extra_body={"renderer": "qwen3"})
             assert named.choices
+
+    asyncio.run(work())
+
+
+@frozen(eq=False)
+class Seeing:
+    """A client whose model reads a picture as tokens, one for each of its positions."""
+
+    client: Any
+    seen: list[Any]
+
+    async def sample(self, given: Any, n: int, params: Any, **scores: Any) -> Any:
+        self.seen.extend(chunk for chunk in given.chunks if chunk.type == "image")
+        read = [
+            token
+            for chunk in given.chunks
+            for token in (chunk.tokens if chunk.type == "encoded_text" else [65] * chunk.length)
+        ]
+        return await self.client.sample(prompt(read), n, params, **scores)
+
+
+def test_a_model_that_sees_is_shown_the_pictures_of_both_apis(
+    engine: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tinker_cookbook import image_processing_utils
+    from transformers import Qwen2VLImageProcessorPil
+
+    processor = Qwen2VLImageProcessorPil()
+    monkeypatch.setattr(image_processing_utils, "get_image_processor", lambda _: processor)
+    drawn = io.BytesIO()
+    Image.new("RGB", (56, 56), "red").save(drawn, "PNG")
+    data = base64.b64encode(drawn.getvalue()).decode()
+    url = f"data:image/png;base64,{data}"
+    text = {"type": "text", "text": "What is this?"}
+    openai_content: Any = [{"type": "image_url", "image_url": {"url": url}}, text]
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    broken = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
+
+    async def work() -> None:
+        model, seen = await model_of(engine), list[Any]()
+        renderer = fitting_renderer(model.tokenizer, "qwen3_vl_instruct")
+        client: Any = Seeing(model.client, seen)
+        async with endpoint(evolve(model, client=client, renderer=renderer)) as opened:
+            asker, given = opened.client(), {**GIVEN, "seed": 3}
+            given["messages"] = [{"role": "user", "content": openai_content}]
+            reply = await asker.chat.completions.create(**given)
+            told = opened.answered[0]
+            marks = [token for token in told.prompts[0] if token < 0]
+            assert len(marks) == seen[0].length == 4
+            assert reply.usage is not None
+            assert reply.usage.prompt_tokens == len(told.prompts[0])
+            given["messages"] = [{"role": "user", "content": [broken]}]
+            with pytest.raises(openai.BadRequestError, match="cannot identify image"):
+                await asker.chat.completions.create(**given)
+            claude = anthropic.AsyncAnthropic(
+                base_url=opened.address, api_key="right", max_retries=0
+            )
+            content: Any = [{"type": "image", "source": source}, text]
+            asked: Any = [{"role": "user", "content": content}]
+            extra = {"seed": 3}
+            same = await claude.messages.create(
+                model="any", messages=asked, max_tokens=12, extra_body=extra
+            )
+            assert opened.answered[1].prompts == told.prompts
+            assert same.content[0].type == "text"
+            assert same.content[0].text == reply.choices[0].message.content
+            await claude.close()
 
     asyncio.run(work())

@@ -28,6 +28,11 @@ TOKENIZER: Any = AutoTokenizer.from_pretrained(tiny.path())
 ASKED: Any = [{"role": "user", "content": "Spell the word apple backwards."}]
 
 
+def shown(url: str) -> dict[str, Any]:
+    """A part of a message that shows a picture."""
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
 @pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as opened:
@@ -255,9 +260,24 @@ def test_a_checkpoint_is_a_model(
         ({"tool_choice": "auto"}, "tool_choice", "needs tools"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "stream = true"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            {"messages": [{"role": "user", "content": [shown("https://example.com/a.png")]}]},
             "messages[0].content",
-            "read text only",
+            "nothing is fetched from elsewhere",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [shown("file:///etc/passwd")]}]},
+            "messages[0].content",
+            "nothing is fetched from elsewhere",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [shown("data:image/png;base64,aaaa")]}]},
+            "messages",
+            "shows no images; take a model that sees",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]},
+            "messages[0].content",
+            "a part of type 'file'",
         ),
         (
             {"messages": [*ASKED, {"role": "tool", "tool_call_id": "x", "content": "y"}]},

@@ -14,6 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.catalog.facts.models import renderer_names
 from rlc.envs.base import EnvError
+from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.ends import Ends
 from rlc.envs.tool_chat import fitting_renderer
 from rlc.service.chats.draw import Draw
@@ -126,7 +127,12 @@ class Endpoint:
         return evolve(model, renderer=self._renderers[key])
 
     def start(
-        self, model: ChatModel, prompts: Sequence[Sequence[int]], draw: Draw, ends: Ends
+        self,
+        model: ChatModel,
+        prompts: Sequence[Sequence[int]],
+        draw: Draw,
+        ends: Ends,
+        chunks: Chunks = NO_CHUNKS,
     ) -> Generation:
         """Begin to sample. Raise Refused (400) if a prompt is too long, (429) if too many samples
         would be under way."""
@@ -139,7 +145,7 @@ class Endpoint:
         count = draw.n * len(prompts)
         if self._under_way + count > _MOST_AT_ONCE:
             raise Refused(429, f"More than {_MOST_AT_ONCE:,} samples would be under way at once.")
-        generation = Generation(model, tuple(map(tuple, prompts)), draw, ends)
+        generation = Generation(model, tuple(map(tuple, prompts)), draw, ends, chunks)
         self._under_way += count
         for reply in generation.replies:
             reply.add_done_callback(partial(self._leave, draw.n))

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
+from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel
 from rlc.service.chats.prompts import Message, Tool
@@ -40,12 +41,13 @@ from rlc.service.http.inference.endpoint import (
     Models,
     Observer,
 )
-from rlc.service.http.inference.messages import name_results
+from rlc.service.http.inference.messages import name_results, parts_of
 from rlc.service.http.inference.openai.replies import ChatAnswer, CompletionAnswer
 from rlc.service.http.inference.openai.requests import ChatRequest, CompletionRequest
 from rlc.service.http.inference.strict import read_body
 from rlc.service.http.refusals import (
     ON_ERROR,
+    Refused,
     error_body,
     given_key,
     speaks_anthropic,
@@ -139,7 +141,7 @@ async def _complete(endpoint: Endpoint, request: Request) -> Response:
 async def _count_tokens(endpoint: Endpoint, request: Request) -> Response:
     body = read_body(CountRequest, await read_content(request, JSON))
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
-    prompt = _written(model, name_results(body.conversation()), body.offered())
+    prompt, _ = _written(model, name_results(body.conversation()), body.offered())
     return JSONResponse({"input_tokens": len(prompt)})
 
 
@@ -201,8 +203,8 @@ async def _ask_chat(
     model = await endpoint.chat_model(body.model, caller, body.renderer)
     tools, messages = body.offered(), name_results(body.conversation())
     draw = _decided(model, body.how())
-    prompt, ends = _written(model, messages, tools), model.chat_ends(draw.stops)
-    generation = endpoint.start(model, [prompt], draw, ends)
+    (prompt, chunks), ends = _written(model, messages, tools), model.chat_ends(draw.stops)
+    generation = endpoint.start(model, [prompt], draw, ends, chunks)
     readers = [model.chat_reader(prompt, ends, tools) for _ in range(draw.n)]
     return _Asked(endpoint, caller, path, generation, readers, messages, tools, user, metadata)
 
@@ -215,9 +217,16 @@ def _decided(model: ChatModel, draw: Draw) -> Draw:
     return draw if model.decide is None else model.decide(draw)
 
 
-def _written(model: ChatModel, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
-    """The prompt of a chat, all of which is text."""
-    return model.prompt(messages, tools)[0] if model.write is None else model.write(messages, tools)
+def _written(
+    model: ChatModel, messages: Sequence[Message], tools: Sequence[Tool]
+) -> tuple[list[int], Chunks]:
+    """The prompt of a chat, and what is not text in it. Raise Refused (400) for an image in an
+    episode of an agent, whose turns are joined as text."""
+    if model.write is None:
+        return model.prompt(messages, tools)
+    if any(part["type"] == "image" for message in messages for part in parts_of(message)):
+        raise Refused(400, "An agent's episode holds text only, no images.", param="messages")
+    return model.write(messages, tools), NO_CHUNKS
 
 
 async def _respond(

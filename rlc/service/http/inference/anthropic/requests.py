@@ -9,6 +9,7 @@ from pydantic import Field
 
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.prompts import Message, Tool
+from rlc.service.http.inference.messages import image_part
 from rlc.service.http.inference.strict import Body, Strict
 from rlc.service.http.refusals import Refused
 
@@ -178,6 +179,8 @@ def _messages(turn: _Turn, where: str) -> list[Message]:
         elif (block.type, turn.role) == ("tool_use", "assistant") and block.id and block.name:
             called = {"name": block.name, "arguments": json.dumps(block.input or {})}
             calls.append({"id": block.id, "type": "function", "function": called})
+        elif (block.type, turn.role) == ("image", "user"):
+            parts.append(image_part(_data_url(block.source), where))
         elif (block.type, turn.role) == ("tool_result", "user") and block.tool_use_id:
             said = "" if block.content is None else _text(block.content, where)
             results.append({"role": "tool", "content": said, "tool_call_id": block.tool_use_id})
@@ -185,7 +188,7 @@ def _messages(turn: _Turn, where: str) -> list[Message]:
             raise Refused(
                 400,
                 f"{where} has a block of type {block.type!r} that models here cannot read: they "
-                "read text, and calls of tools with their results.",
+                "read text, some images, and calls of tools with their results.",
                 param="messages",
             )
     if not (parts or calls):
@@ -196,6 +199,13 @@ def _messages(turn: _Turn, where: str) -> list[Message]:
         *results,
         {"role": turn.role, "content": content, **({"tool_calls": calls} if calls else {})},
     ]
+
+
+def _data_url(source: Any) -> str | None:
+    """The image of a block as OpenAI's API has it; None if it is somewhere else."""
+    if not isinstance(source, dict) or source.get("type") != "base64":
+        return None
+    return f"data:{source.get('media_type')};base64,{source.get('data')}"
 
 
 def _text(content: str | list[_Block], where: str) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.prompts import Message, Tool
+from rlc.service.http.inference.messages import image_part
 from rlc.service.http.inference.strict import Body, Strict
 from rlc.service.http.refusals import Refused
 
@@ -198,11 +199,9 @@ def _plain(message: _Message, where: str) -> Message:
     role = "system" if message.role == "developer" else message.role
     content: Any = message.content
     if isinstance(content, list):
-        for part in content:
-            if part.type != "text" or part.text is None:
-                said = f"{where} has a part of type {part.type!r}; models here read text only."
-                raise Refused(400, said, param=f"{where}.content")
-        content = "".join(part.text or "" for part in content)
+        content = [_part(part, role, f"{where}.content") for part in content]
+        if all(part["type"] == "text" for part in content):
+            content = "".join(part["text"] for part in content)
     if content is None and not message.tool_calls:
         raise Refused(400, f"{where} has no content.", param=f"{where}.content")
     if message.tool_calls and role != "assistant":
@@ -221,6 +220,19 @@ def _plain(message: _Message, where: str) -> Message:
     if message.tool_calls:
         plain["tool_calls"] = [call.model_dump(exclude={"index"}) for call in message.tool_calls]
     return plain
+
+
+def _part(part: _Part, role: str, where: str) -> dict[str, Any]:
+    if part.type == "text" and part.text is not None:
+        return {"type": "text", "text": part.text}
+    if part.type != "image_url" or not isinstance(part.image_url, dict):
+        said = f"{where} has a part of type {part.type!r}; models here read text, and some images."
+        raise Refused(400, said, param=where)
+    if role != "user":
+        raise Refused(400, f"{where}: only the user shows images.", param=where)
+    if part.image_url.get("detail") not in (None, "auto"):
+        raise Refused(400, f"{where}: the detail of an image is auto.", param=where)
+    return image_part(part.image_url.get("url"), where)
 
 
 class CompletionRequest(_Request):
