@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog.facts.models import tokenizer_of
-from rlc.pricing.texts import included_tokenizer, tokenizer_at_hand
+from rlc.pricing.texts import tokenizer_at_hand
 
 _FILE = "tokenizer.json"
 _LONGEST = 4  # tokens that a character is spread over
@@ -58,8 +58,8 @@ def vocabulary_of(base: str) -> Vocabulary:
         tokenizers = importlib.import_module("tokenizers")
     except ImportError:
         return Vocabulary(None, "the package tokenizers is not installed: pip install 'rlc[local]'")
-    if tokenizer_at_hand(base) is not None:
-        return Vocabulary(included_tokenizer())
+    if (at_hand := tokenizer_at_hand(base)) is not None:
+        return Vocabulary(at_hand)
     file = Path(base) / _FILE
     if not file.is_file():
         found = _downloaded(base)
