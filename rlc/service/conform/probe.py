@@ -88,15 +88,11 @@ class Probe:
 
     def close(self, what: str, ours: Any, theirs: Any, allowed: float) -> None:
         """Measure the largest difference of two arrays."""
-        ours, theirs = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
-        if ours.shape != theirs.shape:
-            raise DiffersError(f"{what}: shapes {ours.shape} and {theirs.shape}")
-        self.within(what, np.abs(ours - theirs).max(initial=0.0), allowed)
+        self.within(what, _differences(what, ours, theirs).max(initial=0.0), allowed)
 
     def near(self, what: str, ours: Any, theirs: Any) -> None:
         """Measure the average difference of a sampler's and a trainer's logprobs."""
-        difference = np.abs(np.asarray(ours, dtype=np.float64) - np.asarray(theirs))
-        self.within(what, float(difference.mean()), self.bench.tolerance)
+        self.within(what, _differences(what, ours, theirs).mean(), self.bench.tolerance)
 
     def that(self, holds: bool, otherwise: str) -> None:
         """Note what differs."""
@@ -147,9 +143,13 @@ class Probe:
         return response
 
     def scored(self, sampler: tinker.SamplingClient, tokens: Sequence[int], **given: Any) -> Any:
-        """A sampler's logprobs of a prompt; of the first token None."""
+        """A sampler's logprobs of a prompt, or of its last tokens; None for what is before."""
         self._count(prefill=len(tokens), sample=1)
-        return self.get(sampler.compute_logprobs(prompt(tokens), **given))
+        told = self.get(sampler.compute_logprobs(prompt(tokens), **given))
+        last = given.get("prompt_logprobs_last_n", len(tokens) - 1)
+        if (missing := [*told][-last:].count(None)) > 0:
+            raise DiffersError(f"{missing} of {last} tokens after others have no logprob")
+        return told
 
     def forward(
         self,
@@ -191,6 +191,15 @@ class Probe:
         now = self.bench.tokens
         total = {key: getattr(now, key) + value for key, value in more.items()}
         self.bench.tokens = evolve(now, **total)
+
+
+def _differences(what: str, ours: Any, theirs: Any) -> Floats:
+    """How far two arrays differ, each value. Raise DiffersError if their shapes do."""
+    ours, theirs = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    if ours.shape != theirs.shape:
+        raise DiffersError(f"{what} have the shapes {ours.shape} and {theirs.shape}")
+    difference: Floats = np.abs(ours - theirs)
+    return difference
 
 
 def outputs(passed: types.ForwardBackwardOutput) -> list[Floats]:

@@ -105,7 +105,7 @@ def _run(check: Check, bench: Bench, patience: float) -> Found:
     except Exception as error:
         state = "lacks" if _is_refusal(error) else "fails"
         said = str(translate(error, "the server"))
-    wrong = [*_differences(probe), *probe.wrong]
+    wrong = [*dict.fromkeys(_differences(probe)), *probe.wrong]
     if state == "holds" and wrong:
         state, said = "differs", "; ".join(wrong)
     return Found(check, state, said, tuple(probe.measures), time.monotonic() - began)

@@ -7,10 +7,12 @@ import inspect
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import tinker
 import torch
@@ -28,7 +30,7 @@ from rlc.service.conform.records import Check, Found, Report
 from rlc.service.conform.suite import CHECKS, MOST_TOKENS, chosen, run_checks
 from rlc.service.errors import ServiceError
 from rlc.service.hosted.endpoint import Endpoint
-from rlc.service.http import app
+from rlc.service.http import app, futures, wire
 from rlc.service.local.training import losses, optimizer, trainer
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
@@ -222,9 +224,46 @@ def ignoring(**fixed: Any) -> Callable[[pytest.MonkeyPatch], None]:
     return spoil
 
 
+def spoiled_samples(spoil: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Answers to requests for samples that are changed before they are sent."""
+
+    def patched(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(
+            futures,
+            "write_sample",
+            lambda response, *given: wire.write_sample(spoil(response), *given),
+        )
+
+    return patched
+
+
+def rolled(response: Any) -> Any:
+    """Logprobs of the prompt, each at the token after the one that it is of."""
+    logprobs = response.prompt_logprobs_np
+    return (
+        response if logprobs is None else replace(response, prompt_logprobs_np=np.roll(logprobs, 1))
+    )
+
+
+def cut_off(response: Any) -> Any:
+    """One logprob fewer than tokens."""
+    sequences = [replace(one, logprobs_np=one.logprobs_np[1:]) for one in response.sequences]
+    return replace(response, sequences=sequences)
+
+
 FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
     "logprobs": (shifted, "training.logprobs", "differs: the trainer's logprobs and float64"),
     "logprobs without a reference": (shifted, "losses.importance_sampling", "differs: importance"),
+    "scores": (
+        spoiled_samples(rolled),
+        "sampling.scores",
+        "differs: 1 of 15 tokens after others have no logprob",
+    ),
+    "missing logprob": (
+        spoiled_samples(cut_off),
+        "sampling.logprobs",
+        "differs: sampled and computed logprobs have the shapes",
+    ),
     "clip": (wrong_loss("ppo", wide_clip), "losses.ppo", "differs: ppo and its formula"),
     "gradient": (wrong_loss("cispo", with_gradient), "losses.cispo", "differs: the gradient and"),
     "mean": (wrong_loss("cross_entropy", averaged), "training.sums", "differs: the loss of two"),
