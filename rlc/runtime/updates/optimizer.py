@@ -75,59 +75,59 @@ async def submit(
     the trainer's logprobs for a pass before the first.
     """
     loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
-    minibatches, read_first = await with_batch_values(training, loss, minibatches, seed)
+    minibatches, read = await with_batch_values(training, loss, minibatches, seed)
     anchors = loss_traits(loss).reaches_prompt
-
-    async def anchored(datums: list[TrainingDatum]) -> list[TrainingDatum]:
-        output = await training.forward(
-            await in_thread(_wired, datums, LIKELIHOOD), LIKELIHOOD.name
-        )
-        rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
-        return [datum.anchored(row) for datum, row in zip(datums, rows, strict=True)]
-
-    def retrieve(output: asyncio.Future[Any]) -> None:
-        """Mark an exception as seen; it is raised where the output is awaited, if it is."""
-        if not output.cancelled():
-            output.exception()
-
     params = _adam_params(stage, step)
     wired = await in_thread(lambda: [_wired(m.datums, loss) for m in minibatches if not anchors])
     targets = await in_thread(lambda: [[d.to_targets() for d in m.taught] for m in minibatches])
     gradients: list[PendingGradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
-
-    def pend(
-        datums: list[TrainingDatum],
-        answer: Awaitable[types.ForwardBackwardOutput],
-        read: int = 0,
-        taught: bool = False,
-    ) -> None:
-        output = asyncio.ensure_future(answer)
-        output.add_done_callback(retrieve)
-        gradients.append(PendingGradient(datums, output, read, taught))
-
     for index, minibatch in enumerate(minibatches):
         if gradients:
             updates.append(training.optim_step(params))
-        if minibatch.datums:
+        if datums := minibatch.datums:
             if anchors:
-                data, read = (
-                    _wired(await anchored(minibatch.datums), loss),
-                    _length(minibatch.datums),
-                )
+                data = _wired(await _anchored(training, datums), loss)
+                read += _length(datums)
             else:
-                data, read = wired[index], 0
+                data = wired[index]
             if own is None:
                 answer = training.forward_backward(data, loss.name, minibatch.loss_config or None)
             else:
                 answer = training.forward_backward_custom(data, own)
-                read += _length(minibatch.datums) if own.in_client else 0
-            read, read_first = read + read_first, 0
-            pend(minibatch.datums, answer, read)
+                read += _length(datums) if own.in_client else 0
+            gradients.append(_pending(datums, answer, read))
+            read = 0
         if minibatch.taught:  # added to the gradient before, by the same update
             answer = training.forward_backward(targets[index], LIKELIHOOD.name)
-            pend(minibatch.taught, answer, taught=True)
+            gradients.append(_pending(minibatch.taught, answer, taught=True))
     return PendingGradients(gradients, updates)
+
+
+async def _anchored(
+    training: TrainingClient, datums: Sequence[TrainingDatum]
+) -> list[TrainingDatum]:
+    """The datums with the trainer's own logprobs where nothing is trained on."""
+    output = await training.forward(await in_thread(_wired, datums, LIKELIHOOD), LIKELIHOOD.name)
+    rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
+    return [datum.anchored(row) for datum, row in zip(datums, rows, strict=True)]
+
+
+def _pending(
+    datums: list[TrainingDatum],
+    answer: Awaitable[types.ForwardBackwardOutput],
+    read: int = 0,
+    taught: bool = False,
+) -> PendingGradient:
+    """A gradient under way. What it raises is raised where it is awaited, if it is."""
+
+    def retrieve(output: asyncio.Future[Any]) -> None:
+        if not output.cancelled():
+            output.exception()
+
+    output = asyncio.ensure_future(answer)
+    output.add_done_callback(retrieve)
+    return PendingGradient(datums, output, read, taught)
 
 
 async def finish(
