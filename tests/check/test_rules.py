@@ -132,6 +132,16 @@ def test_what_was_imitated_may_have_shown_the_mark() -> None:
 ADAM = {"optimizer": "adam(1e-3)"}
 
 
+def test_a_teacher_that_is_the_student_may_be_read_by_a_loss_of_its_own() -> None:
+    """Alone it teaches nothing; what a loss makes of it is for the loss to say."""
+    own = "loss pull(s = 0.1) { token = s * (logp - ref) * (logp - ref) }\n"
+    text = TINY + train(loss="pull()", teacher="reverse_kl(policy, coef = 0)")
+    alone = "\n".join(line for line in text.splitlines() if "advantage" not in line)
+    found = compile_source(Source("r.rl", own + alone)).diagnostics
+    severities = {item.code: item.severity for item in found}
+    assert severities["RL0744"] == "warning", [item.message for item in found]
+
+
 def test_steps_of_the_command_line_are_not_held_against_the_recipe() -> None:
     fields = {"steps": "400", "save": "every(50)", "give_up": "failures(steps = 20)"}
     fields |= {"optimizer": "adam(1e-3, schedule = linear(warmup = 10))"}

@@ -119,6 +119,10 @@ DATA = (
         ARGS,
         Param("split", "string", "its training or its test set", "train", choices=USUAL),
         *_OF_ROWS,
+        formula=(
+            "L = − Σ_t w log p_t",
+            "t: the tokens that are trained on, w: what the builder has those of an example weigh",
+        ),
         traits=DataTraits(
             {
                 **dict.fromkeys((*COOKBOOK_MODEL, *COOKBOOK_RENDERER, COOKBOOK_COMMON), "model"),

@@ -89,7 +89,7 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
 
 def _sft_loss(stage: SftPlan) -> tuple[str, ...]:
     sampled = stage.data.sampled
-    if sampled is None or sampled.top_k is None:
+    if stage.data.builder is None and (sampled is None or sampled.top_k is None):
         return SFT_LOSS
     return _formula("data", stage.data.kind)
 

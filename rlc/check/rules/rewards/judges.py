@@ -18,6 +18,7 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.index import source_traits
 from rlc.check.rules.base import View, rule_on_envs
+from rlc.check.suggest import closest
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import (
     AnyJudge,
@@ -160,6 +161,7 @@ def _rows_have_criteria(view: View, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         from rlc.check.data.places import labels
         from rlc.data.errors import DataError
+        from rlc.data.fields import FieldError
         from rlc.data.rubrics import read_rubric
 
         text = view.located(judge.rubric) if is_text_file(judge.rubric) else judge.rubric
@@ -184,7 +186,10 @@ def _rows_have_criteria(view: View, env: EnvPlan) -> None:
             try:
                 rubric.of_row(row.fields, judge.criteria)
             except DataError as error:
-                view.error("RL0767", at, error.what, error.hint, *labels(row.place, rows.file))
+                wrong = error.field if isinstance(error, FieldError) else ""
+                likely = closest(wrong, [*map(str, row.fields)])
+                meant = f"did you mean `{likely[0]}`?" if likely else error.hint
+                view.error("RL0767", at, error.what, meant, *labels(row.place, rows.file))
                 break
 
 
