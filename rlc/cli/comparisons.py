@@ -24,11 +24,17 @@ def show_comparisons(
 
     from rlc.report.comparisons import comparisons, last_compared, typical
 
+    odd = [n for n in ("env", "task", "member", "failed", "tokens") if getattr(args, n)]
+    odd += [n for n in ("task", "member") if getattr(args, n) == 0]
+    if odd:
+        message = f"--{odd[0]} does not go with `{plan.name}`: it learns from preferences"
+        hint = "it compares replies in its data: --step, --row and --limit choose among them"
+        return print_error(message, 2, hint)
     last = last_compared(metrics, plan.name)
     if last is None:
         message = f"no step of {plan.name} is done yet"
         return print_error(message, 1, "`rlc runs` says how far it is")
-    found = comparisons(args.run_dir, plan, args.step or last)
+    found = comparisons(args.run_dir, plan, last if args.step is None else args.step)
     if args.row is not None:
         found = [one for one in found if args.row in (str(one.number), one.place)]
     if not found:

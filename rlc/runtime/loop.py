@@ -120,6 +120,8 @@ class StageLoop:
         self.folder.journal.finish_step(self.plan.name, step, report.cursor, metrics)
         self.checkpoints.keep(step, report.checkpoint)
         self.log.write(metrics, report.rollouts)
+        if report.lesson is not None:
+            self.observer.learnt(report.lesson)
         self.observer.step(step, metrics)
         for text in decision.notes:
             self.observer.note(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rlc.plan.records import EvalPlan, Plan, TrainedPlan
 
 if TYPE_CHECKING:
-    from rlc.runtime.records import Rollout
+    from rlc.runtime.records import Lesson, Rollout
 
 
 class Observer:
@@ -35,6 +35,9 @@ class Observer:
 
     def played(self, members: Sequence[Rollout]) -> None:
         """A task has been played in a step or an evaluation, by these members of its group."""
+
+    def learnt(self, lesson: Lesson) -> None:
+        """A step of a stage that learns from data is done; this is a row that it learnt from."""
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A step of the stage that started last is done and journalled."""

@@ -143,6 +143,20 @@ class Rollout:
         return self.env, self.task
 
 
+@frozen
+class Lesson:
+    """A row that a step has learnt from, as it stood before: ``measured`` says how, in words.
+
+    ``replies`` has each reply with what it is to the row: one that is imitated is the ``reply``,
+    those that are compared are ``chosen`` and ``rejected``.
+    """
+
+    place: str
+    measured: str
+    prompt: str
+    replies: tuple[tuple[str, str], ...]
+
+
 @define
 class Usage:
     """Tokens used, by the kinds that a service charges for."""

@@ -67,12 +67,23 @@ def test_a_labelled_reply_is_shown_alone(folder: Path, capsys: pytest.CaptureFix
         assert reply["text"] == ROWS[one["example"]][reply["side"]]
 
 
-@pytest.mark.parametrize("words", [["--step", "9"], ["--row", "none"]])
+@pytest.mark.parametrize("words", [["--step", "9"], ["--step", "0"], ["--row", "none"]])
 def test_what_is_not_there_is_said(
     words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", str(folder), "--stage", "align", *words]) == 1
     assert "align has done the steps 1 to 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--env", "spell"], ["--task", "0"], ["--member", "0"], ["--failed"], ["--tokens", "ratio"]],
+)
+def test_what_only_episodes_have_is_refused(
+    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(folder), "--stage", "align", *words]) == 2
+    assert f"{words[0]} does not go with `align`" in capsys.readouterr().err
 
 
 def test_the_page_has_the_curves(folder: Path) -> None:

@@ -13,7 +13,7 @@ from paths import RECIPES
 import rlc
 from rlc.cli.live.state import RunState
 from rlc.plan.records import EvalPlan, Plan, PreferencePlan
-from rlc.runtime.records import Rollout, Turn
+from rlc.runtime.records import Lesson, Rollout, Turn
 
 FOLDER = Path("runs/recipe-20261121-093000")
 
@@ -123,6 +123,12 @@ def learnt_from_data(recipe: str, name: str) -> RunState:
         shared = {"stage": name, "step": step, "time/total": 2.0, "time/forward_backward": 1.5}
         shared |= {"tokens/sampled": 0, "tokens/trained": 4_000, "optim/lr": 1e-4 * fall}
         state.step(shared | values)
+    asked = "Spell backwards: sun\nAnswer in \\boxed{}."
+    replies: tuple[tuple[str, str], ...] = (("reply", "\\boxed{nus}"),)
+    if isinstance(stage, PreferencePlan):
+        replies = (("chosen", "\\boxed{nus}"), ("rejected", "Sun backwards is\n\\boxed{sun}"))
+    margin = "margin +0.250" if len(replies) > 1 else "loss 0.412"
+    state.lesson = Lesson("rows.jsonl:3", margin, asked, replies)
     return state
 
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from rlc.cli.live.curves import chart, sparkline, stretched
-from rlc.cli.live.episode import episode_lines
+from rlc.cli.live.episode import sample_lines
 from rlc.cli.live.lines import beside, cut, fitted, flowed, plain, row, wrapped
 from rlc.cli.live.state import RunState, StageState, measured
 from rlc.cli.live.words import (
@@ -55,8 +55,8 @@ def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
     top.append(_progress(state, stage, width, now) if stage else _waiting(state, now, width))
     room = height - len(top) - len(notes)
     body = _body(state, stage, width, room) if stage else list(_results(state, width))
-    if state.episode is not None and (left := room - len(body)) >= _LEAST:
-        body += episode_lines(state.episode, width, left)
+    if state.has_sample and (left := room - len(body)) >= _LEAST:
+        body += sample_lines(state, width, left)
     return [*top, *body, *notes][:height]
 
 
@@ -65,7 +65,7 @@ def _body(state: RunState, stage: StageState, width: int, height: int) -> list[T
     watched, others = learning(state), health(stage)
     labels = max(9, min(20, max((cell_len(c.label) for c in (*watched, *others)), default=0)))
     numbers = list(_numbers(state, stage, width, labels))
-    episode = max(_EPISODE, height // 4) if state.episode is not None else 0
+    episode = max(_EPISODE, height // 4) if state.has_sample else 0
     room = height - len(numbers) - episode - 2  # between the parts are empty lines
     curves = list[Text]()
     for draw in _DRAWN:

@@ -29,7 +29,7 @@ from rlc.plan.records import EvalPlan, Plan, TrainedPlan
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.history import Record, read_metrics
 from rlc.runtime.observer import Observer
-from rlc.runtime.records import Rollout
+from rlc.runtime.records import Lesson, Rollout
 
 _SILENCE = 60  # seconds after which a log says how far a step is
 
@@ -67,6 +67,10 @@ class RunObserver(Observer):
     def played(self, members: Sequence[Rollout]) -> None:
         with self.lock:
             self.state.episode = members[-1]
+
+    def learnt(self, lesson: Lesson) -> None:
+        with self.lock:
+            self.state.lesson = lesson
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         with self.lock:

@@ -15,7 +15,7 @@ from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainedPlan, TrainPlan
 from rlc.report.findings import Finding, stage_findings
 from rlc.runtime.journal.history import Record, is_number
 from rlc.runtime.journal.metrics import failures_by_cause, measure
-from rlc.runtime.records import Rollout
+from rlc.runtime.records import Lesson, Rollout
 
 _RECENT = 8  # steps that what is left is estimated from
 
@@ -87,7 +87,8 @@ class RunState:
     """A run as far as it is known.
 
     ``waiting``: what it waits for before it can go on with steps. ``playing``: how many groups, or
-    tasks of an evaluation, are played, and of how many. ``episode``: the newest that was played.
+    tasks of an evaluation, are played, and of how many. ``episode``: the newest that was played;
+    ``lesson``: a row that the running stage has learnt from.
     Times are those of one monotonic clock.
     """
 
@@ -102,6 +103,7 @@ class RunState:
     since: float = 0.0
     playing: tuple[int, int] = (0, 0)
     episode: Rollout | None = None
+    lesson: Lesson | None = None
     notes: deque[str] = field(factory=lambda: deque(maxlen=20))
 
     def wait(self, what: str, now: float) -> None:
@@ -114,6 +116,7 @@ class RunState:
             if not isinstance(self.stages[name].plan, EvalPlan):
                 self.stages[name].ended = True
         self.current, self.waiting, self.playing = self.stages[stage.name], "", (0, 0)
+        self.lesson = None
         self.current.began(done, [r for r in known if r["stage"] == stage.name])
         for evaluation in self.evaluations:
             evaluation.began(done, [r for r in known if r["stage"] == evaluation.plan.name])
@@ -129,6 +132,11 @@ class RunState:
         state.add(metrics)
         subject = self.stages.get(plan.after or "")
         state.ended = subject is None or subject.done == subject.steps
+
+    @property
+    def has_sample(self) -> bool:
+        """Whether there is anything to show that is played, or learnt from."""
+        return self.episode is not None or self.lesson is not None
 
     @property
     def evaluations(self) -> list[StageState]:

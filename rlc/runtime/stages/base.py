@@ -15,6 +15,7 @@ from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.checkpoints import PendingCheckpoint
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.tokens import EpisodeTokens
+from rlc.runtime.records import Lesson
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
@@ -42,7 +43,8 @@ class Setup:
 class StepReport:
     """The results of a finished step, as the journal and the files of the run take them.
 
-    ``tokens`` are those of the episodes that it trained on.
+    ``tokens`` are those of the episodes that it trained on, ``lesson`` is one of the rows that it
+    learnt from.
     """
 
     metrics: dict[str, Any]
@@ -52,6 +54,7 @@ class StepReport:
     checkpoint: PendingCheckpoint | None
     comparisons: list[dict[str, Any]] = field(factory=list)
     tokens: list[EpisodeTokens] = field(factory=list)
+    lesson: Lesson | None = None
 
 
 class Scoring(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -15,6 +15,7 @@ from rlc.plan.records import PreferencePlan, data_of
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
+from rlc.runtime.records import Lesson
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import (
     drawn,
@@ -39,11 +40,15 @@ _COMPARED = ("accuracy", "margin", "loss/mean", "rewards/", "logps/")
 
 @define(eq=False)
 class PreferenceStage(Stage[ReferenceReplies]):
-    """One stage in progress that learns from preferences; ``heldout`` are only compared."""
+    """One stage in progress that learns from preferences; ``heldout`` are only compared.
+
+    ``rows`` has the place and the texts of each record that they were made of.
+    """
 
     plan: PreferencePlan
     preferences: list[Preference]
     heldout: list[Preference]
+    rows: Sequence[Mapping[str, Any]]
     _judged: dict[int, Judged] = field(factory=dict, init=False)  # by step, until it is reported
 
     @property
@@ -130,7 +135,19 @@ class PreferenceStage(Stage[ReferenceReplies]):
             | ({} if one.good is None else {"good": one.good})
             for one, rewards in zip(self.of_step(step), judged.rewards, strict=True)
         ]
-        return StepReport(metrics, [], [], {}, outputs["checkpoint"], pairs)
+        lesson = self._lesson(self.of_step(step)[0], judged.rewards[0])
+        return StepReport(metrics, [], [], {}, outputs["checkpoint"], pairs, lesson=lesson)
+
+    def _lesson(self, one: Preference, rewards: Sequence[float]) -> Lesson:
+        """Say how the replies of a row compare."""
+        row, sides = self.rows[one.number], [CHOSEN, REJECTED]
+        if one.good is None:
+            measured = f"margin {rewards[0] - rewards[1]:+.3f}"
+        else:
+            sides, measured = [CHOSEN if one.good else REJECTED], f"reward {rewards[0]:+.3f}"
+        shown = row["shown"]
+        replies = tuple((side, shown.get(side, "")) for side in sides)
+        return Lesson(row["place"], measured, shown.get("prompt", ""), replies)
 
 
 def _sides(preferences: Sequence[Preference]) -> list[Side]:
@@ -148,11 +165,12 @@ async def open_preferences(setup: Setup, stage: PreferencePlan) -> PreferenceSta
             if isinstance(data, PreferencesPlan) and data.env and not (folder.path / name).exists():
                 folder.rewrite(name, await preferred(setup, stage, data, part))
     read = labelled if preference_traits(stage.loss.name).labelled else pairs
-    found = []
+    found, rows = list[list[Preference]](), list[list[dict[str, Any]]]()
     for data in data_of(stage):
         name = examples_file(stage, data)
         require_examples(folder, name, weights)
-        found.append(await in_thread(read, folder.read(name), CHOSEN, REJECTED))
+        rows.append(folder.read(name))
+        found.append(await in_thread(read, rows[-1], CHOSEN, REJECTED))
     scorers = dict[str, ReferenceReplies]()
     if stage.reference is not None:
         client = await asked.client(stage.reference)
@@ -161,4 +179,7 @@ async def open_preferences(setup: Setup, stage: PreferencePlan) -> PreferenceSta
         scorers[REFERENCE] = ReferenceReplies(client, account, folder, file)
     learnt, *heldout = found
     compared = [preference for part in heldout for preference in part]
-    return PreferenceStage(folder.plan.seed, weights, setup.meter, scorers, stage, learnt, compared)
+    texts = [{"place": row["place"], "shown": row.get("shown", {})} for row in rows[0]]
+    return PreferenceStage(
+        folder.plan.seed, weights, setup.meter, scorers, stage, learnt, compared, texts
+    )

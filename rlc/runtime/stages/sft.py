@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from math import fsum
 from typing import TYPE_CHECKING
 
+import numpy as np
 from attrs import define, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.plan.records import SftPlan
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
+from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import teacher_mass
+from rlc.runtime.records import Lesson
 from rlc.runtime.stages.base import Stage, StepReport
 from rlc.runtime.stages.examples import Example, drawn, is_due
 from rlc.runtime.updates import optimizer
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from tinker import types
 
 _AT_ONCE = 128  # sequences of a forward pass
+_SHOWN = 400  # tokens of a prompt and of a reply, as a sample
 
 
 @define(eq=False)
@@ -81,4 +85,28 @@ class SftStage(Stage[Scorers]):
         metrics = {"loss/mean": update.metrics["loss/sum"] / weighed, **update.metrics}
         metrics["examples/tokens"] = float(sum(datum.sampled for datum in datums))
         metrics |= teacher_mass(batch.taught) | outcome.outputs.get("heldout", {})
-        return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"])
+        lesson = self._lesson(Parts.of(outcome.outputs["forward_backward"]))
+        return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"], lesson=lesson)
+
+    def _lesson(self, parts: Sequence[PendingGradients]) -> Lesson:
+        """Say how likely the first sequence of a step was: the end of its last reply, and of what
+        stands before it."""
+        gradient = parts[0].submitted[0]
+        datum = gradient.datums[0]
+        logprobs_T = gradient.output.result().loss_fn_outputs[0]["logprobs"].to_numpy()
+        if gradient.taught:
+            logprobs_T = logprobs_T[:, -1]  # of the sampled token
+        (sampled,) = np.nonzero(datum.mask_T)
+        begin = sampled[-1]
+        while begin and datum.mask_T[begin - 1]:
+            begin -= 1
+        tokens = [*datum.inputs[:1], *datum.targets_T.tolist()]
+        asked = tokens[max(0, begin + 1 - _SHOWN) : begin + 1]
+        said = tokens[max(begin + 1, sampled[-1] + 2 - _SHOWN) : sampled[-1] + 2]
+        decode = self.weights.training.get_tokenizer().decode
+        return Lesson(
+            place="a row",
+            measured=f"loss {-float(logprobs_T[datum.mask_T].mean()):.3f}",
+            prompt=decode(asked),
+            replies=(("reply", decode(said)),),
+        )

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from rlc.cli.comparisons import show_comparisons
-    from rlc.plan.records import EvalPlan, PreferencePlan
+    from rlc.plan.records import EvalPlan, PreferencePlan, SftPlan
     from rlc.report.run_files import read_plan
     from rlc.runtime.failures import read_failures
     from rlc.runtime.journal.history import read_metrics
@@ -102,15 +102,20 @@ def run(args: argparse.Namespace) -> int:
     stages = {stage.name: stage for stage in plan.stages}
     if args.stage is not None and args.stage not in stages:
         return print_error(f"there is no stage `{args.stage}`", 1, f"known: {', '.join(stages)}")
-    envs = list(dict.fromkeys(e.name for s in plan.stages for e in getattr(s, "envs", ())))
-    if args.env is not None and args.env not in envs:
-        return print_error(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
     metrics = read_metrics(args.run_dir)
     trained = [r["stage"] for r in metrics if not isinstance(stages.get(r["stage"]), EvalPlan)]
     latest = stages.get(args.stage or (trained[-1] if trained else ""))
     if isinstance(latest, PreferencePlan):
         return show_comparisons(args, latest, metrics, _LIMIT)
+    envs = list(dict.fromkeys(e.name for s in plan.stages for e in getattr(s, "envs", ())))
+    if args.env is not None and args.env not in envs:
+        return print_error(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
     wanted = _filter(args, metrics)
+    if wanted is None and isinstance(latest, SftPlan):
+        hint = (
+            f"`rlc show {args.run_dir} --browse` and `rlc report {args.run_dir}` have its metrics"
+        )
+        return print_error(f"`{latest.name}` learns from examples: it has no episodes", 1, hint)
     if wanted is None:
         for line in causes(read_failures(args.run_dir)):
             Console(highlight=False).print(line, soft_wrap=True)
