@@ -6,6 +6,7 @@ import argparse
 import gc
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -45,7 +46,9 @@ INTERRUPTED, BROKEN = 130, 70
 def entry() -> None:
     """Run the console script."""
     if sys.argv[1:2] != ["check"]:
-        sys.exit(main(sys.argv[1:]))
+        status = main(sys.argv[1:])
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said and done; what is left is to end
+        sys.exit(status)
     # A check is over before a collection would pay, and leaves nothing behind to clean up: freeing
     # what it read piece by piece would be a fifth of its time.
     gc.disable()

@@ -13,6 +13,7 @@ from rlc.report.run_files import read_files
 from rlc.runtime.failures import Failure, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT
 from rlc.runtime.journal.locks import command
+from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE
 from rlc.runtime.summary import verdict, window_label
 
 if TYPE_CHECKING:
@@ -25,9 +26,23 @@ _TRACEBACK = 12  # last lines of the first traceback that are shown
 
 
 def print_summary(console: Console, summary: Summary) -> None:
-    """Print the results, the report's findings and the next commands."""
-    for line in _lines(summary):
-        console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
+    """Print the results, the report's findings and the next commands; in a terminal no word is
+    broken at its right side."""
+    for text in _lines(summary):
+        for line in visible(text).split("\n"):
+            parts = _wrapped(line, console.width) if console.is_terminal else [line]
+            for part in parts:
+                console.print(part, highlight=False, markup=False, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a line in parts that fit, what goes on below what is said, not below its label."""
+    from textwrap import wrap
+
+    below = " " * 13 if line.startswith("  ") else ""
+    return wrap(
+        line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 def _lines(summary: Summary) -> Iterator[str]:
@@ -89,9 +104,14 @@ def _next(summary: Summary) -> Iterator[str]:
     """Name the commands that come next, each as a shell takes it."""
     resumable = summary.state == "interrupted"  # at its budget it would stop again
     trained = summary.weights and summary.state != NOTHING_LEARNT
+    read = ""
+    if (summary.folder / ROLLOUTS_FILE).exists():
+        read = "prints episodes, with their rewards and advantages"
+    elif (summary.folder / COMPARISONS_FILE).exists():
+        read = "prints replies that were compared, with their rewards"
     known = {
         "run --resume": "goes on where it stopped" if resumable else "",
-        "show": "prints episodes, with their rewards and advantages",
+        "show": read,
         "report": "writes a page with curves, costs and episodes",
         "chat": "talks to what was trained" if trained else "",
         "export": "takes it away as an adapter" if trained else "",

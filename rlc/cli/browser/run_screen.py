@@ -48,7 +48,7 @@ class RunScreen(Screen[None]):
         Binding("x", "failed", "failed"),
         Binding("c", "compare", "compare"),
         Binding("a", "color", "colour"),
-        Binding("f", "follow", "follow"),
+        Binding("f", "follow", "follow", show=False),
         Binding("z", "alone", "zoom", show=False),
         Binding("full_stop", "token(1)", "token", key_display=", ."),
         Binding("comma", "token(-1)", "token before", show=False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from rich.cells import cell_len
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -111,12 +112,11 @@ class Page(VerticalScroll):
             number = next((n for n, (at, _) in enumerate(places) if drawn[at] > top), 0)
         else:
             number = min(max(0, places.index(self.chosen) + by), len(places) - 1)
-        self.chosen = at, place = places[number]
+        self.chosen = at, _ = places[number]
         self.color()
-        region = list(self._drawn())[at][1].virtual_region
-        share = place / len(self.blocks[at].tokens)  # of the reply, roughly where the token is
-        y = region.y + int(share * region.height)
-        if not self.scroll_target_y <= y < self.scroll_target_y + self.size.height - 2:
+        _, widget = list(self._drawn())[at]
+        y = widget.virtual_region.y + _lines_above_chosen(widget)
+        if not self.scroll_target_y <= y < self.scroll_target_y + self.size.height - 1:
             self.scroll_to(y=max(0, y - self.size.height // 2), animate=False)
 
     def next_turn(self, by: int) -> None:
@@ -133,3 +133,12 @@ class Page(VerticalScroll):
     def text(self) -> str:
         """What is on the page, without its colours."""
         return "\n".join(content_of(block.lines).plain for block in self.blocks)
+
+
+def _lines_above_chosen(widget: Static) -> int:
+    """Return on which line of a block the chosen token is, or nearly so: words are wrapped."""
+    content, width = widget.content, max(1, widget.content_size.width)
+    assert isinstance(content, Content)
+    marked = (span.start for span in content.spans if span.style == _STYLES["chosen"])
+    above = content.plain[: next(marked, 0)].split("\n")
+    return sum(max(1, -(-cell_len(line) // width)) for line in above) - 1

@@ -45,6 +45,8 @@ def written(plan: Plan) -> Iterator[str]:
     if any(not data_of(stage) for stage in plan.stages):
         files.append("rollouts.jsonl (a rollout)")
         files.append("failures.jsonl (a cause, if rollouts fail)")
+    if any(isinstance(stage, TrainPlan) for stage in plan.stages):
+        files.append("tokens.bin (a sequence that was trained on)")
     if any(not isinstance(stage, EvalPlan) for stage in plan.stages):
         files.append("timeline.jsonl (a node of a step)")
     if any(stage.model.service != LOCAL for stage in plan.stages):

@@ -182,6 +182,17 @@ def test_tokens_are_coloured_by_advantage_or_ratio_and_one_is_told(with_tokens: 
     browse(with_tokens, use)
 
 
+def test_the_token_that_is_looked_at_is_on_the_screen(with_tokens: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await press(pilot, "enter", "down", "right", "down", *["full_stop"] * 4)
+        shown = screen(pilot).page
+        turn = list(shown.query(".block").results(Static))[2]
+        top, bottom = shown.scroll_offset.y, shown.scroll_offset.y + shown.size.height
+        assert top <= turn.virtual_region.y + 5 < bottom  # the line of its reply, about
+
+    browse(with_tokens, use, size=(80, 12))
+
+
 def test_a_run_without_tokens_says_so(folder: Path) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await press(pilot, "full_stop")
