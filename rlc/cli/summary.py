@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.live.curves import sparkline
@@ -105,9 +106,9 @@ def _next(summary: Summary) -> Iterator[str]:
     resumable = summary.state == "interrupted"  # at its budget it would stop again
     trained = summary.weights and summary.state != NOTHING_LEARNT
     read = ""
-    if (summary.folder / ROLLOUTS_FILE).exists():
+    if _has_content(summary.folder / ROLLOUTS_FILE):
         read = "prints episodes, with their rewards and advantages"
-    elif (summary.folder / COMPARISONS_FILE).exists():
+    elif _has_content(summary.folder / COMPARISONS_FILE):
         read = "prints replies that were compared, with their rewards"
     known = {
         "run --resume": "goes on where it stopped" if resumable else "",
@@ -124,3 +125,7 @@ def _next(summary: Summary) -> Iterator[str]:
     width = max(map(len, shown))
     for number, (text, what) in enumerate(shown.items()):
         yield f"  {'' if number else 'next':<10} {text:<{width}}   {what}"
+
+
+def _has_content(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0

@@ -37,9 +37,9 @@ def test_a_terminal_gets_whole_words_and_a_pipe_whole_lines(folder: Path) -> Non
 
 def test_only_what_is_there_is_shown_next(folder: Path) -> None:
     assert any("rlc show" in line for line in printed(folder, terminal=False))
-    (folder / "rollouts.jsonl").unlink()
+    (folder / "rollouts.jsonl").write_text("")
     said = printed(folder, terminal=False)
     assert not any("rlc show" in line for line in said)
     assert any("rlc report" in line for line in said)
-    (folder / "comparisons.jsonl").touch()
+    (folder / "comparisons.jsonl").write_text("{}\n")
     assert any("replies that were compared" in line for line in printed(folder, terminal=False))

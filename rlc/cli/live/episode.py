@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from rich.text import Text
 
 from rlc.cli.live.lines import rule, wrapped
@@ -28,7 +30,7 @@ def lesson_lines(lesson: Lesson, width: int, height: int) -> list[Text]:
     replies = [(_SIDES[side], _text_lines(text, wide) or [""]) for side, text in lesson.replies]
     share = max(1, (room - min(len(asked), max(1, room // 3))) // len(replies))
     told = [line for mark, lines in replies for line in _marked(lines, share, mark, "default")]
-    lines = [rule(f"{lesson.place}, {lesson.measured}", width)]
+    lines = [rule(f"{lesson.measured}, {PurePath(lesson.place).name}", width)]
     return (lines + _marked(asked, max(0, room - len(told)), "  ", "dim") + told)[:height]
 
 
