@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rlc.runtime.summary import StageSummary, Summary
 
 _CAUSES = 3  # distinct causes of failures that are listed
+_LABEL = 13  # columns of the labels on the left
+_KEPT = "\N{NULL}"  # stands for a blank where a line is not broken
 _TRACEBACK = 12  # last lines of the first traceback that are shown
 
 
@@ -37,13 +39,20 @@ def print_summary(console: Console, summary: Summary) -> None:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line in parts that fit, what goes on below what is said, not below its label."""
+    """Return a line in parts that fit, what goes on below what is said, not below its label. What
+    is before a wide gap, such as a command, stays whole, so that it can be copied."""
     from textwrap import wrap
 
-    below = " " * 13 if line.startswith("  ") else ""
-    return wrap(
-        line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
-    ) or [""]
+    if not line.startswith("  "):
+        return wrap(line, width) or [""]
+    label, said = line[:_LABEL], line[_LABEL:]
+    whole, gap, rest = said.partition("   ")
+    if gap:
+        said = whole.replace(" ", _KEPT) + gap + rest
+    room = max(1, width - _LABEL)
+    parts = wrap(said, room, break_long_words=False, break_on_hyphens=False) or [""]
+    below = (" " * _LABEL + part for part in parts[1:])
+    return [part.replace(_KEPT, " ") for part in (label + parts[0], *below)]
 
 
 def _lines(summary: Summary) -> Iterator[str]:

@@ -128,7 +128,8 @@ def learnt_from_data(recipe: str, name: str) -> RunState:
     if isinstance(stage, PreferencePlan):
         replies = (("chosen", "\\boxed{nus}"), ("rejected", "Sun backwards is\n\\boxed{sun}"))
     margin = "margin +0.250" if len(replies) > 1 else "loss 0.412"
-    state.lesson = Lesson("/data/of/mine/rows.jsonl:3", margin, asked, replies)
+    place = "/data/of/mine/rows.jsonl:3" if len(replies) > 1 else "an example of the last step"
+    state.lesson = Lesson(place, margin, asked, replies)
     return state
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from math import fsum
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from rlc.runtime.stages.base import Stage, StepReport
 from rlc.runtime.stages.examples import Example, drawn, is_due
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
-from rlc.runtime.updates.optimizer import PendingGradients, UpdateResult
+from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
 from rlc.runtime.updates.scorers import Scorers
 
 if TYPE_CHECKING:
@@ -85,28 +84,28 @@ class SftStage(Stage[Scorers]):
         metrics = {"loss/mean": update.metrics["loss/sum"] / weighed, **update.metrics}
         metrics["examples/tokens"] = float(sum(datum.sampled for datum in datums))
         metrics |= teacher_mass(batch.taught) | outcome.outputs.get("heldout", {})
-        lesson = self._lesson(Parts.of(outcome.outputs["forward_backward"]))
+        (gradients,) = Parts.of(outcome.outputs["forward_backward"])
+        lesson = self._lesson(gradients.submitted[0])
         return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"], lesson=lesson)
 
-    def _lesson(self, parts: Sequence[PendingGradients]) -> Lesson:
+    def _lesson(self, gradient: PendingGradient) -> Lesson | None:
         """Say how likely the first sequence of a step was: the end of its last reply, and of what
-        stands before it."""
-        gradient = parts[0].submitted[0]
+        stands before it. None if none of its tokens is learnt."""
         datum = gradient.datums[0]
+        (learnt,) = np.nonzero(datum.mask_T)
+        if not len(learnt):
+            return None
         logprobs_T = gradient.output.result().loss_fn_outputs[0]["logprobs"].to_numpy()
         if gradient.taught:
             logprobs_T = logprobs_T[:, -1]  # of the sampled token
-        (sampled,) = np.nonzero(datum.mask_T)
-        begin = sampled[-1]
-        while begin and datum.mask_T[begin - 1]:
+        begin = end = int(learnt[-1]) + 1
+        while begin > 1 and datum.mask_T[begin - 2]:
             begin -= 1
-        tokens = [*datum.inputs[:1], *datum.targets_T.tolist()]
-        asked = tokens[max(0, begin + 1 - _SHOWN) : begin + 1]
-        said = tokens[max(begin + 1, sampled[-1] + 2 - _SHOWN) : sampled[-1] + 2]
+        tokens = [*datum.inputs[:1], *datum.targets_T.tolist()]  # target t is token t + 1
         decode = self.weights.training.get_tokenizer().decode
         return Lesson(
-            place="a row",
-            measured=f"loss {-float(logprobs_T[datum.mask_T].mean()):.3f}",
-            prompt=decode(asked),
-            replies=(("reply", decode(said)),),
+            place="an example of the last step",
+            measured=f"loss {-float(logprobs_T[learnt].mean()):.3f}",
+            prompt=decode(tokens[max(0, begin - _SHOWN) : begin]),
+            replies=(("reply", decode(tokens[max(begin, end + 1 - _SHOWN) : end + 1])),),
         )

@@ -50,6 +50,7 @@ def test_a_row_is_shown_as_it_stands(
     assert first.measured != last.measured
     for lesson in (first, last):
         assert "Say " in lesson.prompt
+        assert kind != "sft" or "one" not in lesson.prompt.rpartition("Say one.")[2]
         found = [side for side, _ in lesson.replies]
         assert found == sides if sides else found in (["chosen"], ["rejected"])
         for side, text in lesson.replies:
