@@ -226,6 +226,21 @@ def test_an_agent_that_nothing_rewards_where_that_can_be_read(
     assert [item.code for item in compiled(env).diagnostics] == codes
 
 
+@pytest.mark.parametrize(
+    ("command", "codes"),
+    [
+        ('["sh", "-e", "own.sh"]', []),
+        ('["sh", "-e", "other.sh"]', ["RL0805"]),
+        ('["sh", "scripts/own.sh"]', ["RL0805"]),
+        ('["sh", "-c", "exit 1", "other.sh"]', []),
+    ],
+)
+def test_a_script_of_an_agent_is_looked_for(command: str, codes: list[str]) -> None:
+    Path("own.sh").touch()
+    env = f'agent(command = {command}, tasks = rows("sums.jsonl", prompt = "question"))'
+    assert [item.code for item in compiled(env).diagnostics] == codes
+
+
 def test_nothing_more_is_said_of_a_file_that_is_missing() -> None:
     """Neither that an evaluation has the tasks that are trained on, nor those that are imitated."""
     more = "eval held { model = main  env = sums }\n"

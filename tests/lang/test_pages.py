@@ -107,6 +107,7 @@ def write_rows(folder: Path) -> None:
         "\n\ndef forgets(run):\n    print(run.task)\n",
         "rewards.py": f"{functions}\n\ndef length(reply):\n    return len(reply)\n"
         "\n\ndef better(one, other, row):\n    return len(other) - len(one)\n",
+        "agent.py": "print('an agent')\n",
         "works.py": "def make():\n    ...\n",
         "fails.py": "def make():\n    ...\n\nSIZE = 1 / 0\n",
         "mazes.py": "def make(size=4):\n    ...\n",

@@ -9,6 +9,8 @@ from rlc.catalog.index import names_of, source_traits
 from rlc.check.rules.base import View, rule_on_envs
 from rlc.plan.environments import EnvPlan
 
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
+
 
 @rule_on_envs()
 def _has_a_program(view: View, env: EnvPlan) -> None:
@@ -51,6 +53,14 @@ def _command_can_be_run(view: View, env: EnvPlan) -> None:
     elif os.sep not in program and not is_command(program) and view.is_run_here:
         message = f"there is no command `{program}` here"
         view.warning("RL0805", f"{path}.command", message, "install it, if the recipe is run here")
+    elif view.reader is not None:
+        script = next((word for word in agent.command[1:] if not word.startswith("-")), "")
+        if script.endswith(_SCRIPTS) and not os.path.isfile(os.path.join(folder, script)):
+            message = (
+                f'there is no file "{os.path.join(folder, script)}", which `{program}` is given'
+            )
+            advice = "words of a command that are paths start at its `folder`"
+            view.warning("RL0805", f"{path}.command", message, advice)
 
 
 @rule_on_envs()
