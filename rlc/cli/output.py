@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
+    from rlc.plan.records import Plan
 
 
 Part = str | tuple[str, str]  # of a line: text, with a style
@@ -46,6 +47,16 @@ def print_findings(found: Diagnostics) -> None:
         from rlc.lang.render import render_human
 
         sys.stderr.write(render_human(found, color=has_color(sys.stderr)))
+
+
+def print_left_out(plan: Plan | None) -> None:
+    """Print what the rehearsal of a job leaves out, with --quiet too: something else is played than
+    what was asked for."""
+    if plan is not None and plan.rehearses:
+        from rlc.compile.rehearse import left_out
+
+        if (text := left_out(plan)) is not None:
+            print(f"note: {text}", file=sys.stderr)
 
 
 def print_error(message: str, status: int = 1, *hints: str) -> int:

@@ -53,6 +53,15 @@ def rehearse(plan: Plan) -> Plan:
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 
+def left_out(plan: Plan) -> str | None:
+    """What a rehearsal leaves out although the recipe or an option asks for it; None for nothing,
+    and for a plan that is no rehearsal."""
+    changed = (path for path, origin in plan.provenance.items() if origin == REHEARSAL)
+    if any(path.endswith(".model.weights") for path in changed):
+        return "a rehearsal starts from the tiny model as it is, not from saved weights"
+    return None
+
+
 def _stage(stage: StagePlan) -> StagePlan:
     model = _model(stage.model)
     stage = with_asked_models(stage, lambda state: evolve(state, model=_model(state.model)))

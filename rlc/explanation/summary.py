@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
+from rlc.compile.rehearse import left_out
 from rlc.explanation.amounts.costs import FREE
 from rlc.explanation.amounts.sizes import collected, pairs_of, when_evaluated
 from rlc.explanation.amounts.timing import stage_timing
@@ -189,6 +190,7 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
     """What a reader would not assume, and the findings of the recipe, a line each."""
     if plan.rehearses:
         yield "a rehearsal: a small and short version on the tiny model"
+        yield from filter(None, [left_out(plan)])
     if not all(total_cost(costs, level).complete for level in LEVELS):
         yield "a price is unknown: amounts with ≥ are lower bounds"
     for item in in_order(found)[:_MOST_FINDINGS]:

@@ -88,9 +88,12 @@ def test_a_rehearsal_says_that_it_does_not_start_from_the_weights(
 ) -> None:
     weights = "tinker://some-run/weights/000010"
     command = ("run", "recipes/sudoku.rl", "--weights", weights, "--run-dir", str(tmp_path))
-    note = f"note: a rehearsal starts from the tiny model as it is, not from --weights {weights}"
-    assert note in rlc(*command, "--rehearse").err.splitlines()
+    said = "a rehearsal starts from the tiny model as it is, not from saved weights"
+    assert f"note: {said}" in rlc(*command, "--rehearse", "--quiet").err.splitlines()
     assert "note:" not in rlc(*command).err
+    explained = ("explain", "recipes/sudoku.rl", "--rehearse")
+    assert said in rlc(*explained, "--weights", weights).out
+    assert said not in rlc(*explained).out
 
 
 @pytest.mark.engine

@@ -9,11 +9,13 @@ import signal
 import sqlite3
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import announced, print_error, print_findings, redraws
+from rlc.cli.output import announced, print_error, print_findings, print_left_out, redraws
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -91,6 +93,10 @@ def run(args: argparse.Namespace) -> int:
         if args.tokens is not None:
             folder.keep_tokens(None if args.tokens == "all" else int(args.tokens))
         return run_folder(folder, args)
+    except KeyboardInterrupt:
+        if folder is not None:
+            print(_stopped(folder))
+        return 130
     except Error as error:
         if folder is not None and folder.close_failed():
             error.add_note(_how_to_resume(folder))
@@ -144,10 +150,7 @@ def _plan(args: argparse.Namespace) -> Plan | None:
         compiled = recipe_of(args).compile()
     if not (args.quiet and compiled.plan):
         print_findings(compiled.diagnostics)
-    if args.rehearse and args.weights is not None and compiled.plan:
-        # Said with --quiet too: another model than the one that was asked for is played.
-        text = "a rehearsal starts from the tiny model as it is"
-        print(f"note: {text}, not from --weights {args.weights}", file=sys.stderr)
+    print_left_out(compiled.plan)
     return compiled.plan
 
 
@@ -162,7 +165,6 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         from rlc.plan.records import LOCAL
         from rlc.runtime.guard.limits import NOTHING_LEARNT
         from rlc.runtime.job import Job
-        from rlc.runtime.journal.locks import command
         from rlc.runtime.observer import Observer
         from rlc.runtime.start import connect_run
 
@@ -182,12 +184,12 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     elif not args.quiet:
         observer = PlainObserver(console, folder.plan, folder.path)
     try:
-        service = connect_run(folder, args.base_url, resumed=bool(args.resume))
+        with _interrupts_held_back():
+            service = connect_run(folder, args.base_url, resumed=bool(args.resume))
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
     except (asyncio.CancelledError, KeyboardInterrupt):
         observer.close()
-        line = f"stopped; go on with: {command('run --resume', folder.path)}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(_stopped(folder), highlight=False, markup=False, soft_wrap=True)
         return 130
     finally:
         observer.close()
@@ -200,6 +202,33 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     ended = EXPECTED_OTHERWISE if summary.unmet else 0
     statuses = {"finished": ended, "budget": ended, "interrupted": 130, NOTHING_LEARNT: 1}
     return statuses[summary.state]
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let Ctrl-C take effect at the end of the block, and the second at once: torch, interrupted
+    while it is imported, ends the process by the signal."""
+    pressed = False
+
+    def hold_back(*_: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    usual = signal.signal(signal.SIGINT, hold_back)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _stopped(folder: RunFolder) -> str:
+    from rlc.runtime.journal.locks import command
+
+    return f"stopped; go on with: {command('run --resume', folder.path)}"
 
 
 async def _interruptible(job: Job) -> Summary:

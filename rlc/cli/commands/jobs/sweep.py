@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import print_error, print_findings, redraws
+from rlc.cli.output import print_error, print_findings, print_left_out, redraws
 
 if TYPE_CHECKING:
     from rlc.compile.sweeps import Sweep
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         compiled, name = recipe_of(args).compile(), args.name
     if not (args.quiet and compiled.plan):
         print_findings(compiled.diagnostics)
+    print_left_out(compiled.plan)
     if compiled.plan is None:
         return 1
     from rlc.compile.sweeps import find_sweep
