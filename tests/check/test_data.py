@@ -281,3 +281,15 @@ preference align {
     found = [item.severity.value for item in result.diagnostics if item.code == "RL0731"]
     assert found == [severity]
     assert (result.plan is None) == (severity == "error")
+
+
+def test_a_teacher_that_is_wrong_is_the_only_finding() -> None:
+    text = """model policy { base = "tiny" }
+env asked = rows("sums.jsonl", prompt = "question") |> chat()
+train main {
+  model = policy  env = asked  teacher = reverse_kl(nobody)  batch = groups(2, group_size = 1)
+  sampling = sample(max_tokens = 8)  loss = importance_sampling()
+  optimizer = adam(1e-4)  steps = 1
+}"""
+    result = compile_source(Source("recipe.rl", text), reader=Reader())
+    assert messages(result) == ["RL0102 `nobody` is not declared"]

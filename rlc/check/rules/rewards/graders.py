@@ -16,6 +16,8 @@ def _something_rewards(view: View, env: EnvPlan) -> None:
     samples = getattr(view.parts.get("data"), "sampled", None)
     if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
         return
+    if "overlap" in view.parts and "teacher" not in view.parts:  # its teachers could not be read
+        return
     if samples is not None and samples.keep.kind == "all":
         return
     if env.agent is not None:  # it may reward itself
