@@ -94,6 +94,13 @@ class Frame:
             return evolve(param, type=kind.step) if kind and kind.step else param
         return param
 
+    @property
+    def unnamed_expression(self) -> Param | None:
+        """The expression that may stand here, first, without its name; None if there is none."""
+        if self.form != "call" or self.current is not None or self.position:
+            return None
+        return next((param for param in self.params if param.type == EXPRESSION), None)
+
 
 def params_of(owner: Owner) -> tuple[Param, ...]:
     """What can be given to something in parentheses."""

@@ -200,7 +200,9 @@ class Reader:
         want, whole = frame.expected, ".".join(map(self._text, parts))
         self._base = self._callee = None
         frame.state = "after"
-        if want is not None and want.type == EXPRESSION and self._in_expression(parts, want, after):
+        own = want if want is not None and want.type == EXPRESSION else frame.unnamed_expression
+        is_word = own is not want and want is not None and name in want.all_choices()
+        if own and (after == "LPAR" or not is_word) and self._in_expression(parts, own, after):
             return
         builtin = self._builtin(whole, want, after == "LPAR")
         if builtin is not None:
@@ -313,6 +315,7 @@ class Reader:
             self.frames.append(Frame("call", owner=self._callee, params=params_of(self._callee)))
         elif word.kind == "LPAR":
             unknown = before == "after"
+            want = want if unknown else frame.unnamed_expression or want
             self.frames.append(Frame("call" if unknown else "group", "item", want=want))
         elif word.kind == "LSQB":
             one = evolve(want, many=False) if want else None

@@ -56,7 +56,10 @@ asyncio.run(box.open())
 open("{here}/begun", "w").close()
 threading.Event().wait()
 """
-DOCKER = '#!/bin/sh\ncase "$1" in run) echo c0ffee ;; rm) echo "$@" > {here}/removed ;; esac\n'
+DOCKER = """\
+#!/bin/sh
+case "$1" in run) echo "$5" > {here}/named ;; rm) echo "$@" > {here}/removed ;; esac
+"""
 TASK = ROOT / "recipes" / "data" / "harbor" / "greeting"
 
 
@@ -100,7 +103,8 @@ def test_a_container_is_removed_when_its_run_is_killed(tmp_path: Path) -> None:
     docker.write_text(DOCKER.format(here=tmp_path))
     docker.chmod(0o755)
     assert killed_in_its_midst(CONTAINER, tmp_path) == []
-    assert (tmp_path / "removed").read_text() == "rm --force c0ffee\n"
+    name = (tmp_path / "named").read_text()
+    assert (tmp_path / "removed").read_text() == f"rm --force {name}"
 
 
 def test_what_is_held_goes_on_if_its_block_ends() -> None:

@@ -50,6 +50,15 @@ def test_every_word_of_a_recipe_is_understood(name: str) -> None:
             assert word.what is not None, (text, document.source.position(word.start))
 
 
+def test_an_expression_may_stand_first_without_its_name() -> None:
+    text = """env a = rows("a.jsonl") |> reward((2 * total - min(tokens, 3)) / 4, low = 0)
+env b = rows("a.jsonl") |> reward(min, shaped = -turns)"""
+    words = [(word, found.role) for word, found in meanings(text)]
+    for each in ("total", "tokens", "turns"):
+        assert (each, "input") in words
+    assert words.count(("min", "function")) == words.count(("min", "word")) == 1
+
+
 @settings(max_examples=10)  # each takes as long as a hundred short texts
 @given(recipes, st.integers(0, 2**32))
 def test_declarations_are_those_of_the_parser(recipe: Recipe, seed: int) -> None:

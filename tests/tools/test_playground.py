@@ -23,7 +23,7 @@ from tools.playground.bridge import NAME, answer
 
 WRONG = 'model policy {\n  # é😀\n  bse = "tiny"\n}\ntrain main { steps: 3 }\n'
 # Of these a folder of tasks is looked at, which no empty file stands in for.
-NEED_FOLDERS = {"harbor": ["RL0703"], "harbor_rl": ["RL0703"]}
+NEED_FOLDERS = {name: ["RL0703"] for name in ("harbor", "harbor_rl", "harbor_distillation")}
 
 
 @pytest.fixture(autouse=True)

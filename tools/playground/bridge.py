@@ -30,6 +30,7 @@ from rlc.lang.secrets import keys_in
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.lang.words import string_value
+from rlc.plan.paths import file_part
 from rlc.plan.records import Plan, environments_of
 
 NAME = "recipe.rl"
@@ -68,7 +69,8 @@ def _compiled(text: str) -> tuple[Source, Compiled]:
     compiled = compile_source(source)
     if stand_ins := [item.span for item in compiled.diagnostics if item.code == NO_FILE]:
         for span in stand_ins:
-            path = os.path.normpath(string_value(span.text)) if span else os.pardir
+            named = file_part(string_value(span.text)) if span else os.pardir
+            path = os.path.normpath(named)
             with suppress(OSError):  # a file in place of a folder: the finding stands
                 if not path.startswith((os.sep, os.pardir)):
                     os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
