@@ -153,6 +153,11 @@ def test_it_shows_itself_in_a_notebook() -> None:
     assert tags.open == []
     assert tags.seen.count("table") == 2
     assert "script" not in tags.seen
+    plan = Tags()
+    plan.feed(shown := recipe.plan()._repr_html_())
+    assert plan.open == []
+    assert plan.seen.count("tr") == 1 + len(recipe.plan().stages)
+    assert "main" in shown
     markdown = recipe.explain()._repr_markdown_()
     assert "```mermaid\nflowchart" in markdown
     assert "| stage | kind |" in markdown

@@ -363,3 +363,16 @@ class Plan(Record):
     def rehearses(self) -> bool:
         """Whether it is a small version of a job, which need not learn anything."""
         return REHEARSAL in self.provenance.values()
+
+    def _repr_html_(self) -> str:
+        from html import escape  # for notebooks alone
+
+        title = f"<b>{escape(self.recipe)}</b> &nbsp; plan with seed {self.seed}"
+        rows = [("stage", "kind", "steps", "model", "service")]
+        for stage in self.stages:
+            steps = "" if isinstance(stage, EvalPlan) else f"{stage.steps:,}"
+            model = f"{stage.model.base}, from {stage.after}" if stage.after else stage.model.base
+            rows.append((stage.name, kind_of(stage), steps, model, stage.model.service))
+        lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+        table = f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+        return f"<div>{title}{table}<code>rlc.explain(plan)</code> has its formulas and cost</div>"
