@@ -56,6 +56,7 @@ METHODS = {
     "simpo": _preference("simpo()"),
     "cpo": _preference("cpo()"),
     "orpo": _preference("orpo(beta = 1)", "main.optimizer.learning_rate=3e-3"),
+    "brier": _preference("brier(beta = 0.1)"),
     "kto": _preference("kto()", data="labelled"),
     "judged": Method("judged", control=['verdicts="shuffled.jsonl"', "warmth=1.0"]),
     "compared": Method("compared", endpoint=True),

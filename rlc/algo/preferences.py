@@ -93,6 +93,16 @@ def orpo(chosen_P: FloatArray, rejected_P: FloatArray, beta: float) -> PairLoss:
     return PairLoss(-beta * _log_sigmoid(ratio_P), -pull_P * slope_2P[0], pull_P * slope_2P[1])
 
 
+def brier(chosen_P: FloatArray, rejected_P: FloatArray, beta: float) -> PairLoss:
+    """Brier's score (Monthly Weather Review 78, 1950) of the shares that two replies have of the
+    probability of both: the squares of what each is off. With a ``beta`` of 1 the loss of
+    ``recipes/decisions`` of tinker-cookbook 0.5.8, of two choices."""
+    margin_P = beta * (chosen_P - rejected_P)
+    off_P = _sigmoid(-margin_P)
+    slope_P = -4.0 * beta * off_P**2 * _sigmoid(margin_P)
+    return PairLoss(2.0 * off_P**2, slope_P, -slope_P)
+
+
 def kto(
     score_N: FloatArray,
     desirable_N: BoolArray,
@@ -123,4 +133,5 @@ PAIRWISE: Mapping[str, Pairwise] = {
     "simpo": simpo,
     "cpo": dpo,
     "orpo": orpo,
+    "brier": brier,
 }

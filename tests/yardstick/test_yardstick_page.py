@@ -20,6 +20,7 @@ FILES = sorted({row["file"] for row in ROW.finditer(PAGE.read_text("utf-8"))})
 MOST = 40
 # Warnings about what the jobs are, as they are written elsewhere.
 FINDINGS = {
+    "decisions": ["RL0327"],  # a few rows in the place of many
     "gem_deepscaler": ["RL0414"],  # a history of one turn
     "gem_python_tool": ["RL0415"],  # every turn a sequence of its own
     "harbor_distillation": ["RL0407"],  # a context that long episodes outgrow

@@ -184,6 +184,18 @@ LOSSES = (
         example="loss = orpo(beta = 0.1)",
     ),
     _loss(
+        "brier",
+        "Brier's score of how probable the better one of two choices is, without a reference",
+        PreferenceTraits(),
+        (
+            "L = (1 − p_c)² + p_r² = 2 σ(−β (s_c − s_r))²",
+            "p = exp(β s), as a share of both; s = log p(reply)",
+        ),
+        _beta(1.0, "scale of the logprobs; with 1 they are probabilities"),
+        aliases="brier_score decisions",
+        example="loss = brier()",
+    ),
+    _loss(
         "kto",
         "Kahneman-Tversky optimisation: replies that are good or bad (arXiv 2402.01306)",
         PreferenceTraits(reference=True, labelled=True),

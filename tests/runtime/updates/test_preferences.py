@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
+from rlc.algo.preferences import brier
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.plan.preferences import PreferenceLossPlan
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
@@ -51,6 +52,23 @@ def test_values_and_gradients_are_those_of_the_libraries(vector: dict[str, Any])
     for datum, at in zip(judged.datums, trained, strict=True):
         # The service minimises the sum of −w log p.
         np.testing.assert_allclose(-datum.advantages_T, vector["gradient"][at], atol=1e-13)
+
+
+@pytest.mark.engine
+def test_brier_is_the_loss_of_the_decisions_of_the_cookbook() -> None:
+    import torch
+    from tinker_cookbook.recipes.decisions.forecasting import brier_score_loss
+
+    scores_P2 = torch.tensor(np.random.default_rng(1).normal(-3, 2, (50, 2)), requires_grad=True)
+    right_2 = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    loss = sum(brier_score_loss(torch.softmax(row, 0), right_2) for row in scores_P2)
+    assert isinstance(loss, torch.Tensor)
+    loss.backward()  # type: ignore[no-untyped-call]
+    chosen_P, rejected_P = scores_P2.detach().numpy().T
+    ours = brier(chosen_P, rejected_P, beta=1.0)
+    assert ours.loss_P.sum() == pytest.approx(loss.item(), rel=1e-13)
+    slopes_P2 = np.stack([ours.chosen_slope_P, ours.rejected_slope_P], 1)
+    np.testing.assert_allclose(slopes_P2, scores_P2.grad, atol=1e-14)  # type: ignore[arg-type]
 
 
 @given(
