@@ -15,6 +15,7 @@ preference by_ipo = by_dpo { model = by_dpo  loss = ipo(beta = 0.5)  reference =
 preference by_simpo = by_dpo { model = by_ipo  loss = simpo() }
 preference by_cpo = by_dpo { model = by_simpo  loss = cpo(alpha = 0.5) }
 preference by_orpo = by_dpo { model = by_cpo  loss = orpo() }
+preference by_brier = by_dpo { model = by_orpo  loss = brier() }
 env spell = gem("rg:spell_backward") |> chat(instruction = "Put your answer inside \\boxed{}.")
 preference by_itself = by_dpo {
   model   = by_orpo
