@@ -161,6 +161,34 @@ def test_facts_stand_on_the_builtin() -> None:
                 raise AssertionError(f"rlc.{module}:{node.lineno} names the builtin {node.value}")
 
 
+# Whose attributes may be looked for: objects of other libraries and of users, and errors.
+MAY_LACK = {
+    "envs.cookbook": ("type(self.builder)", "tokenizer"),
+    "envs.games": ("env", "error", "game", "self.game"),
+    "envs.gem": ("base", "env", "tokenizer"),
+    "envs.mcp.server": ("exceptions",),
+    "envs.openreward.client": ("error", "one", "tries[-1]"),
+    "envs.verifiers": ("env", "module", "rubric"),
+    "envs.workers.executors": ("executor",),
+    "runtime.rollouts.player": ("error",),
+    "runtime.stages": ("self.renderer",),
+}
+
+
+def test_what_episodes_and_sources_offer_is_declared() -> None:
+    for module, path in modules().items():
+        if not module.startswith(("envs.", "runtime.")):
+            continue
+        may_lack = {name for room in MAY_LACK if module.startswith(room) for name in MAY_LACK[room]}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            if ast.unparse(node.func) in ("getattr", "hasattr"):
+                thing, name, *_ = node.args
+                if isinstance(name, ast.Constant) and ast.unparse(thing) not in may_lack:
+                    raise AssertionError(f"rlc.{module}:{node.lineno} looks for `{name.value}`")
+
+
 def test_the_map_shows_the_law() -> None:
     rows = re.findall(
         r"^\| `(\w+)/` \|.*\| (.*?) ?\|$", CONTRIBUTING.read_text("utf-8"), re.MULTILINE

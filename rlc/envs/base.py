@@ -8,8 +8,9 @@ environment whose calls block has the simpler :class:`EnvSource` or :class:`Numb
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from attrs import evolve, field, frozen
 
@@ -107,17 +108,14 @@ class AsyncEpisode(Protocol):
         twice."""
 
 
-class JoiningEpisode(AsyncEpisode, Protocol):
-    """An episode of a game that the members of a group play with each other. Each call may wait
-    for other members' moves, and ``first`` is valid once ``join`` has returned."""
+class JoiningEpisode(ABC):
+    """Base class of an :class:`AsyncEpisode` of a game that the members of a group play with each
+    other. Each call may wait for other members' moves, and ``first`` is valid once ``join`` has
+    returned."""
 
+    @abstractmethod
     async def join(self) -> Observation:
         """Return the opening observation, once it is this member's turn."""
-
-
-def joins(episode: AsyncEpisode) -> TypeGuard[JoiningEpisode]:
-    """Whether an episode is part of such a game."""
-    return hasattr(type(episode), "join")
 
 
 class AgentEndpoint(Protocol):
@@ -135,24 +133,20 @@ class AgentEndpoint(Protocol):
         """The messages of the conversation that was answered last, with the answer."""
 
 
-class RunningEpisode(Protocol):
-    """An episode of an agent, which owns its loop."""
+class RunningEpisode(ABC):
+    """Base class of the episode of an agent, which owns its loop; its ``first`` observation is the
+    task."""
 
-    @property
-    def first(self) -> Observation:
-        """The task."""
+    first: Observation
 
+    @abstractmethod
     async def run(self, endpoint: AgentEndpoint) -> Observation:
         """Run the agent to its end; return the last observation. It is stopped if this is
         cancelled. Raise what it raises."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Release what the episode holds. Safe to call twice."""
-
-
-def runs(episode: object) -> TypeGuard[RunningEpisode]:
-    """Whether an episode is that of an agent."""
-    return hasattr(type(episode), "run")
 
 
 @runtime_checkable
@@ -197,6 +191,29 @@ class NumberedSource(Protocol):
 
 
 BlockingSource = EnvSource | NumberedSource
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A source or an episode that blocks and holds something."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+@runtime_checkable
+class CountedSource(Protocol):
+    """A source of the user's own with a number of tasks."""
+
+    count: int
+
+
+@runtime_checkable
+class PromptingSource(Protocol):
+    """A source of the user's own whose prompts are its own: ``new_history`` returns the
+    :class:`rlc.envs.history.History` of an episode."""
+
+    def new_history(self) -> Any: ...
 
 
 def validated(seen: Any) -> Observation:

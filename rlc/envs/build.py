@@ -20,9 +20,17 @@ from rlc.catalog.environments import (
 from rlc.catalog.index import source_traits, wrapper_traits
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
+from rlc.data.rows import DataRow
 from rlc.envs.agents.programs import agent_problem
 from rlc.envs.agents.source import AgentSource
-from rlc.envs.base import AsyncSource, BlockingSource, EnvError, NumberedSource
+from rlc.envs.base import (
+    AsyncSource,
+    BlockingSource,
+    CountedSource,
+    EnvError,
+    PromptingSource,
+    TaskKey,
+)
 from rlc.envs.ends import StoppingHistory
 from rlc.envs.games.players import Program, make_program
 from rlc.envs.harbor.source import harbor_problems
@@ -78,7 +86,8 @@ def build_env(
     Raise EnvError if it cannot be made, the renderer cannot keep a prefix, or a template cannot be
     read.
     """
-    made = source = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
+    offer = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
+    source = offer.source
 
     tools = with_role(plan, "server_tools")
 
@@ -106,17 +115,16 @@ def build_env(
         template = load_template(wrapper.args["name"] if wrapper else "no")
         return ended(lambda: TextHistory(tokenizer, template))
 
-    own_history, few_shot = getattr(source, "new_history", None), getattr(source, "few_shot", ())
-    new_history = ended(own_history) if own_history else histories(few_shot)
-    followed = views_of(views or {}, partial(histories, few_shot))
-    count = getattr(source, "count", None) or plan.args.get("samples")
+    own_history = offer.new_history
+    new_history = ended(own_history) if own_history else histories(offer.few_shot)
+    followed = views_of(views or {}, partial(histories, offer.few_shot))
+    count = offer.count or plan.args.get("samples")
     workers, game = with_role(plan, "workers"), with_role(plan, "game")
     if plan.agent is not None:
-        assert isinstance(made, ProblemSource), "the rules of the checker ensure it"
-        source = AgentSource(plan, made)
+        assert isinstance(source, ProblemSource), "the rules of the checker ensure it"
+        source = AgentSource(plan, source)
     if not isinstance(source, AsyncSource):
-        with_awaited = getattr(source, "with_awaited", lambda made: made)
-        source = with_awaited(make_async(source, workers.args if workers else None))
+        source = offer.with_awaited(make_async(source, workers.args if workers else None))
     elif workers is not None:
         raise EnvError(
             f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
@@ -125,9 +133,9 @@ def build_env(
         from rlc.envs.mcp.source import McpSource
 
         source = McpSource(source, tools.args)
-    alone, together = make_judgings(plan, getattr(made, "row", lambda _: None), responders)
+    alone, together = make_judgings(plan, offer.row, responders)
     for judging in (*alone, *together):
-        judging.require_rows(getattr(made, "rows", ()))
+        judging.require_rows(offer.rows)
     if alone:
         source = JudgedSource(source, alone)
     if game is None:
@@ -155,15 +163,34 @@ def begins(plan: EnvPlan) -> dict[str, str]:
 
 
 @frozen
+class Offer:
+    """A source, and what it offers beside its episodes.
+
+    ``new_history`` makes its own prompts, ``few_shot`` are messages that come before those of each
+    task, and ``count`` is the number of tasks, if it is known. ``row`` returns the fields of the
+    row that a task is, and ``rows`` are all of them, where tasks are rows. ``with_awaited`` adds
+    rewards that are computed in the event loop.
+    """
+
+    source: AsyncSource | BlockingSource
+    new_history: Callable[[], History] | None = None
+    count: int | None = None
+    few_shot: Sequence[Mapping[str, Any]] = ()
+    rows: Sequence[DataRow] = ()
+    row: Callable[[TaskKey], Mapping[str, Any] | None] = lambda _: None
+    with_awaited: Callable[[AsyncSource], AsyncSource] = lambda source: source
+
+
+@frozen
 class Adapter:
     """How the environments of a source are played.
 
     ``make``: the source of a planned environment, for a tokenizer and a renderer; raises EnvError.
-    It may have its own factory of histories, an attribute ``new_history``. ``problems``: one
-    sentence for each thing that is wrong with environments of the source, without making them.
+    ``problems``: one sentence for each thing that is wrong with environments of the source,
+    without making them.
     """
 
-    make: Callable[[EnvPlan, Any, str], AsyncSource | BlockingSource]
+    make: Callable[[EnvPlan, Any, str], Offer]
     problems: Callable[[Sequence[EnvPlan]], Iterable[str]] = lambda _: ()
 
 
@@ -184,11 +211,12 @@ def _tools(plan: EnvPlan) -> list[tuple[str, dict[str, Any]]]:
     return [(w.name, w.args) for w in plan.wrappers if wrapper_traits(w.name).role == "tool"]
 
 
-def _gem_source(plan: EnvPlan, tokenizer: Any, _: str) -> BlockingSource:
+def _gem_source(plan: EnvPlan, tokenizer: Any, _: str) -> Offer:
     from rlc.envs.gem.source import GemSource
 
     history = with_role(plan, "history")
-    return GemSource(plan.id, plan.args, history.name if history else None, tokenizer, _tools(plan))
+    own = history.name if history else None
+    return Offer(GemSource(plan.id, plan.args, own, tokenizer, _tools(plan)))
 
 
 def _require_gem(plan: EnvPlan) -> None:
@@ -197,27 +225,39 @@ def _require_gem(plan: EnvPlan) -> None:
     require_search(_tools(plan))
 
 
-def _problem_source(plan: EnvPlan, *_: Any) -> NumberedSource:
-    return ProblemSource(plan.id, plan.args, plan.graders, begins(plan), **prompt_rules(plan))
+def _problem_source(plan: EnvPlan, *_: Any) -> Offer:
+    return _rows_of(plan, plan.args)
 
 
-def _row_source(plan: EnvPlan, *_: Any) -> NumberedSource:
+def _row_source(plan: EnvPlan, *_: Any) -> Offer:
     no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
-    args = {"question": plan.args["prompt"], **no_answers, **plan.args}
-    return ProblemSource(plan.id, args, plan.graders, begins(plan), **prompt_rules(plan))
+    return _rows_of(plan, {"question": plan.args["prompt"], **no_answers, **plan.args})
 
 
-def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
+def _rows_of(plan: EnvPlan, args: Mapping[str, Any]) -> Offer:
+    source = ProblemSource(plan.id, args, plan.graders, begins(plan), **prompt_rules(plan))
+    return Offer(
+        source,
+        count=source.count,
+        few_shot=source.few_shot,
+        rows=source.rows,
+        row=source.row,
+        with_awaited=source.with_awaited,
+    )
+
+
+def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     from rlc.envs.openreward.source import OpenRewardSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
-    return OpenRewardSource(plan.id, plan.args, history)
+    return Offer(OpenRewardSource(plan.id, plan.args), history)
 
 
-def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
+def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
+    from rlc.envs.cookbook.history import TokenHistory
     from rlc.envs.cookbook.source import CookbookSource
 
-    return CookbookSource(
+    source = CookbookSource(
         builder=plan.id,
         args=plan.args["args"],
         split=plan.args["split"],
@@ -226,47 +266,53 @@ def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSourc
         renderer=renderer,
         self_play=plan.args["self_play"],
     )
+    return Offer(source, lambda: TokenHistory(tokenizer), source.count)
 
 
-def _textarena_source(plan: EnvPlan, *_: Any) -> BlockingSource:
+def _textarena_source(plan: EnvPlan, *_: Any) -> Offer:
     from rlc.envs.games.textarena import textarena_source
 
-    return textarena_source(plan.id, plan.args["players"], plan.args.get("illegal"))
+    return Offer(textarena_source(plan.id, plan.args["players"], plan.args.get("illegal")))
 
 
-def _python_game(plan: EnvPlan, *_: Any) -> BlockingSource:
+def _python_game(plan: EnvPlan, *_: Any) -> Offer:
     from rlc.envs.games.game import GameSource, OwnGame
 
-    return GameSource(plan.id, len(plan.args["seats"]), OwnGame(plan.id, plan.args["args"]))
+    game = OwnGame(plan.id, plan.args["args"])
+    return Offer(GameSource(plan.id, len(plan.args["seats"]), game))
 
 
-def _python_source(plan: EnvPlan, *_: Any) -> AsyncSource | BlockingSource:
+def _python_source(plan: EnvPlan, *_: Any) -> Offer:
     from rlc.envs.python.source import make_source
 
-    return make_source(plan.id, plan.args["args"])
+    source: Any = make_source(plan.id, plan.args["args"])
+    history = source.new_history if isinstance(source, PromptingSource) else None
+    return Offer(source, history, source.count if isinstance(source, CountedSource) else None)
 
 
-def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
+def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     from rlc.envs.harbor.source import HarborSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
-    return HarborSource(plan.id, plan.args, history)
+    source = HarborSource(plan.id, plan.args)
+    return Offer(source, history, source.count)
 
 
-def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
+def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     from rlc.envs.openenv.source import OpenEnvSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
-    return OpenEnvSource(plan.id, plan.args, history)
+    return Offer(OpenEnvSource(plan.id, plan.args), history)
 
 
-def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> AsyncSource:
+def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     from rlc.envs.inverted.history import whole_chat_history
     from rlc.envs.verifiers.source import VerifiersSource
 
     ((_, loader),) = code_of(plan)
     history = whole_chat_history(tokenizer, renderer, **begins(plan))
-    return VerifiersSource(plan.id, loader.target, plan.args, history)
+    source = VerifiersSource(plan.id, loader.target, plan.args)
+    return Offer(source, history, source.count)
 
 
 ADAPTERS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rlc.envs.base import Action, EnvError, Observation
 from rlc.envs.chunks import NO_CHUNKS, Chunks
@@ -33,10 +33,18 @@ class History(Protocol):
         """Record the sampled tokens; return the action for the environment."""
 
 
+@runtime_checkable
+class ChunkedHistory(Protocol):
+    """A history whose prompts may have parts that are not text."""
+
+    @property
+    def chunks(self) -> Chunks:
+        """The parts of the prompts so far that are not text, by their marks among the tokens."""
+
+
 def chunks_of(history: History) -> Chunks:
-    """The parts of a history's prompts so far that are not text, by their marks among the tokens:
-    its attribute ``chunks``, if it has one."""
-    return getattr(history, "chunks", NO_CHUNKS)
+    """Return the ``chunks`` of a history; none if it has text alone."""
+    return history.chunks if isinstance(history, ChunkedHistory) else NO_CHUNKS
 
 
 class Chats:

@@ -15,7 +15,7 @@ from attrs import define, evolve, field
 from rlc.data.grading.rewards import Messages
 from rlc.envs.agents.outcome import Outcome, outcome_of
 from rlc.envs.agents.programs import AgentRun, Program, make_program
-from rlc.envs.base import AgentEndpoint, AsyncEpisode, Observation, TaskKey
+from rlc.envs.base import AgentEndpoint, AsyncEpisode, Observation, RunningEpisode, TaskKey
 from rlc.envs.problems.source import Attempt, ProblemSource
 from rlc.envs.tool_chat import text_of
 from rlc.envs.workers.threads import ThreadWorkers
@@ -48,8 +48,8 @@ class AgentSource:
 
 
 @define(eq=False)
-class AgentEpisode:
-    """See :class:`rlc.envs.base.RunningEpisode`."""
+class AgentEpisode(RunningEpisode):
+    """An episode that is a run of the program."""
 
     attempt: Attempt
     messages: Messages

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.envs.base import Action, EnvError, Observation
+from rlc.envs.base import Action, EnvError, JoiningEpisode, Observation
 from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 
@@ -53,9 +53,8 @@ class CookbookEpisode:
 
 
 @define(eq=False)
-class GameEpisode:
-    """An episode of a game that the members of a group play with each other. See
-    :class:`rlc.envs.base.JoiningEpisode`."""
+class GameEpisode(JoiningEpisode):
+    """An episode of a game that the members of a group play with each other."""
 
     _group: Group
     _member: int

@@ -38,7 +38,6 @@ from rlc.envs.base import AsyncEpisode, EnvError, TaskKey
 from rlc.envs.cookbook.data import Batches
 from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
 from rlc.envs.cookbook.group import Group
-from rlc.envs.cookbook.history import TokenHistory
 from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.workers.event_loop_thread import EventLoopThread
@@ -67,7 +66,6 @@ class CookbookSource:
         self._self_play = self_play
         self._tokenizer = tokenizer
         self._loop = EventLoopThread()
-        self.new_history: Callable[[], TokenHistory] = lambda: TokenHistory(tokenizer)
         try:
             decided = source_traits("cookbook").decides
             made = made_builder(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -23,7 +23,6 @@ from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.harbor.boxes import Box, Outcome, container_problem, new_box
 from rlc.envs.tool_chat import (
-    ToolChatHistory,
     calls_of,
     conversation,
     readable,
@@ -51,12 +50,9 @@ class HarborSource:
     ``boxes`` at a time.
     """
 
-    def __init__(
-        self, pattern: str, args: Mapping[str, Any], new_history: Callable[[], ToolChatHistory]
-    ) -> None:
+    def __init__(self, pattern: str, args: Mapping[str, Any]) -> None:
         """Raise EnvError or DataError if there are no such tasks, or nothing to run them in."""
         self._args = args
-        self.new_history = new_history
         tasks, samples = harbor_tasks(pattern), args["samples"]
         if (samples or 0) > len(tasks):
             there = f"{len(tasks):,} tasks, and {samples:,} are asked for"

@@ -16,11 +16,10 @@ from rlc.envs.base import (
     AsyncEpisode,
     AsyncSource,
     EnvError,
+    JoiningEpisode,
     Observation,
     RunningEpisode,
     TaskKey,
-    joins,
-    runs,
 )
 from rlc.envs.judges.comparisons import Judged, OwnComparer
 from rlc.envs.judges.judge import Judge
@@ -133,11 +132,11 @@ class JudgedSource:
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         opened = await self.others.open(task, members)
-        if any(map(joins, opened)):
+        if any(isinstance(episode, JoiningEpisode) for episode in opened):
             raise EnvError("who plays with others of the group cannot be judged alone")
         judged: list[Any] = [
             _JudgedAgent(episode, task, self.judgings)
-            if runs(episode)
+            if isinstance(episode, RunningEpisode)
             else _JudgedEpisode(episode, task, self.judgings)
             for episode in opened
         ]
@@ -147,17 +146,17 @@ class JudgedSource:
         await self.others.close()
 
 
-@frozen(eq=False)
-class _JudgedAgent:
+@define(eq=False)
+class _JudgedAgent(RunningEpisode):
     """An agent is judged by its last conversation."""
 
     episode: RunningEpisode
     task: TaskKey
     judgings: Sequence[Judging]
+    first: Observation = field(init=False)
 
-    @property
-    def first(self) -> Observation:
-        return self.episode.first
+    def __attrs_post_init__(self) -> None:
+        self.first = self.episode.first
 
     async def run(self, endpoint: AgentEndpoint) -> Observation:
         seen, exchanges, said = await self.episode.run(endpoint), list[Exchange](), list[str]()

@@ -19,7 +19,15 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.envs.base import Action, AsyncEpisode, AsyncSource, EnvError, Observation, TaskKey, joins
+from rlc.envs.base import (
+    Action,
+    AsyncEpisode,
+    AsyncSource,
+    EnvError,
+    JoiningEpisode,
+    Observation,
+    TaskKey,
+)
 from rlc.envs.mcp.server import McpServer, Plain, ToolResult
 from rlc.envs.tool_chat import calls_of, conversation, readable, text_of, unread_calls
 from rlc.plan.units import elapsed
@@ -44,7 +52,7 @@ class McpSource:
         await self._server.start()  # one that has ended is started again
         shared = self.args["per"] == "worker"
         tools, opened = self._server.tools, await self.source.open(task, members)
-        if any(joins(episode) for episode in opened):
+        if any(isinstance(episode, JoiningEpisode) for episode in opened):
             for episode in opened:
                 await episode.close()
             raise EnvError("the members of this game play with each other, without tools")

@@ -25,7 +25,6 @@ from rlc.envs.deadlines import place
 from rlc.envs.openenv.client import OpenEnvSession, Plain, RefusedError, schema_of
 from rlc.envs.openenv.server import served
 from rlc.envs.tool_chat import (
-    ToolChatHistory,
     calls_of,
     conversation,
     readable,
@@ -47,7 +46,6 @@ class OpenEnvSource:
 
     server: str
     args: Mapping[str, Any]
-    new_history: Callable[[], ToolChatHistory]
     url: str = field(init=False)
     _serving: ExitStack = field(factory=ExitStack, init=False)
     _tools: list[Plain] = field(factory=list, init=False)

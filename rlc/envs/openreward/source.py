@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -17,7 +17,6 @@ from rlc.envs.group_rewards import require_whole
 from rlc.envs.openreward.client import Address, Connection, end_session
 from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession
 from rlc.envs.openreward.group import ScoredEpisode, ScoredGroup
-from rlc.envs.tool_chat import ToolChatHistory
 
 
 @define(eq=False)
@@ -26,13 +25,12 @@ class OpenRewardSource:
 
     Every member of a task has a session of its own, and at most ``sessions`` are open at a time.
     A group is opened with one session; the others begin when their members make their first move,
-    so a large group needs no more slots than there are. ``new_history`` makes the chats of its
-    episodes. If the environment scores whole groups, each member's last turn waits for the others'.
+    so a large group needs no more slots than there are. If the environment scores whole groups,
+    each member's last turn waits for the others'.
     """
 
     id: str
     args: Mapping[str, Any]
-    new_history: Callable[[], ToolChatHistory]
     _connection: Connection = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _tasks: Listed[int] | None = field(default=None, init=False)

@@ -25,7 +25,6 @@ from rlc.data.sets.problems import Listed
 from rlc.envs.base import AsyncEpisode, EnvError, Observation, TaskKey
 from rlc.envs.group_rewards import GroupRewards, require_whole
 from rlc.envs.inverted.episode import Ask, InvertedEpisode, begin_alike
-from rlc.envs.inverted.history import WholeChatHistory
 from rlc.envs.tool_chat import readable
 from rlc.envs.verifiers.client import MODEL, plain_message, policy_client
 from rlc.envs.verifiers.rubrics import compares, prepare_rubrics, score
@@ -47,12 +46,10 @@ class VerifiersSource:
         name: str,
         loader: str,
         args: Mapping[str, Any],
-        new_history: Callable[[], WholeChatHistory],
     ) -> None:
         """``loader``: what makes the environment, ``module:load_environment``; ``args``: those of
         the recipe. Raise EnvError or DataError if it cannot be made, or has no such tasks."""
         self._name = name
-        self.new_history = new_history
         self._loop = EventLoopThread()
         try:
             self._env = self._loop.run(_made(name, loader, args["args"]))

@@ -9,7 +9,15 @@ from typing import Any
 from attrs import define, field, frozen
 
 from rlc.data.code.functions import load_attribute
-from rlc.envs.base import Action, AsyncEpisode, BlockingSource, Episode, Observation, TaskKey
+from rlc.envs.base import (
+    Action,
+    AsyncEpisode,
+    BlockingSource,
+    Closable,
+    Episode,
+    Observation,
+    TaskKey,
+)
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers
 from rlc.envs.workers.ray_actors import RayWorkers
@@ -86,9 +94,8 @@ class _ThreadedEpisode:
 
 
 async def _close(closable: Any, threads: ThreadWorkers) -> None:
-    close = getattr(closable, "close", None)
-    if close is not None:
-        await threads.call(close)
+    if isinstance(closable, Closable):
+        await threads.call(closable.close)
 
 
 @frozen

@@ -14,7 +14,15 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Observation, TaskKey, validated
+from rlc.envs.base import (
+    Action,
+    AsyncEpisode,
+    AsyncSource,
+    JoiningEpisode,
+    Observation,
+    TaskKey,
+    validated,
+)
 from rlc.envs.deadlines import waiting
 from rlc.envs.games.game import Move
 from rlc.envs.games.players import Program, Seen
@@ -164,8 +172,8 @@ class Match:
 
 
 @define(eq=False)
-class SeatEpisode:
-    """The part of one seat in a match. See :class:`rlc.envs.base.JoiningEpisode`."""
+class SeatEpisode(JoiningEpisode):
+    """The part of one seat in a match."""
 
     match: Match
     seat: int

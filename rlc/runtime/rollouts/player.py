@@ -12,8 +12,8 @@ from attrs import define, evolve, field
 from rlc.envs.base import (
     AsyncEpisode,
     ContractError,
-    joins,
-    runs,
+    JoiningEpisode,
+    RunningEpisode,
     validated,
 )
 from rlc.envs.chunks import model_input
@@ -101,7 +101,7 @@ class Player:
             if len(episodes) != len(members):
                 due = f"{len(members)} episodes are due, and there are {len(episodes)}"
                 raise ContractError(due)
-            if any(joins(episode) or runs(episode) for episode in episodes):
+            if any(isinstance(one, JoiningEpisode | RunningEpisode) for one in episodes):
                 return episodes, [None] * len(episodes)
             await self._loop_yield.if_due()
             first, history = validated(episodes[0].first), task.env.new_history()
@@ -130,7 +130,7 @@ class Player:
         except ServiceLostError:  # not the rollout's fault, and no other would fare better
             raise
         except Exception as error:  # environments may raise anything
-            if joins(episode):  # a game cannot be joined again
+            if isinstance(episode, JoiningEpisode):  # a game cannot be joined again
                 return self._failed(attempt, error)
             return await self._retry(attempt, error)
 
@@ -197,7 +197,7 @@ class Player:
         plan, attempt.begun = attempt.task.env.plan, True
         try:
             async with Span(plan.rollouts.timeout, "the episode"):
-                if runs(episode):
+                if isinstance(episode, RunningEpisode):
                     from rlc.runtime.agents.play import run_agent  # it takes what a server takes
 
                     ended = await run_agent(self, attempt, episode)
@@ -221,7 +221,8 @@ class Player:
         task, turns, limits = attempt.task, attempt.turns, attempt.task.env.plan.rollouts
         history, tokens = task.env.new_history(), EpisodeTokens()
         views = {name: new_history() for name, new_history in task.env.views.items()}
-        if joins(episode):  # its first observation comes with this member's first turn
+        alone = not isinstance(episode, JoiningEpisode)
+        if isinstance(episode, JoiningEpisode):  # `first` comes with this member's first turn
             async with Span(limits.step_timeout, "the first turn in the game") as spent:
                 seen = validated(await call_environment(episode.join(), holds=False))
             attempt.add_span("environment", spent)
@@ -245,9 +246,7 @@ class Player:
                 action = history.reply(reply.tokens)
                 told = {name: view.reply(reply.tokens, action) for name, view in views.items()}
                 async with Span(limits.step_timeout, "a step of the environment") as spent:
-                    after = validated(
-                        await call_environment(episode.play(action), holds=not joins(episode))
-                    )
+                    after = validated(await call_environment(episode.play(action), holds=alone))
             attempt.add_span("environment", spent)
             if reply.logprobs is None:
                 raise RunError("the service returned no logprobs for a sampled sequence")
@@ -280,7 +279,7 @@ class Player:
             )
             turns.append(turn)
             seen = after
-        attempt.unplayed = seen if joins(episode) and not turns else None
+        attempt.unplayed = seen if not (alone or turns) else None
         return "truncated" if seen.truncated else "done"
 
     def limit_reached(

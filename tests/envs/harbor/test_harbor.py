@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cookbook_support import tokenizer
 from paths import RECIPES
 
 from rlc.data.errors import DataError
@@ -22,7 +21,6 @@ from rlc.data.harbor import harbor_tasks, read_task
 from rlc.envs.base import Action, EnvError, Observation, TaskKey
 from rlc.envs.harbor.boxes import SubprocessBox, container_problem, container_program
 from rlc.envs.harbor.source import HarborSource, solved_by
-from rlc.envs.tool_chat import tool_chat_history
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -54,8 +52,7 @@ def played(
     *actions: Action, number: int = 0, pattern: str = f"{TASKS}/*", **args: Any
 ) -> list[Observation]:
     async def run() -> list[Observation]:
-        history = tool_chat_history(tokenizer(), "qwen3_instruct")
-        source = HarborSource(pattern, {**ARGS, **args}, history)
+        source = HarborSource(pattern, {**ARGS, **args})
         (episode,) = await source.open(TaskKey(0, number, 0, 1), [0])
         try:
             return [episode.first, *[await episode.play(action) for action in actions]]

@@ -84,11 +84,8 @@ def acts(*arguments: str) -> Action:
 def playing(
     url: str, play: Callable[..., Awaitable[Any]], members: int = 1, seed: int = 5, **args: Any
 ) -> Any:
-    def no_history() -> Any:
-        raise AssertionError("no prompt is made here")
-
     async def run() -> Any:
-        source = OpenEnvSource(url, {**ARGS, **args}, no_history)
+        source = OpenEnvSource(url, {**ARGS, **args})
         episodes = await source.open(TaskKey(0, 0, seed, members), range(members))
         try:
             return await play(*episodes)

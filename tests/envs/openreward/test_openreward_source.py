@@ -28,17 +28,11 @@ ARGS = {
 }
 
 
-def no_history() -> Any:
-    raise AssertionError("no prompt is made here")
-
-
 def playing(name: str, play: Callable[[OpenRewardSource], Awaitable[Any]], **args: Any) -> Any:
     """What ``play`` gives with a source, which is closed however that ends."""
 
     async def run() -> Any:
-        source = OpenRewardSource(
-            f"Test/{name}", {**ARGS, "base_url": base_url(), **args}, no_history
-        )
+        source = OpenRewardSource(f"Test/{name}", {**ARGS, "base_url": base_url(), **args})
         try:
             return await play(source)
         finally:

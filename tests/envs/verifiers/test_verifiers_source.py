@@ -11,10 +11,8 @@ import pytest
 
 pytest.importorskip("verifiers", reason="verifiers is not installed (rlc[verifiers])")
 import vf_environments
-from cookbook_support import tokenizer
 
 from rlc.envs.base import Action, EnvError, Observation, TaskKey
-from rlc.envs.inverted.history import whole_chat_history
 from rlc.envs.verifiers.rubrics import RubricError
 from rlc.envs.verifiers.source import VerifiersSource
 
@@ -47,9 +45,8 @@ def calls(*made: tuple[str, str]) -> Action:
 def source(
     kind: str = "single", more: dict[str, Any] | None = None, **args: Any
 ) -> VerifiersSource:
-    history = whole_chat_history(tokenizer(), "qwen3_instruct")
     given = {**ARGS, "args": {"kind": kind, **(more or {})}, **args}
-    return VerifiersSource("sums", LOADER, given, history)
+    return VerifiersSource("sums", LOADER, given)
 
 
 def played(made: VerifiersSource, *members: Sequence[Action]) -> list[list[Observation]]:
@@ -170,6 +167,5 @@ def test_ctrl_c_stays_the_runtimes() -> None:
 
 
 def test_what_gives_no_environment_is_refused() -> None:
-    history = whole_chat_history(tokenizer(), "qwen3_instruct")
     with pytest.raises(EnvError, match="gave a Dataset, not an environment of verifiers"):
-        VerifiersSource("sums", "vf_environments:sums", ARGS, history)
+        VerifiersSource("sums", "vf_environments:sums", ARGS)
