@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rlc.lsp.highlighting.textmate import textmate_grammar
+from tools.textmate import textmate_grammar
 
 EDITORS = Path(__file__).parents[1] / "editors"
 TREE_SITTER = EDITORS / "tree-sitter-rl"

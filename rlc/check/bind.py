@@ -85,6 +85,8 @@ class _Binder:
             else:
                 named = True
                 param = self._named(item.name)
+                if item.name.span is not item.span:  # it is written
+                    self.found.note(self.owner.slot, item.name.span, param, owner=self.owner.name)
             if param is None:
                 self.bound.complete = False
             elif (first := self.slots.setdefault(param.name, item)) is not item:

@@ -20,7 +20,7 @@ from rlc.catalog.index import (
     words_of,
 )
 from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
-from rlc.check import parts, pipelines
+from rlc.check import pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
 from rlc.check.mixtures import name_single, report_tasks, single
@@ -126,7 +126,7 @@ class Evaluator:
         if want.also and isinstance(func, Name) and find_builtin(want.also, func.id):
             want = evolve(want, type=want.also)
         if want.named:
-            return parts.named(self, expr, want)
+            return pipelines.named_parts(self, expr, want)
         if want.type == "model":
             if id(expr) not in self._models:
                 self._models[id(expr)] = self._one(expr, want)
@@ -165,7 +165,7 @@ class Evaluator:
             case String() if expr.value in words_of(want.type):
                 return self._name(self.scalars.unquoted(expr), want)
             case Binary(op="*") if KINDS[want.type].weighted:
-                return parts.weighted(self, expr, want)
+                return pipelines.weighted_part(self, expr, want)
             case Binary(op="then") if want.type == "failure":
                 return pipelines.then(self, expr, want)
         if KINDS[want.type].plain:
@@ -238,6 +238,7 @@ class Evaluator:
     def _name(self, name: Name, want: Param) -> Value | None:
         builtin = find_builtin(want.type, name.id)
         if builtin is not None and builtin.word:
+            self.found.note("builtin", name.span, builtin)
             record = builtin.build(Args({}))
             return Value(want.type, record, name.span, name.span)
         words = words_of(want.type)
@@ -329,11 +330,13 @@ class Evaluator:
             return None
         owner = Owner(builtin.name, f"`{builtin.name}()`", "argument", call.func.span, builtin.hint)
         params = builtin.params
+        self.found.note_arguments(builtin, call.span, call.args, params)
         if builtin.more is not None:
             signature = self._more(call, builtin, owner)
             if signature is None:
                 return None
             params += signature.params
+            self.found.note_arguments(builtin, call.span, call.args, params)
             owner = evolve(owner, why_no_other=signature.why_no_other)
         bound = bind(self._arguments(call, params), params, owner, self.value, self.found)
         takes_tasks = builtin.kind == "env" and any(param.type == "env" for param in params)
@@ -372,6 +375,7 @@ class Evaluator:
         name = dotted(call.func)
         builtin = find_builtin(want.type, name)
         if builtin is not None and not builtin.word:
+            self.found.note("builtin", call.func.span, builtin)
             return builtin
         from rlc.check.misfits import report_call  # only needed for a mistake
 

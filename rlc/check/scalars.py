@@ -59,8 +59,10 @@ class Scalars:
             return None
         if isinstance(expr, Name):
             if want.optional and expr.id == "none":
+                self._found.note("word", expr.span, want, want)
                 return Value(want.type, None, expr.span, expr.span)
             if expr.id in want.all_choices():
+                self._found.note("word", expr.span, want, want)
                 return Value(want.type, expr.id, expr.span, expr.span)
             if not self._scope.knows(expr.id) and report_word(expr, want, self._found):
                 return None
@@ -100,6 +102,8 @@ class Scalars:
     def plain(self, expr: Expr, want: Param) -> Value | None:
         """The value of ``expr`` as its own type; ``want`` is only for messages."""
         span = expr.span
+        if isinstance(expr, String | Number | Quantity | Bool):
+            self._found.note("literal", span, None, want)
         match expr:
             case Number():
                 kind = "int" if isinstance(expr.value, int) else "float"
@@ -250,6 +254,7 @@ def describe(expr: Expr) -> str:
     names = {"Call": "a call", "ListExpr": "a list", "RecordExpr": "a record", "Number": "a number"}
     names |= {"String": "a string", "Bool": "a truth value", "Quantity": "an amount"}
     names |= {"Attribute": f"`{expr.span.text}`", "Negative": "a number"}
+    names |= {"Amend": "an amended block", "Unknown": "a parameter"}
     return names[type(expr).__name__]
 
 

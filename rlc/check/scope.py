@@ -66,11 +66,13 @@ class Scope:
         decl = self.decls.get(name.id)
         if decl is not None:
             self.used.add(name.id)
+            found.note("reference", name.span, decl)
             return decl
         if name.id in self.unread:
             return None
         if (template := self.templates.get(name.id)) is not None:
             self.used.add(name.id)
+            found.note("reference", name.span, template)
             label = Label(template.name.span, "declared here")
             message = f"`{name.id}` has parameters and needs its parentheses"
             found.error("RL0208", name.span, message, f"write `{usage(template)}`", label)

@@ -58,6 +58,7 @@ class Unknown(Expr):
 
 def report_unfit(unknown: Unknown, want: Param, found: Diagnostics) -> None:
     """Report a parameter whose type never fits where it stands. Its value is None: not known."""
+    found.note("hole", unknown.span, want=want)
     have, need = unknown.want.type, want.type
     kind = KINDS.get(need)
     fits = (

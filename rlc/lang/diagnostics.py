@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from attrs import frozen
@@ -104,6 +104,22 @@ class Diagnostics(list[Diagnostic]):
             message = "a key stands here, and recipes are shown, kept and shared"
             advice = "take it out, and put it into a variable of the environment"
             self.error("RL0323", span, message, advice)
+
+    def note(
+        self,
+        role: str,
+        span: Span,
+        what: object = None,
+        want: object = None,
+        owner: str | None = None,
+    ) -> None:
+        """Take note of what a part of a text means. Only those of an editor remember it."""
+
+    def note_arguments(
+        self, owner: object, span: Span, items: Sequence[object], params: Sequence[object]
+    ) -> None:
+        """Take note of what is given to a call, or to a block. Only those of an editor remember
+        it."""
 
     def drop_repeated(self) -> None:
         """Leave of findings that say the same of the same place only the first."""

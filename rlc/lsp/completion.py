@@ -10,19 +10,28 @@ from typing import Any
 
 from lsprotocol import types
 
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, Operation
 from rlc.catalog.declarations import DECLARATIONS, EXPECT, PARAM_TYPES, STAGES, TRAINING
 from rlc.catalog.index import KINDS, builtins_of, find_builtin
 from rlc.catalog.metrics import metrics_of
 from rlc.catalog.records import MODEL_FOLDER, Builtin, Param
+from rlc.check.notes import (
+    AXIS,
+    EXPRESSION,
+    KEYS_ARE_NAMES,
+    MEASURE,
+    STAGE_OF_SWEEP,
+    Arguments,
+    field_of,
+    fields_of,
+)
 from rlc.check.reuse.types import WORD
-from rlc.check.scope import NAMEABLE
-from rlc.lang.source import Source
+from rlc.check.scope import NAMEABLE, NamedDecl
+from rlc.lang.ast import ImportDecl
 from rlc.lsp import describe
-from rlc.lsp.frames import AXIS, EXPRESSION, MEASURE, STAGE_OF_SWEEP, Frame, fields_of
-from rlc.lsp.outline import IMPORT, Declared, read_outline
+from rlc.lsp.cursor import Cursor, cursor_at
+from rlc.lsp.documents import IMPORT, Document, Documents
 from rlc.lsp.positions import Positions
-from rlc.lsp.reading import KEYS_ARE_NAMES, Reader
 from rlc.plan.records import StagePlan
 from rlc.pricing.quantities import ESTIMATES, JOB
 
@@ -35,9 +44,9 @@ _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def complete(
-    source: Source,
+    documents: Documents,
+    document: Document,
     offset: int,
-    scope: Mapping[str, Declared],
     positions: Positions,
     snippets: bool = False,
     stages: Mapping[str, StagePlan] = MappingProxyType({}),
@@ -45,44 +54,43 @@ def complete(
     """Return the proposals at an offset, the likeliest first. With ``snippets`` those that go on in
     parentheses or braces put the cursor into them. ``stages`` are those of the last plan that the
     recipe compiled to, which says what is measured."""
-    return _Completion(source, offset, scope, positions, snippets, stages).items()
+    text = document.source.text[:offset]
+    line = text[text.rfind("\n") + 1 :]
+    rest = _STRINGS.sub(lambda match: " " * len(match[0]), line)
+    quote = rest.find('"')
+    if "#" in (rest if quote < 0 else rest[:quote]):
+        return []  # a comment
+    written = _WORD.search(text)
+    start = written.start() if written else offset
+    if quote >= 0:
+        start = offset - len(line) + quote
+    cursor = cursor_at(documents, document, start, quoted=quote >= 0)
+    if cursor is None:
+        return []
+    proposals = _Completion(cursor, text, start, positions, snippets, stages)
+    return list(proposals.in_string() if quote >= 0 else proposals.words())
 
 
 class _Completion:
+    """Proposals at a cursor. ``text`` is what stands before it, the word that is typed, or the
+    string, begins at ``start``."""
+
     def __init__(
         self,
-        source: Source,
-        offset: int,
-        scope: Mapping[str, Declared],
+        cursor: Cursor,
+        text: str,
+        start: int,
         positions: Positions,
         snippets: bool,
         stages: Mapping[str, StagePlan],
     ) -> None:
-        self.source, self.offset, self.scope = source, offset, scope
+        self.cursor, self.start, self.typed = cursor, start, text[start:]
+        self.offset, self.text = len(text), text
         self.positions, self.snippets, self.stages = positions, snippets, stages
         self.count = 0
-        self.within = ""  # the declaration that the cursor is in, which cannot name itself
-
-    def items(self) -> list[types.CompletionItem]:
-        text = self.source.text[: self.offset]
-        line = text[text.rfind("\n") + 1 :]
-        rest = _STRINGS.sub(lambda match: " " * len(match[0]), line)
-        quote = rest.find('"')
-        if "#" in (rest if quote < 0 else rest[:quote]):
-            return []  # a comment
-        if quote >= 0:
-            start = self.offset - len(line) + quote
-            return list(self._in_string(self._read(start), start + 1))
-        written = _WORD.search(text)
-        start = written.start() if written else self.offset
-        return list(self._words(self._read(start), start))
-
-    def _read(self, stop: int) -> Reader:
-        """What there is before the word that is typed."""
-        before = Source(self.source.name, self.source.text[:stop], self.source.folder)
-        reader = Reader(read_outline(before), self.scope).read()
-        self.within = reader.decl.name if reader.decl else ""
-        return reader
+        decl = cursor.decl
+        self.within = decl.name.id if isinstance(decl, NamedDecl) else ""  # it cannot name itself
+        self.scope = cursor.annotator.declared
 
     def _item(
         self, label: str, start: int, kind: Any, insert: str | None = None, **more: object
@@ -105,28 +113,26 @@ class _Completion:
 
     # Words
 
-    def _words(self, reader: Reader, start: int) -> Items:
-        frame = reader.frame
-        typed = self.source.text[start : self.offset]
-        if "." in typed:
-            yield from self._behind_point(reader, typed, start)
-            return
-        if frame.state == "head" or (frame.form == "parameters" and frame.state == "item"):
-            return  # a name of the author's own
-        if frame.form == "file" and frame.state in ("item", "after"):
+    def words(self) -> Items:
+        cursor, start = self.cursor, self.start
+        role = cursor.note.role if cursor.note is not None else ""
+        given = cursor.arguments
+        if "." in self.typed:
+            yield from self._behind_point()
+        elif cursor.decl is None:
             yield from self._kinds(start)
-        elif frame.state == "type":
+        elif role == "type":
             kinds = [kind for kind in KINDS if kind in DECLARATIONS]
             for name in (*PARAM_TYPES, WORD, *kinds):
                 yield self._item(name, start, Kind.TypeParameter)
-        elif frame.form in ("fields", "record") and frame.state in ("item", "after"):
-            yield from self._fields(frame, start)
-        elif frame.state == "named":
-            return
+        elif role == "key" and cursor.want is not None and cursor.want.type in KEYS_ARE_NAMES:
+            is_axis = cursor.want.type == AXIS
+            yield from self._declared(start, *(DECLARATIONS if is_axis else ("env",)))
         else:
-            if frame.form == "call" and frame.state == "item":
-                yield from self._arguments(frame, start)
-            yield from self._values(frame.expected, reader, start)
+            if given is not None and not isinstance(given.owner, Operation):
+                yield from self._named(given, start, Kind.Property if given.is_call else Kind.Field)
+            if role == "hole" or (given is not None and not cursor.is_name):
+                yield from self._values(cursor.want, start)
 
     def _kinds(self, start: int) -> Items:
         for declared in DECLARATIONS.values():
@@ -143,20 +149,13 @@ class _Completion:
             IMPORT, start, Kind.Keyword, 'import "$0"', detail="declarations of a file"
         )
 
-    def _fields(self, frame: Frame, start: int) -> Items:
-        if frame.form == "record" and frame.want is not None and frame.want.type == AXIS:
-            yield from self._declared(start, *DECLARATIONS)
-        elif frame.want is not None and frame.want.type in KEYS_ARE_NAMES:
-            yield from self._declared(start, "env")
-        yield from self._named(frame, start, Kind.Field)
-
-    def _arguments(self, frame: Frame, start: int) -> Items:
-        yield from self._named(frame, start, Kind.Property)
-
-    def _named(self, frame: Frame, start: int, kind: Any) -> Items:
+    def _named(self, given: Arguments, start: int, kind: Any) -> Items:
         """What can still be given by name, what has to be first."""
-        taken = {*frame.given, *(p.name for p in frame.params[: frame.position])}
-        open_ = [param for param in frame.all_params() if param.name not in taken]
+        items = [item for item in given.items if item.span.start < self.cursor.at]
+        unnamed = sum(item.name is None for item in items)
+        taken = {item.name.id for item in items if item.name is not None}
+        taken |= {param.name for param in given.params[:unnamed]}
+        open_ = [param for param in given.params if param.name not in taken]
         for param in sorted(open_, key=lambda param: not param.required):
             default = describe.default_text(param)
             detail = default if param.required else f"= {default}"
@@ -164,12 +163,12 @@ class _Completion:
             insert = f"{param.name} = $0"
             yield self._item(param.name, start, kind, insert, detail=detail, documentation=doc)
 
-    def _values(self, want: Param | None, reader: Reader, start: int) -> Items:
+    def _values(self, want: Param | None, start: int) -> Items:
         """What makes a value for a parameter."""
         if want is None:
             return
         if want.type == EXPRESSION:
-            yield from self._expression(reader, start)
+            yield from self._expression(start)
         elif want.type == STAGE_OF_SWEEP:
             yield from self._declared(start, *TRAINING)
         elif want.type == MEASURE:
@@ -179,13 +178,13 @@ class _Completion:
         elif want.type in STAGES:
             yield from self._declared(start, want.type)
         elif want.type in KINDS:
-            yield from self._of_kind(want, reader, start)
+            yield from self._of_kind(want, start)
         else:
-            yield from self._scalars(want, reader, start)
+            yield from self._scalars(want, start)
         if want.optional:
             yield self._item("none", start, Kind.Constant, detail="without")
 
-    def _of_kind(self, want: Param, reader: Reader, start: int) -> Items:
+    def _of_kind(self, want: Param, start: int) -> Items:
         kind = KINDS[want.type]
         kinds = [name for name in (want.type, kind.also, want.also, kind.before_then) if name]
         for choice in want.all_choices():
@@ -197,7 +196,7 @@ class _Completion:
         for name in kinds:
             for builtin in builtins_of(name):
                 yield self._builtin(builtin, start)
-        yield from self._local(reader, start)
+        yield from self._local(start)
 
     def _builtin(self, builtin: Builtin, start: int) -> types.CompletionItem:
         insert = builtin.name if builtin.word else f"{builtin.name}($0)"
@@ -205,7 +204,7 @@ class _Completion:
         data = {"kind": builtin.kind, "name": builtin.name}
         return self._item(builtin.name, start, kind, insert, detail=builtin.doc, data=data)
 
-    def _scalars(self, want: Param, reader: Reader, start: int) -> Items:
+    def _scalars(self, want: Param, start: int) -> Items:
         choices = want.all_choices()
         for choice in choices:
             quoted = want.type == "string" and not want.is_word(choice)
@@ -220,7 +219,7 @@ class _Completion:
             yield from self._declared(start, "model")  # policy.base
         if not choices:
             yield from self._declared(start, "param")
-            yield from self._local(reader, start)
+            yield from self._local(start)
 
     def _value(self, value: str, start: int, insert: str) -> types.CompletionItem:
         known = describe.entry_of(value)
@@ -230,24 +229,19 @@ class _Completion:
 
     def _declared(self, start: int, *kinds: str) -> Items:
         for decl in self.scope.values():
-            if decl.kind in kinds and decl.name != self.within:
-                insert = f"{decl.name}($0)" if decl.parameters is not None else decl.name
+            kind, name = decl.kind.id, decl.name.id
+            if kind in kinds and name != self.within:
+                insert = f"{name}($0)" if decl.parameters is not None else name
                 doc = types.MarkupContent(types.MarkupKind.Markdown, describe.declared(decl))
-                yield self._item(
-                    decl.name, start, Kind.Variable, insert, detail=decl.kind, documentation=doc
-                )
+                yield self._item(name, start, Kind.Variable, insert, detail=kind, documentation=doc)
 
-    def _local(self, reader: Reader, start: int) -> Items:
-        being_written = {name for frame in reader.frames for name in frame.given[-1:]}
-        if reader.frame.form == "parameters" and reader.frame.current is not None:
-            being_written.add(reader.frame.current.name)
-        for name, param in reader.locals.items():
-            if name not in being_written:
-                yield self._item(name, start, Kind.Variable, detail=param.doc)
+    def _local(self, start: int) -> Items:
+        for param in self.cursor.locals:
+            yield self._item(param.name, start, Kind.Variable, detail=param.doc)
 
-    def _expression(self, reader: Reader, start: int) -> Items:
-        yield from self._local(reader, start)
-        is_loss = reader.decl is not None and reader.decl.kind == "loss"
+    def _expression(self, start: int) -> Items:
+        yield from self._local(start)
+        is_loss = self.cursor.decl is not None and self.cursor.decl.kind.id == "loss"
         for each in INPUTS["loss" if is_loss else "reward"].values():
             yield self._item(each.name, start, Kind.Variable, detail=each.doc)
         for operation in OPERATIONS.values():
@@ -257,46 +251,45 @@ class _Completion:
 
     # Behind a point
 
-    def _behind_point(self, reader: Reader, typed: str, start: int) -> Items:
-        head, *inner = typed.split(".")
-        want = reader.frame.expected
+    def _behind_point(self) -> Items:
+        head, *inner = self.typed.split(".")
+        want, given = self.cursor.want, self.cursor.arguments
         behind = self.offset - len(inner[-1])
         for builtin in builtins_of(want.type) if want is not None else ():
             if builtin.name.startswith(f"{head}."):  # verl.grpo
-                yield self._builtin(builtin, start)
+                yield self._builtin(builtin, self.start)
         decl = self.scope.get(head)
-        known = DECLARATIONS.get(decl.kind) if decl is not None else None
         if want is not None and want.type == MEASURE:
             after = ".".join([*inner[:-1], ""]).lstrip(".")
             for name in self._measured(head, decl, want.name == EXPECT):
                 if name.startswith(after):
                     yield self._item(name[len(after) :], behind, Kind.Field)
             return
-        in_field = reader.frame.form == "fields" and reader.frame.state in ("item", "after")
-        names = [head, *inner[:-1]] if in_field else inner[:-1]
-        params = reader.frame.params if in_field else known.fields if known else ()
+        known = DECLARATIONS.get(decl.kind.id) if decl is not None else None
+        params = known.fields if known is not None else ()
+        names = inner[:-1]
+        if given is not None and self.cursor.is_name:
+            params, names = given.params, [head, *names]
         for name in names:
-            params = fields_of(next((each for each in params if each.name == name), None))
+            params = fields_of(field_of(params, name))
         for param in params:
             yield self._item(param.name, behind, Kind.Field, detail=param.doc)
 
-    def _measured(self, head: str, decl: Declared | None, in_advance: bool) -> Iterable[str]:
+    def _measured(self, head: str, decl: NamedDecl | None, in_advance: bool) -> Iterable[str]:
         """What is known of a stage after the run, and ``in_advance``: then of the whole job too."""
         estimates = ESTIMATES if in_advance else ()
         if decl is None:
             return estimates if head == JOB else ()
         stage = self.stages.get(head)
         measured = (name for name in metrics_of(stage) if "*" not in name) if stage else ()
-        return (*measured, *estimates) if decl.kind in STAGES else ()
+        return (*measured, *estimates) if decl.kind.id in STAGES else ()
 
     # Strings
 
-    def _in_string(self, reader: Reader, start: int) -> Items:
-        frame = reader.frame
-        typed = self.source.text[start : self.offset]
-        want = frame.expected
-        is_import = frame.form == "file" and frame.state == "head"
-        if is_import:
+    def in_string(self) -> Items:
+        start, typed = self.start + 1, self.text[self.start + 1 :]
+        want = self.cursor.want
+        if isinstance(self.cursor.decl, ImportDecl):
             yield from self._paths(typed, (".rl",))
             return
         if want is None:
@@ -311,7 +304,7 @@ class _Completion:
         """Files and folders that go on as what is typed; only those with one of the endings."""
         folder, _, begun = typed.rpartition("/")
         shown = folder or ("/" if typed.startswith("/") else "")
-        where = os.path.join(self.source.folder, os.path.expanduser(shown))
+        where = os.path.join(self.cursor.source.folder, os.path.expanduser(shown))
         try:
             found = sorted(os.scandir(where or "."), key=lambda item: item.name)
         except OSError:

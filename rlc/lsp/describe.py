@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
+import string
+from collections.abc import Iterable
 from functools import cache
 
 from attrs import evolve
+from lsprotocol import types
 
 from rlc.algo.expressions.vocabulary import Input, Operation
 from rlc.catalog.examples import example_of
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import SCALARS, Builtin, Declaration, Param
 from rlc.catalog.search import BY_STRING, Entry, entries
+from rlc.check.notes import Arguments, Note, Written
+from rlc.check.scope import NamedDecl
 from rlc.explanation.entries import default_of, formulas_of, meaning_of, type_of
+from rlc.lang.ast import BlockDecl, ValueDecl
 from rlc.lang.words import string_value
-from rlc.lsp.frames import Meaning, Owner, What, params_of
-from rlc.lsp.outline import Declared, Written
+from rlc.lsp.cursor import cursor_at
+from rlc.lsp.documents import Document, Documents
 
+_TYPED = f"{string.ascii_letters}{string.digits}_.-"  # of a word or number that is begun
 _LINES = 16  # of a declaration, that are shown
 
 
@@ -37,24 +45,59 @@ def entry_of(value: str) -> Entry | None:
 
 def default_text(param: Param) -> str:
     """Return the default of a parameter as it is written, "required" if it has none."""
-    if isinstance(param.default, Written):
-        return param.default.text
-    return default_of(param)
+    return param.default.text if isinstance(param.default, Written) else default_of(param)
 
 
-def signature(owner: Owner) -> tuple[str, list[str]]:
+def signature(name: str, params: Iterable[Param]) -> tuple[str, list[str]]:
     """Return how something is called, and the labels of its parameters in that text."""
     labels = [
         param.name if param.required else f"{param.name} = {default_text(param)}"
-        for param in params_of(owner)
+        for param in params
     ]
-    name = owner.kind if isinstance(owner, Declaration) else owner.name
     return f"{name}({', '.join(labels)})", labels
 
 
-def parameter(param: Param, owner: Owner | None = None) -> str:
-    """Describe a field or an argument."""
-    of = f" of `{_title(owner)}`" if owner is not None else ""
+def signature_help(
+    documents: Documents, document: Document, offset: int
+) -> types.SignatureHelp | None:
+    """Return the innermost call around an offset; None outside of calls."""
+    text = document.source.text
+    start = offset - len(text[:offset]) + len(text[:offset].rstrip(_TYPED))
+    cursor = cursor_at(documents, document, start)
+    calls = list(cursor.calls()) if cursor is not None else []
+    if cursor is None or not calls:
+        return None
+    given = calls[-1]
+    owner = given.owner
+    name = owner.name.id if isinstance(owner, NamedDecl) else getattr(owner, "name", "")
+    shown, labels = signature(name, given.params)
+    parameters = [
+        types.ParameterInformation(
+            label, types.MarkupContent(types.MarkupKind.Markdown, meaning(param))
+        )
+        for label, param in zip(labels, given.params, strict=True)
+    ]
+    return types.SignatureHelp(
+        [types.SignatureInformation(shown, getattr(owner, "doc", ""), parameters)],
+        active_signature=0,
+        active_parameter=_active(given, cursor.at),
+    )
+
+
+def _active(given: Arguments, at: int) -> int | None:
+    """Which parameter the cursor is at: the one that is named, or the next by position."""
+    for position, item in enumerate(given.items):
+        if item.span.start <= at < item.span.end:
+            names = [param.name for param in given.params]
+            if item.name is not None:
+                return names.index(item.name.id) if item.name.id in names else None
+            return position if position < len(names) else None
+    return None
+
+
+def parameter(param: Param, owner: str | None = None) -> str:
+    """Describe a field or an argument of ``owner``."""
+    of = f" of `{owner}`" if owner is not None else ""
     default = default_text(param)
     is_said = "" if default == "required" else f", default `{default}`"
     needed = ", required" if default == "required" and owner is not None else ""
@@ -72,7 +115,7 @@ def meaning(param: Param) -> str:
 def builtin(item: Builtin) -> str:
     """Describe a builtin: how it is called, what it is, its formula, its parameters, an example."""
     known = _entries().get((item.kind, item.name))
-    parts = [_code(item.name if item.word else signature(item)[0]), item.doc]
+    parts = [_code(item.name if item.word else signature(item.name, item.params)[0]), item.doc]
     if known is not None and (formulas := formulas_of(known)):
         parts.append(_code("\n".join(formulas), ""))
     parts.append(_params(item.params))
@@ -92,55 +135,46 @@ def declaration(item: Declaration) -> str:
     return _joined([_code(item.written()), item.doc, _params(item.fields)])
 
 
-def declared(decl: Declared, seen_from: str = "") -> str:
+def declared(decl: NamedDecl, seen_from: str = "") -> str:
     """Describe what a recipe declares, with the comment above it."""
-    lines = decl.text.splitlines()
+    source, start = decl.span.source, decl.span.start
+    lines = decl.span.text.splitlines()
     more = ["  …"] if len(lines) > _LINES else []
     where = ""
-    if seen_from and decl.source.name != seen_from:
-        path = os.path.relpath(decl.source.name, os.path.dirname(seen_from))
+    if seen_from and source.name != seen_from:
+        path = os.path.relpath(source.name, os.path.dirname(seen_from))
         where = f"declared in `{path}`"
-    doc = " ".join(decl.doc.split())
+    comment = re.search(r"(?:^[ \t]*#[^\n]*\n)+[ \t]*\Z", source.text[:start], re.M)
+    words = (line.strip().lstrip("#").strip() for line in comment[0].split("\n")) if comment else ()
+    doc = " ".join(" ".join(words).split())
     return _joined([_code("\n".join([*lines[:_LINES], *more])), doc, where])
 
 
-def described(what: What, owner: Owner | None = None, seen_from: str = "") -> str:
-    """Describe whatever a word stands for."""
+def hover(at: Note, text: str, seen_from: str) -> str | None:
+    """Return what to say about a word of a recipe; None if there is nothing to say."""
+    what = at.what
+    if at.role == "literal":
+        known = entry_of(string_value(text)) if text.startswith('"') else None
+        return entry(known) if known else parameter(at.want) if at.want is not None else None
+    if at.role == "type":
+        known_as = KINDS[text].noun if text in KINDS else SCALARS.get(text)
+        return f"`{text}`: {known_as}" if known_as else None
+    if at.role == "word" and isinstance(what, Param):
+        return f"`{text}`, one of the words of\n\n{parameter(what)}"
     match what:
         case Builtin():
             return builtin(what)
         case Declaration():
             return declaration(what)
-        case Declared():
+        case BlockDecl() | ValueDecl():
             return declared(what, seen_from)
         case Param():
-            return parameter(what, owner)
+            return parameter(what, at.owner)
         case Operation():
             return _joined([_code(what.usage), what.doc])
         case Input():
             return _joined([f"`{what.name}`: {what.doc}", f"one for each {what.shape}"])
-
-
-def hover(at: Meaning, text: str, seen_from: str) -> str | None:
-    """Return what to say about a word of a recipe; None if there is nothing to say."""
-    if at.role == "string" and (known := entry_of(string_value(text))) is not None:
-        return entry(known)
-    if at.role == "type":
-        known_as = KINDS[text].noun if text in KINDS else SCALARS.get(text)
-        return f"`{text}`: {known_as}" if known_as else None
-    if at.role == "word" and isinstance(at.what, Param):
-        return f"`{text}`, one of the words of\n\n{parameter(at.what)}"
-    if at.what is not None:
-        return described(at.what, at.owner, seen_from)
-    if at.want is not None and at.role in ("number", "bool", "string"):
-        return parameter(at.want)
     return None
-
-
-def _title(owner: Owner) -> str:
-    if isinstance(owner, Declaration):
-        return owner.kind
-    return f"{owner.name}()" if not isinstance(owner, Declared) else owner.name
 
 
 def _params(params: tuple[Param, ...]) -> str:

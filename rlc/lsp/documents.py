@@ -1,52 +1,170 @@
-"""Texts as the editor has them: open ones as they are typed, others as they are on the disk."""
+"""Texts as the editor has them, open ones as they are typed, others as they are on the disk; and
+what the checker notes on them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from attrs import define, field
+from attrs import define, evolve, field
 
+from rlc.catalog.declarations import DECLARATIONS
+from rlc.catalog.records import Param
+from rlc.check.notes import Annotations, Annotator, Arguments, Note
+from rlc.check.scope import NamedDecl, is_made
+from rlc.check.values import Unknown
+from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.read import MAX_BYTES, read_source
-from rlc.lang.source import Source
-from rlc.lsp.outline import Declared, Outline, read_outline
-from rlc.lsp.reading import Reader
+from rlc.lang.source import Source, Span
+from rlc.lang.syntax import parse
 
+IMPORT = "import"
 SUFFIX = ".rl"
 MOST_FILES = 2_000  # of a project that are looked through for uses of a name
 _NOT_OURS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
-class Document:
-    """A text. ``version`` is the editor's count of its changes; None for one of the disk."""
+class Place(NamedTuple):
+    """A range of a text, in characters."""
 
-    def __init__(self, source: Source, version: int | None = None) -> None:
+    document: Document
+    start: int
+    end: int
+
+
+@define(eq=False, slots=False)
+class Chunk:
+    """A part of a text that starts with a declaration, or with the comment above one. It is read
+    alone: a mistake in it does not reach the next one, and after a change only the chunk that
+    changed is read again. ``start`` is where it stands in the text of today."""
+
+    source: Source
+    decls: tuple[Decl, ...]
+    start: int = 0
+    _noted: tuple[object, Annotations] | None = field(default=None, init=False)
+
+    @cached_property
+    def heads(self) -> tuple[str, ...]:
+        """All that others see of its declarations, but for the fields of blocks."""
+        return tuple(
+            decl.span.text if decl.kind.id == "param" else head_of(decl)
+            for decl in self.decls
+            if isinstance(decl, NamedDecl)
+        )
+
+    @cached_property
+    def is_own(self) -> bool:
+        """Whether the notes on it are made of nothing but itself and the heads of the others."""
+        values = (decl for decl in self.decls if isinstance(decl, ValueDecl))
+        return not any(decl.kind.id in DECLARATIONS and is_made(decl) for decl in values)
+
+    def notes(self, annotator: Annotator, heads: object) -> Annotations:
+        """Return the notes on it. ``heads`` are those of all chunks that it sees."""
+        if self._noted is None or self._noted[0] != heads or not self.is_own:
+            for decl in self.decls:
+                annotator.annotate(decl)
+            self._noted = heads, annotator.notes.sources[self.source]
+        return self._noted[1]
+
+
+def head_of(decl: NamedDecl) -> str:
+    """Return a declaration up to what it is made of, as it is written."""
+    end = decl.parameters[-1].span.end if decl.parameters else decl.name.span.end
+    return f"{decl.span.source.text[decl.span.start : end]}{'' if decl.parameters is None else '('}"
+
+
+class Document:
+    """A text. ``version`` is the editor's count of its changes; None for one of the disk.
+    ``before``: the same one as it was, whose chunks are taken as far as they did not change."""
+
+    def __init__(
+        self, source: Source, version: int | None = None, before: Document | None = None
+    ) -> None:
         self.source = source
         self.version = version
-        self._read: tuple[Mapping[str, Declared], Reader] | None = None
+        self._before = before
+        self._annotator: tuple[object, Annotator] | None = None
 
     @property
     def path(self) -> str:
         return self.source.name
 
     @cached_property
-    def outline(self) -> Outline:
-        return read_outline(self.source)
+    def chunks(self) -> list[Chunk]:
+        """Its parts, in order."""
+        known: defaultdict[str, list[Chunk]] = defaultdict(list)
+        for chunk in self._before.chunks if self._before is not None else ():
+            known[chunk.source.text].append(chunk)
+        self._before = None
+        text = self.source.text
+        starts = sorted({0, *(match.start() for match in _heads().finditer(text))})
+        chunks = []
+        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+            part = text[start:end]
+            chunk = known[part].pop(0) if known[part] else self._chunk(part)
+            chunk.start = start
+            chunks.append(chunk)
+        return chunks
+
+    def _chunk(self, text: str) -> Chunk:
+        source = Source(self.source.name, text, self.source.folder)
+        decls = parse(source)[0].decls
+        return Chunk(source, (*decls, *_malformed(source, decls)))
+
+    @cached_property
+    def starts(self) -> dict[Source, int]:
+        """Where the sources of its chunks start."""
+        return {chunk.source: chunk.start for chunk in self.chunks}
+
+    def chunk_at(self, offset: int) -> Chunk:
+        """Return the part that an offset is in."""
+        index = bisect_right(self.chunks, offset, key=lambda chunk: chunk.start)
+        return self.chunks[max(index - 1, 0)]
 
     @property
     def imports(self) -> Iterator[str]:
         """The paths of the files that it imports."""
-        for path, _, _ in self.outline.imports:
-            yield os.path.normpath(os.path.join(self.source.folder, path))
+        for chunk in self.chunks:
+            for decl in chunk.decls:
+                if isinstance(decl, ImportDecl) and decl.kind.id == IMPORT:
+                    yield os.path.normpath(os.path.join(self.source.folder, decl.path.value))
 
-    def reading(self, scope: Mapping[str, Declared]) -> Reader:
-        """Return what its words mean where these names are declared."""
-        if self._read is None or self._read[0] != scope:
-            self._read = scope, Reader(self.outline, scope).read()
-        return self._read[1]
+    def annotator(self, chunks: list[Chunk]) -> Annotator:
+        """Return what takes notes on it where all these declarations are seen."""
+        if self._annotator is None or self._annotator[0] != chunks:
+            decls = [decl for chunk in chunks for decl in chunk.decls]
+            self._annotator = list(chunks), Annotator(decls, self.source)
+        return self._annotator[1]
+
+
+@cache
+def _heads() -> re.Pattern[str]:
+    """What a chunk starts with: a known kind at the margin, with the comment above it."""
+    kinds = "|".join((*DECLARATIONS, IMPORT))
+    return re.compile(rf'^(?:#[^\n]*\n)*(?:{kinds})[ \t]+(?=[A-Za-z_"]|$)', re.M)
+
+
+def _malformed(source: Source, decls: Sequence[Decl]) -> Iterator[Decl]:
+    """The declaration that a chunk starts with, if it cannot be read: its name is still known."""
+    head = re.match(r"(?:\s|#[^\n]*\n)*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*[{(=:]", source.text)
+    known = DECLARATIONS.get(head[1]) if head is not None else None
+    if head is None or known is None or known.form is not None:
+        return
+    if any(isinstance(decl, NamedDecl) and decl.name.id == head[2] for decl in decls):
+        return
+    kind, name = (Name(Span(source, *head.span(i)), head[i]) for i in (1, 2))
+    span = Span(source, head.start(1), len(source.text.rstrip()))
+    if known.is_block:
+        yield BlockDecl(span, kind, name, ())
+    else:
+        yield ValueDecl(span, kind, name, None, Unknown(name.span, Param(head[2], "any", "")))
 
 
 @define(eq=False)
@@ -60,7 +178,7 @@ class Documents:
     def put(self, path: str, text: str, version: int | None) -> Document:
         """Remember a text that is open in the editor."""
         source = Source(path, text.removeprefix("\ufeff").replace("\r\n", "\n"))
-        self._open[path] = Document(source, version)
+        self._open[path] = Document(source, version, self._open.get(path))
         return self._open[path]
 
     def close(self, path: str) -> None:
@@ -116,16 +234,46 @@ class Documents:
                     waiting.append(other)
         return found
 
-    def scope(self, document: Document) -> dict[str, Declared]:
-        """The names that are declared in a text and in what it imports: its own come first."""
-        names: dict[str, Declared] = {}
-        for each in self.closure(document).values():
-            for decl in each.outline.heads.values():
-                names.setdefault(decl.name, decl)
-        return names
+    def annotator(self, document: Document) -> Annotator:
+        """Return what takes notes on a text, in the light of all that is declared in it and in what
+        it imports: its own names come first."""
+        return document.annotator(self.seen(document))
 
-    def reading(self, document: Document) -> Reader:
-        return document.reading(self.scope(document))
+    def seen(self, document: Document) -> list[Chunk]:
+        """The parts of a text and of all that it imports."""
+        return [chunk for each in self.closure(document).values() for chunk in each.chunks]
+
+    def scope(self, document: Document) -> Mapping[str, NamedDecl]:
+        """The names that are declared in a text and in what it imports."""
+        return self.annotator(document).declared
+
+    def notes(
+        self, document: Document, chunks: Iterable[Chunk] | None = None
+    ) -> tuple[list[Note], list[Arguments]]:
+        """Return the notes on a text, or on parts of it, in order, by places in the text. A name
+        of the recipe stands for what is declared now."""
+        seen = self.seen(document)
+        heads = tuple(each.heads for each in seen)
+        annotator = document.annotator(seen)
+        declared = annotator.declared
+        words: list[Note] = []
+        arguments: list[Arguments] = []
+        for chunk in document.chunks if chunks is None else chunks:
+            found, by = chunk.notes(annotator, heads), chunk.start
+            for role, start, end, what, want, owner in sorted(found.words.values(), key=_start):
+                if role == "reference":
+                    what = declared.get(chunk.source.text[start:end], what)
+                words.append(Note(role, start + by, end + by, what, want, owner))
+            arguments += (evolve(each, by=by) for each in found.arguments)
+        return words, arguments
+
+    def place_of(self, decl: NamedDecl) -> Place | None:
+        """Return where the name of a declaration stands; None if its text is gone."""
+        document = self.get(decl.span.source.name)
+        if document is None or decl.span.source not in document.starts:
+            return None
+        start = document.starts[decl.span.source]
+        return Place(document, start + decl.name.span.start, start + decl.name.span.end)
 
     def importers(self, path: str) -> list[Document]:
         """The open texts that import a file, directly or not."""
@@ -138,6 +286,10 @@ class Documents:
         for path in paths:
             if (document := self.get(path)) is not None:
                 yield document
+
+
+def _start(note: Note) -> int:
+    return note.start
 
 
 def _recipes(folders: Iterable[str]) -> Iterator[str]:

@@ -15,16 +15,13 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
+from rlc.check.scope import NamedDecl
 from rlc.lang.diagnostics import Diagnostic
-from rlc.lang.syntax import parse
-from rlc.lsp import describe, edits, symbols, uses
+from rlc.lsp import describe, display, edits, uses
 from rlc.lsp.checks import NAME, Checked, as_diagnostic, check, fix_actions, fixed_text
 from rlc.lsp.completion import complete, resolved
-from rlc.lsp.documents import Document, Documents, path_of, uri_of
-from rlc.lsp.hints import bill_of, inlay_hints
-from rlc.lsp.outline import Declared
+from rlc.lsp.documents import Document, Documents, Place, path_of, uri_of
 from rlc.lsp.positions import UTF16, Positions
-from rlc.lsp.signatures import signature_help
 from rlc.plan.records import Plan
 from rlc.pricing.cost import StageCost
 from rlc.version import __version__
@@ -68,7 +65,7 @@ class RecipeServer(LanguageServer):
             (types.CODE_ACTION_RESOLVE, self._fix_all),
             (types.TEXT_DOCUMENT_INLAY_HINT, self._hints),
             (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, self._symbols),
-            (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, self._tokens, symbols.LEGEND),
+            (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, self._tokens, display.LEGEND),
         ):
             self.feature(method, *options)(partial(handler))  # it is written to
 
@@ -191,7 +188,7 @@ class RecipeServer(LanguageServer):
     def _positions(self, document: Document) -> Positions:
         return Positions(document.source, self._encoding)
 
-    def _location(self, place: uses.Place) -> types.Location:
+    def _location(self, place: Place) -> types.Location:
         where = self._positions(place.document).range(place.start, place.end)
         return types.Location(uri_of(place.document.path), where)
 
@@ -203,32 +200,30 @@ class RecipeServer(LanguageServer):
         items = text.completion.completion_item if text and text.completion else None
         plan, _ = self._plan(document)
         stages = {stage.name: stage for stage in plan.stages} if plan else {}
-        scope, positions = self.documents.scope(document), self._positions(document)
-        snippets = bool(items and items.snippet_support)
-        proposals = complete(document.source, offset, scope, positions, snippets, stages)
+        snippets, positions = bool(items and items.snippet_support), self._positions(document)
+        proposals = complete(self.documents, document, offset, positions, snippets, stages)
         return types.CompletionList(is_incomplete=False, items=proposals)
 
     def _hover(self, params: types.HoverParams) -> types.Hover | None:
         if (at := self._at(params)) is None:
             return None
         document, offset = at
-        word = uses.meaning_at(self.documents, document, offset)
+        word = uses.note_at(self.documents, document, offset)
         if word is None:
             return None
         text = describe.hover(word, document.source.text[word.start : word.end], document.path)
         if text is None:
             return None
         (_, costs), decl = self._plan(document), word.what
-        if isinstance(decl, Declared) and decl.name in costs:
-            text += f"\n\n{bill_of(costs[decl.name])}"
+        if isinstance(decl, NamedDecl) and decl.name.id in costs:
+            text += f"\n\n{display.bill_of(costs[decl.name.id])}"
         content = types.MarkupContent(types.MarkupKind.Markdown, text)
         return types.Hover(content, self._positions(document).range(word.start, word.end))
 
     def _signature(self, params: types.SignatureHelpParams) -> types.SignatureHelp | None:
         if (at := self._at(params)) is None:
             return None
-        document, offset = at
-        return signature_help(document.source, offset, self.documents.scope(document))
+        return describe.signature_help(self.documents, *at)
 
     def _definition(self, params: types.DefinitionParams) -> types.Location | None:
         at = self._at(params)
@@ -244,14 +239,11 @@ class RecipeServer(LanguageServer):
     def _references(self, params: types.ReferenceParams) -> list[types.Location] | None:
         if (named := self._name(params)) is None:
             return None
-        decl = named[1].decl
-        return [
-            self._location(place)
-            for place in uses.uses(self.documents, *named)
-            if params.context.include_declaration
-            or decl is None
-            or (place.document.path, place.start) != decl.place
-        ]
+        name, declared = named[1], None
+        if not (params.context.include_declaration or name.is_local):
+            declared = self.documents.place_of(name.decl)
+        places = uses.uses(self.documents, *named)
+        return [self._location(place) for place in places if place != declared]
 
     def _highlights(
         self, params: types.DocumentHighlightParams
@@ -265,7 +257,7 @@ class RecipeServer(LanguageServer):
         at = self._at(params)
         if at is None or self._name(params) is None:
             return None
-        word = uses.meaning_at(self.documents, *at)
+        word = uses.note_at(self.documents, *at)
         return None if word is None else self._positions(at[0]).range(word.start, word.end)
 
     def _rename(self, params: types.RenameParams) -> types.WorkspaceEdit | None:
@@ -316,22 +308,22 @@ class RecipeServer(LanguageServer):
             return None
         positions = self._positions(document)
         start, end = positions.offset(params.range.start), positions.offset(params.range.end)
-        reader = self.documents.reading(document)
-        return inlay_hints(reader, *self._plan(document), positions, start, end)
+        plan, text = self._plan(document), document.source.text
+        notes = self.documents.notes(document)
+        return display.inlay_hints(text, *notes, *plan, positions, start, end)
 
     def _symbols(self, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol] | None:
         document = self.documents.get(path_of(params.text_document.uri))
         if document is None:
             return None
-        recipe, _ = parse(document.source)
-        return symbols.document_symbols(recipe, self._positions(document))
+        return display.document_symbols(document, self._positions(document))
 
     def _tokens(self, params: types.SemanticTokensParams) -> types.SemanticTokens | None:
         document = self.documents.get(path_of(params.text_document.uri))
         if document is None:
             return None
-        words = self.documents.reading(document).meanings
-        return types.SemanticTokens(symbols.semantic_tokens(words, self._positions(document)))
+        notes, _ = self.documents.notes(document)
+        return types.SemanticTokens(display.semantic_tokens(notes, self._positions(document)))
 
 
 _COMPLETION = types.CompletionOptions(

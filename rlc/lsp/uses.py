@@ -8,69 +8,75 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rlc.catalog.index import is_taken
+from rlc.check.notes import Note
+from rlc.check.scope import NamedDecl
 from rlc.lang.words import string_value, vocabulary
-from rlc.lsp.documents import Document, Documents
-from rlc.lsp.frames import Meaning
-from rlc.lsp.outline import Declared
-
-
-class Place(NamedTuple):
-    """A range of a text, in characters."""
-
-    document: Document
-    start: int
-    end: int
+from rlc.lsp.documents import Chunk, Document, Documents, Place
 
 
 class Name(NamedTuple):
-    """What a name stands for: a declaration, or what is local to the one that starts at
-    ``within``."""
+    """What a name stands for: a declaration, or what is local to the one that ``decl`` is."""
 
     name: str
-    decl: Declared | None
-    path: str
-    within: int = -1
+    decl: NamedDecl
+    is_local: bool = False
 
 
-def meaning_at(documents: Documents, document: Document, offset: int) -> Meaning | None:
-    """Return the word at an offset, or just before it; None if there is none."""
-    touching = [m for m in documents.reading(document).meanings if m.start <= offset <= m.end]
-    return touching[-1] if touching else None
+def note_at(documents: Documents, document: Document, offset: int) -> Note | None:
+    """Return what is noted on the word at an offset, or just before it; None if nothing is."""
+    chunk = document.chunk_at(offset)
+    at = _touching(documents, document, chunk, offset)
+    if at is None and chunk.start == offset > 0:
+        at = _touching(documents, document, document.chunk_at(offset - 1), offset)
+    return at
+
+
+def _touching(documents: Documents, document: Document, chunk: Chunk, offset: int) -> Note | None:
+    found = documents.notes(document, [chunk])[0]
+    return max((n for n in found if n.start <= offset <= n.end), key=_start, default=None)
+
+
+def _start(note: Note) -> int:
+    return note.start
 
 
 def name_at(documents: Documents, document: Document, offset: int) -> Name | None:
     """Return what the name at an offset stands for; None if no name of the author's is there."""
-    at = meaning_at(documents, document, offset)
+    at = note_at(documents, document, offset)
     return None if at is None else _name_of(at, document)
 
 
-def _name_of(at: Meaning, document: Document) -> Name | None:
-    text = document.source.text[at.start : at.end]
-    if at.role in ("declares", "reference") and isinstance(at.what, Declared):
-        return Name(text, at.what, at.what.source.name)
+def _name_of(at: Note, document: Document) -> Name | None:
+    if at.role in ("declares", "reference") and isinstance(at.what, NamedDecl):
+        return Name(at.what.name.id, at.what)
     if at.role in ("parameter", "local"):
-        return Name(text, None, document.path, at.within)
+        chunk = document.chunk_at(at.start)
+        for decl in chunk.decls:
+            inside = decl.span.start <= at.start - chunk.start < decl.span.end
+            if inside and isinstance(decl, NamedDecl):
+                return Name(document.source.text[at.start : at.end], decl, is_local=True)
     return None
 
 
 def definition(documents: Documents, document: Document, offset: int) -> Place | None:
     """Return where what stands at an offset is declared: a name, an imported file, a file that is
     named, or a function in it."""
-    at = meaning_at(documents, document, offset)
+    at = note_at(documents, document, offset)
     if at is None:
         return None
-    if at.role in ("path", "string"):
+    if at.role in ("path", "literal"):
         return _file(documents, document, at)
     name = _name_of(at, document)
-    if name is not None and name.decl is not None:
-        other = documents.get(name.decl.source.name)
-        return None if other is None else Place(other, name.decl.start, name.decl.end)
-    return next(uses_within(documents, document, name), None) if name is not None else None
+    if name is None:
+        return None
+    if not name.is_local:
+        return documents.place_of(name.decl)
+    return next(uses_within(documents, document, name), None)
 
 
-def _file(documents: Documents, document: Document, at: Meaning) -> Place | None:
+def _file(documents: Documents, document: Document, at: Note) -> Place | None:
     text = string_value(document.source.text[at.start : at.end])
-    if at.role == "string" and (at.want is None or at.want.file is False):
+    if at.role == "literal" and (at.want is None or at.want.file is False):
         return None
     path, _, function = text.rpartition(":") if re.search(r"\.py:\w+$", text) else (text, "", "")
     whole = os.path.normpath(os.path.join(document.source.folder, os.path.expanduser(path)))
@@ -88,26 +94,21 @@ def _file(documents: Documents, document: Document, at: Meaning) -> Place | None
 def uses(documents: Documents, document: Document, name: Name) -> list[Place]:
     """Return every place where a name stands, its declaration among them: of a declaration in all
     texts of the project that see it."""
-    if name.decl is None:
+    if name.is_local:
         return list(uses_within(documents, document, name))
-    texts = (document, documents.get(name.path), *documents.project())
+    texts = (document, documents.get(name.decl.span.source.name), *documents.project())
     by_path = {each.path: each for each in texts if each is not None}
     return [place for each in by_path.values() for place in uses_within(documents, each, name)]
 
 
-def uses_within(documents: Documents, document: Document, name: Name | None) -> Iterator[Place]:
+def uses_within(documents: Documents, document: Document, name: Name) -> Iterator[Place]:
     """Yield the places of one text where a name stands."""
-    if name is None or name.name not in document.source.text:
-        return
-    for at in documents.reading(document).meanings:
+    chunks = [chunk for chunk in document.chunks if name.name in chunk.source.text]
+    for at in documents.notes(document, chunks)[0] if chunks else ():
         other = _name_of(at, document)
-        if other is None or other.name != name.name:
+        if other is None or other.name != name.name or other.is_local != name.is_local:
             continue
-        if name.decl is not None:
-            same = other.decl is not None and other.decl.place == name.decl.place
-        else:
-            same = other.decl is None and (other.path, other.within) == (name.path, name.within)
-        if same:
+        if other.decl.name.span == name.decl.name.span:
             yield Place(document, at.start, at.end)
 
 
@@ -116,12 +117,17 @@ def why_not(documents: Documents, document: Document, name: Name, new: str) -> s
     tables = vocabulary()
     if not re.fullmatch(tables.terminals["NAME"], new) or new in tables.keywords:
         return f"`{new}` is not a name"
-    if name.decl is not None and is_taken(new):
+    if not name.is_local and is_taken(new):
         return f"`{new}` is the name of a builtin"
     for place in uses(documents, document, name):
-        if (
-            new in documents.scope(place.document)
-            or new in documents.reading(place.document).locals
-        ):
+        if new in documents.scope(place.document) or new in _locals(documents, place):
             return f"`{new}` is declared already"
     return None
+
+
+def _locals(documents: Documents, place: Place) -> set[str]:
+    """The parameters of the declaration that a place is in, and the parts of a loss."""
+    chunk = place.document.chunk_at(place.start)
+    notes = documents.notes(place.document, [chunk])[0]
+    text = place.document.source.text
+    return {text[at.start : at.end] for at in notes if at.role in ("parameter", "local")}

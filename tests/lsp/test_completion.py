@@ -31,9 +31,8 @@ def proposals(
     """What is proposed at the mark, in a text that goes on behind it."""
     before, _, after = marked.partition(MARK)
     document = Document(Source(name, before + after))
-    scope = Documents().scope(document)
     positions = Positions(document.source)
-    return complete(document.source, len(before), scope, positions, snippets)
+    return complete(Documents(), document, len(before), positions, snippets)
 
 
 def labels(marked: str) -> list[str]:
@@ -149,8 +148,8 @@ def test_what_is_measured_is_proposed_once_there_was_a_plan() -> None:
     text = f"{path.read_text('utf-8')}\nexpect heldout."
     document = Document(Source(str(path), text))
     stages = {stage.name: stage for stage in plan.stages}
-    scope, positions = Documents().scope(document), Positions(document.source)
-    found = complete(document.source, len(text), scope, positions, False, stages)
+    positions = Positions(document.source)
+    found = complete(Documents(), document, len(text), positions, False, stages)
     assert {"pass_at_1", "mean_reward", "cost.high"} <= {item.label for item in found}
 
 
@@ -165,20 +164,20 @@ def test_whatever_a_recipe_says_is_proposed_there(recipe: str) -> None:
     documents = Documents()
     document = documents.get(str(RECIPES / f"{recipe}.rl"))
     assert document is not None
-    scope, positions = documents.scope(document), Positions(document.source)
+    positions = Positions(document.source)
     text, looked_at = document.source.text, 0
-    for word in documents.reading(document).meanings:
+    for word in documents.notes(document)[0]:
         written = text[word.start : word.end]
         known = word.role in ("kind", "type", "field", "argument", "builtin", "word", "input")
         start = word.start
         if word.role == "reference":
             known = word.what is not None
-        elif word.role == "string" and word.want is not None:
+        elif word.role == "literal" and written[:1] == '"' and word.want is not None:
             start, written = start + 1, written[1:-1]
             known = written in (*word.want.all_choices(), *(word.want.suggests or tuple)())
         if known:
             looked_at += 1
-            found = {item.label for item in complete(document.source, start, scope, positions)}
+            found = {item.label for item in complete(documents, document, start, positions)}
             parts = {part for label in found for part in label.split(".")}
             assert written in found | parts, document.source.position(start)
     assert looked_at > 15
@@ -193,4 +192,4 @@ def test_any_text_has_an_answer(data: st.DataObject) -> None:
     text = text[:start] + junk + (text[end:] if data.draw(st.booleans()) else text[start:])
     offset = data.draw(st.integers(0, len(text)))
     document = Document(Source("a.rl", text))
-    complete(document.source, offset, Documents().scope(document), Positions(document.source))
+    complete(Documents(), document, offset, Positions(document.source))

@@ -9,12 +9,11 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import BUILTINS
 from rlc.lang.source import Source
 from rlc.lsp.checks import check
-from rlc.lsp.describe import builtin, declaration, hover
+from rlc.lsp.describe import builtin, declaration, hover, signature_help
+from rlc.lsp.display import inlay_hints
 from rlc.lsp.documents import Document, Documents
-from rlc.lsp.hints import inlay_hints
 from rlc.lsp.positions import Positions
-from rlc.lsp.signatures import signature_help
-from rlc.lsp.uses import meaning_at
+from rlc.lsp.uses import note_at
 
 TEXT = """# What is trained.
 model policy {
@@ -38,7 +37,7 @@ train main {
 def said(word: str, text: str = TEXT) -> str:
     documents = Documents()
     document = Document(Source("a.rl", text))
-    at = meaning_at(documents, document, text.index(word))
+    at = note_at(documents, document, text.index(word))
     assert at is not None
     return hover(at, text[at.start : at.end], document.path) or ""
 
@@ -76,7 +75,8 @@ def test_everything_in_the_catalogue_can_be_explained() -> None:
 
 def test_a_call_shows_its_parameters_and_the_one_that_is_next() -> None:
     def shown(before: str) -> tuple[str, int | None]:
-        found = signature_help(Source("a.rl", before), len(before), {})
+        document = Document(Source("a.rl", before))
+        found = signature_help(Documents(), document, len(before))
         assert found is not None
         return found.signatures[0].label, found.active_parameter
 
@@ -87,7 +87,8 @@ def test_a_call_shows_its_parameters_and_the_one_that_is_next() -> None:
     assert shown("train main { optimizer = adam(1e-4, beta2 = ")[1] == 2
     assert shown("train main { optimizer = adam(1e-4, schedule = cosine(")[0].startswith("cosine(")
     assert "clues" in shown('env e = gem("game:Sudoku-v0-easy", ')[0]
-    assert signature_help(Source("a.rl", "train main { "), 13, {}) is None
+    outside = Document(Source("a.rl", "train main { "))
+    assert signature_help(Documents(), outside, 13) is None
 
 
 def hints(text: str) -> dict[str, list[str]]:
@@ -96,10 +97,10 @@ def hints(text: str) -> dict[str, list[str]]:
     document = Document(source)
     checked = check(Documents(), document)
     assert not checked.compiled.diagnostics.has_errors
-    reader, positions = Documents().reading(document), Positions(source)
+    notes, positions = Documents().notes(document), Positions(source)
     plan, costs = checked.compiled.plan, checked.costs
     found: dict[str, list[str]] = {}
-    for hint in inlay_hints(reader, plan, costs, positions, 0, len(text)):
+    for hint in inlay_hints(text, *notes, plan, costs, positions, 0, len(text)):
         line = source.line(hint.position.line + 1).split()[0]
         found.setdefault(line, []).append(str(hint.label))
     return found
@@ -121,6 +122,6 @@ def test_hints_say_what_the_recipe_leaves_out() -> None:
 def test_hints_of_a_part_are_of_that_part() -> None:
     document = Document(Source("a.rl", TEXT))
     start = TEXT.index("  optimizer")
-    reader, positions = Documents().reading(document), Positions(document.source)
-    found = inlay_hints(reader, None, {}, positions, start, start + 20)
+    notes, positions = Documents().notes(document), Positions(document.source)
+    found = inlay_hints(TEXT, *notes, None, {}, positions, start, start + 20)
     assert [(hint.label, hint.padding_right) for hint in found] == [("learning_rate =", True)]

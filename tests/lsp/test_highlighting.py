@@ -19,8 +19,8 @@ from rlc.catalog.index import BUILTINS
 from rlc.lang.source import Source
 from rlc.lang.words import read_words, vocabulary
 from rlc.lsp.highlighting.pygments_lexer import RlLexer
-from rlc.lsp.highlighting.textmate import textmate_grammar
 from tools.editor_grammars import grammars
+from tools.textmate import textmate_grammar
 
 ALL = sorted(RECIPES.rglob("*.rl"))
 TYPES = {"COMMENT": Comment.Single, "STRING": String.Double, "NUMBER": Number, "MONEY": Number}

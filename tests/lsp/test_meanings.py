@@ -9,18 +9,18 @@ from paths import RECIPES
 from recipe_strategies import recipes, write
 
 from rlc.catalog.records import Param
+from rlc.check.notes import Note
 from rlc.lang.ast import BlockDecl, Recipe, ValueDecl
-from rlc.lang.source import Source
+from rlc.lang.source import Source, Span
 from rlc.lang.syntax import parse
 from rlc.lsp.documents import Document, Documents
-from rlc.lsp.frames import Meaning
 
 ALL = sorted(str(path.relative_to(RECIPES)) for path in RECIPES.rglob("*.rl"))
 
 
-def meanings(text: str) -> list[tuple[str, Meaning]]:
+def meanings(text: str) -> list[tuple[str, Note]]:
     document = Document(Source("a.rl", text))
-    found = Documents().reading(document).meanings
+    found = Documents().notes(document)[0]
     return [(text[word.start : word.end], word) for word in found]
 
 
@@ -31,8 +31,8 @@ def declared(recipe: Recipe) -> list[tuple[str, str, bool]]:
 
 
 def outlined(source: Source) -> list[tuple[str, str, bool]]:
-    heads = Document(source).outline.heads.values()
-    return [(decl.kind, decl.name, decl.parameters is not None) for decl in heads]
+    decls = [decl for chunk in Document(source).chunks for decl in chunk.decls]
+    return declared(Recipe(Span(source, 0, 0), tuple(decls)))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -42,7 +42,7 @@ def test_every_word_of_a_recipe_is_understood(name: str) -> None:
     assert document is not None
     recipe, _ = parse(document.source)
     assert outlined(document.source) == declared(recipe)
-    for word in documents.reading(document).meanings:
+    for word in documents.notes(document)[0]:
         text = document.source.text[word.start : word.end]
         if word.role == "kind" and text == "import":
             continue
@@ -78,12 +78,12 @@ def test_a_name_has_the_meaning_of_its_place() -> None:
         "loss own(tau = 2.0) { part = tau * adv  token = -part }\n"
         "train big(rate: float(above = 0) = 1e-4) { optimizer = adam(rate) }\n"
     )
-    roles = [(text, word.role) for text, word in found if word.role not in ("number", "kind")]
+    roles = [(text, word.role) for text, word in found if word.role not in ("literal", "kind")]
     assert roles == [
         *(("step", "declares"), ("float", "type")),
         *(("mine", "declares"), ("returns", "builtin"), ("scale", "builtin")),
         *(("step", "reference"), ("over", "argument"), ("group", "word")),
-        *(("own", "declares"), ("tau", "parameter"), ("part", "local"), ("tau", "local")),
+        *(("own", "declares"), ("tau", "parameter"), ("part", "local"), ("tau", "parameter")),
         *(("adv", "input"), ("token", "field"), ("part", "local")),
         *(("big", "declares"), ("rate", "parameter"), ("float", "type"), ("above", "argument")),
         *(("optimizer", "field"), ("adam", "builtin"), ("rate", "parameter")),
@@ -102,8 +102,9 @@ def test_a_mistake_does_not_reach_the_next_declaration() -> None:
 
 def test_parameters_are_read_with_types_and_defaults() -> None:
     text = "env e(size: int(1, 9) = 3, mode: word(fast, slow), rest) = gem(mode)"
-    (decl,) = Document(Source("a.rl", text)).outline.heads.values()
-    size, mode, rest = decl.parameters or ()
+    document = Document(Source("a.rl", text))
+    annotator = Documents().annotator(document)
+    size, mode, rest = annotator.parameters(annotator.declared["e"])
     assert (size.type, size.required) == ("int", False)
     assert (mode.choices, mode.required) == (("fast", "slow"), True)
     assert rest.type == "any"

@@ -109,11 +109,11 @@ def test_a_recipe_means_the_same_with_other_names(recipe: str) -> None:
     assert document is not None
     for decl in list(documents.scope(document).values()):
         renamed = Documents()
-        owner = documents.get(decl.source.name)
-        assert owner is not None
-        name = name_at(documents, owner, decl.start)
+        place = documents.place_of(decl)
+        assert place is not None
+        name = name_at(documents, place.document, place.start)
         assert name is not None
-        assert why_not(documents, document, name, f"{decl.name}_x") is None
+        assert why_not(documents, document, name, f"{name.name}_x") is None
         texts = {d.path: d.source.text for d in documents.closure(document).values()}
         for place in sorted(uses(documents, document, name), key=lambda p: -p.start):
             text = texts[place.document.path]
@@ -121,5 +121,5 @@ def test_a_recipe_means_the_same_with_other_names(recipe: str) -> None:
         for file, text in texts.items():
             renamed.put(file, text, 1)
         source = Source(path, texts[path])
-        assert f"{decl.name}_x" in "".join(texts.values())
-        assert not compile_source(source, read=renamed.read).diagnostics.has_errors, decl.name
+        assert f"{name.name}_x" in "".join(texts.values())
+        assert not compile_source(source, read=renamed.read).diagnostics.has_errors, name.name

@@ -126,7 +126,7 @@ def test_the_grammar_agrees_with_the_compiler_on_all_recipes(built: Path) -> Non
             scopes[start:end] = [scope] * (end - start)
         document = documents.get(str(path))
         assert document is not None
-        roles = {m.start: m.role for m in documents.reading(document).meanings}
+        roles = {note.start: note.role for note in documents.notes(document)[0]}
         for word in read_words(Source("", text)):
             wanted = SCOPES.get(roles.get(word.start, "")) or SCOPES.get(word.kind)
             if wanted is not None:

@@ -24,9 +24,9 @@ from contextlib import chdir
 from pathlib import Path
 
 from rlc.lang.source import Source
-from rlc.lsp.highlighting.textmate import textmate_grammar
-from rlc.lsp.outline import read_outline
+from rlc.lsp.documents import Document
 from tools.playground.bridge import answer
+from tools.textmate import textmate_grammar
 
 ROOT = Path(__file__).parents[2]
 PAGE = Path(__file__).parent / "page"
@@ -80,7 +80,7 @@ def _without_files() -> Iterator[dict[str, str]]:
         text = path.read_text("utf-8")
         said = json.loads(answer(json.dumps({"text": text, "want": "check"})))
         errors = any(finding["severity"] == "error" for finding in said["findings"])
-        if not (errors or said["unread"] or read_outline(Source("", text)).imports):
+        if not (errors or said["unread"] or list(Document(Source("", text)).imports)):
             comment = re.match(r"# *(.*)", text)
             title = comment[1].rstrip(":.") if comment else ""
             yield {"name": path.stem, "title": title, "text": text}

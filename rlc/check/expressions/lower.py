@@ -30,6 +30,7 @@ from rlc.lang.source import Span
 FUNCTIONS = tuple(name for name in OPERATIONS if name.isidentifier() and name != "neg")
 _OPERATORS = (*"+-*/", *COMPARISONS)
 _PLAIN = Param("expression", "float", "a number of an expression")
+_EXPRESSION = Param("expression", "expression", "a part of an expression")
 
 
 class Evaluator(Protocol):
@@ -84,6 +85,7 @@ class Lowering:
             case Call(func=Name()):
                 return self._call(expr)
             case Unknown():
+                self.found.note("hole", expr.span, want=_EXPRESSION)
                 report_unfit(expr, _PLAIN, self.found)
                 return None
         message = f"{describe(expr)} has no place in an expression"
@@ -114,9 +116,11 @@ class Lowering:
 
     def _name(self, name: Name) -> int | None:
         if name.id in self.parts:
+            self.found.note("local", name.span)
             self.uses.setdefault(self.defining, set()).add(name.id)
             return self.parts[name.id]
         if name.id in self.builder.names:
+            self.found.note("input", name.span, INPUTS[self.kind].get(name.id))
             return self.builder.input(name.id)
         if name.id in self.later:
             own = name.id == self.defining
@@ -157,6 +161,8 @@ class Lowering:
                 advice, fix = _suggested(span, name, FUNCTIONS, OPERATIONS)
             self.found.error("RL0641", span, message, advice, fix=fix)
             return None
+        self.found.note("function", span, OPERATIONS[name])
+        self.found.note_arguments(OPERATIONS[name], call.span, call.args, ())
         for argument in call.args:
             if argument.name is not None:
                 message = f"the arguments of `{name}` have no names"

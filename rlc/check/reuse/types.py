@@ -29,6 +29,8 @@ def typed(name: str, written: Expr | None, doc: str, scalars: Scalars, found: Di
     """What is declared under a name, as a parameter; after a report of an unknown type, one
     that takes anything plain."""
     anything = Param(name, UNTYPED, doc)
+    if written is not None:
+        found.note("type", written.func.span if isinstance(written, Call) else written.span)
     match written:
         case None:
             return anything
@@ -45,6 +47,7 @@ def typed(name: str, written: Expr | None, doc: str, scalars: Scalars, found: Di
                 for end, what in (("above", "more"), ("below", "less"))
             ]
             owner = Owner(kind, f"the type `{kind}()`", "argument", written.func.span)
+            found.note_arguments(None, written.span, written.args, ends)
             bound = bind(written.args, ends, owner, scalars.fitting, found)
             limits: Any = {end: value.data for end, value in bound.values.items()}
             ranged = evolve(anything, type=kind, **limits)

@@ -137,6 +137,8 @@ class Uses:
             return value
 
         before = len(found)
+        found.note("reference", call.func.span, decl)
+        found.note_arguments(decl, call.span, call.args, self.wants(decl))
         owner = Owner(name, f"`{name}()`", "argument", call.func.span)
         bound = bind(call.args, self.wants(decl), owner, argument, found)
         _explain(found, before, label, call.span)

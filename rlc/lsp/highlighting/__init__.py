@@ -1,2 +1,1 @@
-"""Colours where no language server is: `pygments_lexer`, and grammars of editors that are generated
-from the language's own."""
+"""Colours where no language server is: `pygments_lexer`."""

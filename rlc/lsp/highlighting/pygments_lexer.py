@@ -19,10 +19,10 @@ from pygments.token import (
     Whitespace,
 )
 
+from rlc.check.notes import Role
 from rlc.lang.source import Source
 from rlc.lang.words import COMMENT, read_words
 from rlc.lsp.documents import Document, Documents
-from rlc.lsp.frames import Role
 
 _ROLES: dict[Role, Any] = {
     "kind": Keyword.Declaration,
@@ -69,7 +69,7 @@ class RlLexer(Lexer):
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
         """Yield the offset, the type and the text of every word, and of what is between them."""
         source = Source("", text)
-        roles = {m.start: m.role for m in Documents().reading(Document(source)).meanings}
+        roles = {m.start: m.role for m in Documents().notes(Document(source))[0]}
         offset = 0
         for word in read_words(source):
             if word.start < offset:  # of what is malformed, words may overlap

@@ -91,7 +91,7 @@ def _part(item: Builtin, at: str, guides: Mapping[str, str]) -> Iterator[str]:
 
 
 def _signature(item: Builtin) -> str:
-    text, labels = signature(item)
+    text, labels = signature(item.name, item.params)
     if len(text) <= _COLUMNS:
         return text
     return "\n".join([f"{item.name}(", *(f"  {label}," for label in labels), ")"])

@@ -10,7 +10,7 @@ from rlc.catalog.declarations import DECLARATIONS, PARAM_TYPES
 from rlc.catalog.index import KINDS
 from rlc.check.reuse.types import WORD
 from rlc.lang.words import ESCAPES, vocabulary
-from rlc.lsp.outline import IMPORT
+from rlc.lsp.documents import IMPORT
 
 SCOPE = "source.rl"
 

@@ -1,0 +1,380 @@
+"""What each word of a recipe means, and what is wanted where: noted while it is checked.
+
+The check calls :meth:`rlc.lang.diagnostics.Diagnostics.note` wherever it finds out what a word
+stands for, which does nothing. :class:`Notes` are the diagnostics that remember it, for editors; an
+:class:`Annotator` checks single declarations with them, also in a recipe with mistakes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from attrs import define, evolve, frozen
+
+from rlc.algo.expressions.vocabulary import Input, Operation
+from rlc.catalog.declarations import DECLARATIONS, SWEEP
+from rlc.catalog.index import KINDS, builtins_of, find_anywhere
+from rlc.catalog.records import Builtin, Declaration, Param
+from rlc.check.bind import Owner, bind
+from rlc.check.evaluate import Evaluator, dotted
+from rlc.check.reuse.changes import names_of
+from rlc.check.reuse.copies import names_in, nodes_in
+from rlc.check.reuse.templates import check_templates
+from rlc.check.scope import NamedDecl, collect, is_made
+from rlc.check.values import Unknown, Value
+from rlc.lang.ast import (
+    Amend,
+    Argument,
+    Attribute,
+    Bool,
+    Call,
+    Decl,
+    Expectation,
+    Expr,
+    Field,
+    ImportDecl,
+    ListExpr,
+    Name,
+    Number,
+    Quantity,
+    Recipe,
+    RecordExpr,
+    String,
+    ValueDecl,
+)
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.source import Source, Span
+
+Role = Literal[
+    "kind",
+    "declares",
+    "type",
+    "field",
+    "argument",
+    "key",
+    "builtin",
+    "word",
+    "reference",
+    "parameter",
+    "local",
+    "input",
+    "function",
+    "attribute",
+    "literal",
+    "path",
+    "hole",
+]
+What = Declaration | Param | Builtin | NamedDecl | Operation | Input
+
+# Types of the fields of sweeps, and of what is written as an expression.
+STAGE_OF_SWEEP, AXIS, MEASURE, EXPRESSION = "stage", "axis", "measure", "expression"
+KEYS_ARE_NAMES = (AXIS, "teacher")  # the keys of a record for one of these are names of the recipe
+_ANY = Param("value", "any", "a value")
+
+
+class Note(NamedTuple):
+    """What the word from ``start`` to ``end`` is. ``what`` it stands for, if that is known;
+    ``want``: what takes it, if it is a value; ``owner``: what the field or argument that it names
+    belongs to. A "hole" stands for a value that is not known."""
+
+    role: Role
+    start: int
+    end: int
+    what: What | None = None
+    want: Param | None = None
+    owner: str | None = None
+
+
+@frozen
+class Written:
+    """A default as it is written in a recipe."""
+
+    text: str
+
+
+@frozen(eq=False)
+class Arguments:
+    """What is given to ``owner``, of which these are the ``params``, in a call or a block: at its
+    span, ``by`` further on. ``owner`` is None for a type."""
+
+    owner: Builtin | Declaration | NamedDecl | Operation | None
+    span: Span
+    items: tuple[Argument | Field, ...]
+    params: tuple[Param, ...]
+    by: int = 0
+
+    @property
+    def start(self) -> int:
+        return self.span.start + self.by
+
+    @property
+    def end(self) -> int:
+        return self.span.end + self.by
+
+    @property
+    def is_call(self) -> bool:
+        """Whether they stand in parentheses."""
+        return not isinstance(self.owner, Declaration)
+
+
+@define(eq=False)
+class Annotations:
+    """The notes of one source, by the places of the words."""
+
+    words: dict[tuple[int, int], Note]
+    arguments: list[Arguments]
+
+
+class Notes(Diagnostics):
+    """Diagnostics that take note of what words mean, by the source that they stand in. Of two notes
+    on one word the first counts: the later ones are of copies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: defaultdict[Source, Annotations] = defaultdict(lambda: Annotations({}, []))
+
+    def note(
+        self, role: Any, span: Span, what: Any = None, want: Any = None, owner: str | None = None
+    ) -> None:
+        if role == "argument":
+            owner = f"{owner}()"
+        if role == "local" and what is None:
+            what = Param(span.text, EXPRESSION, "a part of the expression")
+        note = Note(role, span.start, span.end, what, want, owner)
+        self.sources[span.source].words.setdefault((span.start, span.end), note)
+
+    def note_arguments(
+        self, owner: Any, span: Span, items: Sequence[Any], params: Sequence[Any]
+    ) -> None:
+        if items and items[0].span is span:
+            return  # not written: `$60` for `limit(usd = $60)`
+        if isinstance(owner, Operation):
+            params = [Param(name, EXPRESSION, owner.doc) for name in owner.params]
+        elif isinstance(owner, NamedDecl):
+            params = as_written(owner, params)
+        given = Arguments(owner, span, tuple(items), tuple(params))
+        self.sources[span.source].arguments.append(given)
+
+    def has(self, node: Expr) -> bool:
+        """Whether there is a note on an expression."""
+        span = node.span
+        return (span.start, span.end) in self.sources[span.source].words
+
+
+class Annotator:
+    """Checks declarations one by one, in the light of all that are declared."""
+
+    def __init__(self, decls: Iterable[Decl], source: Source) -> None:
+        self.notes = Notes()
+        recipe = Recipe(Span(source, 0, len(source.text)), tuple(decls))
+        scope = collect(recipe, self.notes)
+        self.declared: Mapping[str, NamedDecl] = {**scope.templates, **scope.decls}
+        if scope.templates:
+            check_templates(scope, self.notes)
+        self.scope = scope
+        self.evaluator = Evaluator(scope, source.name, self.notes)
+
+    def annotate(self, decl: Decl) -> None:
+        """Take note of what the words of a declaration mean."""
+        note, kind = self.notes.note, decl.kind
+        note("kind", kind.span, DECLARATIONS.get(kind.id))
+        if isinstance(decl, ImportDecl):
+            note("path", decl.path.span)
+            return
+        if isinstance(decl, Expectation):
+            want = Param(kind.id, MEASURE, "what is expected")
+            self._measure(decl.comparison.left, want)
+            self._measure(decl.comparison.right, want)
+        else:
+            note("declares", decl.name.span, decl)
+            known = DECLARATIONS.get(kind.id)
+            if known is not None and known.form is None:
+                with self.evaluator.inside(decl.name.id):
+                    self._check(decl)
+        self._rest(decl)
+
+    def parameters(self, decl: NamedDecl) -> tuple[Param, ...]:
+        """What the parameters of a declaration take."""
+        return as_written(decl, self.evaluator.uses.wants(decl)) if decl.parameters else ()
+
+    def _check(self, decl: NamedDecl) -> None:
+        uses = self.evaluator.uses
+        if decl.parameters is not None:
+            wants = {param.name: param for param in self.parameters(decl)}
+            for parameter in decl.parameters:
+                self.notes.note("parameter", parameter.name.span, wants[parameter.name.id])
+            defaults = [each.default for each in decl.parameters if each.default is not None]
+            for name in (name for part in (*defaults, decl) for name in names_in(part)):
+                if name.id in wants:
+                    self.notes.note("parameter", name.span, wants[name.id])
+            decl = uses.alone(decl)
+        known = DECLARATIONS[decl.kind.id]
+        if known.is_block and isinstance(decl, ValueDecl) and isinstance(decl.value, Unknown):
+            want = Param(decl.name.id, known.kind, f"what `{decl.name.id}` stands for")
+            self.notes.note("hole", decl.value.span, want=want)
+            return
+        if isinstance(decl, ValueDecl):
+            if not known.is_block or not is_made(decl):
+                self.evaluator.made(decl)
+                return
+            if (made := uses.block(decl)) is None:
+                return
+            decl = made
+        if not known.is_block:
+            return
+        self.notes.note_arguments(known, decl.span, decl.fields, known.fields)
+        if known.open:
+            self._expressions(decl, known)
+            return
+        owner = Owner(known.kind, "", "field", decl.name.span, unread=decl.unread)
+        value = self._swept if known.kind == SWEEP else self.evaluator.value
+        bind(decl.fields, known.fields, owner, value, self.notes)
+
+    def _expressions(self, decl: Any, known: Declaration) -> None:
+        """The parts of a loss, and what it ends with; while that is not written, anything."""
+        fields = {param.name: param for param in known.fields}
+        for field in decl.fields:
+            param = fields.get(field.name.id)
+            part = Param(field.name.id, EXPRESSION, "a part of the expression")
+            owner = known.kind if param else None
+            self.notes.note(
+                "field" if param else "local", field.name.span, param or part, owner=owner
+            )
+        if not fields.keys() & {field.name.id for field in decl.fields}:
+            span, name = decl.name.span, next(iter(fields))
+            result = Field(span, Name(span, name), Unknown(span, fields[name]))
+            decl = evolve(decl, fields=(*decl.fields, result))
+        self.evaluator.made(decl)
+
+    # Names of the recipe, as sweeps and expectations have them
+
+    def _swept(self, expr: Expr, want: Param) -> Value | None:
+        if isinstance(expr, Unknown):
+            self.notes.note("hole", expr.span, want=want)
+        elif want.type == AXIS:
+            for field in expr.fields if isinstance(expr, RecordExpr) else ():
+                self._axis(field, want)
+        elif want.type == MEASURE:
+            self._measure(expr, want)
+        elif want.type == STAGE_OF_SWEEP:
+            self._refer(expr)
+        else:
+            return self.evaluator.value(expr, want)
+        return None
+
+    def _axis(self, field: Field, want: Param) -> None:
+        """What is varied, and the values that are tried."""
+        head, *rest = names_of(field.name)
+        decl = self.declared.get(head.id)
+        if decl is None:
+            self.notes.note("key", head.span, want=want)
+            return
+        self.notes.note("reference", head.span, decl)
+        known = DECLARATIONS[decl.kind.id]
+        doc = f"what `{decl.name.id}` stands for"
+        param: Param | None = Param(decl.name.id, known.value or "any", doc)
+        for number, part in enumerate(rest):
+            param = field_of(known.fields if number == 0 and known.is_block else param, part.id)
+            self.notes.note("attribute", part.span, param)
+        if param is None or param.type == "param":
+            param = _ANY
+        value = field.value
+        if isinstance(value, Call):
+            self.evaluator.call(value, evolve(want, named=False))
+        for item in value.items if isinstance(value, ListExpr) else (value,):
+            if isinstance(item, Unknown) or not isinstance(value, Call):
+                self.evaluator.value(item, evolve(param, many=param.many and item is value))
+
+    def _measure(self, expr: Expr, want: Param) -> None:
+        """The paths in what is measured, or compared with that."""
+        if isinstance(expr, Unknown):
+            self.notes.note("hole", expr.span, want=want)
+        elif isinstance(expr, Attribute):
+            self._measure(expr.value, want)
+        elif isinstance(expr, Name):
+            self._refer(expr)
+        else:
+            for part in (getattr(expr, name, None) for name in ("left", "right", "operand")):
+                if part is not None:
+                    self._measure(part, want)
+
+    def _refer(self, expr: Expr) -> None:
+        if isinstance(expr, Name) and expr.id in self.declared:
+            self.notes.note("reference", expr.span, self.declared[expr.id])
+
+    # What the check did not come to, because of a mistake
+
+    def _rest(self, decl: Decl) -> None:
+        kind = DECLARATIONS.get(decl.kind.id)
+        for node in nodes_in(decl):
+            match node:
+                case Amend() if kind is not None and kind.is_block:
+                    self._amended(node, kind)
+                case Amend(base=Name(id=name)) if name in self.declared:
+                    self._amended(node, DECLARATIONS[self.declared[name].kind.id])
+                case Call(func=func) if not self.notes.has(func):
+                    if (builtin := find_anywhere(dotted(func))) is not None:
+                        self.notes.note("builtin", func.span, builtin)
+                    self._refer(func)
+                case Attribute() if not self.notes.has(node):
+                    self._attribute(node)
+                case Name() if not self.notes.has(node):
+                    self._refer(node)
+                case Bool() | Number() | Quantity() | String() if not self.notes.has(node):
+                    self.notes.note("literal", node.span)
+                case RecordExpr():
+                    for field in node.fields:
+                        self._key(field)
+
+    def _amended(self, amend: Amend, known: Declaration) -> None:
+        self.notes.note_arguments(known, amend.span, amend.fields, known.fields)
+        for field in amend.fields:
+            within: Param | Sequence[Param] | None = known.fields
+            for number, name in enumerate(names_of(field.name)):
+                within = field_of(within, name.id)
+                role = "attribute" if number else "field"
+                self.notes.note(role, name.span, within, owner=None if number else known.kind)
+
+    def _attribute(self, node: Attribute) -> None:
+        fields: Sequence[Param] = ()
+        if isinstance(node.value, Name) and node.value.id in self.declared:
+            known = DECLARATIONS[self.declared[node.value.id].kind.id]
+            fields = known.fields if known.is_block else ()
+        self.notes.note("attribute", node.attr.span, field_of(fields, node.attr.id))
+
+    def _key(self, field: Field) -> None:
+        name = field.name
+        words = self.notes.sources[name.span.source].words
+        at = name.span.start, name.span.end
+        known = words.get(at)
+        of_names = known is not None and known.want is not None
+        if of_names and known.want.type in KEYS_ARE_NAMES and name.id in self.declared:  # type: ignore[union-attr]
+            words[at] = Note("reference", *at, self.declared[name.id])
+        elif "." not in name.id:
+            self.notes.note("key", name.span)
+
+
+def as_written(decl: NamedDecl, params: Iterable[Param]) -> tuple[Param, ...]:
+    """The parameters of a declaration, each default as it is written."""
+    defaults = (parameter.default for parameter in decl.parameters or ())
+    return tuple(
+        param if default is None else evolve(param, default=Written(default.span.text))
+        for param, default in zip(params, defaults, strict=True)
+    )
+
+
+def fields_of(param: Param | None) -> tuple[Param, ...]:
+    """What can stand behind the point of a field, as in `optimizer.learning_rate`: the settings of
+    all that makes such a thing."""
+    if param is None or param.type not in KINDS:
+        return ()
+    every = (each for builtin in builtins_of(param.type) for each in builtin.params)
+    return tuple({each.name: each for each in every}.values())
+
+
+def field_of(within: Param | Sequence[Param] | None, name: str) -> Param | None:
+    """What a name means among some fields, or behind one; None if that is not known."""
+    fields = fields_of(within) if isinstance(within, Param) else within or ()
+    return next((each for each in fields if each.name == name), None)
