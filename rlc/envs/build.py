@@ -306,13 +306,13 @@ def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.inverted.history import whole_chat_history
+    from rlc.envs.transcripts import TranscriptHistory
     from rlc.envs.verifiers.source import VerifiersSource
 
     ((_, loader),) = code_of(plan)
-    history = whole_chat_history(tokenizer, renderer, **begins(plan))
+    new_chat = tool_chat_history(tokenizer, renderer, **begins(plan))
     source = VerifiersSource(plan.id, loader.target, plan.args)
-    return Offer(source, history, source.count)
+    return Offer(source, lambda: TranscriptHistory(new_chat), source.count)
 
 
 ADAPTERS = {

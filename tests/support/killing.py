@@ -159,7 +159,7 @@ class _Watched:
 
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Have this process count what it does, and kill itself at the call ``fatal``, if any."""
-    from rlc.runtime.agents.requests import Requests
+    from rlc.runtime.agents.episode import AgentEpisode
     from rlc.runtime.answers import Remembering
     from rlc.runtime.rollouts.player import Player
     from rlc.runtime.stages.evaluation import Evaluator
@@ -176,7 +176,7 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
     optimizer.finish = watched["training"].around_async(optimizer.finish)
     Scorer.score = watched["scoring"].around_async(Scorer.score)  # type: ignore[method-assign]
-    Requests.sample = watched["answering"].around_async(Requests.sample)  # type: ignore[method-assign]
+    AgentEpisode.reply = watched["answering"].around_async(AgentEpisode.reply)  # type: ignore[method-assign]
     Remembering.reply = watched["judging"].around_async(Remembering.reply)  # type: ignore[method-assign]
     Journal.finish_step = watched["journalling"].around(Journal.finish_step)  # type: ignore[method-assign]
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file

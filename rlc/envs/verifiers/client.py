@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlc.envs.base import EnvError
-from rlc.envs.inverted.conversations import Plain
-from rlc.envs.inverted.episode import Ask, Reply
+from rlc.envs.base import EnvError, PolicyClient, PolicyReply, PolicyRequest
+from rlc.envs.transcripts import Plain
 
 MODEL = "policy"  # the name of the model that environments see
 
 
-def policy_client(ask: Ask) -> Any:
-    """A client of verifiers for one rollout."""
+def verifiers_client(policy: PolicyClient) -> Any:
+    """Return a client of verifiers for one rollout."""
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage, ToolCall
 
-    class PolicyClient(Client):  # type: ignore[misc]
+    class VerifiersClient(Client):  # type: ignore[misc]
         def setup_client(self, _: Any) -> Any:
             raise EnvError("the policy that is trained has no address")
 
@@ -41,13 +40,13 @@ def policy_client(ask: Ask) -> Any:
             sampling_args: Mapping[str, Any],  # noqa: ARG002 (the recipe's count)
             tools: Sequence[Plain] | None = None,
             **_: Any,
-        ) -> Reply:
-            return await ask(prompt, tools or ())
+        ) -> PolicyReply:
+            return await policy.reply(PolicyRequest(prompt, tools or ()))
 
-        async def raise_from_native_response(self, response: Reply) -> None:
+        async def raise_from_native_response(self, response: PolicyReply) -> None:
             """Whatever the policy says is a reply."""
 
-        async def from_native_response(self, response: Reply) -> Any:
+        async def from_native_response(self, response: PolicyReply) -> Any:
             said = response.message
             calls = [
                 ToolCall(id=call["id"], **call["function"]) for call in said.get("tool_calls", ())
@@ -65,7 +64,7 @@ def policy_client(ask: Ask) -> Any:
         async def close(self) -> None:
             """Nothing is held."""
 
-    return PolicyClient(ask)
+    return VerifiersClient(policy)
 
 
 def plain_message(message: Any) -> Plain:

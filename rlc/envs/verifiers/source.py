@@ -22,11 +22,11 @@ from attrs import define, field
 from rlc.data.about import About
 from rlc.data.code.functions import called, explained, load_attribute
 from rlc.data.sets.problems import Listed
-from rlc.envs.base import AsyncEpisode, EnvError, Observation, TaskKey
+from rlc.envs.base import AsyncEpisode, EnvError, Observation, PolicyClient, TaskKey
+from rlc.envs.callback import CallbackEpisode, begin_alike
 from rlc.envs.group_rewards import GroupRewards, require_whole
-from rlc.envs.inverted.episode import Ask, InvertedEpisode, begin_alike
 from rlc.envs.tool_chat import readable
-from rlc.envs.verifiers.client import MODEL, plain_message, policy_client
+from rlc.envs.verifiers.client import MODEL, plain_message, verifiers_client
 from rlc.envs.verifiers.rubrics import compares, prepare_rubrics, score
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
@@ -88,11 +88,10 @@ class VerifiersSource:
 
     def _episode(
         self, row: Mapping[str, Any], about: About, group: Group | None, member: int
-    ) -> InvertedEpisode[Any]:
-        def rollout(ask: Ask) -> Coroutine[Any, Any, Any]:
-            rollout: Coroutine[Any, Any, Any] = self._env.rollout(
-                dict(row), policy_client(ask), MODEL, {}
-            )
+    ) -> CallbackEpisode[Any]:
+        def rollout(policy: PolicyClient) -> Coroutine[Any, Any, Any]:
+            client = verifiers_client(policy)
+            rollout: Coroutine[Any, Any, Any] = self._env.rollout(dict(row), client, MODEL, {})
             return rollout
 
         async def finish(state: Any) -> Observation:
@@ -104,7 +103,7 @@ class VerifiersSource:
             return _end(self._env, state, *scored)
 
         left = (lambda: None) if group is None else (lambda: group.leave(member))
-        return InvertedEpisode(self._name, self._loop, rollout, finish, about, left)
+        return CallbackEpisode(self._name, self._loop, rollout, finish, about, left)
 
 
 @define(eq=False)

@@ -7,23 +7,84 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from dataclasses import replace
 from hmac import compare_digest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.deadlines import place
-from rlc.envs.tool_chat import ToolChatHistory
-from rlc.runtime.agents.conversations import Conversations, Message
-from rlc.runtime.agents.requests import Requests
-from rlc.service.chats.model import ChatModel
-from rlc.service.http.inference.endpoint import Answered, Caller
+from rlc.runtime.agents.episode import MODEL, AgentEpisode, AgentReply
+from rlc.runtime.updates.scores import first_of
+from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest, sampled_tokens
+from rlc.service.chats.prompts import Message, Tool
+from rlc.service.http.inference.endpoint import Caller
+from rlc.service.http.inference.messages import parts_of
 from rlc.service.http.inference.routes import endpoint_app
 from rlc.service.http.refusals import Refused
 from rlc.service.http.server import serving
 
-MODEL = "policy"  # what agents are told that the model is called; any other name will do
+if TYPE_CHECKING:
+    from tinker import types
+
+
+@define(eq=False)
+class AgentGeneration(Generation):
+    """Replies of the policy to one request of an agent: to a chat, or to each of its texts."""
+
+    request: ReplyRequest = field(kw_only=True)
+    episode: AgentEpisode = field(kw_only=True)
+    _given: dict[int, AgentReply] = field(factory=dict, init=False)
+
+    async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
+        asked, texts = self.request, self.request.texts
+        one = evolve(asked, texts=texts[number : number + 1]) if texts else asked
+        self._given[number] = reply = await self.episode.reply(one)
+        if not texts:
+            self.prompts = (tuple(reply.tokens),)
+        self.draw, self.ends = reply.draw, reply.ends
+        own = [  # the policy's may come with more of the likeliest tokens than the agent asks for
+            replace(one, topk_logprobs_np=first_of(one.topk_logprobs_np, asked.draw.topk))
+            for one in reply.response.sequences
+        ]
+        response = replace(reply.response, sequences=own)
+        for token in sampled_tokens(response):
+            on_token(token)
+        return response
+
+    def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
+        for number, reply in sorted(self._given.items()):
+            these = slice(number * self.n, (number + 1) * self.n)
+            self.episode.keep(reply, texts[these], messages[these])
+
+
+@frozen(eq=False)
+class AgentModel(ChatModel):
+    """The policy, as one episode asks it."""
+
+    episode: AgentEpisode = field(kw_only=True)
+
+    def prompt(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = ()
+    ) -> tuple[list[int], Chunks]:
+        """Return the prompt of a chat. Raise Refused (400) for an image: the turns of an episode
+        are joined as text."""
+        _require_text(messages)
+        return self.episode.prompt(messages, tools).tokens, NO_CHUNKS
+
+    def start(self, request: ReplyRequest) -> AgentGeneration:
+        _require_text(request.messages or ())
+        prompts = tuple(map(tuple, request.texts)) or ((),)
+        ends = self.text_ends()  # both are decided with the reply
+        return AgentGeneration(
+            self, prompts, request.draw, ends, request=request, episode=self.episode
+        )
+
+
+def _require_text(messages: Sequence[Message]) -> None:
+    if any(part["type"] == "image" for message in messages for part in parts_of(message)):
+        raise Refused(400, "An agent's episode holds text only, no images.", param="messages")
 
 
 @frozen
@@ -32,11 +93,11 @@ class Address:
 
     url: str
     key: str
-    requests: Requests
+    episode: AgentEpisode
     model: str = MODEL
 
     def transcript(self) -> Sequence[Message]:
-        return self.requests.transcript
+        return self.episode.transcript
 
 
 @define(eq=False)
@@ -51,10 +112,6 @@ class AgentsEndpoint:
     _url: asyncio.Future[str] | None = field(default=None, init=False)
     _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
 
-    def conversations(self) -> Conversations:
-        """Return those of an episode that begins."""
-        return Conversations(partial(ToolChatHistory, self.renderer))
-
     @asynccontextmanager
     async def free_place(self) -> AsyncIterator[None]:
         """Wait until another agent may run, and hold its place."""
@@ -62,11 +119,11 @@ class AgentsEndpoint:
             yield
 
     @asynccontextmanager
-    async def address(self, requests: Requests) -> AsyncIterator[Address]:
+    async def address(self, episode: AgentEpisode) -> AsyncIterator[Address]:
         """An address for the requests of one episode, while the block runs."""
         session, url = secrets.token_hex(8), await self._started()
         key = f"rlc-{secrets.token_hex(16)}"
-        address = Address(f"{url}/s/{session}", key, requests)
+        address = Address(f"{url}/s/{session}", key, episode)
         self._addresses[session] = address
         try:
             yield address
@@ -84,23 +141,7 @@ class AgentsEndpoint:
         if address is None or not compare_digest(caller.key or "", address.key):
             said = "No episode that is under way has this address and key."
             raise Refused(401, said, code="invalid_api_key")
-        requests: Any = address.requests  # it samples, and nothing else is asked of it
-        return ChatModel(
-            name=name,
-            base=MODEL,
-            client=requests,
-            tokenizer=self.tokenizer,
-            renderer=self.renderer,
-            context=None,  # limits are those of the recipe
-            end_tokens=frozenset({self.tokenizer.eos_token_id}),
-            write=requests.write,
-            decide=requests.decide,
-        )
-
-    def answered(self, answered: Answered) -> None:
-        """Hand a request that was answered to its episode, unless that is over."""
-        if (address := self._addresses.get(answered.caller.session or "")) is not None:
-            address.requests.answered(answered)
+        return address.episode.model(AgentModel, name, episode=address.episode)
 
     async def close(self) -> None:
         """End the server. Safe to call twice."""
@@ -117,7 +158,7 @@ class AgentsEndpoint:
     async def _serve(self, url: asyncio.Future[str]) -> None:
         """Serve until it is closed: the server is opened and closed by one task."""
         try:
-            async with serving(endpoint_app(self, answered=self.answered)) as address:
+            async with serving(endpoint_app(self)) as address:
                 url.set_result(address)
                 await self._closing.wait()
         except Exception as error:

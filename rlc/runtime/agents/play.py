@@ -12,7 +12,7 @@ from rlc.envs.agents.programs import AgentError
 from rlc.envs.base import Observation, RunningEpisode, validated
 from rlc.envs.deadlines import Span
 from rlc.runtime.agents.endpoint import Address, AgentsEndpoint
-from rlc.runtime.agents.requests import Requests
+from rlc.runtime.agents.episode import AgentEpisode
 from rlc.runtime.rollouts.attempts import Attempt, Replies
 from rlc.runtime.rollouts.environments import call_environment
 
@@ -32,12 +32,12 @@ async def run_agent(player: Replies, attempt: Attempt, episode: RunningEpisode) 
         endpoint.free_place(),
         Span(limits.step_timeout, "the agent, between two requests,") as idle,
     ):
-        requests = Requests(player, attempt, endpoint.conversations(), endpoint.tokenizer, idle)
-        async with endpoint.address(requests) as address:
+        asked = AgentEpisode(player, attempt, endpoint.tokenizer, endpoint.renderer, idle)
+        async with endpoint.address(asked) as address:
             try:
-                seen, ended = await _ended(requests, episode, address)
+                seen, ended = await _ended(asked, episode, address)
             finally:
-                await requests.close()
+                await asked.close()
     attempt.seconds["environment"] += idle.worked  # it waited while replies were sampled
     if not attempt.turns:
         what = f"the agent of `{attempt.task.env.plan.name}` ended without an answered request"
@@ -46,7 +46,7 @@ async def run_agent(player: Replies, attempt: Attempt, episode: RunningEpisode) 
     attempt.turns[-1] = evolve(
         last,
         reward=seen.reward,
-        metrics={**requests.metrics(), **seen.metrics},
+        metrics={**asked.metrics(), **seen.metrics},
         components=seen.components,
         verdicts=seen.verdicts,
     )
@@ -54,26 +54,26 @@ async def run_agent(player: Replies, attempt: Attempt, episode: RunningEpisode) 
 
 
 async def _ended(
-    requests: Requests, episode: RunningEpisode, address: Address
+    asked: AgentEpisode, episode: RunningEpisode, address: Address
 ) -> tuple[Observation, str]:
     """How a run ended: what was seen last, and by what."""
 
     async def run() -> Observation:
-        requests.context = copy_context()  # the service knows from it who waits for a reply
+        asked.context = copy_context()  # the service knows from it who waits for a reply
         return await episode.run(address)
 
     running = asyncio.ensure_future(call_environment(run()))
     try:
-        awaited: set[asyncio.Future[Any]] = {running, requests.over}
+        awaited: set[asyncio.Future[Any]] = {running, asked.over}
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        if requests.over.done():
-            return _CUT_OFF, requests.over.result()
+        if asked.over.done():
+            return _CUT_OFF, asked.over.result()
         try:
             seen = validated(running.result())
         except Exception:
-            if requests.refused is None:
+            if asked.refused is None:
                 raise
-            return _CUT_OFF, requests.refused
+            return _CUT_OFF, asked.refused
         return seen, "truncated" if seen.truncated else "done"
     finally:
         running.cancel()

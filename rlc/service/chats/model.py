@@ -1,12 +1,14 @@
-"""A model that answers: a sampling client with the renderer that writes its chats."""
+"""A model that answers: a sampling client with the renderer that writes its chats, and what it is
+sampling, token by token."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input
 from rlc.envs.ends import Ends, upto_end
@@ -43,6 +45,22 @@ class Reply:
 
 
 @frozen(eq=False)
+class ReplyRequest:
+    """Replies that a model is asked for: to a chat, or to ``texts`` that it goes on with, as
+    tokens."""
+
+    draw: Draw
+    messages: Sequence[Message] | None = None
+    tools: Sequence[Tool] = ()
+    texts: Sequence[Sequence[int]] = ()
+
+    @property
+    def count(self) -> int:
+        """How many replies there are."""
+        return self.draw.n * max(1, len(self.texts))
+
+
+@frozen(eq=False)
 class ChatModel:
     """A model that answers chats and goes on with texts, over any sampling client.
 
@@ -55,8 +73,6 @@ class ChatModel:
         renderer: that of tinker-cookbook which writes its chats; None: it cannot chat.
         context: tokens; None if that is not known.
         end_tokens: what ends a text, without a chat's markup.
-        write: makes the prompt of a chat in place of :meth:`prompt`, in the routes.
-        decide: the last word on how a request of the routes samples.
         no_renderer: why it cannot chat.
     """
 
@@ -67,8 +83,6 @@ class ChatModel:
     renderer: Any | None
     context: int | None
     end_tokens: frozenset[int] = frozenset()
-    write: Callable[[Sequence[Message], Sequence[Tool]], list[int]] | None = None
-    decide: Callable[[Draw], Draw] | None = None
     no_renderer: str = "its renderer is not known"
 
     def prompt(
@@ -104,6 +118,23 @@ class ChatModel:
         end = [token for token in prompt[-8:] if token >= 0]  # the others are of images
         is_reasoning = self.tokenizer.decode(end).rstrip().endswith(_OPENING)
         return ChatReader(self.renderer, self.text_reader(ends), tools, is_reasoning)
+
+    def start(self, request: ReplyRequest) -> Generation:
+        """Begin to sample. Raise TooLongError if the context has no room for a reply."""
+        draw, chunks, prompts = request.draw, NO_CHUNKS, request.texts
+        if request.messages is None:
+            ends = self.text_ends(draw.stops)
+        else:
+            prompt, chunks = self.prompt(request.messages, request.tools)
+            prompts, ends = [prompt], self.chat_ends(draw.stops)
+        for length in map(len, prompts):
+            if self.context and length + (draw.max_tokens or 1) > self.context:
+                limit = "" if draw.max_tokens is None else f" and max_tokens = {draw.max_tokens}"
+                raise TooLongError(
+                    f"The prompt is too long: {length} tokens{limit} exceed the context of "
+                    f"{self.context} tokens."
+                )
+        return Generation(self, tuple(map(tuple, prompts)), draw, ends, chunks)
 
     async def sample(
         self,
@@ -174,3 +205,105 @@ def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:
             is_last = at == len(sequence.tokens) - 1
             reason: Literal["stop", "length"] | None = sequence.stop_reason if is_last else None
             yield SampledToken(number, token, logprob, tuple(likeliest[at] or ()), reason)
+
+
+@frozen
+class ScoredToken:
+    """A token of a prompt. The first has no logprob: nothing comes before it."""
+
+    token: int
+    logprob: float | None
+    likeliest: tuple[tuple[int, float], ...]
+
+
+@define(eq=False)
+class Generation:
+    """Samples of some prompts, under way once it is made. Choice ``i`` is sample ``i % n`` of
+    prompt ``i // n``."""
+
+    model: ChatModel
+    prompts: tuple[tuple[int, ...], ...]
+    draw: Draw
+    ends: Ends
+    chunks: Chunks = NO_CHUNKS  # what is not text among the tokens of the prompts
+    _events: asyncio.Queue[tuple[int, SampledToken] | None] = field(
+        factory=asyncio.Queue, init=False
+    )
+    _first: tuple[int, SampledToken] | None = field(default=None, init=False)
+    replies: list[asyncio.Task[types.SampleResponse]] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for number in range(len(self.prompts)):
+            self.replies.append(self._request(number))
+
+    def _request(self, number: int) -> asyncio.Task[types.SampleResponse]:
+        def pass_on(token: SampledToken) -> None:
+            self._events.put_nowait((number * self.n + token.sample, token))
+
+        reply = asyncio.ensure_future(self.sample(number, pass_on))
+        reply.add_done_callback(lambda _: self._events.put_nowait(None))
+        return reply
+
+    async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
+        """Sample replies to prompt ``number``."""
+        prompt = self.prompts[number]
+        return await self.model.sample(prompt, self.draw, self.ends, self.chunks, on_token)
+
+    def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
+        """Called once all is sampled, before the client has the last of it, with each choice as a
+        text and as the message that a later request may have."""
+
+    @property
+    def n(self) -> int:
+        """Samples of each prompt."""
+        return self.draw.n
+
+    async def begin(self) -> None:
+        """Wait for the first token. Raise what the service raises instead, and stop sampling."""
+        try:
+            self._first = await self._events.get()
+            self._check()
+        except BaseException:
+            self.cancel()
+            raise
+
+    async def tokens(self) -> AsyncIterator[tuple[int, SampledToken]]:
+        """Iterate over the numbers of choices and their tokens, as they are sampled, after
+        :meth:`begin`. Sampling stops when the iterator is closed. Raise what the service raises."""
+        event, left = self._first, len(self.replies)
+        try:
+            while left:
+                if event is None:  # a reply is done
+                    left -= 1
+                    self._check()
+                else:
+                    yield event
+                event = await self._events.get() if left else None
+        finally:
+            self.cancel()
+
+    def _check(self) -> None:
+        for reply in self.replies:
+            if reply.done():
+                reply.result()
+
+    def cancel(self) -> None:
+        """Stop sampling."""
+        for reply in self.replies:
+            reply.cancel()
+
+    def scored(self, number: int) -> list[ScoredToken]:
+        """The tokens of prompt ``number`` with their logprobs, once all is sampled."""
+        reply = self.replies[number].result()
+        tokens = self.prompts[number]
+        logprobs = reply.prompt_logprobs or [None] * len(tokens)
+        likeliest = reply.topk_prompt_logprobs or [None] * len(tokens)
+        return [
+            ScoredToken(token, logprob, tuple(best or ()))
+            for token, logprob, best in zip(tokens, logprobs, likeliest, strict=True)
+        ]
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens of the prompts had been computed before, once all is sampled."""
+        return sum(reply.result().prompt_cache_hit_tokens or 0 for reply in self.replies)

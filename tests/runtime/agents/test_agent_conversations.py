@@ -12,9 +12,8 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.envs.inverted.conversations import spoken
-from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer
-from rlc.runtime.agents.conversations import Conversations, Message
+from rlc.envs.tool_chat import ToolChatHistory, conversation, fitting_renderer
+from rlc.envs.transcripts import Message, TranscriptTree, reply_message
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.runtime.updates.datums import NOT_SAMPLED, merged_sequences
@@ -43,7 +42,7 @@ def renderer(name: str = "qwen3_instruct") -> Any:
 class Agent:
     """An agent's side of an episode: what it sends, and what it gets back."""
 
-    of: Conversations
+    of: TranscriptTree
     tokens: EpisodeTokens = field(factory=EpisodeTokens)
     turns: list[Turn] = field(factory=list)
     prompts: list[list[int]] = field(factory=list)
@@ -52,13 +51,13 @@ class Agent:
 
     def ask(self, *messages: Message, reply: str, ends: bool = True, tools: Any = ()) -> list[int]:
         """Send a conversation; return the tokens of its prompt."""
-        written = self.of.write(messages, tools)
+        written = self.of.write(conversation(messages, tools).messages)
         sampled: list[int] = tokenizer().encode(reply, add_special_tokens=False)
         sampled += renderer().get_stop_sequences()[:1] if ends else []
         chat = written.chat.copy()
-        message = spoken(chat.reply(sampled), self.number)
+        message = reply_message(chat.reply(sampled), self.number)
         self.number += 1
-        action = self.of.answer(written, message, sampled)
+        action = self.of.answer(written, sampled, message)
         self.chats.append((*messages, message))
         self.prompts.append(list(written.tokens))
         prompt = self.tokens.extend(written.tokens, sampled)
@@ -68,7 +67,7 @@ class Agent:
 
 
 def agent(name: str = "qwen3_instruct") -> Agent:
-    return Agent(Conversations(partial(ToolChatHistory, renderer(name))))
+    return Agent(TranscriptTree(partial(ToolChatHistory, renderer(name))))
 
 
 def user(text: str) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,15 +13,14 @@ import anthropic
 import httpx
 import openai
 import pytest
-from attrs import evolve, frozen
+from attrs import asdict, evolve, field, frozen
 from PIL import Image
 from serving_support import prompt
 
 from rlc.envs.tool_chat import fitting_renderer
 from rlc.service import local
-from rlc.service.chats.draw import Draw
-from rlc.service.chats.model import ChatModel
-from rlc.service.chats.prompts import Message, Tool
+from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
+from rlc.service.chats.prompts import Message
 from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.http.inference.endpoint import Answered, Caller
 from rlc.service.http.inference.routes import endpoint_app
@@ -156,19 +155,33 @@ def test_a_client_that_leaves_at_the_end_has_been_answered(engine: LocalService)
     asyncio.run(work())
 
 
+@frozen(eq=False)
+class OwnModel(ChatModel):
+    """A model that begins to sample in a way of its own."""
+
+    begin: Callable[[Any, ReplyRequest], Generation] = field(kw_only=True)
+
+    def start(self, request: ReplyRequest) -> Generation:
+        return self.begin(super(), request)
+
+
+async def own_model(
+    engine: LocalService, begin: Callable[[Any, ReplyRequest], Generation]
+) -> ChatModel:
+    return OwnModel(**asdict(await model_of(engine), recurse=False), begin=begin)
+
+
 def test_a_prompt_may_be_written_from_what_was_sampled(engine: LocalService) -> None:
     """What `answered` tells of a reply is what the next request has among its messages, in both
     APIs."""
     written: list[Sequence[Message]] = []
 
     async def work() -> None:
-        model = await model_of(engine)
+        def begin(model: Any, request: ReplyRequest) -> Generation:
+            written.append(request.messages or ())
+            return model.start(request)  # type: ignore[no-any-return]
 
-        def write(messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
-            written.append(messages)
-            return model.prompt(messages, tools)[0]
-
-        async with endpoint(evolve(model, write=write)) as opened:
+        async with endpoint(await own_model(engine, begin)) as opened:
             first = await opened.client().chat.completions.create(**GIVEN)
             sent = first.choices[0].message.model_dump()
             more = [*ASKED, sent, {"role": "user", "content": "Again."}]
@@ -190,13 +203,14 @@ def test_a_prompt_may_be_written_from_what_was_sampled(engine: LocalService) -> 
 
 
 def test_the_owner_has_the_last_word_on_sampling(engine: LocalService) -> None:
-    def decide(draw: Draw) -> Draw:
-        if draw.n > 1:
+    def begin(model: Any, request: ReplyRequest) -> Generation:
+        if request.draw.n > 1:
             raise Refused(400, "An episode asks for one reply.", param="n")
-        return evolve(draw, temperature=0.0, max_tokens=3)
+        draw = evolve(request.draw, temperature=0.0, max_tokens=3)
+        return model.start(evolve(request, draw=draw))  # type: ignore[no-any-return]
 
     async def work() -> None:
-        async with endpoint(await model_of(engine, decide=decide)) as opened:
+        async with endpoint(await own_model(engine, begin)) as opened:
             ask = opened.client().chat.completions.create
             await ask(**GIVEN, temperature=2.0)
             assert opened.answered[0].draw.temperature == 0.0

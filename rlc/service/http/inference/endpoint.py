@@ -14,15 +14,12 @@ from attrs import define, evolve, field, frozen
 
 from rlc.catalog.facts.models import renderer_names
 from rlc.envs.base import EnvError
-from rlc.envs.chunks import NO_CHUNKS, Chunks
-from rlc.envs.ends import Ends
 from rlc.envs.tool_chat import fitting_renderer
 from rlc.service.chats.draw import Draw
-from rlc.service.chats.model import ChatModel
+from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import Call
-from rlc.service.chats.sampling import Generation
-from rlc.service.http.refusals import TOO_LONG, Refused
+from rlc.service.http.refusals import Refused
 
 _MOST_AT_ONCE = 4_096  # samples under way
 _MOST_KEPT = 8 * 2**20  # tokens in the book, of prompts and replies: about 100 MB
@@ -126,29 +123,15 @@ class Endpoint:
                 raise Refused(400, f"{model.base}: {error}.", param="renderer") from error
         return evolve(model, renderer=self._renderers[key])
 
-    def start(
-        self,
-        model: ChatModel,
-        prompts: Sequence[Sequence[int]],
-        draw: Draw,
-        ends: Ends,
-        chunks: Chunks = NO_CHUNKS,
-    ) -> Generation:
-        """Begin to sample. Raise Refused (400) if a prompt is too long, (429) if too many samples
-        would be under way."""
-        for prompt in prompts:
-            if model.context and len(prompt) + (draw.max_tokens or 1) > model.context:
-                limit = "" if draw.max_tokens is None else f" and max_tokens = {draw.max_tokens}"
-                said = f"The prompt is too long: {len(prompt)} tokens{limit} exceed the context of "
-                said += f"{model.context} tokens."
-                raise Refused(400, said, code=TOO_LONG)
-        count = draw.n * len(prompts)
-        if self._under_way + count > _MOST_AT_ONCE:
+    def start(self, model: ChatModel, request: ReplyRequest) -> Generation:
+        """Begin to sample. Raise TooLongError if a prompt is too long, and Refused (429) if too
+        many samples would be under way."""
+        if self._under_way + request.count > _MOST_AT_ONCE:
             raise Refused(429, f"More than {_MOST_AT_ONCE:,} samples would be under way at once.")
-        generation = Generation(model, tuple(map(tuple, prompts)), draw, ends, chunks)
-        self._under_way += count
+        generation = model.start(request)
+        self._under_way += request.count
         for reply in generation.replies:
-            reply.add_done_callback(partial(self._leave, draw.n))
+            reply.add_done_callback(partial(self._leave, request.draw.n))
         return generation
 
     def _leave(self, count: int, _: asyncio.Future[Any]) -> None:

@@ -23,12 +23,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
-from rlc.envs.chunks import NO_CHUNKS, Chunks
-from rlc.service.chats.draw import Draw
-from rlc.service.chats.model import ChatModel
-from rlc.service.chats.prompts import Message, Tool
+from rlc.service.chats.model import Generation, ReplyRequest
+from rlc.service.chats.prompts import Message
 from rlc.service.chats.replies import Reader, Step, Whole, read_steps
-from rlc.service.chats.sampling import Generation
 from rlc.service.errors import ServiceError
 from rlc.service.http.bodies import JSON, read_content
 from rlc.service.http.inference.anthropic.replies import MessageAnswer
@@ -41,13 +38,12 @@ from rlc.service.http.inference.endpoint import (
     Models,
     Observer,
 )
-from rlc.service.http.inference.messages import name_results, parts_of
+from rlc.service.http.inference.messages import name_results
 from rlc.service.http.inference.openai.replies import ChatAnswer, CompletionAnswer
 from rlc.service.http.inference.openai.requests import ChatRequest, CompletionRequest
 from rlc.service.http.inference.strict import read_body
 from rlc.service.http.refusals import (
     ON_ERROR,
-    Refused,
     error_body,
     given_key,
     speaks_anthropic,
@@ -127,13 +123,9 @@ async def _complete(endpoint: Endpoint, request: Request) -> Response:
     body = read_body(CompletionRequest, await read_content(request, JSON))
     caller = _caller(request)
     model = await endpoint.models.find(body.model, caller)
-    draw = _decided(model, body.how())
-    ends = model.text_ends(draw.stops)
-    prompts = body.prompts(model.tokenizer)
-    generation = endpoint.start(model, prompts, draw, ends)
-    readers = [model.text_reader(ends) for _ in range(draw.n * len(prompts))]
-    said = body.user, body.metadata or {}
-    asked = _Asked(endpoint, caller, "completions", generation, readers, None, (), *said)
+    wanted = ReplyRequest(body.how(), texts=body.prompts(model.tokenizer))
+    generation, said = endpoint.start(model, wanted), (body.user, body.metadata or {})
+    asked = _Asked(endpoint, caller, "completions", generation, wanted, *said)
     answer = CompletionAnswer(f"cmpl-{uuid4().hex}", int(time.time()), generation, body)
     return await _respond(request, asked, answer, body.stream)
 
@@ -141,7 +133,7 @@ async def _complete(endpoint: Endpoint, request: Request) -> Response:
 async def _count_tokens(endpoint: Endpoint, request: Request) -> Response:
     body = read_body(CountRequest, await read_content(request, JSON))
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
-    prompt, _ = _written(model, name_results(body.conversation()), body.offered())
+    prompt, _ = model.prompt(name_results(body.conversation()), body.offered())
     return JSONResponse({"input_tokens": len(prompt)})
 
 
@@ -153,14 +145,22 @@ class _Asked:
     caller: Caller
     path: str
     generation: Generation
-    readers: Sequence[Reader]
-    messages: Sequence[Message] | None
-    tools: Sequence[Tool]
+    request: ReplyRequest
     user: str | None
     metadata: Mapping[str, str]
 
+    def readers(self) -> list[Reader]:
+        """Return what reads each choice, once sampling has begun."""
+        generation, model = self.generation, self.generation.model
+        if self.request.messages is None:
+            return [model.text_reader(generation.ends) for _ in range(self.request.count)]
+        (prompt,), tools = generation.prompts, self.request.tools
+        return [model.chat_reader(prompt, generation.ends, tools) for _ in range(generation.n)]
+
     def keep(self, answer: Answer, wholes: Sequence[Whole]) -> None:
         """Remember exactly what was sampled."""
+        choices = tuple(_choice(answer, i, whole) for i, whole in enumerate(wholes))
+        self.generation.keep([one.text for one in choices], [one.message for one in choices])
         self.endpoint.keep(
             Answered(
                 answer.id,
@@ -168,10 +168,10 @@ class _Asked:
                 self.generation.model.name,
                 self.path,
                 tuple(array("i", prompt) for prompt in self.generation.prompts),
-                tuple(_choice(answer, i, whole) for i, whole in enumerate(wholes)),
+                choices,
                 self.generation.draw,
-                self.messages,
-                self.tools,
+                self.request.messages,
+                self.request.tools,
                 self.user,
                 self.metadata,
             )
@@ -202,31 +202,13 @@ async def _ask_chat(
     caller = _caller(request)
     model = await endpoint.chat_model(body.model, caller, body.renderer)
     tools, messages = body.offered(), name_results(body.conversation())
-    draw = _decided(model, body.how())
-    (prompt, chunks), ends = _written(model, messages, tools), model.chat_ends(draw.stops)
-    generation = endpoint.start(model, [prompt], draw, ends, chunks)
-    readers = [model.chat_reader(prompt, ends, tools) for _ in range(draw.n)]
-    return _Asked(endpoint, caller, path, generation, readers, messages, tools, user, metadata)
+    wanted = ReplyRequest(body.how(), messages, tools)
+    generation = endpoint.start(model, wanted)
+    return _Asked(endpoint, caller, path, generation, wanted, user, metadata)
 
 
 def _caller(request: Request) -> Caller:
     return Caller(given_key(request.scope), request.path_params.get("session"))
-
-
-def _decided(model: ChatModel, draw: Draw) -> Draw:
-    return draw if model.decide is None else model.decide(draw)
-
-
-def _written(
-    model: ChatModel, messages: Sequence[Message], tools: Sequence[Tool]
-) -> tuple[list[int], Chunks]:
-    """The prompt of a chat, and what is not text in it. Raise Refused (400) for an image in an
-    episode of an agent, whose turns are joined as text."""
-    if model.write is None:
-        return model.prompt(messages, tools)
-    if any(part["type"] == "image" for message in messages for part in parts_of(message)):
-        raise Refused(400, "An agent's episode holds text only, no images.", param="messages")
-    return model.write(messages, tools), NO_CHUNKS
 
 
 async def _respond(
@@ -236,10 +218,11 @@ async def _respond(
     before the first token is an error of the request."""
     if not await _unless_gone(request, asked.generation.begin()):
         return _NOBODY
-    wholes = [Whole() for _ in asked.readers]
+    readers = asked.readers()
+    wholes = [Whole() for _ in readers]
 
     async def steps() -> AsyncIterator[Step]:
-        async for step in read_steps(asked.generation.tokens(), asked.readers):
+        async for step in read_steps(asked.generation.tokens(), readers):
             wholes[step.choice].add(step)
             if all(whole.end is not None for whole in wholes):
                 asked.keep(answer, wholes)  # the client may leave once it knows the end

@@ -8,9 +8,9 @@ from typing import Any
 
 from attrs import define, field
 
+from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message
 from rlc.service.chats.replies import End, Step, Whole
-from rlc.service.chats.sampling import Generation
 from rlc.service.http.inference.anthropic.requests import MessagesRequest, reply_message
 
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}

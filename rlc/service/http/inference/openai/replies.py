@@ -7,9 +7,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+from rlc.service.chats.model import Generation, ScoredToken
 from rlc.service.chats.prompts import Message
 from rlc.service.chats.replies import End, Step, Whole
-from rlc.service.chats.sampling import Generation, ScoredToken
 from rlc.service.http.inference.openai.requests import (
     ChatRequest,
     CompletionRequest,

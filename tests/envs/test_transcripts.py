@@ -9,8 +9,13 @@ import pytest
 from cookbook_support import tokenizer
 
 from rlc.envs.base import EnvError
-from rlc.envs.inverted.conversations import asked, is_same, spoken
-from rlc.envs.inverted.history import WholeChatHistory, whole_chat_history
+from rlc.envs.tool_chat import tool_chat_history
+from rlc.envs.transcripts import (
+    TranscriptHistory,
+    is_same,
+    reply_message,
+    whole_conversation,
+)
 
 pytestmark = pytest.mark.engine
 
@@ -19,34 +24,38 @@ ADD = {"name": "add", "description": "Add.", "parameters": {"type": "object", "p
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
-def new_history(renderer: str = "qwen3_instruct") -> WholeChatHistory:
-    return whole_chat_history(tokenizer(), renderer)()
+def new_history(renderer: str = "qwen3_instruct") -> TranscriptHistory:
+    return TranscriptHistory(tool_chat_history(tokenizer(), renderer))
 
 
 def encode(text: str, ended: bool = True) -> list[int]:
     return list(tokenizer().encode(text + "<|im_end|>" * ended, add_special_tokens=False))
 
 
-def reply_to(history: WholeChatHistory, text: str, ended: bool = True) -> dict[str, Any]:
+def reply_to(history: TranscriptHistory, text: str, ended: bool = True) -> dict[str, Any]:
     """The reply as the environment hears it."""
-    return spoken(history.reply(encode(text, ended)), 0)
+    return reply_message(history.reply(encode(text, ended)), 0)
 
 
 def test_a_conversation_that_goes_on_extends_what_was_sampled() -> None:
     history = new_history()
-    first = list(history.observe(asked([ASKED], [])))
+    first = list(history.observe(whole_conversation([ASKED], [])))
     said = reply_to(history, "  4  ")
-    then = history.observe(asked([ASKED, said, {"role": "user", "content": "No."}], []))
+    then = history.observe(
+        whole_conversation([ASKED, said, {"role": "user", "content": "No."}], [])
+    )
     assert then[: len(first)] == first
     assert then[len(first) : len(first) + len(encode("  4  "))] == encode("  4  ")
 
 
 def test_a_reply_that_was_cut_off_is_closed_and_kept() -> None:
     history = new_history()
-    first = list(history.observe(asked([ASKED], [])))
+    first = list(history.observe(whole_conversation([ASKED], [])))
     action = history.reply(encode("four and", ended=False))
     assert action.cut_off
-    then = history.observe(asked([ASKED, spoken(action, 0), {"role": "user", "content": "?"}], []))
+    then = history.observe(
+        whole_conversation([ASKED, reply_message(action, 0), {"role": "user", "content": "?"}], [])
+    )
     assert then[: len(first) + 8][len(first) :][:2] == encode("four and", ended=False)[:2]
 
 
@@ -55,7 +64,7 @@ def test_an_edited_conversation_is_written_anew(edit: str) -> None:
     """As a history that never saw the first turn writes it: nothing of the sampled tokens that the
     environment took away is left."""
     history = new_history()
-    history.observe(asked([ASKED], []))
+    history.observe(whole_conversation([ASKED], []))
     said, no = reply_to(history, "  4  "), {"role": "user", "content": "No."}
     now: list[Any] = [ASKED, said, no]
     if edit == "shorter":
@@ -66,18 +75,18 @@ def test_an_edited_conversation_is_written_anew(edit: str) -> None:
         now = [{"role": "system", "content": "Think."}, *now]
     elif edit == "nothing new":
         now = now[:2]
-    seen = asked(now, [ADD] if edit == "tools" else [])
+    seen = whole_conversation(now, [ADD] if edit == "tools" else [])
     assert history.observe(seen) == new_history().observe(seen)
 
 
 def test_calls_are_told_apart_and_results_carry_the_name_of_the_tool() -> None:
     history = new_history()
-    first = list(history.observe(asked([ASKED], [ADD])))
+    first = list(history.observe(whole_conversation([ASKED], [ADD])))
     action = history.reply(encode(CALL))
-    said = spoken(action, 7)
+    said = reply_message(action, 7)
     assert [call["id"] for call in said["tool_calls"]] == ["call_7_0"]
     result = {"role": "tool", "tool_call_id": "call_7_0", "content": "3"}
-    seen = asked([ASKED, said, result], [ADD])
+    seen = whole_conversation([ASKED, said, result], [ADD])
     assert seen.text == "3"
     assert seen.messages[-1]["name"] == "add"
     assert history.observe(seen)[: len(first) + len(encode(CALL))] == [*first, *encode(CALL)]
@@ -85,7 +94,7 @@ def test_calls_are_told_apart_and_results_carry_the_name_of_the_tool() -> None:
 
 def test_a_call_that_cannot_be_read_is_text() -> None:
     history = new_history()
-    history.observe(asked([ASKED], [ADD]))
+    history.observe(whole_conversation([ASKED], [ADD]))
     said = reply_to(history, "<tool_call>\n{add}\n</tool_call>")
     assert "{add}" in said["content"]
     assert "tool_calls" not in said
@@ -108,4 +117,4 @@ def test_what_does_not_matter_to_a_model_does_not_break_the_prefix() -> None:
 )
 def test_what_no_model_is_shown_is_refused(part: dict[str, Any], why: str) -> None:
     with pytest.raises(EnvError, match=why):
-        asked([{"role": "user", "content": [part]}], [])
+        whole_conversation([{"role": "user", "content": [part]}], [])

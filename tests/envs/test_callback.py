@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from rlc.envs.base import Action, EnvError, Observation
-from rlc.envs.inverted.episode import Ask, InvertedEpisode, begin_alike
+from rlc.envs.base import Action, EnvError, Observation, PolicyClient, PolicyReply, PolicyRequest
+from rlc.envs.callback import CallbackEpisode, begin_alike
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
-Rollout = Callable[[Ask], Coroutine[Any, Any, Any]]
+Rollout = Callable[[PolicyClient], Coroutine[Any, Any, Any]]
 
 
-def user(text: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": text}]
+def ask(policy: PolicyClient, text: str) -> Coroutine[Any, Any, PolicyReply]:
+    return policy.reply(PolicyRequest([{"role": "user", "content": text}]))
 
 
 async def finish(result: Any) -> Observation:
@@ -29,7 +29,7 @@ def played(*rollouts: Rollout, play: Callable[..., Coroutine[Any, Any, Any]]) ->
 
     async def run() -> Any:
         loop = EventLoopThread()
-        episodes = [InvertedEpisode("this", loop, rollout, finish) for rollout in rollouts]
+        episodes = [CallbackEpisode("this", loop, rollout, finish) for rollout in rollouts]
         try:
             await begin_alike("this", episodes)
             try:
@@ -42,14 +42,14 @@ def played(*rollouts: Rollout, play: Callable[..., Coroutine[Any, Any, Any]]) ->
     return asyncio.run(run())
 
 
-async def all_of(episode: InvertedEpisode[Any], *replies: str) -> list[Observation]:
+async def all_of(episode: CallbackEpisode[Any], *replies: str) -> list[Observation]:
     return [episode.first, *[await episode.play(Action(reply)) for reply in replies]]
 
 
-async def adds_up(ask: Ask) -> int:
+async def adds_up(policy: PolicyClient) -> int:
     total = 0
     for text in ("one", "two"):
-        total += len((await ask(user(text), ())).message["content"])
+        total += len((await ask(policy, text)).message["content"])
     return total
 
 
@@ -60,8 +60,8 @@ def test_each_question_is_an_observation_and_the_result_the_last() -> None:
 
 
 def test_questions_at_the_same_time_are_answered_one_after_the_other() -> None:
-    async def both(ask: Ask) -> int:
-        one, two = await asyncio.gather(ask(user("a"), ()), ask(user("b"), ()))
+    async def both(policy: PolicyClient) -> int:
+        one, two = await asyncio.gather(ask(policy, "a"), ask(policy, "b"))
         return int(one.message["content"]) - int(two.message["content"])
 
     seen = played(both, play=lambda one: all_of(one, "7", "4"))
@@ -70,14 +70,14 @@ def test_questions_at_the_same_time_are_answered_one_after_the_other() -> None:
 
 
 def test_a_question_that_nobody_waits_for_any_more_is_passed_over() -> None:
-    async def impatient(ask: Ask) -> int:
-        first = asyncio.ensure_future(ask(user("a"), ()))
-        second = asyncio.ensure_future(ask(user("b"), ()))
+    async def impatient(policy: PolicyClient) -> int:
+        first = asyncio.ensure_future(ask(policy, "a"))
+        second = asyncio.ensure_future(ask(policy, "b"))
         await first
         second.cancel()
-        return len((await ask(user("c"), ())).message["content"])
+        return len((await ask(policy, "c")).message["content"])
 
-    async def play(one: InvertedEpisode[Any]) -> list[str]:
+    async def play(one: CallbackEpisode[Any]) -> list[str]:
         texts = [one.first.text]
         while not (seen := await one.play(Action("xy"))).done:
             texts.append(seen.text)
@@ -88,8 +88,8 @@ def test_a_question_that_nobody_waits_for_any_more_is_passed_over() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
 def test_what_a_rollout_raises_is_raised_to_who_plays(error: BaseException) -> None:
-    async def fails(ask: Ask) -> int:
-        await ask(user("a"), ())
+    async def fails(policy: PolicyClient) -> int:
+        await ask(policy, "a")
         raise error
 
     with pytest.raises((type(error), EnvError)):
@@ -97,7 +97,7 @@ def test_what_a_rollout_raises_is_raised_to_who_plays(error: BaseException) -> N
 
 
 def test_an_episode_without_a_question_is_refused() -> None:
-    async def mute(ask: Ask) -> int:
+    async def mute(policy: PolicyClient) -> int:
         return 1
 
     with pytest.raises(EnvError, match="without asking for a reply"):
@@ -108,9 +108,9 @@ def test_a_group_that_begins_differently_is_refused_and_closed() -> None:
     closed = list[str]()
 
     def begins(text: str) -> Rollout:
-        async def rollout(ask: Ask) -> int:
+        async def rollout(policy: PolicyClient) -> int:
             try:
-                await ask(user(text), ())
+                await ask(policy, text)
             finally:
                 closed.append(text)
             return 0
@@ -125,15 +125,15 @@ def test_a_group_that_begins_differently_is_refused_and_closed() -> None:
 def test_a_rollout_that_is_cut_short_or_takes_too_long_is_cleaned_up() -> None:
     closed, before = list[str](), threading.active_count()
 
-    async def endless(ask: Ask) -> int:
+    async def endless(policy: PolicyClient) -> int:
         try:
-            await ask(user("a"), ())
+            await ask(policy, "a")
             await asyncio.Event().wait()
         finally:
             closed.append("endless")
         return 0
 
-    async def play(one: InvertedEpisode[Any]) -> None:
+    async def play(one: CallbackEpisode[Any]) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await one.play(Action("x"))

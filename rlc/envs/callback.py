@@ -1,0 +1,128 @@
+"""Environments that own their loop, and ask the policy for a reply whenever they want one, played
+turn by turn.
+
+A rollout is a task that calls :meth:`rlc.envs.base.PolicyClient.reply`: each time it does, that is
+the next observation, and the runtime's next action is the reply. It runs in an event loop of its
+own, where code that blocks delays other episodes of its source, but nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from attrs import define, evolve, field, frozen
+
+from rlc.data.about import About
+from rlc.envs.base import Action, EnvError, Observation, PolicyClient, PolicyReply, PolicyRequest
+from rlc.envs.transcripts import reply_message, whole_conversation
+from rlc.envs.workers.event_loop_thread import EventLoopThread
+
+R = TypeVar("R")
+
+
+@frozen
+class _End(Generic[R]):
+    result: R
+
+
+@define(eq=False)
+class CallbackEpisode(Generic[R]):
+    """See :class:`rlc.envs.base.AsyncEpisode`; :meth:`begin` comes first. It is also the
+    :class:`rlc.envs.base.PolicyClient` of its rollout.
+
+    ``rollout`` plays one episode with the policy that it is given, in ``loop``; ``finish`` makes
+    the last observation of what it returns, in the loop of the runtime. ``left`` is called when it
+    is closed, perhaps twice. ``name`` is for messages. Requests at the same time are answered one
+    after the other.
+    """
+
+    name: str
+    loop: EventLoopThread
+    rollout: Callable[[PolicyClient], Coroutine[Any, Any, R]]
+    finish: Callable[[R], Awaitable[Observation]]
+    about: About | None = None
+    left: Callable[[], None] = lambda: None
+    first: Observation = field(init=False)
+    _task: asyncio.Task[R] | None = field(default=None, init=False)
+    _waiting: deque[tuple[Observation, asyncio.Future[PolicyReply]]] = field(
+        factory=deque, init=False
+    )
+    _asked: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _turns: int = field(default=0, init=False)
+
+    async def begin(self) -> None:
+        """Play up to the first request. Raise EnvError if there is none, or what the environment
+        raises."""
+        seen = await self.loop.call(self._until_asked())
+        if isinstance(seen, _End):
+            raise EnvError(f"`{self.name}` ended an episode without asking for a reply")
+        self.first = evolve(seen, about=self.about)
+
+    async def play(self, action: Action) -> Observation:
+        """Reply, and play on to the next request or to the end."""
+        seen = await self.loop.call(self._until_asked(action))
+        return await self.finish(seen.result) if isinstance(seen, _End) else seen
+
+    async def reply(self, request: PolicyRequest) -> PolicyReply:
+        """Return the reply of the policy; called by the rollout."""
+        answer: asyncio.Future[PolicyReply] = asyncio.get_running_loop().create_future()
+        self._waiting.append((whole_conversation(request.messages, request.tools), answer))
+        self._asked.set()
+        return await answer
+
+    async def close(self) -> None:
+        self.left()
+        if self._task is not None:
+            await self.loop.call(self._stop(self._task))
+
+    async def _until_asked(self, action: Action | None = None) -> Observation | _End[R]:
+        if self._task is None:
+            self._task = asyncio.create_task(self._guarded())
+        elif action is not None:
+            _, answer = self._waiting.popleft()
+            message = reply_message(action, self._turns)
+            self._turns += 1
+            if not answer.done():  # else nobody waits for it any more
+                answer.set_result(PolicyReply(message, action.cut_off))
+        while not self._task.done():
+            while self._waiting and self._waiting[0][1].done():
+                self._waiting.popleft()
+            if self._waiting:
+                return self._waiting[0][0]
+            self._asked.clear()
+            asked = asyncio.ensure_future(self._asked.wait())
+            try:
+                await asyncio.wait({self._task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                asked.cancel()
+        return _End(self._task.result())
+
+    async def _guarded(self) -> R:
+        try:
+            return await self.rollout(self)
+        except SystemExit as error:  # it would end the loop
+            raise EnvError(f"`{self.name}` raised SystemExit") from error
+
+    async def _stop(self, task: asyncio.Task[R]) -> None:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # has been raised where it mattered
+
+
+async def begin_alike(name: str, episodes: Sequence[CallbackEpisode[Any]]) -> None:
+    """Begin all episodes of a group. Raise EnvError if they begin with different conversations;
+    then, or if this is cancelled, all of them are closed."""
+    try:
+        await asyncio.gather(*(episode.begin() for episode in episodes))
+        if any(one.first.messages != episodes[0].first.messages for one in episodes):
+            raise EnvError(
+                f"`{name}` begins the episodes of one task with different prompts, so there is no "
+                "group to compare"
+            )
+    except BaseException:
+        await asyncio.gather(*(one.close() for one in episodes), return_exceptions=True)
+        raise

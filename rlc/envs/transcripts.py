@@ -1,0 +1,195 @@
+"""Conversations that a program sends whole, as messages in OpenAI's form, each time it asks for
+a reply: their prompts, by the very tokens that were sampled.
+
+Where a conversation begins with one that was answered before, and the answer, its prompt begins
+with the tokens of that prompt and of that answer, exactly as they were sampled, and only what is
+new is tokenised. Several requests may go on from one answer, and conversations may go on side by
+side, so the answers of an episode are a tree.
+
+An answer counts as the one that was sampled if it shows a model the same: the ids of calls, how
+their arguments are written, thinking and space around the text do not matter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from attrs import define, field, frozen
+
+from rlc.envs.base import Action, EnvError, Observation
+from rlc.envs.chunks import NO_CHUNKS, Chunks
+from rlc.envs.tool_chat import ToolChatHistory, calls_of, conversation, readable, text_of
+
+Message = Mapping[str, Any]
+Plain = dict[str, Any]
+# What a prompt does: it begins a conversation, goes on from an answer, or says that something else
+# was answered than was.
+Kind = Literal["begun", "continued", "rewritten"]
+
+
+@frozen(eq=False)
+class TranscriptPrompt:
+    """A prompt of a whole conversation. ``text`` is what is new in it, for people."""
+
+    tokens: list[int]
+    text: str
+    kind: Kind
+    messages: tuple[Message, ...]  # the whole conversation
+    chat: ToolChatHistory  # that has made it
+
+
+@define(eq=False)
+class _Node:
+    """A message of the tree: the chat up to it, if it is an answer, and what follows."""
+
+    chat: ToolChatHistory | None = None
+    later: dict[str, _Node] = field(factory=dict)
+
+
+@define(eq=False)
+class TranscriptTree:
+    """What one episode has asked, and what was answered."""
+
+    new_chat: Callable[[], ToolChatHistory]
+    kinds: Counter[Kind] = field(factory=Counter, init=False)
+    _root: _Node = field(factory=_Node, init=False)
+
+    def write(self, messages: Sequence[Message]) -> TranscriptPrompt:
+        """Return the prompt of a conversation, whose first message is the system's, with tools.
+        Raise EnvError if the model's renderer cannot show it."""
+        whole, node, chat, at = tuple(messages), self._root, None, 0
+        for number, message in enumerate(whole[:-1]):  # an answer is followed by something new
+            if (next_node := node.later.get(_key(message))) is None:
+                break
+            node = next_node
+            if node.chat is not None:
+                chat, at = node.chat, number + 1
+        later = whole[at:]
+        kind: Kind = "begun" if chat is None else "continued"
+        if self.kinds and any(message["role"] == "assistant" for message in later):
+            kind = "rewritten"
+        text = readable(whole[max(at, 1) :])
+        chat = self.new_chat() if chat is None else chat.copy()
+        return TranscriptPrompt(
+            chat.observe(Observation("", messages=later)), text, kind, whole, chat
+        )
+
+    def answer(
+        self, prompt: TranscriptPrompt, tokens: list[int], message: Message | None = None
+    ) -> Action:
+        """Keep an answer, which is sent as a ``message``, by default as :func:`reply_message`
+        writes it; return it as the renderer reads it."""
+        chat, node = prompt.chat.copy(), self._root
+        action = chat.reply(tokens)
+        for one in (*prompt.messages, message or reply_message(action, 0)):
+            node = node.later.setdefault(_key(one), _Node())
+        node.chat = chat
+        self.kinds[prompt.kind] += 1
+        return action
+
+
+class TranscriptHistory:
+    """The prompt side of an episode whose observations are whole conversations. One that was edited
+    is written anew: that turn is a sequence of its own."""
+
+    def __init__(self, new_chat: Callable[[], ToolChatHistory]) -> None:
+        self._tree = TranscriptTree(new_chat)
+        self._prompt: TranscriptPrompt | None = None
+        self.stop = new_chat().stop
+
+    @property
+    def chunks(self) -> Chunks:
+        return NO_CHUNKS if self._prompt is None else self._prompt.chat.chunks
+
+    def observe(self, observation: Observation) -> list[int]:
+        """Return the tokens of the whole next prompt. Raise EnvError for tools that the renderer
+        cannot show."""
+        self._prompt = self._tree.write(observation.messages)
+        return self._prompt.tokens
+
+    def reply(self, tokens: list[int]) -> Action:
+        """Record the sampled tokens; return the action for the environment."""
+        assert self._prompt is not None, "a reply comes after its prompt"
+        return self._tree.answer(self._prompt, tokens)
+
+
+def whole_conversation(messages: Sequence[Message], tools: Sequence[Message]) -> Observation:
+    """Return a conversation that a reply is asked for, with the tools that may be called. Its text
+    is what came after the last reply. Raise EnvError for what cannot be shown to a model."""
+    plain, names = list[Plain](), dict[str, str]()
+    for message in messages:
+        kept = {name: value for name, value in message.items() if value is not None}
+        content = kept.get("content", "")
+        kept["content"] = content if isinstance(content, str) else [*map(_part, content)]
+        for call in kept.get("tool_calls", ()):
+            names[call["id"]] = call["function"]["name"]
+        if kept.get("role") == "tool":  # some models are shown which tool it was
+            kept.setdefault("name", names.get(kept.get("tool_call_id", ""), ""))
+        plain.append(kept)
+    replies = [at for at, message in enumerate(plain) if message.get("role") == "assistant"]
+    seen = conversation(plain, tools)
+    later = plain[replies[-1] + 1 :] if replies else seen.messages[1:]
+    return Observation(readable(later), None, messages=seen.messages)
+
+
+def _part(part: Message) -> Plain:
+    if part.get("type") == "text":
+        return {"type": "text", "text": part["text"]}
+    if part.get("type") == "image_url":
+        source = part["image_url"]
+        url = source if isinstance(source, str) else source["url"]
+        if url.startswith("data:"):
+            return {"type": "image", "image": url}
+        raise EnvError("the environment shows an image by its address; only data URIs can be read")
+    raise EnvError(f"the environment shows a part of the type {part.get('type')}")
+
+
+def reply_message(action: Action, turn: int) -> Plain:
+    """Return a reply as a message. Calls without an id get one that no other turn has; those that
+    could not be parsed stand in the text as they were sampled."""
+    reply = action.message or {"role": "assistant", "content": action.text}
+    text = text_of(reply)
+    for call in reply.get("unparsed_tool_calls") or ():
+        text += "" if call.raw_text in text else call.raw_text
+    message: Plain = {"role": "assistant", "content": text}
+    content = reply.get("content")
+    parts = [] if content is None or isinstance(content, str) else content
+    if thought := "".join(part["thinking"] for part in parts if part["type"] == "thinking"):
+        message["reasoning_content"] = thought
+    calls = [
+        {
+            "type": "function",
+            "id": f"call_{turn}_{number}" if given == f"call_{number}" else given,
+            "function": {"name": name, "arguments": arguments},
+        }
+        for number, (given, name, arguments) in enumerate(calls_of(reply))
+    ]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def is_same(one: Message, other: Message) -> bool:
+    """Return whether two messages show a model the same."""
+    return _key(one) == _key(other)
+
+
+def _key(message: Message) -> str:
+    """What a message shows a model."""
+    calls = []
+    for call in message.get("tool_calls") or ():
+        arguments = call["function"]["arguments"]
+        with suppress(TypeError, ValueError):
+            arguments = json.loads(arguments)
+        calls.append((call["function"]["name"], arguments))
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = [part for part in content if part["type"] != "thinking"]
+        if all(part["type"] == "text" for part in content):
+            content = "".join(part["text"] for part in content)
+    if isinstance(content, str) and message.get("role") == "assistant":
+        content = content.strip()
+    shown = message.get("role"), content, calls, message.get("tools")
+    return json.dumps(shown, sort_keys=True, default=str)

@@ -1,0 +1,217 @@
+"""What one run of an agent asks: each request a turn of its episode, sampled by the player.
+
+:meth:`AgentEpisode.reply` is the one way in. The recipe decides how replies are sampled: an agent
+may ask for shorter ones, and for text that ends them. A reply counts once it is handed to the
+agent, with :meth:`AgentEpisode.keep`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextvars import Context, copy_context
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import define, evolve, field, frozen
+
+from rlc.envs.deadlines import Span
+from rlc.envs.ends import Ends
+from rlc.envs.tool_chat import ToolChatHistory, calls_of, conversation
+from rlc.envs.transcripts import Message, TranscriptPrompt, TranscriptTree
+from rlc.plan.environments import RolloutsPlan
+from rlc.runtime.records import Turn
+from rlc.runtime.rollouts.attempts import Attempt, Replies
+from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
+from rlc.runtime.updates.scores import first_of
+from rlc.seeds import derive_seed
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.model import ChatModel, ReplyRequest
+from rlc.service.chats.prompts import Tool
+from rlc.service.http.refusals import TOO_LONG, Refused
+from rlc.service.pending_calls import asking
+
+if TYPE_CHECKING:
+    from tinker import types
+
+M = TypeVar("M", bound=ChatModel)
+MODEL = "policy"  # what agents are told that the model is called; any other name will do
+
+
+@define(eq=False)
+class AgentEpisode:
+    """The requests of one episode. ``over`` is how it ended, if a limit or a failure of the service
+    has ended it; ``idle`` the deadline from one request to the next."""
+
+    player: Replies
+    attempt: Attempt
+    tokenizer: Any
+    renderer: Any
+    idle: Span
+    context: Context = field(factory=copy_context)  # in which replies are sampled
+    over: asyncio.Future[str] = field(factory=lambda: asyncio.get_running_loop().create_future())
+    refused: str | None = None  # the limit that the last request met
+    transcript: Sequence[Message] = ()  # the conversation that was answered last, with the answer
+    _tokens: EpisodeTokens = field(factory=EpisodeTokens, init=False)
+    _tree: TranscriptTree = field(init=False)
+    _asked: Counter[bytes] = field(factory=Counter, init=False)  # how often each prompt was
+    _replying: set[asyncio.Task[types.SampleResponse]] = field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._tree = TranscriptTree(partial(ToolChatHistory, self.renderer))
+
+    @property
+    def limits(self) -> RolloutsPlan:
+        return self.attempt.task.env.plan.rollouts
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return how many requests began a conversation, and how many came with a history that is
+        not what was sampled."""
+        kinds = self._tree.kinds
+        return {"conversations": float(kinds["begun"]), "rewritten": float(kinds["rewritten"])}
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> TranscriptPrompt:
+        """Return the prompt of a chat. Raise EnvError if it cannot be shown to the model."""
+        return self._tree.write(conversation(messages, [tool.shown() for tool in tools]).messages)
+
+    async def reply(self, request: ReplyRequest) -> AgentReply:
+        """Return replies to a chat or to one text. Raise Refused if a limit forbids them."""
+        if self.over.done():
+            raise Refused(401, "This episode is over.")
+        draw, model, prompt = self._decided(request.draw), self.model(ChatModel), None
+        if request.messages is None:
+            (given,), ends = request.texts, model.text_ends(draw.stops)
+            tokens = list(given)
+        else:
+            prompt = self.prompt(request.messages, request.tools)
+            tokens, ends = prompt.tokens, model.chat_ends(draw.stops)
+        self._require_room(tokens, draw.n)
+        key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
+        seed = derive_seed(self.attempt.seed, "request", key.hex(), self._asked[key])
+        self._asked[key] += draw.n
+        response = await model.sample(tokens, evolve(draw, seed=seed % 2**31), ends)
+        return AgentReply(request, prompt, tokens, draw, ends, response)
+
+    def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
+        """Return the policy as a model; limits of its context are those of the recipe."""
+        client: Any = self  # of which nothing else is asked than :meth:`sample`
+        end = frozenset({self.tokenizer.eos_token_id})
+        return kind(name, MODEL, client, self.tokenizer, self.renderer, None, end, **more)
+
+    def _decided(self, draw: Draw) -> Draw:
+        """How a request is sampled, as the recipe says."""
+        longest, sampling = self.limits.max_tokens, self.player.sampling
+        return evolve(
+            draw,
+            max_tokens=min(draw.max_tokens or longest, longest),
+            temperature=self.limits.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            stops=(*draw.stops, *self.limits.stop),
+        )
+
+    def _require_room(self, prompt: list[int], count: int) -> None:
+        """Raise Refused for a prompt that leaves no room, which an agent may answer by a shorter
+        one. More turns or tokens than an episode may have end it."""
+        asked = sum(self._asked.values())
+        limit = self.player.limit_reached(self._tokens, prompt, self.limits)
+        if asked + count > self.limits.max_turns:
+            limit = "turns", f"max_turns = {self.limits.max_turns}"
+        self.refused = None if limit is None else limit[0]
+        if limit is None:
+            return
+        name, words = limit
+        if name in ("turns", "tokens"):
+            self.over.set_result(name)
+        said = f"The prompt has {len(prompt)} tokens; with the longest reply that is over {words}."
+        raise Refused(400, said, code=TOO_LONG)
+
+    async def sample(
+        self,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+        **more: Any,
+    ) -> types.SampleResponse:
+        """Sample replies; see :class:`rlc.service.interface.SamplingClient`."""
+        if not self._replying:
+            self.idle.pause()
+        work = self._sampled(prompt, num_samples, sampling_params, more)
+        replying = asyncio.get_running_loop().create_task(work, context=self.context)
+        self._replying.add(replying)
+        replying.add_done_callback(self._replied)
+        return await replying
+
+    async def _sampled(
+        self,
+        prompt: types.ModelInput,
+        count: int,
+        params: types.SamplingParams,
+        more: dict[str, Any],
+    ) -> types.SampleResponse:
+        try:
+            with asking():
+                async with Span(self.limits.turn_timeout, "a turn"):
+                    return await self.player.sample(self.attempt, prompt, count, params, **more)
+        except Exception as error:  # the agent could only guess why it has no answer
+            if not self.over.done():
+                self.over.set_exception(error)
+            raise Refused(503, "The model does not answer any more.") from error
+
+    def _replied(self, replying: asyncio.Task[types.SampleResponse]) -> None:
+        self._replying.discard(replying)
+        if not self._replying:
+            self.idle.resume(renewed=True)
+
+    async def close(self) -> None:
+        """Stop sampling what nobody waits for any more."""
+        left = [*self._replying]
+        for replying in left:
+            replying.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        self.over.cancel()
+
+    def keep(self, reply: AgentReply, texts: Sequence[str], messages: Sequence[Message]) -> None:
+        """Make each sample of a reply a turn, as it is handed to the agent: as a text, and as the
+        message that a later request may have. Do nothing once the episode is over."""
+        if self.over.done():
+            return
+        asked = reply.request.messages
+        for sampled, text, message in zip(reply.response.sequences, texts, messages, strict=True):
+            tokens, calls = list(sampled.tokens), tuple[tuple[str, str, str], ...]()
+            if asked is None or reply.prompt is None:
+                said, action = self.tokenizer.decode(reply.tokens), text
+                self.transcript = ({"role": "user", "content": said}, message)
+            else:
+                read = self._tree.answer(reply.prompt, tokens, message)
+                said, action = reply.prompt.text, read.text
+                calls = (*calls_of(read.message or {}),)
+                self.transcript = (*asked, message)
+            turn = Turn(
+                prompt=self._tokens.extend(reply.tokens, tokens),
+                tokens=array(TOKEN, tokens),
+                logprobs=array("d", sampled.logprobs or ()),
+                observation=said,
+                action=action,
+                reward=None,
+                stop_reason=sampled.stop_reason,
+                calls=calls,
+                sequence_id=sampled.sequence_id,
+                likeliest=first_of(sampled.topk_logprobs_np, self.player.likeliest),
+            )
+            self.attempt.turns.append(turn)
+
+
+@frozen(eq=False)
+class AgentReply:
+    """Replies to one request: what was sampled, after which prompt and how."""
+
+    request: ReplyRequest
+    prompt: TranscriptPrompt | None  # of a chat
+    tokens: list[int]  # of the prompt
+    draw: Draw
+    ends: Ends
+    response: types.SampleResponse
