@@ -9,11 +9,10 @@ own, where code that blocks delays other episodes of its source, but nothing els
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from rlc.data.about import About
 from rlc.envs.base import Action, EnvError, Observation, PolicyClient, PolicyReply, PolicyRequest
@@ -21,11 +20,6 @@ from rlc.envs.transcripts import reply_message, whole_conversation
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
 R = TypeVar("R")
-
-
-@frozen
-class _End(Generic[R]):
-    result: R
 
 
 @define(eq=False)
@@ -47,30 +41,31 @@ class CallbackEpisode(Generic[R]):
     left: Callable[[], None] = lambda: None
     first: Observation = field(init=False)
     _task: asyncio.Task[R] | None = field(default=None, init=False)
-    _waiting: deque[tuple[Observation, asyncio.Future[PolicyReply]]] = field(
-        factory=deque, init=False
+    # Requests, each with what awaits its reply, and None when the rollout ends.
+    _requests: asyncio.Queue[tuple[Observation, asyncio.Future[PolicyReply]] | None] = field(
+        factory=asyncio.Queue, init=False
     )
-    _asked: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _answer: asyncio.Future[PolicyReply] = field(init=False)  # which the last request awaits
     _turns: int = field(default=0, init=False)
 
     async def begin(self) -> None:
         """Play up to the first request. Raise EnvError if there is none, or what the environment
         raises."""
-        seen = await self.loop.call(self._until_asked())
-        if isinstance(seen, _End):
+        seen = await self.loop.call(self._begin())
+        if seen is None:
             raise EnvError(f"`{self.name}` ended an episode without asking for a reply")
         self.first = evolve(seen, about=self.about)
 
     async def play(self, action: Action) -> Observation:
         """Reply, and play on to the next request or to the end."""
-        seen = await self.loop.call(self._until_asked(action))
-        return await self.finish(seen.result) if isinstance(seen, _End) else seen
+        assert self._task is not None, "an episode begins before it is played"
+        seen = await self.loop.call(self._go_on(self._task, action))
+        return await self.finish(self._task.result()) if seen is None else seen
 
     async def reply(self, request: PolicyRequest) -> PolicyReply:
         """Return the reply of the policy; called by the rollout."""
         answer: asyncio.Future[PolicyReply] = asyncio.get_running_loop().create_future()
-        self._waiting.append((whole_conversation(request.messages, request.tools), answer))
-        self._asked.set()
+        self._requests.put_nowait((whole_conversation(request.messages, request.tools), answer))
         return await answer
 
     async def close(self) -> None:
@@ -78,27 +73,27 @@ class CallbackEpisode(Generic[R]):
         if self._task is not None:
             await self.loop.call(self._stop(self._task))
 
-    async def _until_asked(self, action: Action | None = None) -> Observation | _End[R]:
-        if self._task is None:
-            self._task = asyncio.create_task(self._guarded())
-        elif action is not None:
-            _, answer = self._waiting.popleft()
-            message = reply_message(action, self._turns)
-            self._turns += 1
-            if not answer.done():  # else nobody waits for it any more
-                answer.set_result(PolicyReply(message, action.cut_off))
-        while not self._task.done():
-            while self._waiting and self._waiting[0][1].done():
-                self._waiting.popleft()
-            if self._waiting:
-                return self._waiting[0][0]
-            self._asked.clear()
-            asked = asyncio.ensure_future(self._asked.wait())
-            try:
-                await asyncio.wait({self._task, asked}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                asked.cancel()
-        return _End(self._task.result())
+    async def _begin(self) -> Observation | None:
+        self._task = asyncio.create_task(self._guarded())
+        self._task.add_done_callback(lambda _: self._requests.put_nowait(None))
+        return await self._next(self._task)
+
+    async def _go_on(self, task: asyncio.Task[R], action: Action) -> Observation | None:
+        message = reply_message(action, self._turns)
+        self._turns += 1
+        if not self._answer.done():  # else nobody waits for it any more
+            self._answer.set_result(PolicyReply(message, action.cut_off))
+        return await self._next(task)
+
+    async def _next(self, task: asyncio.Task[R]) -> Observation | None:
+        """The next request that is still waited for; None at the end. Raise what the rollout
+        raises."""
+        while (request := await self._requests.get()) is not None and not task.done():
+            seen, self._answer = request
+            if not self._answer.done():
+                return seen
+        task.result()
+        return None
 
     async def _guarded(self) -> R:
         try:

@@ -11,6 +11,7 @@ from attrs import define, field
 from rlc.envs.base import EnvError
 from rlc.envs.deadlines import waiting
 
+S = TypeVar("S")
 R = TypeVar("R")
 
 
@@ -24,26 +25,26 @@ def require_whole(target: str, members: Sequence[int], size: int) -> None:
 
 
 @define(eq=False)
-class GroupRewards(Generic[R]):
-    """The rewards of one group. ``compare`` returns one for each of the members that it is given,
-    in their order; members that failed or were cut off are not among them."""
+class GroupRewards(Generic[S, R]):
+    """The rewards of one group. ``compare`` is called with what each member ended with, in their
+    order, and returns a reward for each; members that failed or were cut off are not among them."""
 
     target: str
     size: int
-    compare: Callable[[list[int]], Awaitable[Sequence[R]]]
+    compare: Callable[[list[S]], Awaitable[Sequence[R]]]
     _playing: set[int] = field(init=False)
     _open: set[int] = field(init=False)
-    _finished: set[int] = field(factory=set, init=False)
+    _ends: dict[int, S] = field(factory=dict, init=False)
     _over: asyncio.Event = field(factory=asyncio.Event, init=False)
     _computing: asyncio.Task[dict[int, R]] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._playing, self._open = set(range(self.size)), set(range(self.size))
 
-    async def finish(self, member: int) -> R:
-        """The reward of a member that came to the end of its episode, once no other is playing.
-        Raise EnvError if the comparison returns another number of rewards."""
-        self._finished.add(member)
+    async def finish(self, member: int, end: S) -> R:
+        """Return the reward of a member that came to the end of its episode, once no other is
+        playing. Raise EnvError if the comparison returns another number of rewards."""
+        self._ends[member] = end
         self._leave(member)
         with waiting():
             await self._over.wait()
@@ -69,8 +70,8 @@ class GroupRewards(Generic[R]):
             self._over.set()
 
     async def _rewards(self) -> dict[int, R]:
-        members = sorted(self._finished)
-        rewards = await self.compare(members)
+        members = sorted(self._ends)
+        rewards = await self.compare([self._ends[member] for member in members])
         if len(rewards) != len(members):
             raise EnvError(
                 f"`{self.target}` gave {len(rewards)} rewards for a group of {len(members)} "

@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import define, field, frozen
 
 from rlc.data.code.functions import load_attribute
-from rlc.envs.agents.outcome import written_outcome
 from rlc.envs.base import EnvError
 from rlc.envs.guarded import Guard, guarded_folder
 from rlc.envs.workers.event_loop_thread import EventLoopThread
@@ -53,20 +52,6 @@ class AgentRun:
     anthropic_url: str = ""
 
 
-class Program(Protocol):
-    """What is run once for each episode."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def run(self, run: AgentRun) -> Any:
-        """Return what it gives at its end. It is stopped if this is cancelled. Raise what it
-        raises."""
-
-    def close(self) -> None:
-        """Release what all runs share."""
-
-
 def agent_problem(plan: AgentPlan) -> str | None:
     """What keeps an agent from being run on this machine; None if nothing does."""
     if missing := [package for package in _SERVED_WITH if find_spec(package) is None]:
@@ -77,14 +62,6 @@ def agent_problem(plan: AgentPlan) -> str | None:
     program = plan.command[0]
     found = shutil.which(os.path.join(plan.folder, program) if os.sep in program else program)
     return None if found else f"the agent cannot be run: there is no command `{program}`"
-
-
-def make_program(plan: AgentPlan) -> Program:
-    """Return the program of an agent. Raise DataError if it is not found."""
-    if plan.program is not None:
-        return FunctionAgent(plan.program, plan.args, ThreadWorkers(plan.concurrency))
-    assert plan.command is not None
-    return CommandAgent(plan.command, plan.folder, plan.reward == "exit_status")
 
 
 @define(eq=False)
@@ -105,6 +82,7 @@ class FunctionAgent:
         return f"`{self.target}`"
 
     async def run(self, run: AgentRun) -> Any:
+        """Return what it returns, or raise what it raises. It is stopped if this is cancelled."""
         if inspect.iscoroutinefunction(self._function):
             return await self._loop.call(self._awaited(run))
         return await self.threads.call(self._called, run)
@@ -137,6 +115,8 @@ class CommandAgent:
         return f"`{' '.join(self.command)}`"
 
     async def run(self, run: AgentRun) -> Any:
+        """Return what it writes, as JSON if it is any, or its exit status as a reward. It is killed
+        if this is cancelled."""
         with ExitStack() as held:
             # A start blocks the event loop, which goes on between one and the next.
             async with self._starting:
@@ -154,7 +134,11 @@ class CommandAgent:
                 raise self._failed(status, said)
             if not result.is_file():
                 return None
-            return written_outcome(result.read_text(encoding="utf-8", errors="replace"))
+            text = result.read_text(encoding="utf-8", errors="replace")
+            try:
+                return json.loads(text)
+            except ValueError:
+                return text.strip()
 
     def close(self) -> None:
         """Nothing is shared."""
@@ -195,6 +179,17 @@ class CommandAgent:
         if said:
             error.add_note(f"what it wrote:\n{said}")
         return error
+
+
+Program = FunctionAgent | CommandAgent  # what is run once for each episode
+
+
+def make_program(plan: AgentPlan) -> Program:
+    """Return the program of an agent. Raise DataError if it is not found."""
+    if plan.program is not None:
+        return FunctionAgent(plan.program, plan.args, ThreadWorkers(plan.concurrency))
+    assert plan.command is not None
+    return CommandAgent(plan.command, plan.folder, plan.reward == "exit_status")
 
 
 async def _ended(process: asyncio.subprocess.Process, guarded: Guard) -> int:

@@ -7,19 +7,27 @@ or what graders say of its answer and of the conversation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
-from rlc.data.grading.rewards import Messages
-from rlc.envs.agents.outcome import Outcome, outcome_of
+from rlc.data.grading.rewards import Messages, as_number
 from rlc.envs.agents.programs import AgentRun, Program, make_program
-from rlc.envs.base import AgentEndpoint, AsyncEpisode, Observation, RunningEpisode, TaskKey
+from rlc.envs.base import (
+    AgentEndpoint,
+    AsyncEpisode,
+    ContractError,
+    Observation,
+    RunningEpisode,
+    TaskKey,
+)
 from rlc.envs.problems.source import Attempt, ProblemSource
 from rlc.envs.tool_chat import text_of
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import EnvPlan
+
+REWARD, ANSWER = "reward", "answer"
 
 
 class AgentSource:
@@ -38,7 +46,7 @@ class AgentSource:
         attempt = await self._threads.call(self._tasks.attempt, task.order, task.number)
         shown = (*self._tasks.few_shot, *attempt.prompt)
         episodes: list[Any] = [
-            AgentEpisode(attempt, shown, self._program, self._graded, self._threads)
+            ProgramEpisode(attempt, shown, self._program, self._graded, self._threads)
             for _ in members
         ]
         return episodes
@@ -48,7 +56,7 @@ class AgentSource:
 
 
 @define(eq=False)
-class AgentEpisode(RunningEpisode):
+class ProgramEpisode(RunningEpisode):
     """An episode that is a run of the program."""
 
     attempt: Attempt
@@ -94,3 +102,46 @@ class AgentEpisode(RunningEpisode):
             metrics={**outcome.metrics, **graded.metrics},
             components=graded.components,
         )
+
+
+@frozen
+class Outcome:
+    """``reward`` is None where something else rewards it, ``answer`` None where its last reply is
+    one."""
+
+    reward: float | None
+    answer: str | None
+    metrics: Mapping[str, float] = field(factory=dict)
+
+
+def outcome_of(given: Any, who: str, graded: bool) -> Outcome:
+    """Return what an agent has given.
+
+    Args:
+        given: its answer if it is ``graded``, else its reward; or a mapping with either by name,
+            beside other numbers. None: its last reply is the answer.
+        who: what it is called in messages.
+
+    Raises:
+        ContractError: it is anything else.
+    """
+    if not isinstance(given, Mapping):
+        given = {} if given is None else {ANSWER if graded else REWARD: given}
+    parts = dict(given)
+    answer, reward = parts.pop(ANSWER, None), parts.pop(REWARD, None)
+    if graded and reward is not None:
+        raise ContractError(f"{who} gave a reward, and something else rewards it already")
+    if not graded and reward is None:
+        raise ContractError(
+            f"{who} gave no reward, and no grader makes one of its answer",
+            "let it return a number, or give the agent a `grader`",
+        )
+    named = {REWARD: reward} if reward is not None else {}
+    numbers = {name: as_number(value) for name, value in {**named, **parts}.items()}
+    for name, number in numbers.items():
+        if not isinstance(name, str) or number is None:
+            value = {**named, **parts}[name]
+            raise ContractError(f"{who} gave a {type(value).__name__} as {name!r}, not a number")
+    total = numbers.pop(REWARD, None)
+    metrics = {name: number for name, number in numbers.items() if number is not None}
+    return Outcome(total, None if answer is None else str(answer), metrics)

@@ -31,7 +31,7 @@ class Group:
     _transitions: dict[int, list[Any]] = field(factory=dict, init=False)
     _final: dict[int, Any] = field(factory=dict, init=False)
     _deserted: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _rewards: GroupRewards[Reward] = field(init=False)
+    _rewards: GroupRewards[Any, Reward] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._rewards = GroupRewards(self.target, len(self.envs), self._compare)
@@ -102,7 +102,12 @@ class Group:
 
     async def reward(self, member: int) -> Reward:
         """What the comparison adds to a finished member, once no other is still playing."""
-        return await self._rewards.finish(member) if self.compares else (0.0, {})
+        if not self.compares:
+            return 0.0, {}
+        from tinker_cookbook.rl.types import Trajectory
+
+        played = Trajectory(self._transitions[member], self._final[member])
+        return await self._rewards.finish(member, (played, self.envs[member]))
 
     async def close(self, member: int) -> None:
         """Close a member, however its episode ended. Safe to call twice."""
@@ -111,11 +116,7 @@ class Group:
         if self._rewards.close(member):
             await self.loop.call(self.builder.cleanup())
 
-    async def _compare(self, members: list[int]) -> list[Reward]:
-        from tinker_cookbook.rl.types import Trajectory
-
-        trajectories = [Trajectory(self._transitions[m], self._final[m]) for m in members]
-        rewards = await self.loop.call(
-            self.builder.compute_group_rewards(trajectories, [self.envs[m] for m in members])
-        )
+    async def _compare(self, played: list[Any]) -> list[Reward]:
+        trajectories, envs = map(list, zip(*played, strict=True))
+        rewards = await self.loop.call(self.builder.compute_group_rewards(trajectories, envs))
         return [(float(reward), metrics) for reward, metrics in rewards]

@@ -22,26 +22,22 @@ from rlc.envs.tool_chat import calls_of, rendered
 SCORE = "group_score"  # the metric
 
 
-@define(eq=False)
-class ScoredGroup:
-    """One group; ``begin`` begins a session of its task."""
+ScoredGroup = GroupRewards[list[Any], float]  # by what was said
 
-    target: str
-    size: int
-    begin: Callable[[], Awaitable[OpenSession]]
-    said: dict[int, Sequence[Any]] = field(factory=dict, init=False)  # by members that are done
-    rewards: GroupRewards[float] = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.rewards = GroupRewards(self.target, self.size, self._scores)
+def scored_group(
+    target: str, size: int, begin: Callable[[], Awaitable[OpenSession]]
+) -> ScoredGroup:
+    """Return the rewards of a group; ``begin`` begins a session of its task."""
 
-    async def _scores(self, members: list[int]) -> list[float]:
-        session = await self.begin()
+    async def scores(said: Sequence[list[Any]]) -> list[float]:
+        session = await begin()
         try:
-            scores = await session.scored([self.said[member] for member in members])
+            return [float(score.reward) for score in await session.scored(said)]
         finally:
             await session.close()
-        return [float(score.reward) for score in scores]
+
+    return GroupRewards(target, size, scores)
 
 
 @define(eq=False)
@@ -68,13 +64,12 @@ class ScoredEpisode:
         if not seen.done:
             return seen
         await self.episode.close()
-        self.group.said[self.member] = transcript(self._said)
-        score = await self.group.rewards.finish(self.member)
+        score = await self.group.finish(self.member, transcript(self._said))
         metrics = {**seen.metrics, SCORE: score}
         return evolve(seen, reward=(seen.reward or 0.0) + score, metrics=metrics)
 
     async def close(self) -> None:
-        self.group.rewards.close(self.member)
+        self.group.close(self.member)
         await self.episode.close()
 
 

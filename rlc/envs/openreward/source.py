@@ -16,7 +16,7 @@ from rlc.envs.deadlines import place
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.openreward.client import Address, Connection, end_session
 from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession
-from rlc.envs.openreward.group import ScoredEpisode, ScoredGroup
+from rlc.envs.openreward.group import ScoredEpisode, scored_group
 
 
 @define(eq=False)
@@ -69,7 +69,7 @@ class OpenRewardSource:
         ]
         if not self._scores:
             return episodes
-        group = ScoredGroup(self.id, task.size, lambda: self._begin(index))
+        group = scored_group(self.id, task.size, lambda: self._begin(index))
         return [ScoredEpisode(one, group, at) for at, one in enumerate(episodes)]
 
     async def close(self) -> None:

@@ -7,32 +7,45 @@ was said, that turn is one of its own.
 
 The sampling is the recipe's: what the environment asks for (a temperature, a length) does not
 count. A model that judges within a rubric is asked by the environment's own client, with its key.
+Rubrics give 0 for a function that raises; here that is a failure, never a reward.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType, SimpleNamespace
 from typing import Any
-
-from attrs import define, field
 
 from rlc.data.about import About
 from rlc.data.code.functions import called, explained, load_attribute
 from rlc.data.sets.problems import Listed
-from rlc.envs.base import AsyncEpisode, EnvError, Observation, PolicyClient, TaskKey
+from rlc.envs.base import (
+    AsyncEpisode,
+    EnvError,
+    Observation,
+    PolicyClient,
+    PolicyReply,
+    PolicyRequest,
+    TaskKey,
+)
 from rlc.envs.callback import CallbackEpisode, begin_alike
 from rlc.envs.group_rewards import GroupRewards, require_whole
 from rlc.envs.tool_chat import readable
-from rlc.envs.verifiers.client import MODEL, plain_message, verifiers_client
-from rlc.envs.verifiers.rubrics import compares, prepare_rubrics, score
+from rlc.envs.transcripts import Plain
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
 # Conditions by which an environment cuts an episode off, which has no end of its own by then.
 _CUT_OFF = {"max_total_completion_tokens_reached", "prompt_too_long", "timeout_reached"}
 Scored = tuple[float, dict[str, float]]
+ScoredGroup = GroupRewards[Any, Scored]  # by the end states of its members
+# What functions raised while one rollout, or one group, was scored.
+_RAISED: ContextVar[list[tuple[str, Exception]]] = ContextVar("raised")
+_MODEL = "policy"  # the name of the model that environments see
 
 
 class VerifiersSource:
@@ -67,10 +80,10 @@ class VerifiersSource:
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         rubric = self._env.rubric
-        group = None
+        group: ScoredGroup | None = None
         if compares(rubric):
             require_whole(self._name, members, task.size)
-            group = Group(
+            group = GroupRewards(
                 self._name, task.size, lambda states: self._loop.call(score(rubric, states))
             )
         row = self._rows[self._tasks.row(task.order, task.number)]
@@ -87,46 +100,30 @@ class VerifiersSource:
             self._loop.close()
 
     def _episode(
-        self, row: Mapping[str, Any], about: About, group: Group | None, member: int
+        self,
+        row: Mapping[str, Any],
+        about: About,
+        group: ScoredGroup | None,
+        member: int,
     ) -> CallbackEpisode[Any]:
         def rollout(policy: PolicyClient) -> Coroutine[Any, Any, Any]:
-            client = verifiers_client(policy)
-            rollout: Coroutine[Any, Any, Any] = self._env.rollout(dict(row), client, MODEL, {})
+            client = _client(policy)
+            rollout: Coroutine[Any, Any, Any] = self._env.rollout(dict(row), client, _MODEL, {})
             return rollout
 
         async def finish(state: Any) -> Observation:
             _require_sound(state)
             if group is not None:
-                scored = await group.score(member, state)
+                scored = await group.finish(member, state)
             else:
                 (scored,) = await self._loop.call(score(self._env.rubric, [state]))
             return _end(self._env, state, *scored)
 
-        left = (lambda: None) if group is None else (lambda: group.leave(member))
+        def left() -> None:
+            if group is not None:
+                group.close(member)
+
         return CallbackEpisode(self._name, self._loop, rollout, finish, about, left)
-
-
-@define(eq=False)
-class Group:
-    """The end states of a group that is scored as a whole."""
-
-    name: str
-    size: int
-    score_all: Callable[[list[Any]], Awaitable[Sequence[Scored]]]
-    _states: dict[int, Any] = field(factory=dict, init=False)
-    _rewards: GroupRewards[Scored] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._rewards = GroupRewards(
-            self.name, self.size, lambda members: self.score_all([self._states[m] for m in members])
-        )
-
-    async def score(self, member: int, state: Any) -> Scored:
-        self._states[member] = state
-        return await self._rewards.finish(member)
-
-    def leave(self, member: int) -> None:
-        self._rewards.close(member)
 
 
 async def _made(name: str, loader: str, args: Mapping[str, Any]) -> Any:
@@ -193,5 +190,155 @@ def _end(env: Any, state: Any, reward: float, metrics: Mapping[str, float]) -> O
     # A single-turn environment also stops at its last turn, which is an end of its own.
     limited = why == "max_turns_reached" and getattr(env, "max_turns", 1) != 1
     last = state.get("final_env_response") or []
-    said = last if isinstance(last, str) else readable([plain_message(each) for each in last])
+    said = last if isinstance(last, str) else readable([_plain(each) for each in last])
     return Observation(said, reward, True, metrics, truncated=limited or why in _CUT_OFF)
+
+
+def _client(policy: PolicyClient) -> Any:
+    """Return a client of verifiers for one rollout."""
+    from verifiers.clients import Client
+    from verifiers.types import Response, ResponseMessage, ToolCall
+
+    class VerifiersClient(Client):  # type: ignore[misc]
+        def setup_client(self, _: Any) -> Any:
+            raise EnvError("the policy that is trained has no address")
+
+        async def to_native_tool(self, tool: Any) -> Plain:
+            return {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            }
+
+        async def to_native_prompt(self, messages: Any) -> tuple[list[Plain], dict[str, Any]]:
+            return [_plain(message) for message in messages], {}
+
+        async def get_native_response(
+            self,
+            prompt: Sequence[Plain],
+            model: str,  # noqa: ARG002
+            sampling_args: Mapping[str, Any],  # noqa: ARG002 (the recipe's count)
+            tools: Sequence[Plain] | None = None,
+            **_: Any,
+        ) -> PolicyReply:
+            return await policy.reply(PolicyRequest(prompt, tools or ()))
+
+        async def raise_from_native_response(self, response: PolicyReply) -> None:
+            """Whatever the policy says is a reply."""
+
+        async def from_native_response(self, response: PolicyReply) -> Any:
+            said = response.message
+            calls = [
+                ToolCall(id=call["id"], **call["function"]) for call in said.get("tool_calls", ())
+            ]
+            finished = "length" if response.cut_off else "tool_calls" if calls else "stop"
+            message = ResponseMessage(
+                content=said["content"],
+                reasoning_content=said.get("reasoning_content"),
+                tool_calls=calls or None,
+                finish_reason=finished,
+                is_truncated=response.cut_off,
+            )
+            return Response(id="", created=0, model=_MODEL, message=message)
+
+        async def close(self) -> None:
+            """Nothing is held."""
+
+    return VerifiersClient(policy)
+
+
+def _plain(message: Any) -> Plain:
+    """A message of verifiers in OpenAI's form. Raise EnvError for what is no message of a chat."""
+    plain: Plain = message if isinstance(message, dict) else message.model_dump(exclude_none=True)
+    if plain.get("role") not in ("system", "user", "assistant", "tool"):
+        raise EnvError("the environment asks for completions of a text, and this trains on chats")
+    calls = [
+        call
+        if "function" in call
+        else {
+            "type": "function",
+            "id": call["id"],
+            "function": {"name": call["name"], "arguments": call["arguments"]},
+        }
+        for call in plain.get("tool_calls") or ()
+    ]
+    known = ("role", "content", "tool_call_id")
+    shown: Plain = {name: plain[name] for name in known if name in plain}
+    return {**shown, "tool_calls": calls} if calls else shown
+
+
+class RubricError(EnvError):
+    """A function of a rubric raised, or does not exist."""
+
+    cause = "reward"
+
+
+def prepare_rubrics(env: Any, weights: Mapping[str, float]) -> None:
+    """Give the functions of an environment's rubrics these weights, by name, and note what they
+    raise. Raise RubricError for a name that none of them has."""
+    known = dict[str, None]()
+    for rubric in _rubrics(env):
+        for at, function in enumerate(rubric.funcs):
+            name = function.__name__
+            known[name] = None
+            rubric.weights[at] = float(weights.get(name, rubric.weights[at]))
+            rubric.funcs[at] = _noting(function)
+    for name in weights:
+        if name not in known:
+            listed = ", ".join(f"`{one}`" for one in known) or "none"
+            raise RubricError(f"its rubric has no function `{name}`; there is {listed}")
+
+
+def _rubrics(env: Any) -> Iterator[Any]:
+    """The rubrics of an environment that have functions, with those of environments within it."""
+    waiting = [env.rubric]
+    for inner in getattr(env, "env_map", {}).values():
+        yield from _rubrics(inner)
+    while waiting:
+        rubric = waiting.pop(0)
+        waiting += getattr(rubric, "rubrics", ())
+        yield rubric
+
+
+def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which notes what it raises."""
+
+    @functools.wraps(function)
+    async def noting(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+        except Exception as error:
+            _RAISED.get([]).append((function.__name__, error))
+            raise
+
+    return noting
+
+
+async def score(rubric: Any, states: list[Any]) -> list[tuple[float, dict[str, float]]]:
+    """Score the end states of a group, or of one rollout: the reward of each, and what its
+    functions gave. Raise RubricError if a function raised."""
+    raised = list[tuple[str, Exception]]()
+    _RAISED.set(raised)
+    if compares(rubric):
+        await rubric.score_group(states)
+    else:
+        for state in states:
+            await rubric.score_rollout(state)
+    for state in states:
+        await rubric.cleanup(state)
+    if raised:
+        name, error = raised[0]
+        raise RubricError(f"`{name}` of its rubric raised {explained(error)}") from error
+    return [
+        (
+            float(state["reward"]),
+            {str(name): float(value) for name, value in (state["metrics"] or {}).items()},
+        )
+        for state in states
+    ]
+
+
+def compares(rubric: Any) -> bool:
+    """Whether a function of a rubric scores the rollouts of a group together."""
+    return bool(rubric.has_group_rewards)

@@ -7,84 +7,22 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
-from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.deadlines import place
-from rlc.runtime.agents.episode import MODEL, AgentEpisode, AgentReply
-from rlc.runtime.updates.scores import first_of
-from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest, sampled_tokens
-from rlc.service.chats.prompts import Message, Tool
+from rlc.runtime.agents.episode import MODEL, AgentEpisode, AgentModel
+from rlc.service.chats.model import ChatModel
+from rlc.service.chats.prompts import Message
 from rlc.service.http.inference.endpoint import Caller
-from rlc.service.http.inference.messages import parts_of
 from rlc.service.http.inference.routes import endpoint_app
 from rlc.service.http.refusals import Refused
 from rlc.service.http.server import serving
 
 if TYPE_CHECKING:
-    from tinker import types
-
-
-@define(eq=False)
-class AgentGeneration(Generation):
-    """Replies of the policy to one request of an agent: to a chat, or to each of its texts."""
-
-    request: ReplyRequest = field(kw_only=True)
-    episode: AgentEpisode = field(kw_only=True)
-    _given: dict[int, AgentReply] = field(factory=dict, init=False)
-
-    async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
-        asked, texts = self.request, self.request.texts
-        one = evolve(asked, texts=texts[number : number + 1]) if texts else asked
-        self._given[number] = reply = await self.episode.reply(one)
-        if not texts:
-            self.prompts = (tuple(reply.tokens),)
-        self.draw, self.ends = reply.draw, reply.ends
-        own = [  # the policy's may come with more of the likeliest tokens than the agent asks for
-            replace(one, topk_logprobs_np=first_of(one.topk_logprobs_np, asked.draw.topk))
-            for one in reply.response.sequences
-        ]
-        response = replace(reply.response, sequences=own)
-        for token in sampled_tokens(response):
-            on_token(token)
-        return response
-
-    def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
-        for number, reply in sorted(self._given.items()):
-            these = slice(number * self.n, (number + 1) * self.n)
-            self.episode.keep(reply, texts[these], messages[these])
-
-
-@frozen(eq=False)
-class AgentModel(ChatModel):
-    """The policy, as one episode asks it."""
-
-    episode: AgentEpisode = field(kw_only=True)
-
-    def prompt(
-        self, messages: Sequence[Message], tools: Sequence[Tool] = ()
-    ) -> tuple[list[int], Chunks]:
-        """Return the prompt of a chat. Raise Refused (400) for an image: the turns of an episode
-        are joined as text."""
-        _require_text(messages)
-        return self.episode.prompt(messages, tools).tokens, NO_CHUNKS
-
-    def start(self, request: ReplyRequest) -> AgentGeneration:
-        _require_text(request.messages or ())
-        prompts = tuple(map(tuple, request.texts)) or ((),)
-        ends = self.text_ends()  # both are decided with the reply
-        return AgentGeneration(
-            self, prompts, request.draw, ends, request=request, episode=self.episode
-        )
-
-
-def _require_text(messages: Sequence[Message]) -> None:
-    if any(part["type"] == "image" for message in messages for part in parts_of(message)):
-        raise Refused(400, "An agent's episode holds text only, no images.", param="messages")
+    pass
 
 
 @frozen

@@ -13,8 +13,7 @@ pytest.importorskip("verifiers", reason="verifiers is not installed (rlc[verifie
 import vf_environments
 
 from rlc.envs.base import Action, EnvError, Observation, TaskKey
-from rlc.envs.verifiers.rubrics import RubricError
-from rlc.envs.verifiers.source import VerifiersSource
+from rlc.envs.verifiers.source import RubricError, VerifiersSource
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
