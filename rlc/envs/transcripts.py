@@ -171,11 +171,6 @@ def reply_message(action: Action, turn: int) -> Plain:
     return {**message, "tool_calls": calls} if calls else message
 
 
-def is_same(one: Message, other: Message) -> bool:
-    """Return whether two messages show a model the same."""
-    return _key(one) == _key(other)
-
-
 def _key(message: Message) -> str:
     """What a message shows a model."""
     calls = []

@@ -12,7 +12,6 @@ from rlc.envs.base import EnvError
 from rlc.envs.tool_chat import tool_chat_history
 from rlc.envs.transcripts import (
     TranscriptHistory,
-    is_same,
     reply_message,
     whole_conversation,
 )
@@ -100,12 +99,18 @@ def test_a_call_that_cannot_be_read_is_text() -> None:
     assert "tool_calls" not in said
 
 
-def test_what_does_not_matter_to_a_model_does_not_break_the_prefix() -> None:
-    call = {"type": "function", "id": "a", "function": {"name": "add", "arguments": '{"a":1}'}}
-    other = {**call, "id": "b", "function": {"name": "add", "arguments": '{ "a": 1 }'}}
-    one = {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": "hm"}
-    assert is_same(one, {"role": "assistant", "content": None, "tool_calls": [other]})
-    assert not is_same(one, {"role": "assistant", "content": ""})
+@pytest.mark.parametrize("content", [None, "", " "])
+def test_what_does_not_matter_to_a_model_does_not_break_the_prefix(content: str | None) -> None:
+    history = new_history()
+    first = list(history.observe(whole_conversation([ASKED], [ADD])))
+    (call,) = reply_to(history, CALL)["tool_calls"]
+    call = {**call, "id": "b", "function": {"name": "add", "arguments": '{ "a":1 }'}}
+    said = {"role": "assistant", "content": content, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "b", "content": "3"}
+    seen = whole_conversation([ASKED, {**said, "reasoning_content": "hm"}, result], [ADD])
+    assert history.observe(seen)[: len(first) + len(encode(CALL))] == [*first, *encode(CALL)]
+    without = whole_conversation([ASKED, {"role": "assistant", "content": ""}, result], [ADD])
+    assert history.observe(without)[: len(first) + len(encode(CALL))] != [*first, *encode(CALL)]
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field, frozen
 
+from rlc.envs.base import Action
 from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.envs.deadlines import Span
 from rlc.envs.ends import Ends
-from rlc.envs.tool_chat import ToolChatHistory, calls_of, conversation
+from rlc.envs.tool_chat import ToolChatHistory, conversation
 from rlc.envs.transcripts import Message, TranscriptPrompt, TranscriptTree
 from rlc.plan.environments import RolloutsPlan
-from rlc.runtime.records import Turn
-from rlc.runtime.rollouts.attempts import Attempt, Replies
+from rlc.runtime.rollouts.attempts import Attempt, Replies, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
 from rlc.runtime.updates.scores import first_of
 from rlc.seeds import derive_seed
@@ -184,28 +184,15 @@ class AgentEpisode:
             return
         asked = reply.request.messages
         for sampled, text, message in zip(reply.response.sequences, texts, messages, strict=True):
-            tokens, calls = list(sampled.tokens), tuple[tuple[str, str, str], ...]()
             if asked is None or reply.prompt is None:
-                said, action = self.tokenizer.decode(reply.tokens), text
-                self.transcript = ({"role": "user", "content": said}, message)
+                observation, action = self.tokenizer.decode(reply.tokens), Action(text)
+                self.transcript = ({"role": "user", "content": observation}, message)
             else:
-                read = self._tree.answer(reply.prompt, tokens, message)
-                said, action = reply.prompt.text, read.text
-                calls = (*calls_of(read.message or {}),)
-                self.transcript = (*asked, message)
-            turn = Turn(
-                prompt=self._tokens.extend(reply.tokens, tokens),
-                tokens=array(TOKEN, tokens),
-                logprobs=array("d", sampled.logprobs or ()),
-                observation=said,
-                action=action,
-                reward=None,
-                stop_reason=sampled.stop_reason,
-                calls=calls,
-                sequence_id=sampled.sequence_id,
-                likeliest=first_of(sampled.topk_logprobs_np, self.player.likeliest),
-            )
-            self.attempt.turns.append(turn)
+                action = self._tree.answer(reply.prompt, list(sampled.tokens), message)
+                observation, self.transcript = reply.prompt.text, (*asked, message)
+            prompt = self._tokens.extend(reply.tokens, sampled.tokens)
+            kept = {"prompt": prompt, "observation": observation, "reward": None}
+            self.attempt.turns.append(sampled_turn(sampled, action, self.player.likeliest, **kept))
 
 
 @frozen(eq=False)

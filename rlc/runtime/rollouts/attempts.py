@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
 from rlc.data.about import About
-from rlc.envs.base import Observation
+from rlc.envs.base import Action, Observation
 from rlc.envs.deadlines import Span
+from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RolloutsPlan
 from rlc.plan.models import SamplingPlan
-from rlc.runtime.records import Turn
+from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tasks import Task
-from rlc.runtime.rollouts.tokens import EpisodeTokens
+from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
+from rlc.runtime.updates.scores import first_of
 
 if TYPE_CHECKING:
     from tinker import types
@@ -38,6 +41,25 @@ class Attempt:
         self.seconds[kind] += spent.worked
         if spent.waited:
             self.seconds["waiting"] = self.seconds.get("waiting", 0.0) + spent.waited
+
+
+def sampled_turn(
+    sampled: types.SampledSequence, action: Action, likeliest: int, **more: Any
+) -> Turn:
+    """Return a sampled reply, which was read as an action, as a turn with ``more``; ``likeliest``
+    tokens are kept in the place of each. Raise RunError if it has no logprobs."""
+    if sampled.logprobs is None:
+        raise RunError("the service returned no logprobs for a sampled sequence")
+    return Turn(
+        tokens=array(TOKEN, sampled.tokens),
+        logprobs=array("d", sampled.logprobs),
+        action=action.text,
+        stop_reason=sampled.stop_reason,
+        calls=tuple(calls_of(action.message or {})),
+        sequence_id=sampled.sequence_id,
+        likeliest=first_of(sampled.topk_logprobs_np, likeliest),
+        **more,
+    )
 
 
 class Replies(Protocol):

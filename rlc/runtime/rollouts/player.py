@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -21,19 +20,17 @@ from rlc.envs.deadlines import Span
 from rlc.envs.ends import ended_reply, stop_of
 from rlc.envs.history import History, chunks_of
 from rlc.envs.responders import Responder
-from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RolloutsPlan
 from rlc.plan.limits import FailurePlan
 from rlc.plan.models import SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.failures import failure_of
 from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage
-from rlc.runtime.rollouts.attempts import Attempt
+from rlc.runtime.rollouts.attempts import Attempt, sampled_turn
 from rlc.runtime.rollouts.credit import credited, unplayed_credit
 from rlc.runtime.rollouts.environments import call_environment, close_all
 from rlc.runtime.rollouts.tasks import Task
-from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
-from rlc.runtime.updates.scores import first_of
+from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.seeds import derive_seed
 from rlc.service.errors import ServiceLostError
 from rlc.service.interface import SamplingClient
@@ -248,36 +245,25 @@ class Player:
                 async with Span(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(await call_environment(episode.play(action), holds=alone))
             attempt.add_span("environment", spent)
-            if reply.logprobs is None:
-                raise RunError("the service returned no logprobs for a sampled sequence")
-            sampled = array(TOKEN, reply.tokens)
-            turn = Turn(
+            turn = sampled_turn(
+                reply,
+                action,
+                self.likeliest,
                 prompt=kept,
-                tokens=sampled,
-                logprobs=array("d", reply.logprobs),
                 observation=seen.text,
-                action=action.text,
                 reward=after.reward,
-                stop_reason=reply.stop_reason,
                 metrics=after.metrics,
-                calls=tuple(calls_of(action.message or {})),
                 chunks=chunks_of(history),
-                sequence_id=reply.sequence_id,
                 components=after.components,
                 verdicts=after.verdicts,
-                views={
-                    name: TurnView(
-                        shown[name],
-                        sampled if told[name] is reply.tokens else told[name],
-                        view.chunks,
-                    )
-                    for name, view in views.items()
-                },
                 move=seen.move,
                 others=(*seen.others, *(after.others if after.done else ())),
-                likeliest=first_of(reply.topk_logprobs_np, self.likeliest),
             )
-            turns.append(turn)
+            followed = {}
+            for name, view in views.items():
+                own = turn.tokens if told[name] is reply.tokens else told[name]
+                followed[name] = TurnView(shown[name], own, view.chunks)
+            turns.append(evolve(turn, views=followed) if followed else turn)
             seen = after
         attempt.unplayed = seen if not (alone or turns) else None
         return "truncated" if seen.truncated else "done"
