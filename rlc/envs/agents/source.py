@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from rlc.data.grading.rewards import Messages, as_number
 from rlc.envs.agents.programs import AgentRun, Program, make_program
@@ -80,42 +80,27 @@ class ProgramEpisode(RunningEpisode):
                 anthropic_url=endpoint.url,
             )
         )
-        outcome = outcome_of(given, self.program.name, self.graded)
-        return await self._rewarded(outcome, endpoint.transcript())
+        end, answer = outcome_of(given, self.program.name, self.graded)
+        return await self._graded(end, answer, endpoint.transcript()) if self.graded else end
 
     async def close(self) -> None:
         """Do nothing: the program ends with :meth:`run`."""
 
-    async def _rewarded(self, outcome: Outcome, transcript: Messages) -> Observation:
-        end = Observation("", outcome.reward, True, outcome.metrics)
-        if not self.graded:
-            return end
-        answer = outcome.answer
+    async def _graded(
+        self, end: Observation, answer: str | None, transcript: Messages
+    ) -> Observation:
+        """The end of a run with what graders say of its answer, by default its last reply."""
         if answer is None:
             answer = text_of(transcript[-1]) if transcript else ""
         reward, row = self.attempt.reward, self.attempt.row
         graded = await self.threads.call(reward, answer, row, transcript)
         graded += await reward.on_loop(answer, row, transcript)
-        return evolve(
-            end,
-            reward=graded.reward,
-            metrics={**outcome.metrics, **graded.metrics},
-            components=graded.components,
-        )
+        metrics = {**end.metrics, **graded.metrics}
+        return evolve(end, reward=graded.reward, metrics=metrics, components=graded.components)
 
 
-@frozen
-class Outcome:
-    """``reward`` is None where something else rewards it, ``answer`` None where its last reply is
-    one."""
-
-    reward: float | None
-    answer: str | None
-    metrics: Mapping[str, float] = field(factory=dict)
-
-
-def outcome_of(given: Any, who: str, graded: bool) -> Outcome:
-    """Return what an agent has given.
+def outcome_of(given: Any, who: str, graded: bool) -> tuple[Observation, str | None]:
+    """Return how an agent ends by what it has given, and its answer, if it has given one.
 
     Args:
         given: its answer if it is ``graded``, else its reward; or a mapping with either by name,
@@ -144,4 +129,4 @@ def outcome_of(given: Any, who: str, graded: bool) -> Outcome:
             raise ContractError(f"{who} gave a {type(value).__name__} as {name!r}, not a number")
     total = numbers.pop(REWARD, None)
     metrics = {name: number for name, number in numbers.items() if number is not None}
-    return Outcome(total, None if answer is None else str(answer), metrics)
+    return Observation("", total, True, metrics), None if answer is None else str(answer)

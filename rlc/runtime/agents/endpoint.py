@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from rlc.envs.deadlines import place
 from rlc.runtime.agents.episode import MODEL, AgentEpisode, AgentModel
 from rlc.service.chats.model import ChatModel
 from rlc.service.chats.prompts import Message
@@ -49,12 +48,6 @@ class AgentsEndpoint:
     _server: asyncio.Task[None] | None = field(default=None, init=False)
     _url: asyncio.Future[str] | None = field(default=None, init=False)
     _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
-
-    @asynccontextmanager
-    async def free_place(self) -> AsyncIterator[None]:
-        """Wait until another agent may run, and hold its place."""
-        async with place(self.places):
-            yield
 
     @asynccontextmanager
     async def address(self, episode: AgentEpisode) -> AsyncIterator[Address]:

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from rlc.envs.agents.programs import AgentError
 from rlc.envs.base import Observation, RunningEpisode, validated
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Span, place
 from rlc.runtime.agents.endpoint import Address, AgentsEndpoint
 from rlc.runtime.agents.episode import AgentEpisode
 from rlc.runtime.rollouts.attempts import Attempt, Replies
@@ -29,7 +29,7 @@ async def run_agent(player: Replies, attempt: Attempt, episode: RunningEpisode) 
     assert isinstance(endpoint, AgentsEndpoint)
     attempt.about = episode.first.about
     async with (
-        endpoint.free_place(),
+        place(endpoint.places),
         Span(limits.step_timeout, "the agent, between two requests,") as idle,
     ):
         asked = AgentEpisode(player, attempt, endpoint.tokenizer, endpoint.renderer, idle)
