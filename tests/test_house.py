@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "sweeps report models emit imports lsp projects api",
 }
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-MOST_LINES = 400  # of a Python file
+MOST_LINES = 600  # of a Python file
 MOST_FILES = 17  # Python files in one folder, its `__init__.py` included
 HEAVY = {"torch", "transformers", "tinker", "gem", "numpy", "reasoning_gym", "tinker_cookbook"}
 

@@ -33,8 +33,6 @@ def report_call(
     """Report a call of what makes nothing of the wanted kind."""
     span, kind = func.span, KINDS[want.type]
     other = find_anywhere(name)
-    if other is not None:
-        found.note("builtin", span, other)
     if other is not None and other.word:
         message = f"`{name}` is a word and has no parentheses"
         found.error("RL0208", span, message, f"write `{name}`")

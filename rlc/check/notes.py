@@ -189,6 +189,9 @@ class Annotator:
             self._measure(decl.comparison.right, want)
         else:
             note("declares", decl.name.span, decl)
+            meant = self.declared.get(decl.name.id, decl)
+            if meant.span == decl.span:
+                decl, kind = meant, meant.kind  # that is misspelt
             known = DECLARATIONS.get(kind.id)
             if known is not None and known.form is None:
                 with self.evaluator.inside(decl.name.id):
@@ -301,7 +304,7 @@ class Annotator:
                     self._measure(part, want)
 
     def _refer(self, expr: Expr) -> None:
-        if isinstance(expr, Name) and expr.id in self.declared:
+        if isinstance(expr, Name) and expr.id in self.declared and not self.notes.has(expr):
             self.notes.note("reference", expr.span, self.declared[expr.id])
 
     # What the check did not come to, because of a mistake
@@ -314,19 +317,31 @@ class Annotator:
                     self._amended(node, kind)
                 case Amend(base=Name(id=name)) if name in self.declared:
                     self._amended(node, DECLARATIONS[self.declared[name].kind.id])
-                case Call(func=func) if not self.notes.has(func):
-                    if (builtin := find_anywhere(dotted(func))) is not None:
-                        self.notes.note("builtin", func.span, builtin)
-                    self._refer(func)
+                case Call():
+                    self._call(node)
                 case Attribute() if not self.notes.has(node):
                     self._attribute(node)
-                case Name() if not self.notes.has(node):
+                case Name():
                     self._refer(node)
                 case Bool() | Number() | Quantity() | String() if not self.notes.has(node):
                     self.notes.note("literal", node.span)
                 case RecordExpr():
                     for field in node.fields:
                         self._key(field)
+
+    def _call(self, call: Call) -> None:
+        """A call that makes nothing of the kind that is wanted."""
+        self._refer(call.func)
+        noted = self.notes.sources[call.span.source].arguments
+        builtin = find_anywhere(dotted(call.func))
+        if builtin is None or any(each.span == call.span for each in noted):
+            return
+        self.notes.note("builtin", call.func.span, builtin)
+        self.notes.note_arguments(builtin, call.span, call.args, builtin.params)
+        for argument in call.args:
+            if (name := argument.name) is not None:
+                param = field_of(builtin.params, name.id)
+                self.notes.note("argument", name.span, param, owner=builtin.name)
 
     def _amended(self, amend: Amend, known: Declaration) -> None:
         self.notes.note_arguments(known, amend.span, amend.fields, known.fields)

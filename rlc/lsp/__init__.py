@@ -1,5 +1,3 @@
-"""The language server: what editors ask about a recipe while it is typed.
-
-A thin layer: :mod:`rlc.lsp.reading` says what each word of a text means, also of one that does not
-parse yet, from the catalogue; everything else answers from that, or from a check.
-"""
+"""The language server. ``server`` says which question of an editor is answered by which module;
+``documents`` has the texts, and the notes of the checker on them. The server needs pygls, what
+makes the answers mostly does not."""

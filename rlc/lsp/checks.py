@@ -1,9 +1,12 @@
-"""What a check finds in an open text, in the protocol's form: findings, and what mends them."""
+"""What a check finds in an open text, in the protocol's form: findings, and the edits that mend
+them, or lay the text out."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 
 from attrs import evolve, field, frozen
 from lsprotocol import types
@@ -12,7 +15,9 @@ from rlc.compile.recipe import Compiled, compile_source
 from rlc.data.reading import Reader
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix, Severity
 from rlc.lang.fixes import fix_all
+from rlc.lang.formatter import format_text
 from rlc.lang.source import Source
+from rlc.lang.syntax import parse
 from rlc.lsp.documents import Document, Documents, uri_of
 from rlc.lsp.positions import Positions
 from rlc.pricing.cost import StageCost, plan_cost
@@ -114,3 +119,29 @@ def _edit(fix: Fix, encoding: str) -> types.WorkspaceEdit:
         edit = types.TextEdit(Positions(span.source, encoding).of(span), text)
         changes[uri_of(span.source.name)].append(edit)
     return types.WorkspaceEdit(changes=changes)
+
+
+# Changes of a text as edits of the lines that change
+
+
+def line_edits(source: Source, new: str, encoding: str) -> list[types.TextEdit]:
+    """Return the edits that make a text a new one and leave equal lines alone."""
+    positions = Positions(source, encoding)
+    before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (source.text, new))
+    starts = [0]
+    for line in before:
+        starts.append(starts[-1] + len(line))
+    edits = []
+    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            where = positions.range(starts[i], starts[j])
+            edits.append(types.TextEdit(where, "".join(after[k:m])))
+    return edits
+
+
+def format_edits(source: Source, encoding: str) -> list[types.TextEdit] | None:
+    """Return the edits that lay a recipe out the canonical way; None if it has syntax errors."""
+    recipe, problems = parse(source)
+    if problems.has_errors or not source.text.strip():
+        return None
+    return line_edits(source, format_text(source, recipe), encoding)

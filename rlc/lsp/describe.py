@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-import string
 from collections.abc import Iterable
 from functools import cache
 
 from attrs import evolve
-from lsprotocol import types
 
 from rlc.algo.expressions.vocabulary import Input, Operation
 from rlc.catalog.examples import example_of
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import SCALARS, Builtin, Declaration, Param
 from rlc.catalog.search import BY_STRING, Entry, entries
-from rlc.check.notes import Arguments, Note, Written
+from rlc.check.notes import Note, Written
 from rlc.check.scope import NamedDecl
 from rlc.explanation.entries import default_of, formulas_of, meaning_of, type_of
 from rlc.lang.ast import BlockDecl, ValueDecl
 from rlc.lang.words import string_value
-from rlc.lsp.cursor import cursor_at
-from rlc.lsp.documents import Document, Documents
 
-_TYPED = f"{string.ascii_letters}{string.digits}_.-"  # of a word or number that is begun
 _LINES = 16  # of a declaration, that are shown
 
 
@@ -55,44 +50,6 @@ def signature(name: str, params: Iterable[Param]) -> tuple[str, list[str]]:
         for param in params
     ]
     return f"{name}({', '.join(labels)})", labels
-
-
-def signature_help(
-    documents: Documents, document: Document, offset: int
-) -> types.SignatureHelp | None:
-    """Return the innermost call around an offset; None outside of calls."""
-    text = document.source.text
-    start = offset - len(text[:offset]) + len(text[:offset].rstrip(_TYPED))
-    cursor = cursor_at(documents, document, start)
-    calls = list(cursor.calls()) if cursor is not None else []
-    if cursor is None or not calls:
-        return None
-    given = calls[-1]
-    owner = given.owner
-    name = owner.name.id if isinstance(owner, NamedDecl) else getattr(owner, "name", "")
-    shown, labels = signature(name, given.params)
-    parameters = [
-        types.ParameterInformation(
-            label, types.MarkupContent(types.MarkupKind.Markdown, meaning(param))
-        )
-        for label, param in zip(labels, given.params, strict=True)
-    ]
-    return types.SignatureHelp(
-        [types.SignatureInformation(shown, getattr(owner, "doc", ""), parameters)],
-        active_signature=0,
-        active_parameter=_active(given, cursor.at),
-    )
-
-
-def _active(given: Arguments, at: int) -> int | None:
-    """Which parameter the cursor is at: the one that is named, or the next by position."""
-    for position, item in enumerate(given.items):
-        if item.span.start <= at < item.span.end:
-            names = [param.name for param in given.params]
-            if item.name is not None:
-                return names.index(item.name.id) if item.name.id in names else None
-            return position if position < len(names) else None
-    return None
 
 
 def parameter(param: Param, owner: str | None = None) -> str:

@@ -67,17 +67,20 @@ class Chunk:
 
     def notes(self, annotator: Annotator, heads: object) -> Annotations:
         """Return the notes on it. ``heads`` are those of all chunks that it sees."""
-        if self._noted is None or self._noted[0] != heads or not self.is_own:
+        of = heads if self.is_own else annotator
+        if self._noted is None or self._noted[0] != of:
             for decl in self.decls:
                 annotator.annotate(decl)
-            self._noted = heads, annotator.notes.sources[self.source]
+            self._noted = of, annotator.notes.sources[self.source]
         return self._noted[1]
 
 
 def head_of(decl: NamedDecl) -> str:
     """Return a declaration up to what it is made of, as it is written."""
-    end = decl.parameters[-1].span.end if decl.parameters else decl.name.span.end
-    return f"{decl.span.source.text[decl.span.start : end]}{'' if decl.parameters is None else '('}"
+    text, start = decl.span.source.text, decl.span.start
+    if isinstance(decl, ValueDecl):
+        return text[start : decl.value.span.start]
+    return text[start : decl.fields[0].span.start if decl.fields else decl.span.end]
 
 
 class Document:
@@ -164,7 +167,8 @@ def _malformed(source: Source, decls: Sequence[Decl]) -> Iterator[Decl]:
     if known.is_block:
         yield BlockDecl(span, kind, name, ())
     else:
-        yield ValueDecl(span, kind, name, None, Unknown(name.span, Param(head[2], "any", "")))
+        rest = Span(source, head.end(), span.end)
+        yield ValueDecl(span, kind, name, None, Unknown(rest, Param(head[2], "any", "")))
 
 
 @define(eq=False)

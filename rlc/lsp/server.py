@@ -17,9 +17,9 @@ from pygls.lsp.server import LanguageServer
 
 from rlc.check.scope import NamedDecl
 from rlc.lang.diagnostics import Diagnostic
-from rlc.lsp import describe, display, edits, uses
+from rlc.lsp import checks, describe, display, uses
 from rlc.lsp.checks import NAME, Checked, as_diagnostic, check, fix_actions, fixed_text
-from rlc.lsp.completion import complete, resolved
+from rlc.lsp.completion import complete, resolved, signature_help
 from rlc.lsp.documents import Document, Documents, Place, path_of, uri_of
 from rlc.lsp.positions import UTF16, Positions
 from rlc.plan.records import Plan
@@ -223,7 +223,7 @@ class RecipeServer(LanguageServer):
     def _signature(self, params: types.SignatureHelpParams) -> types.SignatureHelp | None:
         if (at := self._at(params)) is None:
             return None
-        return describe.signature_help(self.documents, *at)
+        return signature_help(self.documents, *at)
 
     def _definition(self, params: types.DefinitionParams) -> types.Location | None:
         at = self._at(params)
@@ -274,7 +274,7 @@ class RecipeServer(LanguageServer):
 
     def _format(self, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
         document = self.documents.get(path_of(params.text_document.uri))
-        return None if document is None else edits.format_edits(document.source, self._encoding)
+        return None if document is None else checks.format_edits(document.source, self._encoding)
 
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction] | None:
         document = self.documents.get(path_of(params.text_document.uri))
@@ -298,7 +298,7 @@ class RecipeServer(LanguageServer):
         document = self.documents.get(path_of(uri))
         if document is not None:
             text = fixed_text(self.documents, document)
-            changes = edits.line_edits(document.source, text, self._encoding)
+            changes = checks.line_edits(document.source, text, self._encoding)
             action.edit = types.WorkspaceEdit(changes={uri: changes})
         return action
 

@@ -126,3 +126,8 @@ def test_what_grows_without_bound_is_an_error(lines: str, code: str) -> None:
     found = checked(f"{GUESS}{lines}").diagnostics
     assert {item.code for item in found if item.severity is Severity.ERROR} == {code}
     assert time.process_time() - start < 5
+
+
+def test_a_block_is_no_stage_of_a_pipeline() -> None:
+    (found,) = checked(f"{GUESS}env guess = x0 |> chat {{ x = 1 }}\n").diagnostics
+    assert found.message == "a stage after `|>` is a call, found an amended block"

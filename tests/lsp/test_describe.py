@@ -9,7 +9,8 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import BUILTINS
 from rlc.lang.source import Source
 from rlc.lsp.checks import check
-from rlc.lsp.describe import builtin, declaration, hover, signature_help
+from rlc.lsp.completion import signature_help
+from rlc.lsp.describe import builtin, declaration, hover
 from rlc.lsp.display import inlay_hints
 from rlc.lsp.documents import Document, Documents
 from rlc.lsp.positions import Positions
