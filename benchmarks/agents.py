@@ -37,9 +37,8 @@ from rlc.compile.recipe import compile_source
 from rlc.data.code.functions import search_beside
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
-from rlc.plan.limits import FailurePlan
 from rlc.plan.models import SamplingPlan
-from rlc.plan.records import environments_of
+from rlc.plan.parts import FailurePlan
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import play_tasks
@@ -117,7 +116,7 @@ async def play(agents: int, turns: int, commands: bool, seed: int, folder: Path)
     compiled = compile_source(Source("recipe.rl", recipe))
     assert compiled.plan is not None, render_human(compiled.diagnostics, color=False)
     plan = compiled.plan
-    (env_plan,) = environments_of(plan.stages[0])
+    (env_plan,) = plan.stages[0].environments
     tokenizer = AutoTokenizer.from_pretrained(str(path()))
     echo: Any = Echo(tokenizer, agents - 1)  # the victim asks nothing
     began = time.perf_counter()

@@ -39,7 +39,7 @@ from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import torch_function
 from rlc.catalog.index import service_loss_traits
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.own_loss import compiled
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from stage_parts import flat
 from transformers import AutoTokenizer
 
 import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
@@ -21,7 +22,7 @@ from rlc.compile.recipe import compile_source
 from rlc.envs.gem.oracles import find_oracle
 from rlc.envs.responders import no_responders
 from rlc.lang.source import Source
-from rlc.plan.records import SftPlan
+from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import build_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
@@ -88,10 +89,10 @@ async def demonstrations(env: str, history: str, episodes: int) -> Sequence[Roll
     )
     assert result.plan is not None, result.diagnostics
     (stage,) = result.plan.stages
-    assert isinstance(stage, SftPlan)
-    assert stage.data.env is not None
+    assert isinstance(stage, Training)
+    assert flat(stage).data.env is not None
     tokenizer = AutoTokenizer.from_pretrained(str(path()))
-    played, renderer = stage.data.env, stage.model.renderer
+    played, renderer = flat(stage).data.env, stage.model.renderer
     made = build_envs([played], tokenizer, renderer, no_responders)[played.name]
     try:
         oracle = find_oracle(played)

@@ -186,7 +186,7 @@ def test_what_episodes_and_sources_offer_is_declared() -> None:
             if ast.unparse(node.func) in ("getattr", "hasattr"):
                 thing, name, *_ = node.args
                 if isinstance(name, ast.Constant) and ast.unparse(thing) not in may_lack:
-                    raise AssertionError(f"rlc.{module}:{node.lineno} looks for `{name.value}`")
+                    raise AssertionError(f"rlc.{module}:{node.lineno} looks for `{name.value!r}`")
 
 
 def test_the_map_shows_the_law() -> None:

@@ -27,8 +27,8 @@ from rlc.plan.environments import (
 )
 from rlc.plan.leaves import children_of
 from rlc.plan.paths import file_part
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import DataPlan, StagePlan, data_of, environments_of
+from rlc.plan.sources import AnyData, BuilderData
+from rlc.plan.stages import StagePlan
 
 
 def env_facts(env: EnvPlan) -> EnvFacts:
@@ -193,17 +193,17 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
             yield path, Code(target, param.code, args, decided)
 
 
-def code_of_data(data: DataPlan | PreferencesPlan) -> Code | None:
+def code_of_data(data: AnyData) -> Code | None:
     """The Python code that makes the data of a stage; None if that is read, or played."""
-    if not isinstance(data, DataPlan) or data.builder is None:
+    if not isinstance(data, BuilderData):
         return None
-    return Code(data.builder, "factory", data.args or {}, data_traits(data.kind).decides)
+    return Code(data.builder, "factory", data.args, data_traits(data.word).decides)
 
 
 def code_of_stage(stage: StagePlan) -> Iterator[Code]:
     """The Python code that a stage names."""
-    yield from (code for env in environments_of(stage) for _, code in code_of(env))
-    yield from filter(None, map(code_of_data, data_of(stage)))
+    yield from (code for env in stage.environments for _, code in code_of(env))
+    yield from filter(None, map(code_of_data, stage.data))
 
 
 def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:

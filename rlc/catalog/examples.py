@@ -39,14 +39,14 @@ def _aligned(fields: str) -> str:
 def place_of(kind: str) -> tuple[Declaration, Param]:
     """Return the declaration, with its field, where things of a kind stand, be it as a part of what
     stands there. Raise KeyError if there is none."""
-    found = {
-        declaration.kind: (declaration, param)
+    found = [
+        (declaration, param)
         for declaration in DECLARATIONS.values()
         for param in declaration.fields
         if kind in (param.type, param.also)
-    }
-    if found:
-        return found.get("train") or next(iter(found.values()))
+    ]
+    if found:  # best where it has to stand, and in `train`
+        return min(found, key=lambda place: (not place[1].required, place[0].kind != "train"))
     parts = [other.name for other in KINDS.values() if kind in (other.step, other.before_then)]
     parts += [item.kind for item in BUILTINS if any(kind in (p.type, p.also) for p in item.params)]
     return place_of(next(part for part in parts if part != kind))

@@ -25,9 +25,11 @@ from rlc.plan.environments import (
     JudgingPlan,
     RewardModelPlan,
 )
+from rlc.plan.leaves import children_of, evolved
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, located
-from rlc.plan.records import LOCAL, Plan, StagePlan, kind_of
+from rlc.plan.records import LOCAL, Plan
+from rlc.plan.stages import StagePlan
 from rlc.records import Record
 
 Change = Callable[[str], str]
@@ -83,8 +85,9 @@ def with_files(plan: Plan, change: Change) -> Plan:
 def _stage(stage: StagePlan, change: Change) -> StagePlan:
     """Change the parts of a stage: their attributes are the parameters of what makes them."""
     parts: dict[str, Any] = {}
-    for written in DECLARATIONS[kind_of(stage)].fields:
-        part = getattr(stage, written.name, None)
+    there = children_of(stage) or {}
+    for written in DECLARATIONS[stage.kind].fields:
+        part = there.get(written.name)
         params = _params_of(written.type)
         if stage.model.service != LOCAL:  # what looks like a folder is the name of a served model
             params = tuple(param for param in params if param.file != MODEL_FOLDER)
@@ -92,11 +95,11 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
             parts[written.name] = _part(part, params, change)
         elif isinstance(part, tuple) and any(param.file for param in params):
             parts[written.name] = tuple(_part(one, params, change) for one in part)
-    if (envs := getattr(stage, "envs", None)) is not None:
-        parts["envs"] = tuple(_env(env, change) for env in envs)
+    if stage.played:
+        parts["envs"] = tuple(_env(env, change) for env in stage.played)
     parts["model"] = _model(stage.model, change)
     located: StagePlan = with_asked_models(
-        evolve(stage, **parts),
+        evolved(stage, parts),
         lambda state: evolve(state, model=_model(state.model, change)),
     )
     return located

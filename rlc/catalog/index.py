@@ -41,8 +41,7 @@ from rlc.catalog.traits import (
     WrapperTraits,
 )
 from rlc.errors import Error
-from rlc.plan.distillation import TeacherPlan
-from rlc.plan.records import KlPlan, LossPlan
+from rlc.plan.parts import KlPlan, LossPlan, TeacherPlan
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.analysis.known import Known

@@ -19,18 +19,10 @@ from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
 from rlc.catalog.traits import Role
-from rlc.plan.distillation import teacher_of
 from rlc.plan.expectations import Over, Unit
-from rlc.plan.records import (
-    LOCAL,
-    EvalPlan,
-    PreferencePlan,
-    SftPlan,
-    StagePlan,
-    TrainPlan,
-    environments_of,
-    kind_of,
-)
+from rlc.plan.parts import TeacherPlan, teacher_of
+from rlc.plan.records import LOCAL
+from rlc.plan.stages import StagePlan
 from rlc.plan.sweeps import metric_label
 
 SIDES = ("chosen", "rejected")  # of a preference
@@ -80,47 +72,52 @@ def _evaluated(metric: str) -> tuple[str, ...]:
 
 
 def _wrapped(stage: StagePlan, role: Role) -> bool:
-    return any(with_role(env, role) is not None for env in environments_of(stage))
+    return any(with_role(env, role) is not None for env in stage.environments)
 
 
 def _shapes(stage: StagePlan) -> bool:
-    return any(env.reward.shaped is not None for env in environments_of(stage))
+    return any(env.reward.shaped is not None for env in stage.environments)
 
 
 def _clips(stage: StagePlan) -> bool:
-    traits = loss_traits(stage.loss) if isinstance(stage, TrainPlan) else None
+    traits = loss_traits(stage.policy_gradient.loss) if stage.policy_gradient else None
     return traits is not None and not (traits.clip is None and traits.unbounded is None)
 
 
 def _averages(stage: StagePlan) -> bool:
-    return isinstance(stage, TrainPlan) and running_baseline(stage.advantage) is not None
+    objective = stage.policy_gradient
+    return objective is not None and running_baseline(objective.advantage) is not None
 
 
 def _compares(stage: StagePlan) -> bool:
-    return isinstance(stage, TrainPlan) and stage.kl is not None
+    return stage.policy_gradient is not None and stage.policy_gradient.kl is not None
+
+
+def _teachers(stage: StagePlan) -> tuple[TeacherPlan, ...]:
+    return stage.policy_gradient.teacher if stage.policy_gradient else ()
 
 
 def _taught(stage: StagePlan) -> bool:
-    return isinstance(stage, TrainPlan) and bool(stage.teacher)
+    return bool(_teachers(stage))
 
 
 def _names_targets(stage: StagePlan) -> bool:
-    if isinstance(stage, SftPlan):
-        return stage.data.sampled is not None and stage.data.sampled.top_k is not None
-    teachers = stage.teacher if isinstance(stage, TrainPlan) else ()
-    return any(teacher_traits(teacher.kind).targets for teacher in teachers)
+    return any(data.soft_targets is not None for data in stage.data) or any(
+        teacher_traits(teacher.kind).targets for teacher in _teachers(stage)
+    )
 
 
 def _refers(stage: StagePlan) -> bool:
-    return isinstance(stage, PreferencePlan) and stage.reference is not None
+    return stage.preference is not None and stage.preference.reference is not None
 
 
 def _estimates(stage: StagePlan) -> bool:
-    return isinstance(stage, PreferencePlan) and preference_traits(stage.loss.name).labelled
+    objective = stage.preference
+    return objective is not None and preference_traits(objective.loss.name).labelled
 
 
 def _holds_out(stage: StagePlan) -> bool:
-    return isinstance(stage, SftPlan | PreferencePlan) and stage.heldout is not None
+    return stage.heldout is not None
 
 
 _TRAINED, _ALL = TRAINING, tuple(STAGES)
@@ -160,7 +157,7 @@ ENTRIES = (
         ("preference",),
         needs=_holds_out,
     ),
-    Entry(("heldout/loss",), ("sft",), low=0, needs=_holds_out),
+    Entry(("heldout/loss",), ("train", "sft"), low=0, needs=_holds_out),
     Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     Entry(("kl/reference",), needs=_compares),
     Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
@@ -197,7 +194,7 @@ ENTRIES = (
         unit="share",
         low=0,
         high=1,
-        needs=lambda stage: isinstance(stage, TrainPlan) and stage.kl_guard is not None,
+        needs=lambda stage: bool(stage.rollouts and stage.rollouts.kl_guard),
     ),
 )
 
@@ -208,7 +205,7 @@ def metrics_of(stage: StagePlan) -> dict[str, Measured]:
     not known before the run."""
     found: dict[str, Measured] = {}
     for entry in ENTRIES:
-        if kind_of(stage) in entry.of and entry.needs(stage):
+        if stage.kind in entry.of and entry.needs(stage):
             for key in (filled for one in entry.keys for filled in _filled(one, stage)):
                 name = key.removeprefix(f"eval/{stage.name}/").replace("@", "_at_")
                 name = re.sub(r"/(mean|total)$", "", name).replace("/", ".")
@@ -241,9 +238,8 @@ def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
     """What stands in the holes of keys: the stage, its environments (``mixed``: if there are
     several) and the roles in them, its metrics, of which some are shares, of what was
     ``solved``. What environments measure is not known before they do: ``*``."""
-    envs = environments_of(stage)
-    teachers = stage.teacher if isinstance(stage, TrainPlan) else ()
-    metrics = stage.metrics if isinstance(stage, EvalPlan) else ()
+    envs = stage.environments
+    teachers, metrics = _teachers(stage), stage.metrics
     return {
         "name": (stage.name,),
         "env": tuple(env.name for env in envs),

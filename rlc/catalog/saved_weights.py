@@ -22,7 +22,8 @@ from rlc.data.journal import best_key, meta, saved
 from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.paths import CHECKPOINTS_FOLDER, JOURNAL_FILE, PLAN_FILE, RUN_WEIGHTS, located
-from rlc.plan.records import LOCAL, EvalPlan, Plan, TrainedPlan
+from rlc.plan.records import LOCAL, Plan
+from rlc.plan.stages import Training
 from rlc.plan.units import elapsed
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -115,7 +116,7 @@ def model_of(run: str) -> str | None:
 
 def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> SavedWeights:
     plan = _plan_of(path)
-    trained = [stage for stage in plan.stages if not isinstance(stage, EvalPlan)]
+    trained = plan.trainings
     try:
         uri = f"{(path / JOURNAL_FILE).resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as db:
@@ -169,10 +170,10 @@ def _plan_of(path: Path) -> Plan:
 
 def _stage(
     folder: str,
-    trained: Sequence[TrainedPlan],
+    trained: Sequence[Training],
     states: Mapping[str, Mapping[int, Any]],
     name: str | None,
-) -> TrainedPlan:
+) -> Training:
     """The stage of a name, or the last one that has left a state."""
     left = [stage for stage in trained if states[stage.name] and name in (None, stage.name)]
     if left:

@@ -12,11 +12,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from attrs import NOTHING, fields
 
-from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
+from rlc.catalog.declarations import DECLARATIONS, EVAL, MODEL_FIELDS, TRAINING
 from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
-from rlc.plan import records
-from rlc.plan.codec import LATE, STEPS
+from rlc.plan import parts, records
+from rlc.plan.codec import LATE, UNIONS
 from rlc.plan.environments import (
     AnyJudge,
     Asked,
@@ -30,6 +30,16 @@ from rlc.plan.environments import (
     StepPlan,
 )
 from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.sources import DATA
+from rlc.plan.stages import (
+    OBJECTIVES,
+    Evaluation,
+    FromData,
+    Likelihood,
+    PolicyGradient,
+    Rollouts,
+    Training,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -42,9 +52,9 @@ _NAMES: Mapping[tuple[type, str], str] = {
     (StepPlan, "name"): "wrapper",
     (GraderPlan, "grader"): "grader",
     (ScriptPlan, "player"): "opponent",
-    (records.AggregatePlan, "kind"): "aggregate",
-    (records.MetricPlan, "name"): "metric",
-    (records.TrackPlan, "name"): "tracker",
+    (parts.AggregatePlan, "kind"): "aggregate",
+    (parts.MetricPlan, "name"): "metric",
+    (parts.TrackPlan, "name"): "tracker",
 }
 
 
@@ -56,23 +66,29 @@ def _params(*names: str) -> tuple[Param, ...]:
 # The parameters of the catalogue that become fields of a record.
 _PARAMS: Mapping[type, tuple[Param, ...]] = {
     ModelPlan: MODEL_FIELDS,
-    **{plan: DECLARATIONS[kind].fields for kind, plan in records.STAGES.items()},
+    Training: tuple(p for k in TRAINING for p in DECLARATIONS[k].fields),
+    Evaluation: DECLARATIONS[EVAL].fields,
+    **{kind: DECLARATIONS[kind.word].fields for kind in OBJECTIVES},
+    Rollouts: DECLARATIONS[PolicyGradient.word].fields,
+    FromData: DECLARATIONS[Likelihood.word].fields,
+    **{kind: _params(word) for word, kind in DATA.items()},
     RolloutsPlan: _params("rollouts"),
     PlayPlan: _params("play"),
     PastPlan: _params("past"),
     ScriptPlan: _params("scripted"),
     RewardPlan: _params("reward"),
-    records.BatchPlan: _params("groups", "turns"),
+    parts.BatchPlan: _params("groups", "turns"),
     SamplingPlan: _params("sample"),
-    records.AdamPlan: _params("adam"),
-    records.SchedulePlan: _params("linear"),
-    records.KlPlan: _params("reference"),
+    parts.AdamPlan: _params("adam"),
+    parts.SchedulePlan: _params("linear"),
+    parts.KlPlan: _params("reference"),
 }
 # Those that a record calls otherwise.
 _FIELDS: Mapping[type, Mapping[str, str]] = {
-    records.BatchPlan: {"group_size": "size"},
+    parts.BatchPlan: {"group_size": "size"},
     RolloutsPlan: {"group_size": "group"},
-    **{plan: {"env": "envs"} for plan in records.STAGES.values()},
+    Rollouts: {"env": "envs"},
+    Evaluation: {"env": "envs"},
 }
 
 
@@ -119,10 +135,11 @@ class _Generator:
         hints = get_type_hints(cls, localns=LATE)
         renamed = _FIELDS.get(cls, {})
         params = {renamed.get(param.name, param.name): param for param in _PARAMS.get(cls, ())}
-        properties = {name: self._field(cls, name, hints[name], params.get(name)) for name in hints}
+        names = [field.name for field in fields(cls)]
+        properties = {name: self._field(cls, name, hints[name], params.get(name)) for name in names}
         required = [field.name for field in fields(cls) if field.default is NOTHING]
         more: Schema = {}
-        if cls is records.LossPlan:  # one of the service's, or a recipe's own
+        if cls is parts.LossPlan:  # one of the service's, or a recipe's own
             named = {"properties": {"name": {"enum": names_of("loss")}}}
             own = {"properties": {"program": {"type": "object"}}, "required": ["program"]}
             more = {"anyOf": [named, own]}
@@ -181,7 +198,7 @@ class _Generator:
             if set(some) == {"type"}:
                 return {"type": [some["type"], "null"]}
             return {"anyOf": [some, {"type": "null"}]}
-        for tag, classes in (("step", STEPS), ("kind", records.STAGES)):
+        for _, tag, classes in UNIONS:
             if set(args) == set(classes.values()):
                 return {"oneOf": [self._tagged(tag, n, cls) for n, cls in classes.items()]}
         if set(args) in (set(get_args(Asked)), set(get_args(AnyJudge))):  # told apart by fields

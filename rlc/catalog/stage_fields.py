@@ -13,7 +13,7 @@ from rlc.catalog.builtins.training import (
     DEFAULT_SAVE,
 )
 from rlc.catalog.records import Param, optional
-from rlc.plan.records import MetricPlan
+from rlc.plan.parts import MetricPlan
 
 _MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")
 _STEPS = Param(
@@ -65,20 +65,21 @@ _OPTIMIZER = Param(
 )
 
 
-def _heldout(kind: str, what: str) -> tuple[Param, Param]:
+def _heldout(kind: str, what: str, also: bool = True) -> tuple[Param, Param]:
+    """``also``: under the names of other libraries, where those mean the same."""
     return (
         optional(
             "heldout",
             kind,
             f"{what} and not learnt from, at the end; by default none",
-            aliases="eval_dataset test_dataset holdout eval_data validation",
+            aliases="eval_dataset test_dataset holdout eval_data validation" if also else "",
         ),
         optional(
             "every",
             "int",
             "the held-out ones are compared after so many steps too; none: at the end only",
             low=1,
-            aliases="eval_every eval_steps eval_interval",
+            aliases="eval_every eval_steps eval_interval" if also else "",
         ),
     )
 
@@ -141,6 +142,7 @@ TRAIN_FIELDS = (
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),
     _STEPS,
     _EPOCHS,
+    *_heldout("data", "examples whose log-likelihood is scored", also=False),
     _SAVE,
     Param("on_error", "failure", "what becomes of a failed rollout", DEFAULT_FAILURE),
     Param(

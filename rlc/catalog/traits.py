@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import field, frozen
 
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.build import Builder

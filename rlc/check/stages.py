@@ -22,9 +22,10 @@ from rlc.plan.asked import needed_stages
 from rlc.plan.environments import EnvPlan, JudgingPlan, RewardModelPlan
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelState
+from rlc.plan.parts import PreferenceLossPlan
 from rlc.plan.paths import hub_dataset, located
-from rlc.plan.preferences import PreferenceLossPlan, PreferencesPlan
-from rlc.plan.records import STAGES, DataPlan, StagePlan
+from rlc.plan.sources import EpisodeData
+from rlc.plan.stages import StagePlan, stage_of
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
@@ -65,7 +66,9 @@ class CheckedStage:
 
     def plan(self) -> StagePlan:
         """The stage's plan; only for a complete one."""
-        return STAGES[self.decl.kind.id](name=self.name, **self.parts)
+        loss = self.parts.get("loss")
+        labelled = type(loss) is PreferenceLossPlan and preference_traits(loss.name).labelled
+        return stage_of(self.decl.kind.id, self.name, self.parts, labelled)
 
 
 def check_stage(
@@ -152,8 +155,7 @@ _TOWARDS: Mapping[type[Any], str] = {
     Value: "data",
     EnvPlan: "judging",
     JudgingPlan: "judges",
-    DataPlan: "env",
-    PreferencesPlan: "env",
+    EpisodeData: "env",
 }
 
 
@@ -237,7 +239,7 @@ def _steps(
 def _from_file(values: Values) -> bool:
     """Whether the tasks of an epoch are the rows of a file."""
     if "data" in values:
-        path = unwrap(values["data"].data.path)
+        path = unwrap(getattr(values["data"].data, "path", None))
         return path is not None and hub_dataset(path) is None
     envs: Mixture = values["env"].data if "env" in values else ()
     source = find_builtin("env", unwrap(envs[0].source)) if len(merged(envs)) == 1 else None
@@ -326,18 +328,17 @@ def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
     """Give what plays for data the settings of its only environment: demonstrations play each task
     once, samples as they say, preferences are made of several samples."""
     data = values[name]
-    samples = getattr(data.data, "samples", None)
-    sampled = getattr(data.data, "sampled", None)
-    env = data.data.env
+    made = data.data
+    samples, size = (getattr(made, name, None) for name in ("samples", "size"))
+    how, env = getattr(made, "sampling", None), made.env
     envs = merged(env.data)
     if len(envs) > 1:
-        message = f"`{unwrap(data.data.kind)}()` plays one environment, not a mixture"
+        message = f"`{made.word}()` plays one environment, not a mixture"
         found.error("RL0201", env.span, message, "take one stage for each")
-    defaults = evolve(env, type="any", data=None, origin=f"default of {unwrap(data.data.kind)}")
+    defaults = evolve(env, type="any", data=None, origin=f"default of {made.word}")
     settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024, "stop": ()}
     given = {name: evolve(defaults, data=value) for name, value in settings.items()}
-    if sampled is not None:
-        size, how = sampled.size, sampled.sampling
+    if size is not None and how is not None:
         drawn = {key: _origin_of(getattr(how.data, key), how) for key in settings if key != "group"}
         given = {"group": size, **{key: v for key, v in drawn.items() if v is not None}}
     decided = _with_rollouts(envs[0], given, defaults)

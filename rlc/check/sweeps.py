@@ -22,8 +22,10 @@ from rlc.check.values import Value
 from rlc.lang.ast import Attribute, BlockDecl, Call, Expr, ListExpr, Name, RecordExpr
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
-from rlc.plan.limits import BudgetPlan
+from rlc.plan.parts import BudgetPlan
 from rlc.plan.sweeps import MeasurePlan, RangePlan, SearchPlan, metric_label, metric_word
+
+_DUE_AT = ("eval/", "heldout/")  # what is measured every so many steps, and not after each
 
 
 @frozen(eq=False, repr=False, slots=False)
@@ -107,7 +109,9 @@ class _Checker:
         parts["search"] = search = parts["search"] or SearchPlan("grid", None)
         evaluation = self.stages[metric.stage]
         if search.eta is not None and search.first is None:
-            parts["search"] = evolve(search, first=evaluation.parts.get("every") or 1)
+            due = metric.key.startswith(_DUE_AT)
+            every = evaluation.parts.get("every") if due else None
+            parts["search"] = evolve(search, first=every or 1)
         axes: tuple[Axis, ...] = values["over"].data
         checked = CheckedSweep(decl, axes=axes, origins=Origins(decl.name.span, values), **parts)
         return checked if self._search_fits(checked, evaluation) else None
@@ -250,7 +254,11 @@ class _Checker:
                 advice = f"list its values, or draw some: `search = {drawn}`"
                 self.found.error("RL0604", axis.place, message, advice)
                 return False
-        if search.eta is not None and evaluation.parts.get("every", 1) is None:
+        if (
+            search.eta is not None
+            and sweep.metric.key.startswith(_DUE_AT)
+            and evaluation.parts["every"] is None
+        ):
             message = (
                 f"`{search.kind}()` compares runs on their way, and `{evaluation.name}` is at the "
                 "end"
@@ -284,9 +292,10 @@ def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterat
             yield MeasurePlan(name, other.name, f"eval/{other.name}/{key}", True, held_out)
     traits = STAGES[stage.decl.kind.id]
     key, plain = traits.watched or "", (traits.watched or "").removesuffix("/mean")
-    if stage.parts.get("heldout") is not None:
-        name = f"{stage.name}.heldout.{plain}"
-        yield MeasurePlan(name, stage.name, f"heldout/{plain}", traits.rises, held_out=True)
+    if (heldout := stage.parts.get("heldout")) is not None:
+        what, rises = (plain, traits.rises) if heldout.compares else ("loss", False)
+        name = f"{stage.name}.heldout.{what}"
+        yield MeasurePlan(name, stage.name, f"heldout/{what}", rises, held_out=True)
     name = f"{stage.name}.{plain}"  # of the stage itself
     yield MeasurePlan(name, stage.name, key, traits.rises, held_out=False)
 
@@ -296,6 +305,6 @@ def _trained(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterato
     earlier: CheckedStage | None = stage
     while earlier is not None:
         yield from earlier.parts.get("envs", ())
-        if (data := earlier.parts.get("data")) is not None and data.env is not None:
-            yield data.env
+        if (data := earlier.parts.get("data")) is not None:
+            yield from data.environments
         earlier = stages.get(earlier.parts.get("after") or "")

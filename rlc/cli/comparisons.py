@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from rlc.cli.output import print_error, visible
 
 if TYPE_CHECKING:
-    from rlc.plan.records import PreferencePlan
+    from rlc.plan.stages import Training
     from rlc.report.comparisons import Comparison
     from rlc.runtime.journal.history import Record
 
 
 def show_comparisons(
-    args: argparse.Namespace, plan: PreferencePlan, metrics: Sequence[Record], limit: int
+    args: argparse.Namespace, plan: Training, metrics: Sequence[Record], limit: int
 ) -> int:
     """Print what a step compared: by default the widest, the median and the worst margin of the
     last one. Return the exit status."""

@@ -25,12 +25,11 @@ def match_of(record: Record) -> tuple[Any, ...]:
 def games_of(plan: Plan) -> dict[tuple[str, str], tuple[Sequence[str], str]]:
     """Return the seats of each game, by stage and environment, and who is played against."""
     from rlc.catalog.environments import opponent_name, seats_of
-    from rlc.plan.records import environments_of
 
     return {
         (stage.name, env.name): (seats_of(env), opponent_name(env))
         for stage in plan.stages
-        for env in environments_of(stage)
+        for env in stage.environments
         if env.play is not None
     }
 

@@ -33,9 +33,8 @@ TOKEN_STYLES = {
 def system_messages(plan: Plan) -> dict[str, str]:
     """Return what `chat(system = …)` says to the model before the first turn, by environment."""
     from rlc.catalog.environments import with_role
-    from rlc.plan.records import environments_of
 
-    envs = (env for stage in plan.stages for env in environments_of(stage))
+    envs = (env for stage in plan.stages for env in stage.environments)
     chats = {env.name: with_role(env, "chat") for env in envs}
     return {name: chat.args.get("system", "") for name, chat in chats.items() if chat is not None}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from attrs import evolve
 
@@ -10,25 +11,32 @@ from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
 from rlc.plan.asked import with_asked_models
-from rlc.plan.distillation import KeepPlan
 from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, JudgePlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
 from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import (
-    LOCAL,
-    REHEARSAL,
-    BatchPlan,
-    DataPlan,
-    EvalPlan,
-    Plan,
-    PreferencePlan,
-    SftPlan,
+from rlc.plan.parts import BatchPlan, KeepPlan
+from rlc.plan.records import LOCAL, REHEARSAL, Plan
+from rlc.plan.sources import (
+    AnyData,
+    BuilderData,
+    Demonstrations,
+    FileData,
+    PreferredPairs,
+    Samples,
+)
+from rlc.plan.stages import (
+    Evaluation,
+    FromData,
+    PolicyGradient,
+    Rollouts,
+    Source,
     StagePlan,
+    Table,
+    Training,
 )
 
-D = TypeVar("D", DataPlan, PreferencesPlan)
+D = TypeVar("D", bound=AnyData)
 MAX_STEPS = 3
 MAX_GROUPS, MAX_GROUP_SIZE = 4, 4
 MAX_TURNS, MAX_PARALLEL = 16, 4
@@ -65,41 +73,56 @@ def left_out(plan: Plan) -> str | None:
 def _stage(stage: StagePlan) -> StagePlan:
     model = _model(stage.model)
     stage = with_asked_models(stage, lambda state: evolve(state, model=_model(state.model)))
-    if isinstance(stage, EvalPlan):
-        samples = min(stage.samples, max([MAX_SAMPLES, *(m.k or 1 for m in stage.metrics)]))
-        return evolve(
-            stage,
-            model=model,
-            envs=tuple(_env(env, samples, model) for env in stage.envs),
-            tasks=min(stage.tasks, MAX_TASKS),
-            samples=samples,
-            sampling=_sampling(stage.sampling),
-            every=None if stage.every is None else min(stage.every, MAX_STEPS),
-        )
-    steps = min(stage.steps, MAX_STEPS)
-    every = None if stage.save.every is None else min(stage.save.every, steps)
-    save = evolve(stage.save, every=every)
-    stage = evolve(stage, model=model, steps=steps, save=save, budget=DEFAULT_BUDGET, track=())
-    if isinstance(stage, PreferencePlan):
-        every = None if stage.every is None else min(stage.every, MAX_STEPS)
-        heldout = stage.heldout and _preferences(stage.heldout, model)
-        batch, data = min(stage.batch, MAX_EXAMPLES), _preferences(stage.data, model)
-        return evolve(stage, data=data, heldout=heldout, batch=batch, every=every)
-    if isinstance(stage, SftPlan):
-        return evolve(
-            stage,
-            data=_data(stage.data, model),
-            heldout=stage.heldout and _few(stage.heldout),
-            batch=min(stage.batch, MAX_EXAMPLES),
-            every=None if stage.every is None else min(stage.every, MAX_STEPS),
-        )
+    every = None if stage.every is None else min(stage.every, MAX_STEPS)
+    return evolve(_SMALL[stage](stage, model), model=model, every=every)
+
+
+def _evaluation(stage: Evaluation, model: ModelPlan) -> Evaluation:
+    samples = min(stage.samples, max([MAX_SAMPLES, *(m.k or 1 for m in stage.metrics)]))
     return evolve(
         stage,
-        envs=tuple(_env(env, MAX_GROUP_SIZE, model) for env in stage.envs),
-        batch=_batch(stage.batch),
+        envs=tuple(_env(env, samples, model) for env in stage.envs),
+        tasks=min(stage.tasks, MAX_TASKS),
+        samples=samples,
         sampling=_sampling(stage.sampling),
-        kl=None if stage.kl is None else evolve(stage.kl, reference=TINY),
     )
+
+
+def _training(stage: Training, model: ModelPlan, source: Source) -> Training:
+    steps = min(stage.steps, MAX_STEPS)
+    every = None if stage.save.every is None else min(stage.save.every, steps)
+    return evolve(
+        stage,
+        source=source,
+        heldout=stage.heldout and _data(stage.heldout, model),
+        steps=steps,
+        save=evolve(stage.save, every=every),
+        budget=DEFAULT_BUDGET,
+        track=(),
+    )
+
+
+def _from_data(stage: Training, model: ModelPlan) -> Training:
+    source = stage.of(FromData)
+    small = evolve(source, data=_data(source.data, model), batch=min(source.batch, MAX_EXAMPLES))
+    return _training(stage, model, small)
+
+
+def _from_rollouts(stage: Training, model: ModelPlan) -> Training:
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    small = evolve(
+        source,
+        envs=tuple(_env(env, MAX_GROUP_SIZE, model) for env in source.envs),
+        batch=_batch(source.batch),
+        sampling=_sampling(source.sampling),
+    )
+    kl = None if objective.kl is None else evolve(objective.kl, reference=TINY)
+    return evolve(_training(stage, model, small), objective=evolve(objective, kl=kl))
+
+
+_SMALL: Table[Callable[[Any, ModelPlan], StagePlan]] = Table(
+    {Rollouts: _from_rollouts, FromData: _from_data, Evaluation: _evaluation}, by="source"
+)
 
 
 def _model(model: ModelPlan) -> ModelPlan:
@@ -138,20 +161,29 @@ def _judge(judge: AnyJudge, model: ModelPlan) -> AnyJudge:
     return evolve(judge, model=state, attempts=1, max_tokens=short, stand_in=True)
 
 
-def _data(data: DataPlan, model: ModelPlan) -> DataPlan:
-    if data.count is None:
-        return data
-    samples = data.sampled
-    env = data.env and _env(data.env, 1 if samples is None else MAX_GROUP_SIZE, model)
-    if samples is not None:
+def _data(data: AnyData, model: ModelPlan) -> AnyData:
+    kind = next(kind for kind in _FEW if isinstance(data, kind))
+    return _FEW[kind](data, model)
+
+
+def _demonstrations(data: Demonstrations, model: ModelPlan) -> Demonstrations:
+    return evolve(_few(data), env=_env(data.env, 1, model))
+
+
+def _samples(data: Samples, model: ModelPlan) -> Samples:
+    return evolve(
+        _few(data),
+        env=_env(data.env, MAX_GROUP_SIZE, model),
         # A model that learns nothing solves nothing: whatever it plays shows that the job runs.
-        samples = evolve(
-            samples,
-            keep=KeepPlan("all"),
-            size=min(samples.size, MAX_GROUP_SIZE),
-            sampling=_sampling(samples.sampling),
-        )
-    return evolve(_few(data), env=env, sampled=samples)
+        keep=KeepPlan("all"),
+        size=min(data.size, MAX_GROUP_SIZE),
+        sampling=_sampling(data.sampling),
+    )
+
+
+def _preferred(data: PreferredPairs, model: ModelPlan) -> PreferredPairs:
+    count, size = min(data.count, MAX_EXAMPLES), min(data.samples, MAX_GROUP_SIZE)
+    return evolve(data, env=_env(data.env, size, model), count=count, samples=size)
 
 
 def _few(data: D) -> D:
@@ -159,11 +191,13 @@ def _few(data: D) -> D:
     return data if data.count is None else evolve(data, count=min(data.count, MAX_DEMONSTRATIONS))
 
 
-def _preferences(data: PreferencesPlan, model: ModelPlan) -> PreferencesPlan:
-    if data.env is None:
-        return _few(data)
-    count, size = min(data.count or 1, MAX_EXAMPLES), min(data.samples or 2, MAX_GROUP_SIZE)
-    return evolve(data, env=_env(data.env, size, model), count=count, samples=size)
+_FEW: Mapping[type[Any], Callable[[Any, ModelPlan], AnyData]] = {
+    Demonstrations: _demonstrations,
+    Samples: _samples,
+    PreferredPairs: _preferred,
+    FileData: lambda data, _: _few(data),
+    BuilderData: lambda data, _: _few(data),
+}
 
 
 def _sampling(sampling: SamplingPlan) -> SamplingPlan:

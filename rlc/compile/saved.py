@@ -20,6 +20,7 @@ from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import SCHEMA_VERSION, Plan
+from rlc.plan.upgrade import OLDER
 from rlc.version import __version__
 
 _SHOWN = 12  # differences that a message lists
@@ -117,7 +118,7 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
     version = data.get("schema_version")
     if not isinstance(version, int):
         raise PlanFileError(f"{path} is not a plan: it has no schema_version")
-    if version != SCHEMA_VERSION:
+    if version not in (SCHEMA_VERSION, *OLDER):
         again = "rlc explain RECIPE --out plan.json" if made_from is None else _again(made_from)
         raise PlanFileError(
             f"{path} is stale: its schema_version is {version}, and this rlc reads "

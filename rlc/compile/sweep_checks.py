@@ -15,7 +15,8 @@ from rlc.compile.trials import TrialCompiler, Tried
 from rlc.lang.ast import Recipe
 from rlc.lang.diagnostics import Diagnostics, Label, Severity
 from rlc.lang.source import Span
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import Plan
+from rlc.plan.stages import is_training
 from rlc.plan.sweeps import AxisPlan, Configuration, metric_label
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class _Checker:
             ):
                 return False
             stages = [stage.plan() for stage in needed(tried.analysis.stages, self.checked.of)]
-            trained.add(repr([stage for stage in stages if not isinstance(stage, EvalPlan)]))
+            trained.add(repr([stage for stage in stages if stage.trains]))
             first = made.setdefault(repr(stages), value.span)
             again = again if first is value.span else (first, value.span)
         if len(made) > 1 and again is None:
@@ -212,7 +213,7 @@ class _Checker:
             return True
         trials = ({axis.path: text} for axis in self.sweep.plan.axes for text in texts_of(axis))
         plans = (stage.plan() for trial in trials for stage in self.sweep.stages(trial))
-        steps = max(p.steps for p in plans if p.name == of and not isinstance(p, EvalPlan))
+        steps = max(p.steps for p in plans if p.name == of and is_training(p))
         if search.first < steps:
             return True
         message = f"runs are first compared after {search.first:,} steps, and `{of}` has {steps:,}"

@@ -22,7 +22,8 @@ from rlc.lang.ast import Expr, Negative, Number
 from rlc.lang.diagnostics import Diagnostics, Severity
 from rlc.lang.formatter import format_expression
 from rlc.lang.render import render_human
-from rlc.plan.records import Plan, StagePlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan
 from rlc.plan.sweeps import AxisPlan, Configuration, SweepPlan
 from rlc.pricing.sweeps import SweepCost, sweep_cost
 

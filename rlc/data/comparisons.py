@@ -8,7 +8,7 @@ functions are pure, so that `rlc check` and a run judge a row alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -23,7 +23,7 @@ from rlc.data.messages import (
     read_tools,
     transcript,
 )
-from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.sources import LabelledReplies, Pairs
 
 # The names of fields where a recipe gives none; the first that a row has is taken.
 PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")
@@ -66,7 +66,7 @@ class Labelled:
     good: bool
 
 
-def read_comparison(row: Mapping[str, Any], data: PreferencesPlan) -> Comparison | None:
+def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
     """The comparison of a row; None for a tie, or a reply beside itself: it compares nothing.
 
     Raise MessageError for messages that cannot be used, ComparisonError for those that cannot be
@@ -96,7 +96,7 @@ def read_comparison(row: Mapping[str, Any], data: PreferencesPlan) -> Comparison
     return Comparison(better, worse, shared)
 
 
-def read_labelled(row: Mapping[str, Any], data: PreferencesPlan) -> Labelled:
+def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> Labelled:
     """The labelled reply of a row. Raise MessageError or ComparisonError as `read_comparison`."""
     tools = read_tools(row.get("tools"))
     prompt = _first(row, PROMPTS, data.prompt)
@@ -115,13 +115,7 @@ def read_labelled(row: Mapping[str, Any], data: PreferencesPlan) -> Labelled:
     return Labelled(_chat(whole, len(asked), tools), len(asked), word in _TRUE)
 
 
-def comparison_reader(data: PreferencesPlan) -> Callable[[Mapping[str, Any]], object]:
-    """What reads the rows of a file of preferences."""
-    read = read_comparison if data.kind == "pairs" else read_labelled
-    return lambda row: read(row, data)
-
-
-def repeats(row: Mapping[str, Any], data: PreferencesPlan) -> bool:
+def repeats(row: Mapping[str, Any], data: Pairs) -> bool:
     """Whether the two replies of a row that can be read are the same, and it is no tie."""
     if read_comparison(row, data) is not None:
         return False
@@ -129,11 +123,11 @@ def repeats(row: Mapping[str, Any], data: PreferencesPlan) -> bool:
     return judged is None or judged[1] is not None
 
 
-def compares(row: Mapping[str, Any], data: PreferencesPlan) -> bool:
+def compares(row: Mapping[str, Any], data: Pairs) -> bool:
     """Whether a row is learnt from; one that cannot be used counts, since something is to be done
     about it."""
     try:
-        return data.kind != "pairs" or read_comparison(row, data) is not None
+        return read_comparison(row, data) is not None
     except DataError:
         return True
 

@@ -17,7 +17,8 @@ from rlc.explanation.job.surroundings import needed, written
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.formats import finding_dicts
 from rlc.plan.codec import plan_hash, plan_to_dict
-from rlc.plan.records import SCHEMA_VERSION, Plan, StagePlan, TrainPlan, environments_of
+from rlc.plan.records import SCHEMA_VERSION, Plan
+from rlc.plan.stages import StagePlan, is_training
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_cost
 from rlc.pricing.latencies import Latencies
@@ -77,8 +78,8 @@ def _stage_dict(plan: Plan, stage: StagePlan, record: dict[str, Any]) -> dict[st
     added = {
         "seed": plan.seed,
         "formulas": formulas_of(stage),
-        "datums": {env.name: datum_sentence(env, stage.model) for env in environments_of(stage)},
-        "loss_scale": asdict(loss_scale(stage)) if isinstance(stage, TrainPlan) else None,
+        "datums": {env.name: datum_sentence(env, stage.model) for env in stage.environments},
+        "loss_scale": asdict(loss_scale(stage)) if is_training(stage) and stage.rollouts else None,
         "writes": list(written(alone)),
         "needs": needed(alone),
         "provenance": {path.removeprefix(prefix): origin for path, origin in origins.items()},

@@ -9,7 +9,8 @@ from rlc.explanation.amounts.sizes import when_evaluated
 from rlc.explanation.job.graph import render_graph
 from rlc.explanation.layout import count, dollars
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import Plan
+from rlc.plan.stages import is_evaluation
 from rlc.pricing.cost import bill_rows, plan_cost
 from rlc.pricing.texts import LEVELS
 
@@ -44,10 +45,12 @@ def stage_table(plan: Plan) -> Table:
     """One row a stage."""
     rows: Table = [("stage", "kind", "when", "model", "service")]
     for stage, cost in zip(plan.stages, plan_cost(plan), strict=True):
-        if isinstance(stage, EvalPlan):
+        if is_evaluation(stage):
             when = when_evaluated(stage)
         else:
-            when = count(stage.steps, "step") + (f", from {stage.after}" if stage.after else "")
+            when = count(stage.steps or 0, "step") + (
+                f", from {stage.after}" if stage.after else ""
+            )
         rows.append((stage.name, cost.kind, when, stage.model.base, stage.model.service))
     return rows
 

@@ -20,9 +20,22 @@ from rlc.lang.render import Paint
 from rlc.lang.source import printable
 from rlc.plan.asked import asked_models
 from rlc.plan.codec import plan_hash
+from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import evaluations_of
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import EvalPlan, Plan, PreferencePlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.sources import Samples
+from rlc.plan.stages import (
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    Rollouts,
+    StagePlan,
+    Table,
+    Training,
+    is_evaluation,
+    is_training,
+)
 from rlc.plan.units import elapsed, show
 from rlc.pricing.cost import StageCost, plan_cost, total_cost
 from rlc.pricing.latencies import Latencies
@@ -76,32 +89,49 @@ def _stage(stage: StagePlan, cost: StageCost) -> Lines:
     """What is done with which model, and how often."""
     times = count(cost.times, cost.unit)
     each = collected(stage).removesuffix(" an evaluation").removesuffix(" a step")
-    if isinstance(stage, EvalPlan):
+    if is_evaluation(stage):
         metrics = ", ".join(f"{m.name}({m.k})" if m.k else m.name for m in stage.metrics)
         model = stage.after or _model(stage.model, None)
-        yield f"evaluates {model} on {_environments(stage)}: {metrics}"
+        yield f"evaluates {model} on {_environments(stage.envs)}: {metrics}"
         yield f"{times} {when_evaluated(stage)}, each {each}"
-        return
-    model = _model(stage.model, stage.after)
-    rate = f"learning rate {stage.optimizer.learning_rate:g}"
-    if isinstance(stage, PreferencePlan):
-        yield f"trains {model} on {pairs_of(stage.data)} by {stage.loss.name}, {rate}"
-    elif isinstance(stage, SftPlan):
-        data = stage.data
-        episodes = f"{data.count or 0:,} episodes of {data.env.name}" if data.env else ""
-        if data.sampled is not None:
-            episodes += f" that {whose(data.sampled.model)} plays"
-        yield f"trains {model} on {episodes or data.read}, supervised, {rate}"
-    else:
-        scheme = "" if stage.advantage == NO_ADVANTAGE else f"{stage.advantage.name} with "
-        how = [f"{scheme}{stage.loss.name}", rate]
-        if stage.kl is not None and stage.kl.coef:
-            how.append(f"{stage.kl.coef:g} × KL to {stage.kl.reference}")
-        how += [teaching(teacher) for teacher in stage.teacher]
-        if stage.overlap.kind != "synchronous":
-            how.append(stage.overlap.kind)
-        yield f"trains {model} on {_environments(stage)} by {', '.join(how)}"
-    yield f"{times}, each {each}"
+    elif is_training(stage):
+        model, rate = _model(stage.model, stage.after), stage.optimizer.learning_rate
+        yield f"trains {model} on {_HOW[stage](stage, f'learning rate {rate:g}')}"
+        yield f"{times}, each {each}"
+
+
+def _by_preferences(stage: Training, rate: str) -> str:
+    return f"{pairs_of(stage.data[0])} by {stage.of(PreferenceLoss).loss.name}, {rate}"
+
+
+def _by_imitation(stage: Training, rate: str) -> str:
+    data = stage.data[0]
+    episodes = "".join(f"{data.count or 0:,} episodes of {env.name}" for env in data.environments)
+    if isinstance(data, Samples):
+        episodes += f" that {whose(data.model)} plays"
+    return f"{episodes or data.read}, supervised, {rate}"
+
+
+def _by_policy_gradient(stage: Training, rate: str) -> str:
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    scheme = "" if objective.advantage == NO_ADVANTAGE else f"{objective.advantage.name} with "
+    how = [f"{scheme}{objective.loss.name}", rate]
+    if objective.kl is not None and objective.kl.coef:
+        how.append(f"{objective.kl.coef:g} × KL to {objective.kl.reference}")
+    how += [teaching(teacher) for teacher in objective.teacher]
+    if source.overlap.kind != "synchronous":
+        how.append(source.overlap.kind)
+    return f"{_environments(source.envs)} by {', '.join(how)}"
+
+
+# What a stage trains on, and how.
+_HOW: Table[Callable[[Training, str], str]] = Table(
+    {
+        PolicyGradient: _by_policy_gradient,
+        Likelihood: _by_imitation,
+        PreferenceLoss: _by_preferences,
+    }
+)
 
 
 def _model(model: ModelPlan, after: str | None) -> str:
@@ -111,12 +141,12 @@ def _model(model: ModelPlan, after: str | None) -> str:
     return base if start is None else f"{base}, from {start},"
 
 
-def _environments(stage: TrainPlan | EvalPlan) -> str:
+def _environments(envs: Sequence[EnvPlan]) -> str:
     """``guess (gem game:Sudoku-v0)``, ``75% guess (…), 25% duel (…, with big)``."""
-    part = shares(stage.envs)
+    part = shares(envs)
     said = []
-    for env in stage.envs:
-        share = f"{part[env.name]:.0%} " if len(stage.envs) > 1 else ""
+    for env in envs:
+        share = f"{part[env.name]:.0%} " if len(envs) > 1 else ""
         asked = dict.fromkeys(state.after or state.model.name for _, state in asked_models(env))
         others = f", with {' and '.join(asked)}" if asked else ""
         said.append(f"{share}{env.name} ({env.played}{others})")
@@ -157,11 +187,10 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
     """What limits each stage with its evaluations, and whether the estimates reach it."""
     limited = False
     by_stage = {cost.stage: cost for cost in costs}
-    for stage in plan.stages:
-        if isinstance(stage, EvalPlan):
-            continue
+    for stage in plan.trainings:
         budget = stage.budget
-        counted = [by_stage[s.name] for s in (stage, *evaluations_of(stage, plan.stages))]
+        names = [stage.name, *(one.name for one in evaluations_of(stage, plan.stages))]
+        counted = [by_stage[name] for name in names]
         if budget.usd is not None:
             sums = {level: total_cost(counted, level).usd for level in LEVELS}
             yield _limit(stage.name, budget.usd, sums, "${:,.2f}")

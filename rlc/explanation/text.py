@@ -19,7 +19,8 @@ from rlc.explanation.values import value_lines
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.render import Paint, render_human
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import Plan, StagePlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import StageCost, plan_cost
 from rlc.pricing.latencies import Latencies

@@ -12,7 +12,8 @@ from rlc.algo.expressions.program import Program
 from rlc.explanation.layout import ROOM, UNKNOWN, Lines
 from rlc.lang.render import Paint
 from rlc.plan.leaves import leaves
-from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan
 from rlc.plan.units import shown_value
 
 _VALUE_WIDTH = 32
@@ -115,10 +116,10 @@ def _heading(path: str, stage: StagePlan) -> tuple[str, str]:
     if group == "envs":
         env, _, name = name.partition(".")
         return f"env {env}", _without(name, "wrappers", "graders", "judging", "judges", "args")
-    if group == "advantage" and name.startswith("steps.") and isinstance(stage, TrainPlan):
-        steps = [type(step).__name__.lower() for step in stage.advantage.steps]
+    if group == "advantage" and name.startswith("steps.") and (objective := stage.policy_gradient):
+        steps = [type(step).__name__.lower() for step in objective.advantage.steps]
         return group, _numbered(name.removeprefix("steps."), steps)
-    if group == "metrics" and isinstance(stage, EvalPlan):
+    if group == "metrics":
         return group, _numbered(name, [metric.name for metric in stage.metrics])
     return (group, _without(name, "config", "wrappers", "args")) if name else ("stage", group)
 

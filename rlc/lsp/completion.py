@@ -42,7 +42,7 @@ from rlc.lang.words import read_words
 from rlc.lsp import describe
 from rlc.lsp.documents import IMPORT, Document, Documents
 from rlc.lsp.positions import Positions
-from rlc.plan.records import StagePlan
+from rlc.plan.stages import StagePlan
 from rlc.pricing.quantities import ESTIMATES, JOB
 
 Items = Iterator[types.CompletionItem]

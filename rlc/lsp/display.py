@@ -192,7 +192,7 @@ def _of_plan(
         for item in block.items:
             written = item.span.source is block.span.source and item.name is not None
             if written and item.name.id == "epochs" and name in stages:  # type: ignore[union-attr]
-                steps = count(getattr(stages[name], "steps", 0), "step")
+                steps = count(stages[name].steps or 0, "step")
                 yield item.span.end + block.by, f"= {steps}", None, f"`{name}` in steps"
 
 

@@ -13,7 +13,8 @@ from rlc.catalog.saved_weights import SavedWeights
 from rlc.plan.codec import plan_hash
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part
-from rlc.plan.records import EvalPlan, Plan, StagePlan, environments_of, kind_of
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan
 from rlc.report.run_files import read_plan
 from rlc.runtime.journal.history import is_number, read_metrics
 from rlc.runtime.journal.metrics import evaluation_results
@@ -52,7 +53,7 @@ def _how(run: Path, found: SavedWeights) -> Iterator[str]:
     yield f"The recipe {recipe}, up to step {step} of `{stage}`:"
     yield ""
     for one in _until(plan, stage):
-        yield f"- `{one.name}` ({kind_of(one)}): {_summary(one)}"
+        yield f"- `{one.name}` ({one.kind}): {_summary(one)}"
     if plan.data:
         yield ""
         yield "Data, by the BLAKE2b digest of its files:"
@@ -82,15 +83,14 @@ def _until(plan: Plan, name: str) -> list[StagePlan]:
 def _summary(stage: Any) -> str:
     """One line about a stage: how long, on what, how it is rewarded and learns."""
     parts = [f"{stage.steps} steps"]
-    for env in environments_of(stage):
+    for env in stage.environments:
         graders = ", ".join(f"{part.weight:g} × {part.name}" for part in env.graders)
         rewarded = f", rewarded by {graders}" if graders else ""
         parts.append(f"environment `{env.name}` ({env.source} `{env.id}`{rewarded})")
-    data = getattr(stage, "data", None)
-    if data is not None and data.path is not None:
-        parts.append(f"data `{os.path.basename(data.path)}`")
-    if (loss := getattr(stage, "loss", None)) is not None:
-        parts.append(f"loss `{loss.name}`")
+    files = [data.file for data in stage.data[:1] if data.file is not None]
+    parts += [f"data `{os.path.basename(file)}`" for file in files]
+    if (objective := stage.policy_gradient or stage.preference) is not None:
+        parts.append(f"loss `{objective.loss.name}`")
     optimizer = stage.optimizer
     parts.append(f"learning rate {optimizer.learning_rate:g}")
     return "; ".join(parts)
@@ -100,7 +100,7 @@ def _results(run: Path, plan: Plan) -> Iterator[str]:
     """The last results of each evaluation of a run."""
     last = {record["stage"]: record for record in read_metrics(run)}
     for stage in plan.stages:
-        if isinstance(stage, EvalPlan) and stage.name in last:
+        if not stage.trains and stage.name in last:
             record = last[stage.name]
             for name, value in evaluation_results(record, stage.name).items():
                 if is_number(value):

@@ -16,7 +16,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, rebased
-from rlc.plan.records import EvalPlan, Plan, environments_of
+from rlc.plan.records import Plan
 from rlc.report.run_files import read_plan
 from rlc.service.chats.draw import Draw
 
@@ -67,8 +67,7 @@ eval {NAME} {{
     compiled = compile_source(Source(_SOURCE, text), (), seed)
     if compiled.plan is None:
         raise EvaluationError(render_human(compiled.diagnostics, color=False).rstrip())
-    (stage,) = compiled.plan.stages
-    assert isinstance(stage, EvalPlan)
+    (stage,) = compiled.plan.evaluations
     weights = model.weights
     if weights is not None and is_run_weights(weights):
         weights = rebased(weights, "", recipe)
@@ -99,7 +98,7 @@ def _of_run(model: ModelPlan, name: str) -> tuple[EnvPlan, str]:
             "write it as a recipe does: --env 'gem(\"game:Sudoku-v0-easy\") |> chat()'",
         )
     plan = read_plan(Path(file_part(model.weights)))
-    envs = {env.name: env for stage in plan.stages for env in environments_of(stage)}
+    envs = {env.name: env for stage in plan.stages for env in stage.environments}
     if name not in envs:
         listed = ", ".join(f"`{known}`" for known in envs) or "none"
         raise EvaluationError(f"the run has no environment `{name}`", f"it has {listed}")

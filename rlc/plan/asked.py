@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import evolve, fields, has
 
+from rlc.plan.leaves import INLINE
 from rlc.plan.models import ModelState
 from rlc.records import Record
 
@@ -25,15 +26,19 @@ def asked_models(node: Any, path: str = "") -> Iterator[tuple[str, ModelState]]:
     elif kind is dict:
         parts = node.items()
     elif has(kind) and not (isinstance(node, Record) and node.is_whole):
-        parts = ((name, getattr(node, name)) for name in _names(kind))
+        parts = ((path, getattr(node, name)) for name, path in _names(kind))
     for name, part in parts:
         if type(part) not in _PLAIN:  # most are
-            yield from asked_models(part, f"{path}.{name}" if path else str(name))
+            inside = str(name) if not path else path if name == "" else f"{path}.{name}"
+            yield from asked_models(part, inside)
 
 
 @cache
-def _names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind))
+def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """The fields of a record, and what they are called in a path."""
+    return tuple(
+        (part.name, "" if part.metadata.get(INLINE) else part.name) for part in fields(kind)
+    )
 
 
 def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -22,23 +23,25 @@ from rlc.algo.scheme import (
     WeightedSum,
 )
 from rlc.errors import Error
-from rlc.plan.distillation import SamplesPlan, TeacherPlan
+from rlc.plan import upgrade
 from rlc.plan.environments import EnvPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.graph.nodes import Graph
 from rlc.plan.models import SamplingPlan
-from rlc.plan.records import (
-    SCHEMA_VERSION,
-    STAGES,
-    DataPlan,
-    LossPlan,
-    Plan,
-    SftPlan,
+from rlc.plan.parts import LossPlan
+from rlc.plan.records import SCHEMA_VERSION, Plan
+from rlc.plan.sources import DATA, AnyData
+from rlc.plan.stages import (
+    OBJECTIVES,
+    SOURCES,
+    Evaluation,
+    FromData,
+    Objective,
+    Source,
     StagePlan,
-    TrainPlan,
+    Training,
 )
 
-# The unions of a plan are told apart by a tag: `step` here, `kind` of `STAGES`.
 STEPS = {
     "baseline": Baseline,
     "scale": Scale,
@@ -46,8 +49,27 @@ STEPS = {
     "weighted_sum": WeightedSum,
     "running_baseline": RunningBaseline,
 }
+
+
+def _tags(*classes: type) -> dict[str, type]:
+    """Classes by their names in JSON: ``policy_gradient``."""
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in classes}
+
+
+# The unions, each with its tag in JSON, in the order in which the codec has to know them.
+UNIONS: tuple[tuple[Any, str, Mapping[str, type]], ...] = (
+    (AnyData, "kind", DATA),
+    (AdvantageStep, "step", STEPS),
+    (Source, "kind", _tags(*SOURCES)),
+    (Objective, "kind", _tags(*OBJECTIVES)),
+    (StagePlan, "kind", _tags(Training, Evaluation)),
+)
+_WORDS = dict(zip(_tags(*OBJECTIVES), [kind.word for kind in OBJECTIVES], strict=True))
 # Names in the types of records whose module does not import them: a check needs none of them.
-LATE = {one.__name__: one for one in (ExpectationPlan, Graph, Program)}
+LATE = {one.__name__: one for one in (ExpectationPlan, Graph, Program)} | {
+    "AnyData": AnyData,
+    "StagePlan": StagePlan,
+}
 _NOT_CONTENT = ("recipe", "provenance")
 _OF_GRADERS = ("grade_with", "pattern")  # the arguments that graders had
 
@@ -67,7 +89,9 @@ def plan_from_dict(data: object) -> Plan:
     if not isinstance(data, Mapping):
         raise PlanFormatError("a plan is a JSON object")
     version = data.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if version in upgrade.OLDER:
+        data = upgrade.upgraded(data)
+    elif version != SCHEMA_VERSION:
         raise PlanFormatError(
             f"schema_version is {version!r}, and this version of rlc reads {SCHEMA_VERSION}"
         )
@@ -88,6 +112,13 @@ def expectations_from_dict(data: Mapping[str, Any]) -> tuple[ExpectationPlan, ..
         return tuple(_converter().structure(one, ExpectationPlan) for one in given)
     except Exception as error:  # cattrs raises many kinds
         raise PlanFormatError(f"its expectations are not those of a plan: {error}") from error
+
+
+def word_of(stage: Mapping[str, Any]) -> str:
+    """Return the word that a stage in a plan's JSON, of any version, is declared with."""
+    if "objective" in stage:
+        return _WORDS[stage["objective"]["kind"]]
+    return Evaluation.kind if stage["kind"] == "evaluation" else str(stage["kind"])
 
 
 def plan_hash(plan: Plan) -> str:
@@ -135,7 +166,7 @@ def _converter() -> Any:
     from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
     from cattrs.strategies import configure_tagged_union
 
-    for record in (Plan, LossPlan, RewardPlan):
+    for record in (Plan, LossPlan, RewardPlan, FromData, Training, Evaluation):
         resolve_types(record, {**vars(sys.modules[record.__module__]), **LATE})
     converter = Converter(forbid_extra_keys=True)
     for kind in (int, float, str, bool):
@@ -171,18 +202,21 @@ def _converter() -> Any:
         names = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
 
-    samples = make_dict_unstructure_fn(SamplesPlan, converter, top_k=none)
-    converter.register_unstructure_hook(SamplesPlan, samples)
-    data = make_dict_unstructure_fn(DataPlan, converter, sampled=none, builder=none, args=none)
-    converter.register_unstructure_hook(DataPlan, data)
-    tagged(AdvantageStep, "step", STEPS)
-    teacher = make_dict_unstructure_fn(TeacherPlan, converter, top_k=none)
-    converter.register_unstructure_hook(TeacherPlan, teacher)
-    train = make_dict_unstructure_fn(TrainPlan, converter, teacher=none)
-    converter.register_unstructure_hook(TrainPlan, train)
-    sft = make_dict_unstructure_fn(SftPlan, converter, heldout=none, every=none)
-    converter.register_unstructure_hook(SftPlan, sft)
-    tagged(StagePlan, "kind", STAGES)
+    data, *unions = UNIONS
+    tagged(*data)
+    held: Any = AnyData | None  # which cattrs takes for another union
+
+    def unstructure_held(data: AnyData | None) -> Any:
+        return None if data is None else converter.unstructure(data, AnyData)
+
+    def structure_held(data: Any, _: Any) -> Any:
+        return None if data is None else converter.structure(data, held_data)
+
+    held_data: Any = AnyData
+    converter.register_unstructure_hook(held, unstructure_held)
+    converter.register_structure_hook(held, structure_held)
+    for union in unions:
+        tagged(*union)
     whole = make_dict_unstructure_fn(Plan, converter, data=none, expectations=none)
     converter.register_unstructure_hook(Plan, whole)
     return converter

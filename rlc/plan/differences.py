@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from rlc.algo.expressions.program import Program
 from rlc.plan.codec import plan_hash
 from rlc.plan.leaves import leaves
-from rlc.plan.records import Plan, kind_of
+from rlc.plan.records import Plan
 from rlc.plan.units import shown_value
 
 _VALUE_WIDTH = 48  # columns of a change from one value to another
@@ -97,7 +97,7 @@ def plan_values(plan: Plan) -> dict[str, Side]:
     }
     for stage in plan.stages:
         prefix = f"stages.{stage.name}"
-        found[stage.name] = Side(kind_of(stage), origin.get(f"{prefix}.name", ""))
+        found[stage.name] = Side(stage.kind, origin.get(f"{prefix}.name", ""))
         for path, value in leaves(stage, prefix):
             found[path.removeprefix("stages.")] = Side(value, origin.get(path, ""))
     for one in plan.expectations:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from attrs import fields, has
+from attrs import evolve, fields, has
 
 from rlc.records import Record
+
+R = TypeVar("R", bound=Record)
+INLINE = "inline"  # in the metadata of a field: its parts are called as those of the record are
 
 
 def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -18,6 +21,19 @@ def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
         return
     for name, child in children.items():
         yield from leaves(child, f"{path}.{name}")
+
+
+def evolved(node: R, parts: Mapping[str, Any]) -> R:
+    """Return a record with some of its parts changed, which are called as :func:`children_of` calls
+    them."""
+    own = {field.name for field in fields(type(node))}
+    new = {name: part for name, part in parts.items() if name in own}
+    for field in fields(type(node)):
+        if field.metadata.get(INLINE):
+            inside = getattr(node, field.name)
+            names = children_of(inside) or {}
+            new[field.name] = evolved(inside, {n: p for n, p in parts.items() if n in names})
+    return evolve(node, **new)
 
 
 def children_of(
@@ -32,7 +48,14 @@ def children_of(
     if isinstance(node, Record) and node.is_whole:
         return None
     if has(type(node)):
-        return {field.name: getattr(node, field.name) for field in fields(type(node))}
+        found: dict[str, Any] = {}
+        for field in fields(type(node)):
+            part = getattr(node, field.name)
+            if field.metadata.get(INLINE):  # its parts are called as if they were this record's
+                found |= children_of(part, plain) or {}
+            else:
+                found[field.name] = part
+        return found
     if isinstance(node, tuple):
         keys = [plain(getattr(plain(item), "name", None)) for item in node]
         if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):

@@ -7,8 +7,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from rlc.plan.limits import BudgetPlan
-from rlc.plan.records import MetricPlan
+from rlc.plan.parts import BudgetPlan, MetricPlan
 from rlc.records import Record
 
 

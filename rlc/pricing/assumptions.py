@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from attrs import asdict
 
@@ -17,17 +18,22 @@ from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import loss_traits, teacher_traits
 from rlc.plan.environments import EndpointPlan, EnvPlan
-from rlc.plan.records import (
-    EvalPlan,
-    PreferencePlan,
-    SftPlan,
+from rlc.plan.models import ModelPlan
+from rlc.plan.sources import Pairs, Samples
+from rlc.plan.stages import (
+    Evaluation,
+    FromData,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    Rollouts,
     StagePlan,
-    TrainPlan,
-    environments_of,
+    Table,
+    Training,
+    is_training,
 )
 from rlc.plan.units import show
 from rlc.pricing import cost, preferences
-from rlc.pricing.distillation import played_for_one
 from rlc.pricing.judges import endpoint_dollars
 from rlc.pricing.shapes import (
     ORACLE_SHARE,
@@ -46,14 +52,21 @@ from rlc.pricing.texts import (
     example_tokens,
     tokenizer_at_hand,
 )
-from rlc.pricing.tokens import RESAMPLED, ROW_TOKENS, TAUGHT, TRIES, heldout_examples
+from rlc.pricing.tokens import (
+    RESAMPLED,
+    ROW_TOKENS,
+    TAUGHT,
+    TRIES,
+    heldout_examples,
+    played_for_one,
+)
 
 
 def assumptions(stage: StagePlan) -> list[str]:
     """Everything that the estimates of a stage assume."""
     envs = [
         f"{env.name}: {sentence}"
-        for env in environments_of(stage)
+        for env in stage.environments
         for sentence in _environment(env, stage)
     ]
     return [*_sampling(stage), *envs, *_judges(stage), *_prices(stage), *_storage(stage)]
@@ -62,7 +75,7 @@ def assumptions(stage: StagePlan) -> list[str]:
 def _judges(stage: StagePlan) -> Iterator[str]:
     """What judges are asked, and what of that has no known price."""
     said = list[str]()
-    for env in environments_of(stage):
+    for env in stage.environments:
         for _, _, learnt in reward_models_of(env):
             said.append(f"{learnt.name} is billed as two prefills of each episode")
         for _, judging, judge in rubrics_of(env):
@@ -85,57 +98,81 @@ def _judges(stage: StagePlan) -> Iterator[str]:
 
 
 def _sampling(stage: StagePlan) -> Iterator[str]:
-    envs = environments_of(stage)
-    if envs and not (isinstance(stage, SftPlan) and stage.data.policy == "oracle"):
+    envs = stage.environments
+    if envs and not any(data.by_oracle for data in stage.data):
         yield f"low, expected, high: replies of {_shares(REPLY_SHARE)} of max_tokens"
     if any(max_turns(env) != 1 for env in envs):
         yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
-    if isinstance(stage, PreferencePlan):
-        yield from _preferences(stage)
-        return
-    if isinstance(stage, SftPlan):
-        if stage.heldout is not None and heldout_examples(stage) is None:
-            yield f"{preferences.HELDOUT:,} held-out examples, assumed"
-        if stage.data.env is None:
-            if (rows := example_tokens(stage.data, stage.model)) is not None:
-                yield f"examples of {rows.expected:.0f} tokens on average ({_rows(rows)})"
-            else:
-                least, usual, most = ROW_TOKENS.values()
-                yield f"low, expected, high: examples of {least}, {usual}, {most:,} tokens, assumed"
-        elif stage.data.policy == "oracle":
-            yield (
-                "low, expected, high: replies of the oracle, which cost nothing, of "
-                f"{_shares(ORACLE_SHARE)} of max_tokens"
-            )
-        elif (samples := stage.data.sampled) is not None:
-            tries = ", ".join(f"{played_for_one(samples, level):g}" for level in LEVELS)
-            yield f"low, expected, high: {tries} episodes played for each that is kept, assumed"
+    yield from _BY_KIND[stage](stage)
+
+
+def _likelihood(stage: Training) -> Iterator[str]:
+    data = stage.of(FromData).data
+    yield from _heldout(stage)
+    if data.read is not None:
+        if (rows := example_tokens(data, stage.model)) is not None:
+            yield f"examples of {rows.expected:.0f} tokens on average ({_rows(rows)})"
         else:
-            tries = ", ".join(str(number) for number in TRIES.values())
-            yield f"low, expected, high: {tries} episodes played for each that is good enough"
-        return
-    yield "low and expected: prompts shared by a group or kept from earlier turns are cached"
-    if isinstance(stage, TrainPlan):
-        yield f"low, expected, high: {_shares(TAUGHT)} of the rollouts trained on"
-        yield "rollouts that fail and are repeated are not counted"
-        if stage.batch.resample:
-            again = f"{stage.batch.resample:,} replacements"
-            yield f"low, expected, high: {_shares(RESAMPLED)} of the {again} played"
+            least, usual, most = ROW_TOKENS.values()
+            yield f"low, expected, high: examples of {least}, {usual}, {most:,} tokens, assumed"
+    elif data.by_oracle:
+        yield (
+            "low, expected, high: replies of the oracle, which cost nothing, of "
+            f"{_shares(ORACLE_SHARE)} of max_tokens"
+        )
+    elif isinstance(data, Samples):
+        tries = ", ".join(f"{played_for_one(data, level):g}" for level in LEVELS)
+        yield f"low, expected, high: {tries} episodes played for each that is kept, assumed"
+    else:
+        tries = ", ".join(str(number) for number in TRIES.values())
+        yield f"low, expected, high: {tries} episodes played for each that is good enough"
 
 
-def _preferences(stage: PreferencePlan) -> Iterator[str]:
-    rows = preferences.measured(stage, stage.data)
-    what = "pairs" if stage.data.kind == "pairs" else "replies"
+def _heldout(stage: Training) -> Iterator[str]:
+    if stage.heldout is not None and heldout_examples(stage) is None:
+        yield f"{preferences.HELDOUT:,} held-out examples, assumed"
+
+
+def _policy_gradient(stage: Training) -> Iterator[str]:
+    batch = stage.of(Rollouts).batch
+    yield _CACHED
+    yield f"low, expected, high: {_shares(TAUGHT)} of the rollouts trained on"
+    yield "rollouts that fail and are repeated are not counted"
+    if batch.resample:
+        again = f"{batch.resample:,} replacements"
+        yield f"low, expected, high: {_shares(RESAMPLED)} of the {again} played"
+    yield from _heldout(stage)
+
+
+def _evaluation(stage: Evaluation) -> Iterator[str]:  # noqa: ARG001
+    yield _CACHED
+
+
+def _preferences(stage: Training) -> Iterator[str]:
+    data = stage.of(FromData).data
+    rows = preferences.measured(stage, data)
+    what = "pairs" if data.word == Pairs.word else "replies"
     if rows is not None:
         yield f"{what} of {rows.expected:.0f} tokens on average, prompts included ({_rows(rows)})"
-    elif stage.data.env is None:
+    elif data.read is not None:
         least, usual, most = preferences.SIDE_TOKENS.values()
         yield f"low, expected, high: replies of {least}, {usual}, {most:,} tokens, assumed"
     yield "a forward pass before each gradient is billed as a prefill of every reply"
-    if stage.reference is not None:
+    if stage.of(PreferenceLoss).reference is not None:
         yield "the reference is billed as a prefill of every reply, once in the whole stage"
     if stage.heldout is not None and preferences.count_of(stage, stage.heldout) is None:
         yield f"{preferences.HELDOUT:,} held-out preferences, assumed"
+
+
+_CACHED = "low and expected: prompts shared by a group or kept from earlier turns are cached"
+_BY_KIND: Table[Callable[[Any], Iterator[str]]] = Table(
+    {
+        PolicyGradient: _policy_gradient,
+        Likelihood: _likelihood,
+        PreferenceLoss: _preferences,
+        Evaluation: _evaluation,
+    }
+)
 
 
 def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
@@ -143,7 +180,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     counted = facts.tokens.get(tokenizer_of(stage.model.base) or "", {})
     how = {kind: f"{number:,} characters" for kind, number in facts.chars.items()}
     how |= dict.fromkeys(counted, "counted")
-    sampling = getattr(stage, "sampling", None)
+    sampling = stage.sampling
     usual = rollout_shape(env, stage.model, sampling, "expected")[0]
     first, *others = rollout_shape(env, stage.model, sampling, "high")
     if (rows := asked_tokens(env, stage.model)) is not None:
@@ -185,28 +222,33 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     unsure = [name for name in (known.unconfirmed if known else ()) if name in prices]
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
-    traits = loss_traits(stage.loss) if isinstance(stage, TrainPlan) else None
-    if isinstance(stage, TrainPlan) and traits and (traits.reaches_prompt or traits.forward):
-        yield f"the forward pass of {stage.loss.name}() is billed as a prefill of every sequence"
-    if isinstance(stage, TrainPlan) and stage.loss.program is not None:
+    if stage.policy_gradient is not None:
+        yield from _objective(stage.policy_gradient, model)
+
+
+def _objective(objective: PolicyGradient, model: ModelPlan) -> Iterator[str]:
+    loss, traits = objective.loss, loss_traits(objective.loss)
+    if traits.reaches_prompt or traits.forward:
+        yield f"the forward pass of {loss.name}() is billed as a prefill of every sequence"
+    if loss.program is not None:
         yield (
-            f"low and expected: the service computes {stage.loss.name}() itself; high: it has no "
+            f"low and expected: the service computes {loss.name}() itself; high: it has no "
             "custom losses, and the SDK computes it after a forward pass, which is billed as a "
             "prefill of every sequence"
         )
-    if isinstance(stage, TrainPlan) and stage.kl is not None:
-        if cost.reference_price(stage.kl, stage.model) is None:
-            yield f"the price of {stage.kl.reference} is unknown: the sums are lower bounds"
+    if objective.kl is not None:
+        if cost.reference_price(objective.kl, model) is None:
+            yield f"the price of {objective.kl.reference} is unknown: the sums are lower bounds"
         else:
             yield "the reference is billed as a prefill of every sequence, uncached"
-    if isinstance(stage, TrainPlan) and stage.teacher:
+    if objective.teacher:
         yield "a teacher is billed as a prefill of every sequence that it scores, uncached"
-        if any(teacher_traits(teacher.kind).targets for teacher in stage.teacher):
+        if any(teacher_traits(teacher.kind).targets for teacher in objective.teacher):
             yield "its likeliest tokens are learnt by a gradient of their own, of every sequence"
 
 
 def _storage(stage: StagePlan) -> Iterator[str]:
-    if isinstance(stage, EvalPlan) or cost.is_free(stage.model):
+    if not is_training(stage) or cost.is_free(stage.model):
         return
     size = cost.checkpoint_bytes(stage.model, "high")
     if size is None:

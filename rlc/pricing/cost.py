@@ -17,7 +17,9 @@ from rlc.catalog.facts.prices import part_cost, price_of
 from rlc.catalog.files import located_files
 from rlc.plan.environments import EndpointPlan
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import LOCAL, EvalPlan, KlPlan, Plan, SavePlan, StagePlan, TrainPlan, kind_of
+from rlc.plan.parts import KlPlan, SavePlan
+from rlc.plan.records import LOCAL, Plan
+from rlc.plan.stages import StagePlan, is_evaluation, is_training
 from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
@@ -115,7 +117,7 @@ def bill_of(stages: Iterable[StageCost], level: Level) -> dict[str, Money]:
     bill = dict.fromkeys(KINDS, Money())
     for stage in stages:
         for kind, money in stage.bill[level].items():
-            name = "evaluation" if stage.kind == "eval" else kind
+            name = stage.unit if stage.unit == "evaluation" else kind
             bill[name] += money
     return bill
 
@@ -144,7 +146,7 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
     }
     return StageCost(
         stage=stage.name,
-        kind=kind_of(stage),
+        kind=stage.kind,
         times=times,
         free=is_free(stage.model),
         step_tokens=one,
@@ -163,10 +165,10 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
 
 def _times(stage: StagePlan, stages: Mapping[str, StagePlan]) -> int:
     """Steps of a stage; how often an evaluation is done."""
-    if not isinstance(stage, EvalPlan):
+    if is_training(stage):
         return stage.steps
     evaluated = stages.get(stage.after or "")
-    if evaluated is None or isinstance(evaluated, EvalPlan):
+    if not is_evaluation(stage) or evaluated is None or not is_training(evaluated):
         return 1
     between = 0 if stage.every is None else (evaluated.steps - 1) // stage.every
     return 1 + between + stage.first
@@ -174,7 +176,7 @@ def _times(stage: StagePlan, stages: Mapping[str, StagePlan]) -> int:
 
 def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
     """The price of tokens, by kind."""
-    kl = stage.kl if isinstance(stage, TrainPlan) else None
+    kl = stage.policy_gradient.kl if stage.policy_gradient else None
     prices = _prices(stage.model)
     prices["reference"] = None if kl is None else reference_price(kl, stage.model)
     costs = {kind: part_cost(count, prices[kind]) for kind, count in asdict(tokens).items()}
@@ -217,7 +219,7 @@ def reference_price(kl: KlPlan, model: ModelPlan) -> float | None:
 
 def storage_cost(stage: StagePlan, level: Level) -> Money:
     """The checkpoints that a stage leaves, for as long as they are kept, or for a month."""
-    if isinstance(stage, EvalPlan) or is_free(stage.model):
+    if not is_training(stage) or is_free(stage.model):
         return Money()
     size = checkpoint_bytes(stage.model, level)
     if size is None:

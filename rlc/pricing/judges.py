@@ -7,7 +7,8 @@ preference stage has learnt reads each episode twice: with its weights, and with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from attrs import frozen
 
@@ -15,12 +16,10 @@ from rlc.catalog.environments import reward_models_of, rubrics_of
 from rlc.data.errors import DataError
 from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import EvalPlan, StagePlan, TrainPlan, data_of
-from rlc.pricing.distillation import played_for_one
+from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
 from rlc.pricing.shapes import REPLY_SHARE, rollout_shape
 from rlc.pricing.texts import Level, text_tokens
-from rlc.pricing.tokens import RESAMPLED, TRIES, Tokens, shares
+from rlc.pricing.tokens import RESAMPLED, Tokens, played_data, shares
 
 # Of the question, around the rubric and what is judged.
 QUESTION_TOKENS = {"low": 60, "expected": 110, "high": 200}
@@ -82,27 +81,31 @@ def endpoint_dollars(plan: EndpointPlan, prompt: float, reply: float) -> float |
 
 
 def _played(stage: StagePlan, level: Level) -> Iterator[_Played]:
-    if isinstance(stage, TrainPlan):
-        again = stage.batch.resample * RESAMPLED[level]
-        for env in stage.envs:
-            groups, size = stage.batch.count * shares(stage.envs)[env.name], env.rollouts.group
-            if stage.batch.kind == "turns":
-                episode = rollout_shape(env, stage.model, stage.sampling, level)[0]
-                groups, size = groups / episode.turns, 1
-            yield _Played(env, groups + again, size)
-    elif isinstance(stage, EvalPlan):
-        for env in stage.envs:
-            yield _Played(env, stage.tasks * shares(stage.envs)[env.name], stage.samples)
-    for data in data_of(stage):
-        if data.env is None or (count := data.count) is None:
-            continue
-        if isinstance(data, PreferencesPlan):
-            yield _Played(data.env, count * TRIES[level], data.samples or 1, before=True)
-        elif (samples := data.sampled) is not None:
-            tasks = count * played_for_one(samples, level) / samples.size
-            yield _Played(data.env, tasks, samples.size, before=True)
-        elif data.policy == "model":
-            yield _Played(data.env, count * TRIES[level], 1, before=True)
+    yield from _IN_STEP[stage](stage, level)
+    for one in played_data(stage, level):
+        yield _Played(one.env, one.tasks, one.size, before=True)
+
+
+def _in_step(stage: Training, level: Level) -> Iterator[_Played]:
+    rollouts = stage.of(Rollouts)
+    again = rollouts.batch.resample * RESAMPLED[level]
+    for env in rollouts.envs:
+        groups = rollouts.batch.count * shares(rollouts.envs)[env.name]
+        size = env.rollouts.group
+        if rollouts.batch.kind == "turns":
+            episode = rollout_shape(env, stage.model, rollouts.sampling, level)[0]
+            groups, size = groups / episode.turns, 1
+        yield _Played(env, groups + again, size)
+
+
+def _in_evaluation(stage: Evaluation, level: Level) -> Iterator[_Played]:  # noqa: ARG001
+    for env in stage.envs:
+        yield _Played(env, stage.tasks * shares(stage.envs)[env.name], stage.samples)
+
+
+_IN_STEP: Table[Callable[[Any, Level], Iterator[_Played]]] = Table(
+    {Rollouts: _in_step, FromData: lambda *_: iter(()), Evaluation: _in_evaluation}, by="source"
+)
 
 
 def _tokens(
@@ -111,14 +114,14 @@ def _tokens(
     size = played.size
     asked = played.groups * {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
     asked *= judge.attempts if level == "high" else 1
-    sampling = getattr(stage, "sampling", None)
+    sampling = stage.sampling
     question = question_tokens(stage.model, sampling, played.env, judging, judge, size, level)
     return Tokens(prefill=asked * question, sample=asked * judge.max_tokens * REPLY_SHARE[level])
 
 
 def _read(stage: StagePlan, played: _Played, level: Level) -> Tokens:
     """What a model reads whose reward is that of the tokens: each episode, whole."""
-    sampling = getattr(stage, "sampling", None)
+    sampling = stage.sampling
     shape = rollout_shape(played.env, stage.model, sampling, level)
     episode = sum(one.copies * one.datum_tokens() for one in shape)
     return Tokens(prefill=played.groups * played.size * episode)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlc.errors import Error
 from rlc.plan.graph import SCORERS
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import Plan
 from rlc.plan.units import SECONDS
 from rlc.pricing.critical_path import parts_of
 
@@ -90,9 +90,7 @@ def measured_latencies(plan: Plan, records: Iterable[Mapping[str, Any]]) -> Late
 
 
 def _shapes(plan: Plan) -> dict[str, dict[str, int]]:
-    return {
-        s.name: parts_of(plan.graph, s.name) for s in plan.stages if not isinstance(s, EvalPlan)
-    }
+    return {stage.name: parts_of(plan.graph, stage.name) for stage in plan.trainings}
 
 
 def _range(text: str) -> tuple[float, float]:

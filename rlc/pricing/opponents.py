@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from attrs import evolve
 
 from rlc.catalog.environments import seats_of, trained_seats
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import EvalPlan, StagePlan, TrainPlan
+from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
 from rlc.pricing.shapes import Rollout, rollout_shapes
 from rlc.pricing.texts import Level
 from rlc.pricing.tokens import Tokens, sampling_tokens, shares
@@ -17,10 +18,8 @@ from rlc.pricing.tokens import Tokens, sampling_tokens, shares
 def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan, Tokens]]:
     """What each opponent samples in a step, or an evaluation: as much as a seat that is trained,
     for each seat of its own."""
-    if not isinstance(stage, TrainPlan | EvalPlan):
-        return
-    part = shares(stage.envs)
-    for env in stage.envs:
+    part = shares(stage.played)
+    for env in stage.played:
         if env.play is None or env.play.is_self_play or env.play.script is not None:
             continue  # a program samples nothing
         model = stage.model if env.play.opponent is None else env.play.opponent.model
@@ -28,18 +27,22 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan,
         theirs = evolve(env, rollouts=evolve(env.rollouts, max_tokens=most))
         trained = len(trained_seats(env))
         shape, *_ = rollout_shapes(theirs, model, stage.sampling, level)
-        matches = _matches(stage, shape, level) * part[env.name]
+        matches = _MATCHES[stage](stage, shape, level) * part[env.name]
         own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
         yield model, own * ((len(seats_of(env)) - trained) / trained)
 
 
-def _matches(stage: TrainPlan | EvalPlan, shape: Rollout, level: Level) -> float:
-    """The tasks of a step or an evaluation; where turns are counted, those that have so many, or at
-    most."""
-    if isinstance(stage, EvalPlan):
-        return stage.tasks
-    if stage.batch.kind == "groups":
-        return stage.batch.count
+def _in_step(stage: Training, shape: Rollout, level: Level) -> float:
+    """The tasks of a step; where turns are counted, those that have so many, or at most."""
+    batch = stage.of(Rollouts).batch
+    if batch.kind == "groups":
+        return batch.count
     if level == "high":
-        return stage.batch.count + (stage.batch.parallel or 1)
-    return stage.batch.count / sum(episode.copies * episode.turns for episode in shape)
+        return batch.count + (batch.parallel or 1)
+    return batch.count / sum(episode.copies * episode.turns for episode in shape)
+
+
+_MATCHES: Table[Callable[[Any, Rollout, Level], float]] = Table(
+    {Rollouts: _in_step, FromData: lambda *_: 0, Evaluation: lambda stage, *_: stage.tasks},
+    by="source",
+)

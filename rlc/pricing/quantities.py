@@ -12,7 +12,8 @@ from attrs import define, frozen
 from rlc.catalog.files import located_stages
 from rlc.plan.expectations import ExpectationPlan, Judged, QuantityPlan, Unit
 from rlc.plan.leaves import leaves
-from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
 from rlc.pricing.cost import StageCost, stage_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import shares
@@ -47,30 +48,40 @@ def _tokens(
 
 def _rollouts(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
     """Episodes that are played, failures and replacements aside; None if turns are counted."""
-    total = 0.0
-    for cost, stage in zip(costs, stages, strict=True):
-        if isinstance(stage, EvalPlan):
-            total += cost.times * stage.tasks * stage.samples
-        elif isinstance(stage, TrainPlan):
-            if stage.batch.kind != "groups":
-                return None
-            part = shares(stage.envs)
-            size = sum(part[env.name] * env.rollouts.group for env in stage.envs)
-            total += cost.times * stage.batch.count * size
-    return total
+    return _summed([_PLAYED[stage](stage, with_members=True) for stage in stages], costs)
 
 
 def _prompts(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
     """Tasks that are played."""
+    return _summed([_PLAYED[stage](stage, with_members=False) for stage in stages], costs)
+
+
+def _summed(each: Sequence[float | None], costs: Sequence[StageCost]) -> float | None:
     total = 0.0
-    for cost, stage in zip(costs, stages, strict=True):
-        if isinstance(stage, EvalPlan):
-            total += cost.times * stage.tasks
-        elif isinstance(stage, TrainPlan):
-            if stage.batch.kind != "groups":
-                return None
-            total += cost.times * stage.batch.count
+    for one, cost in zip(each, costs, strict=True):
+        if one is None:
+            return None
+        total += cost.times * one
     return total
+
+
+def _in_step(stage: Training, with_members: bool) -> float | None:
+    rollouts = stage.of(Rollouts)
+    if rollouts.batch.kind != "groups":
+        return None
+    part = shares(rollouts.envs)
+    size = sum(part[env.name] * env.rollouts.group for env in rollouts.envs)
+    return rollouts.batch.count * (size if with_members else 1)
+
+
+def _in_evaluation(stage: Evaluation, with_members: bool) -> float:
+    return stage.tasks * (stage.samples if with_members else 1)
+
+
+# The tasks of a step, or of an evaluation, or all their members; None if turns are counted.
+_PLAYED: Table[Callable[..., float | None]] = Table(
+    {Rollouts: _in_step, FromData: lambda *_, **__: 0.0, Evaluation: _in_evaluation}, by="source"
+)
 
 
 ESTIMATES: Mapping[str, Estimate] = {

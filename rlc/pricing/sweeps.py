@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from attrs import evolve, fields, frozen
+from attrs import frozen
 
 from rlc.catalog.files import located_stages
-from rlc.plan.records import EvalPlan, StagePlan
+from rlc.plan.leaves import children_of, evolved
+from rlc.plan.stages import StagePlan
 from rlc.plan.sweeps import SweepPlan
 from rlc.pricing.cost import Money, stage_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
@@ -114,14 +114,13 @@ def _priced(of: str, stages: Sequence[StagePlan], recipe: str) -> _Priced:
 
 def _before(of: str, stages: Sequence[StagePlan]) -> tuple[StagePlan, ...]:
     """The stages before the one that is tried."""
-    return tuple(s for s in stages if s.name != of and not isinstance(s, EvalPlan))
+    return tuple(stage for stage in stages if stage.name != of and stage.trains)
 
 
 def _bare(stage: StagePlan) -> StagePlan:
     """A stage without what costs nothing."""
-    there = {part.name for part in fields(type(stage))}
-    absent: dict[str, Any] = {name: None for name in UNPRICED if name in there}
-    return evolve(stage, **absent)
+    there = children_of(stage) or {}
+    return evolved(stage, {name: None for name in UNPRICED if name in there})
 
 
 def _runs(sweep: SweepPlan, level: Level, one: _Priced) -> float:

@@ -10,7 +10,7 @@ from itertools import islice
 from math import ceil, fsum
 from typing import Any, Literal
 
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 
 from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, tokenizer_of
 from rlc.catalog.index import find_builtin
@@ -18,14 +18,12 @@ from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import DataPlan
+from rlc.plan.sources import DATA, AnyData, Rows, has_rows
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
 
 CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
-_COLUMNS = ("kind", "path", "prompt", "chosen", "rejected", "reply", "label")
 FIRST_ROWS = 10_000  # of a file that are measured
 _DRAWN = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
 
@@ -90,28 +88,30 @@ def asked_tokens(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
     return _row_tokens(env.id, fields, model) if fields else None
 
 
-def example_tokens(data: DataPlan, model: ModelPlan) -> RowTokens | None:
+def example_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     """Tokens of the examples in the file of a supervised stage, if it is there."""
-    if data.path is None:
-        return None
-    fields = () if data.train_on is not None else (str(data.prompt), str(data.reply))
-    return _row_tokens(data.path, fields, model)
+    fields = (data.prompt, data.reply) if isinstance(data, Rows) else ()
+    return None if data.file is None else _row_tokens(data.file, fields, model)
 
 
-def preference_tokens(data: PreferencesPlan, model: ModelPlan) -> RowTokens | None:
+def preference_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     """Tokens of the preferences in a file, each with all its replies and their prompts, if it is
     there."""
+    if not has_rows(data):
+        return None
     try:
-        stat = os.stat(data.path or "")
+        stat = os.stat(data.path)
     except OSError:
         return None
-    state, columns = (stat.st_mtime_ns, stat.st_size), asdict(data)
-    return _compared(state, tuple((key, columns[key]) for key in _COLUMNS), model.base)
+    whole = evolve(data, split=None, count=None, max_tokens=None, too_long="stop")
+    columns = tuple(asdict(whole, recurse=False).items())
+    return _compared((stat.st_mtime_ns, stat.st_size), data.word, columns, model.base)
 
 
 @lru_cache(maxsize=64)
 def _compared(
     state: tuple[int, int],  # noqa: ARG001 (a file that changed is measured again)
+    word: str,
     columns: tuple[tuple[str, Any], ...],
     base: str,
 ) -> RowTokens | None:
@@ -120,10 +120,8 @@ def _compared(
     from rlc.data.learnt import reader_of
     from rlc.data.rows import rows_of
 
-    whole: dict[str, Any] = dict(columns)
-    whole |= {"split": None, "count": None, "max_tokens": None, "too_long": "stop"}
-    data = PreferencesPlan(**whole)
-    path = str(data.path)
+    data = DATA[word](**dict(columns))
+    path = str(data.file)
     read, tokenizer, lengths = reader_of(data), tokenizer_at_hand(base), list[int]()
     for row in islice(_readable(rows_of(path)), FIRST_ROWS):
         try:

@@ -7,25 +7,36 @@ reads every sequence that was played once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil
 from operator import add
+from typing import Any
 
 from attrs import evolve, frozen
 
 from rlc.catalog.index import learns_targets_alone, loss_traits, teacher_traits
-from rlc.plan.distillation import teacher_of
 from rlc.plan.environments import EnvPlan
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import (
-    LOCAL,
-    BatchPlan,
-    DataPlan,
-    EvalPlan,
-    PreferencePlan,
-    SftPlan,
+from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.parts import BatchPlan, LossPlan, teacher_of
+from rlc.plan.records import LOCAL
+from rlc.plan.sources import (
+    AnyData,
+    BuilderData,
+    Demonstrations,
+    FileData,
+    PreferredPairs,
+    Samples,
+)
+from rlc.plan.stages import (
+    Evaluation,
+    FromData,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    Rollouts,
     StagePlan,
-    TrainPlan,
+    Table,
+    Training,
 )
 from rlc.pricing.preferences import HELDOUT, heldout_preferences, of_one, rows_taken
 from rlc.pricing.shapes import (
@@ -75,55 +86,115 @@ class Tokens:
 
 def step_tokens(stage: StagePlan, level: Level) -> Tokens:
     """Tokens of one step of a stage, or of one evaluation."""
-    if isinstance(stage, TrainPlan):
-        return _train_tokens(stage, level)
-    if isinstance(stage, EvalPlan):
-        return _eval_tokens(stage, level)
-    if isinstance(stage, PreferencePlan):
-        one = of_one(stage, stage.data, level)
-        return Tokens(prefill=stage.batch * one.total, train=stage.batch * one.trained)
-    if stage.data.env is None:
-        return Tokens(train=stage.batch * _of_row(stage.data, stage.model, level))
-    by_oracle = stage.data.policy == "oracle"
-    shares = ORACLE_SHARE if by_oracle else REPLY_SHARE
-    shapes = rollout_shapes(stage.data.env, stage.model, None, level, shares)
-    longest = max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
-    return Tokens(train=stage.batch * longest)
+    return _STEP[stage](stage, level)
 
 
-def _of_row(data: DataPlan, model: ModelPlan, level: Level) -> float:
+def _preference_tokens(stage: Training, level: Level) -> Tokens:
+    source = stage.of(FromData)
+    one = of_one(stage, source.data, level)
+    return Tokens(prefill=source.batch * one.total, train=source.batch * one.trained)
+
+
+def _likelihood_tokens(stage: Training, level: Level) -> Tokens:
+    source = stage.of(FromData)
+    longest = _of_row(source.data, stage.model, level)
+    for env in source.data.environments:
+        shares = ORACLE_SHARE if source.data.by_oracle else REPLY_SHARE
+        shapes = rollout_shapes(env, stage.model, None, level, shares)
+        longest = max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+    return Tokens(train=source.batch * longest)
+
+
+def _of_row(data: AnyData, model: ModelPlan, level: Level) -> float:
     """Tokens of one example from a file."""
     rows = example_tokens(data, model)
     return rows.at(level) + CHAT_TOKENS[level] if rows else ROW_TOKENS[level]
 
 
-def heldout_examples(stage: SftPlan) -> int | None:
+def heldout_examples(stage: StagePlan) -> int | None:
     """How many examples a stage holds out; None if that is unknown."""
     data = stage.heldout
     if data is None:
         return 0
     rows = example_tokens(data, stage.model)
-    return data.count if data.count or rows is None else rows_taken(rows, data.split)
+    return data.count if data.count or rows is None else rows_taken(rows, data)
 
 
-def heldout_tokens(stage: SftPlan | PreferencePlan, level: Level) -> float:
+def heldout_tokens(stage: Training, level: Level) -> float:
     """Tokens of comparing once what a stage holds out."""
-    if isinstance(stage, PreferencePlan):
-        return heldout_preferences(stage, level)
     if stage.heldout is None:
         return 0.0
+    if stage.heldout.compares:
+        return heldout_preferences(stage, level)
     count = heldout_examples(stage)
     return (HELDOUT if count is None else count) * _of_row(stage.heldout, stage.model, level)
 
 
+@frozen
+class PlayedData:
+    """The episodes that data is made of: ``tasks`` of them, each played ``size`` times by a
+    ``model``."""
+
+    data: AnyData
+    env: EnvPlan
+    model: ModelPlan
+    tasks: float
+    size: int
+    sampling: SamplingPlan | None = None
+
+    def tokens(self, level: Level) -> Tokens:
+        shapes = rollout_shapes(self.env, self.model, self.sampling, level)
+        cached = level != "high"
+        return largest(sampling_tokens(one, self.tasks, self.size, cached) for one in shapes)
+
+
+def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
+    """Yield the episodes that a model plays for the data of a stage, before its first step."""
+    for data in stage.data:
+        kind = next(kind for kind in _PLAYED if isinstance(data, kind))
+        played = _PLAYED[kind](stage, data, level)
+        if played is not None:
+            yield played
+
+
+def _played_demonstrations(stage: StagePlan, data: Any, level: Level) -> PlayedData | None:
+    if data.by_oracle:
+        return None
+    return PlayedData(data, data.env, stage.model, data.count * TRIES[level], 1)
+
+
+def _played_samples(stage: StagePlan, data: Any, level: Level) -> PlayedData:  # noqa: ARG001
+    tasks = data.count * played_for_one(data, level) / data.size
+    return PlayedData(data, data.env, data.model.model, tasks, data.size, data.sampling)
+
+
+def _played_pairs(stage: StagePlan, data: Any, level: Level) -> PlayedData:  # noqa: ARG001
+    tasks = data.count * TRIES[level]
+    return PlayedData(data, data.env, data.model.model, tasks, data.samples)
+
+
+_PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], PlayedData | None]] = {
+    Demonstrations: _played_demonstrations,
+    Samples: _played_samples,
+    PreferredPairs: _played_pairs,
+    FileData: lambda *_: None,
+    BuilderData: lambda *_: None,
+}
+
+
+def played_for_one(samples: Samples, level: Level) -> float:
+    """The episodes that are assumed to be played for each that is kept."""
+    least = samples.size / samples.kept_of_task
+    if samples.keep.kind in ("best", "all"):
+        return least
+    assumed = {**TRIES, "high": samples.tries}[level]
+    return float(max(assumed, least))
+
+
 def tokens_before(stage: StagePlan, level: Level) -> Tokens:
     """Tokens of a stage before its first step: demonstrations that the model plays itself."""
-    if not isinstance(stage, SftPlan) or stage.data.policy != "model":
-        return Tokens()
-    assert stage.data.env is not None
-    shapes = rollout_shapes(stage.data.env, stage.model, None, level)
-    played = (stage.data.count or 0) * TRIES[level]
-    return largest(sampling_tokens(shape, played, 1, level != "high") for shape in shapes)
+    played = (one for one in played_data(stage, level) if one.data.from_policy)
+    return sum((one.tokens(level) for one in played), Tokens())
 
 
 def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
@@ -200,50 +271,52 @@ def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items()}
 
 
-def env_tokens(stage: TrainPlan, env: EnvPlan, level: Level) -> Tokens:
+def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
     """Tokens of one step that the episodes of one environment take, each read by a reference; those
     of groups that are replaced aside."""
-    part, cached = shares(stage.envs)[env.name], level != "high"
-    shapes = rollout_shapes(env, stage.model, stage.sampling, level)
-    if stage.batch.kind == "turns":
-        return largest(turn_tokens(shape, stage.batch, cached) for shape in shapes) * part
-    tasks, size = stage.batch.count * part, env.rollouts.group
+    rollouts = stage.of(Rollouts)
+    part, cached = shares(rollouts.envs)[env.name], level != "high"
+    shapes = rollout_shapes(env, stage.model, rollouts.sampling, level)
+    if rollouts.batch.kind == "turns":
+        return largest(turn_tokens(shape, rollouts.batch, cached) for shape in shapes) * part
+    tasks, size = rollouts.batch.count * part, env.rollouts.group
     return largest(group_tokens(shape, tasks, size, cached) for shape in shapes)
 
 
-def _train_tokens(stage: TrainPlan, level: Level) -> Tokens:
-    total = sum((env_tokens(stage, env, level) for env in stage.envs), Tokens())
+def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
+    rollouts, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    total = sum((env_tokens(stage, env, level) for env in rollouts.envs), Tokens())
     # Groups that are replaced are not trained on; any environment may be the one they come from.
-    replaced = stage.batch.resample * RESAMPLED[level]
+    replaced = rollouts.batch.resample * RESAMPLED[level]
     total += largest(
         sampling_tokens(shape, replaced, env.rollouts.group, level != "high")
-        for env in stage.envs
-        for shape in rollout_shapes(env, stage.model, stage.sampling, level)
+        for env in rollouts.envs
+        for shape in rollout_shapes(env, stage.model, rollouts.sampling, level)
     )
     targets = sum(
         env_tokens(stage, env, level).train
-        for env in stage.envs
-        if (teacher := teacher_of(stage.teacher, env.name)) is not None
+        for env in rollouts.envs
+        if (teacher := teacher_of(objective.teacher, env.name)) is not None
         and teacher_traits(teacher.kind).targets
     )
-    alone = learns_targets_alone(stage.advantage, stage.kl, stage.teacher)
+    alone = learns_targets_alone(objective.advantage, objective.kl, objective.teacher)
     total = evolve(total, train=0.0 if alone else total.train * TAUGHT[level])
-    if _are_read_first(stage, level):
+    if _are_read_first(objective.loss, stage.model, level):
         total += Tokens(prefill=total.train)
     total = evolve(total, train=total.train + targets)  # a gradient of its own
-    return total if stage.kl is not None else evolve(total, reference=0.0)
+    return total if objective.kl is not None else evolve(total, reference=0.0)
 
 
-def _are_read_first(stage: TrainPlan, level: Level) -> bool:
+def _are_read_first(loss: LossPlan, model: ModelPlan, level: Level) -> bool:
     """Whether sequences are read once before their gradient. A custom loss is computed by the
     server; at worst it has none, and its client asks for the logprobs first."""
-    if stage.loss.program is not None and stage.model.service != LOCAL and level == "high":
+    if loss.program is not None and model.service != LOCAL and level == "high":
         return True
-    traits = loss_traits(stage.loss)
+    traits = loss_traits(loss)
     return traits.reaches_prompt or traits.forward
 
 
-def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
+def _evaluation_tokens(stage: Evaluation, level: Level) -> Tokens:
     part, cached, total = shares(stage.envs), level != "high", Tokens()
     for env in stage.envs:
         shapes = rollout_shapes(env, stage.model, stage.sampling, level)
@@ -255,3 +328,13 @@ def _eval_tokens(stage: EvalPlan, level: Level) -> Tokens:
 def largest(tokens: Iterable[Tokens]) -> Tokens:
     """Return the largest number of each kind, over several shapes."""
     return Tokens(*map(max, zip(*(each.counts for each in tokens), strict=True)))
+
+
+_STEP: Table[Callable[[Any, Level], Tokens]] = Table(
+    {
+        PolicyGradient: _policy_gradient_tokens,
+        Likelihood: _likelihood_tokens,
+        PreferenceLoss: _preference_tokens,
+        Evaluation: _evaluation_tokens,
+    }
+)

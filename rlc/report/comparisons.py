@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlc.plan.records import PreferencePlan
+from rlc.plan.stages import Training
 from rlc.runtime.journal.history import Record, parse_line
 from rlc.runtime.journal.metrics import COMPARISONS_FILE
 
@@ -54,12 +54,12 @@ def last_compared(metrics: Sequence[Record], stage: str) -> int | None:
     return max((int(r["step"]) for r in metrics if r["stage"] == stage), default=None)
 
 
-def comparisons(path: Path, plan: PreferencePlan, step: int) -> list[Comparison]:
+def comparisons(path: Path, plan: Training, step: int) -> list[Comparison]:
     """What a step of a stage compared, in the order of its rows. Where an example can no longer
     be read, its rewards are still known: the texts say what is missing."""
     from rlc.runtime.stages.examples import examples_file  # a base install has no numpy
 
-    file = examples_file(plan, plan.data)
+    file = examples_file(plan, plan.data[0])
     examples = {number: record for number, record in _numbered(path / file) if record is not None}
     gone = f"(no longer in {file})"
     missing = {"place": "?", "shown": dict.fromkeys(("prompt", "chosen", "rejected"), gone)}

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.environments import with_role
-from rlc.plan.records import StagePlan, TrainPlan
+from rlc.plan.stages import PolicyGradient, StagePlan
 from rlc.report.run_files import RunFiles
 from rlc.runtime.journal.history import Record
 from rlc.runtime.journal.metrics import failures_by_cause
@@ -40,19 +40,23 @@ def findings(files: RunFiles) -> list[Finding]:
 
 def stage_findings(stage: StagePlan, records: Sequence[Record]) -> list[Finding]:
     """Return what the metrics of a stage's steps so far show; nothing of an evaluation."""
-    if not isinstance(stage, TrainPlan) or not records:
+    if stage.policy_gradient is None or not records:
         return []
-    return [*_of_stage(stage, records[-_RECENT:]), *_reward(stage, records)]
+    learns = stage.policy_gradient.advantage != NO_ADVANTAGE
+    return [
+        *_of_steps(stage.name, learns, records[-_RECENT:]),
+        *_reward(stage, stage.policy_gradient, records),
+    ]
 
 
-def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
+def _of_steps(name: str, learns: bool, recent: Sequence[Record]) -> Iterator[Finding]:
     steps = f"{len(recent)} steps" if len(recent) > 1 else "step"
-    last = f"in the last {steps} of {stage.name}"
+    last = f"in the last {steps} of {name}"
 
     def mean(key: str) -> float:
         return fmean(float(record.get(key, 0.0)) for record in recent)
 
-    if (share := mean("groups/constant")) > 0.5 and stage.advantage != NO_ADVANTAGE:
+    if (share := mean("groups/constant")) > 0.5 and learns:
         good = mean("groups/all_good") > mean("groups/all_bad")
         yield Finding(
             f"{share:.0%} of the groups had members that were all alike {last}",
@@ -92,12 +96,16 @@ def _of_stage(stage: TrainPlan, recent: Sequence[Record]) -> Iterator[Finding]:
         )
 
 
-def _reward(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Finding]:
+def _reward(
+    stage: StagePlan, objective: PolicyGradient, records: Sequence[Record]
+) -> Iterator[Finding]:
     """Find a reward that has not risen, where it should: not where it is relative, as in games and
     comparisons, nor where tasks become harder, nor where it is not what is learnt from."""
     rewards = [float(record["reward/mean"]) for record in records if "reward/mean" in record]
-    relative = any(env.play or with_role(env, "curriculum", "game", "judge") for env in stage.envs)
-    if len(rewards) < 2 * _RECENT or relative or stage.teacher or stage.advantage == NO_ADVANTAGE:
+    envs = stage.environments
+    relative = any(env.play or with_role(env, "curriculum", "game", "judge") for env in envs)
+    taught = objective.teacher or objective.advantage == NO_ADVANTAGE
+    if len(rewards) < 2 * _RECENT or relative or taught:
         return
     first, last = fmean(rewards[:_RECENT]), fmean(rewards[-_RECENT:])
     if last <= first:

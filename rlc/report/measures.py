@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from attrs import frozen
 
 from rlc.catalog.declarations import STAGES
-from rlc.plan.records import EvalPlan, StagePlan, TrainPlan, kind_of
+from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
 from rlc.report.charts.series import Series, series
 from rlc.report.run_files import RunFiles
+from rlc.runtime.journal.history import Record
 from rlc.runtime.journal.metrics import evaluation_results, measure
 from rlc.runtime.summary import window_label, window_mean
 
@@ -66,16 +68,29 @@ class Measure:
         return mean
 
 
+def _results(stage: Evaluation, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name)):
+        yield name, f"eval/{stage.name}/{name}"
+
+
+def _rewards(stage: Training, _: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    for env in stage.of(Rollouts).envs:
+        yield env.name, f"reward/{env.name}"
+
+
+def _measure(stage: Training, _: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    yield measure(stage).partition("/")[0], measure(stage)
+
+
+# What a stage is watched by: names, and the metrics of its steps.
+_WATCHED: Table[Callable[[Any, Sequence[Record]], Iterator[tuple[str, str]]]] = Table(
+    {Rollouts: _rewards, FromData: _measure, Evaluation: _results}, by="source"
+)
+
+
 def measures(files: RunFiles, stage: StagePlan) -> Iterator[Measure]:
     """Yield what a stage is watched by, as far as it was measured."""
-    records, kind = files.of_stage(stage.name), kind_of(stage)
-    if isinstance(stage, EvalPlan):
-        names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
-        watched = {name: f"eval/{stage.name}/{name}" for name in names}
-    elif isinstance(stage, TrainPlan):
-        watched = {env.name: f"reward/{env.name}" for env in stage.envs}
-    else:
-        watched = {measure(stage).partition("/")[0]: measure(stage)}
-    for name, key in watched.items():
+    records, kind = files.of_stage(stage.name), stage.kind
+    for name, key in _WATCHED[stage](stage, records):
         if (curve := series(name, records, key)) is not None:
             yield Measure(stage.name, kind, name, curve, STAGES[kind].rises)

@@ -14,7 +14,7 @@ from rlc.check.rules import check_plan
 from rlc.lang.diagnostics import Diagnostic, Severity
 from rlc.plan.codec import PlanFormatError
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import Plan
 from rlc.runtime.journal.history import Record, read_lines, read_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE
 from rlc.runtime.records import RunError
@@ -74,7 +74,7 @@ class RunFiles:
 def read_files(path: Path) -> RunFiles:
     """Read everything but the episodes. Raise RunError if it is not the folder of a run."""
     plan = read_plan(path)
-    evals = {stage.name for stage in plan.stages if isinstance(stage, EvalPlan)}
+    evals = {stage.name for stage in plan.evaluations}
     spent, done, changed = _read_journal(path / JOURNAL_FILE)
     timeline = []
     for record in read_lines(path / TIMELINE_FILE):

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from rlc.catalog.facts.prices import part_cost, price_of
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import Plan
+from rlc.plan.stages import is_training
 from rlc.report.charts.drawing import Chart, chart
 from rlc.report.charts.series import Series, series
 from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
@@ -79,9 +80,7 @@ def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[Kind]:
 
 
 def _limits(files: RunFiles) -> Iterator[Limit]:
-    for stage in files.plan.stages:
-        if isinstance(stage, EvalPlan):
-            continue
+    for stage in files.plan.trainings:
         mine = [row for row in files.spent if row.stage == stage.name]
         used = {
             "usd": sum(row.usd or 0 for row in mine),
@@ -100,7 +99,7 @@ def _cumulative(files: RunFiles) -> Chart | None:
     for stage in files.plan.stages:
         spent = series(stage.name, files.of_stage(stage.name), "spend/usd")
         curves.append(spent)
-        if spent is not None and not isinstance(stage, EvalPlan) and stage.budget.usd is not None:
+        if spent is not None and is_training(stage) and stage.budget.usd is not None:
             limits = (stage.budget.usd,) * len(spent.steps)
             curves.append(Series(f"budget of {stage.name}", spent.steps, limits))
     return chart("spend", "Spent", curves, note="dollars", bounds=(0, None))

@@ -8,26 +8,15 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field
 
 from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import (
-    EvalPlan,
-    PreferencePlan,
-    SftPlan,
-    StagePlan,
-    TrainedPlan,
-    TrainPlan,
-    data_of,
-)
+from rlc.plan.stages import Evaluation, StagePlan, Training, is_evaluation, is_training
 from rlc.runtime.asked import AskedModels
-from rlc.runtime.concurrency import in_thread
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.failures import failure_of, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
@@ -41,21 +30,14 @@ from rlc.runtime.journal.metrics import measure
 from rlc.runtime.loop import StageLoop
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
-from rlc.runtime.rollouts.environments import build_envs
-from rlc.runtime.rollouts.tasks import TaskStream
 from rlc.runtime.stages.ahead import try_later_stages
-from rlc.runtime.stages.base import Setup, Stage
-from rlc.runtime.stages.baselines import RunningBaselines
+from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.evaluation import Evaluator
-from rlc.runtime.stages.examples import load_examples
-from rlc.runtime.stages.preference import open_preferences
-from rlc.runtime.stages.sft import SftStage
-from rlc.runtime.stages.train import TrainStage
+from rlc.runtime.stages.opening import OPENERS
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.runtime.updates.own_loss import open_loss
-from rlc.runtime.updates.scorers import open_scorers, teacher_views
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
@@ -164,9 +146,9 @@ class Job:
                 for stage in self.folder.plan.stages:
                     if self._ending:
                         break
-                    if not isinstance(stage, EvalPlan):
+                    if is_training(stage):
                         summaries.append(await self._run_stage(stage))
-                    elif stage.after is None:
+                    elif is_evaluation(stage) and stage.after is None:
                         await self._evaluate_at_end(stage)
             except LostCheckpointError as lost:
                 self.observer.note(str(lost))
@@ -182,8 +164,7 @@ class Job:
         self.folder.set_state(state, cause)
         evaluations = [
             EvalSummary(stage.name, stored.step, _results(stored.metrics, stage.name))
-            for stage in stages
-            if isinstance(stage, EvalPlan)
+            for stage in self.folder.plan.evaluations
             for stored in journal.steps(stage.name)
         ]
         by_name = {stage.name: stage for stage in stages}
@@ -197,7 +178,7 @@ class Job:
         spent = journal.spent_usd()
         return Summary(self.folder.path, state, summaries, evaluations, spent, cause, expectations)
 
-    async def _run_stage(self, stage: TrainedPlan) -> StageSummary:
+    async def _run_stage(self, stage: Training) -> StageSummary:
         """Run one training stage from where the journal says it is."""
         started, journal = time.perf_counter(), self.folder.journal
         key = measure(stage)
@@ -237,7 +218,7 @@ class Job:
             weights=f"{self.folder.path}@{stage.name}:{last}" if checkpoints else None,
         )
 
-    def _why_nothing_learnt(self, stage: TrainedPlan) -> str:
+    def _why_nothing_learnt(self, stage: Training) -> str:
         """Say why no step of a stage that has ended changed its weights; empty if one did."""
         steps = [step.metrics for step in self.folder.journal.steps(stage.name)]
         if len(steps) < stage.steps and not self._over_budget:
@@ -246,7 +227,7 @@ class Job:
         first = next((str(failure) for failure in failures if failure.stage == stage.name), None)
         return why_nothing_learnt(stage, steps, self.folder.plan.rehearses, first)
 
-    async def _run_steps(self, stage: TrainedPlan, done: Sequence[StoredStep]) -> None:
+    async def _run_steps(self, stage: Training, done: Sequence[StoredStep]) -> None:
         """Open the weights of a stage and run its steps after those that are done."""
         self._service_guard.begin(stage)
         journal, note = self.folder.journal, self.observer.note
@@ -268,7 +249,8 @@ class Job:
             step=len(done),
             own_loss=own_loss,
         )
-        opened = await self._open_stage(stage, weights, meter, done)
+        setup = Setup(self.folder, weights, meter, self._asked, self.observer, done)
+        opened = await OPENERS[stage](setup, stage)
         loop = StageLoop(
             folder=self.folder,
             service=self._service_guard,
@@ -286,41 +268,7 @@ class Job:
             await opened.close()
         self._over_budget = loop.over_budget
 
-    async def _open_stage(
-        self,
-        stage: TrainedPlan,
-        weights: StageWeights,
-        meter: Meter,
-        done: Sequence[StoredStep],
-    ) -> Stage[Any]:
-        seed, observer = self.folder.plan.seed, self.observer
-        if not isinstance(stage, TrainPlan):
-            observer.waiting(f"reading the data of {stage.name}")
-        setup = Setup(self.folder, weights, meter, self._asked, observer.progress, observer.note)
-        if isinstance(stage, PreferencePlan):
-            return await open_preferences(setup, stage)
-        if isinstance(stage, SftPlan):
-            return SftStage(seed, weights, meter, {}, stage, *await load_examples(setup, stage))
-        observer.waiting(f"opening {', '.join(env.name for env in stage.envs)}")
-        tokenizer = weights.training.get_tokenizer()
-        responders = self._asked.responders(meter)
-        envs = await in_thread(
-            build_envs,
-            stage.envs,
-            tokenizer,
-            stage.model.renderer,
-            responders,
-            partial(teacher_views, stage),
-        )
-        cursors = [step.cursor for step in done]
-        stream = TaskStream.resumed(envs, seed, ("task", stage.name), cursors)
-        scorers = await open_scorers(self._asked, stage, tokenizer)
-        averages = RunningBaselines.of(stage, cursors)
-        return TrainStage(
-            seed, weights, meter, scorers, stage, stream, observer, self._asked, averages
-        )
-
-    async def _evaluate_at_end(self, stage: EvalPlan) -> None:
+    async def _evaluate_at_end(self, stage: Evaluation) -> None:
         """Evaluate the end of a stage, or a model as it is."""
         step = self._last_step(stage)
         if not self._evaluator.is_done(stage, step):
@@ -334,7 +282,7 @@ class Job:
         if not self._tried:
             tokenizer, remote = training.get_tokenizer(), self._remote
             later = [
-                remote.with_served_context(one) if remote and data_of(one) else one
+                remote.with_served_context(one) if remote and one.data else one
                 for one in self.folder.plan.stages
                 if one.name != now.name and not self._is_done(one)
             ]
@@ -343,14 +291,13 @@ class Job:
 
     def _is_done(self, stage: StagePlan) -> bool:
         """Whether all steps of a stage are journalled, or the evaluation at the end."""
-        if isinstance(stage, EvalPlan):
-            return self._evaluator.is_done(stage, self._last_step(stage))
-        return len(self.folder.journal.steps(stage.name)) == stage.steps
+        if is_training(stage):
+            return len(self.folder.journal.steps(stage.name)) == stage.steps
+        return is_evaluation(stage) and self._evaluator.is_done(stage, self._last_step(stage))
 
-    def _last_step(self, stage: EvalPlan) -> int:
+    def _last_step(self, stage: Evaluation) -> int:
         """Return the last step of the stage that is evaluated; 0 for a model as it is."""
-        stages = self.folder.plan.stages
-        trained = {s.name: s.steps for s in stages if not isinstance(s, EvalPlan)}
+        trained = {stage.name: stage.steps for stage in self.folder.plan.trainings}
         return trained[stage.after] if stage.after is not None else 0
 
 

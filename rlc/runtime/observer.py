@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.plan.records import EvalPlan, Plan, TrainedPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Evaluation, Training
 
 if TYPE_CHECKING:
     from rlc.runtime.records import Lesson, Rollout
@@ -21,7 +22,7 @@ class Observer:
     def started(self, plan: Plan, folder: Path) -> None:
         """The run has begun, or has been resumed."""
 
-    def stage_started(self, stage: TrainedPlan, done: int, values: Sequence[float]) -> None:
+    def stage_started(self, stage: Training, done: int, values: Sequence[float]) -> None:
         """A stage begins; ``done`` of its steps were run before a resume, with these values."""
 
     def waiting(self, what: str) -> None:
@@ -42,7 +43,7 @@ class Observer:
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A step of the stage that started last is done and journalled."""
 
-    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
+    def evaluated(self, plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> None:
         """An evaluation is done and journalled."""
 
     def note(self, text: str) -> None:

@@ -24,7 +24,7 @@ from rlc.plan.environments import is_text_file
 from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelState
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import EvalPlan, Plan, TrainPlan, data_of, environments_of
+from rlc.plan.records import Plan
 from rlc.pricing.quantities import judged_before
 from rlc.runtime.records import RunError
 
@@ -51,7 +51,7 @@ def require_runnable(plan: Plan) -> None:
     plan = located_files(plan)
     if lost := list(dict.fromkeys(_missing_files(plan))):
         raise RunError("; ".join(lost))
-    envs = [env for stage in plan.stages for env in environments_of(stage)]
+    envs = [env for stage in plan.stages for env in stage.environments]
     missing = dict.fromkeys(
         [*_builders(plan), *_weights(plan), *_own_losses(plan), *_trackers(plan), *_data_sets(plan)]
     )
@@ -61,10 +61,10 @@ def require_runnable(plan: Plan) -> None:
 
 def _missing_files(plan: Plan) -> Iterator[str]:
     for stage in plan.stages:
-        files = [(path, env.name) for env in environments_of(stage) for _, path in files_of(env)]
-        paths = [data.path for data in data_of(stage) if data.path is not None]
+        files = [(path, env.name) for env in stage.environments for _, path in files_of(env)]
+        paths = [data.file for data in stage.data if data.file is not None]
         files += [(path, stage.name) for path in paths if hub_dataset(path) is None]
-        for teacher in stage.teacher if isinstance(stage, TrainPlan) else ():
+        for teacher in stage.policy_gradient.teacher if stage.policy_gradient else ():
             if teacher.system is not None and is_text_file(teacher.system):
                 files.append((teacher.system, stage.name))
         for path, reader in files:
@@ -75,7 +75,7 @@ def _missing_files(plan: Plan) -> Iterator[str]:
 def _builders(plan: Plan) -> Iterator[str]:
     """Python code that makes the data of stages, if it cannot be called as it will be."""
     search_beside(plan.recipe)
-    for code in (code for s in plan.stages for code in filter(None, map(code_of_data, data_of(s)))):
+    for code in (code for s in plan.stages for code in filter(None, map(code_of_data, s.data))):
         try:
             require_fits(code, signature_of(load_attribute(code.target)))
         except DataError as error:
@@ -104,8 +104,8 @@ def _weights(plan: Plan) -> Iterator[str]:
 def _data_sets(plan: Plan) -> Iterator[str]:
     """Data sets of the hub, if the package that loads them is missing."""
     for stage in () if is_installed() else plan.stages:
-        readers = [env.name for env in environments_of(stage) if "hub" in env_facts(env).needs]
-        paths = [data.path for data in data_of(stage) if data.path is not None]
+        readers = [env.name for env in stage.environments if "hub" in env_facts(env).needs]
+        paths = [data.file for data in stage.data if data.file is not None]
         readers += [stage.name for path in paths if hub_dataset(path) is not None]
         yield from (f"the data of `{reader}` {MISSING}" for reader in readers)
 
@@ -113,14 +113,15 @@ def _data_sets(plan: Plan) -> Iterator[str]:
 def _own_losses(plan: Plan) -> Iterator[str]:
     """Losses of the recipe's own, if the package that traces them is missing."""
     for stage in plan.stages if importlib.util.find_spec("torch") is None else ():
-        if isinstance(stage, TrainPlan) and stage.loss.program is not None:
-            yield f"the loss `{stage.loss.name}` is traced with torch: pip install torch"
+        objective = stage.policy_gradient
+        if objective is not None and objective.loss.program is not None:
+            yield f"the loss `{objective.loss.name}` is traced with torch: pip install torch"
 
 
 def _trackers(plan: Plan) -> Iterator[str]:
     """Packages and keys that trackers miss."""
-    for stage in plan.stages:
-        for tracker in () if isinstance(stage, EvalPlan) else stage.track:
+    for stage in plan.trainings:
+        for tracker in stage.track:
             traits = tracker_traits(tracker.name)
             key = traits.key
             if importlib.util.find_spec(traits.package) is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import Plan
 from rlc.plan.sweeps import MeasurePlan
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.summary import window_mean
@@ -24,5 +24,5 @@ def value_of(journal: Journal, metric: MeasurePlan, plan: Plan, of: str) -> floa
     found = values_on_the_way(journal, metric)
     if metric.stage == of:
         return window_mean([value for _, value in found], last=True)
-    (steps,) = (s.steps for s in plan.stages if s.name == of and not isinstance(s, EvalPlan))
+    (steps,) = (s.steps for s in plan.trainings if s.name == of)
     return dict(found).get(steps)

@@ -152,6 +152,6 @@ def used_in(path: Path, of: str) -> Used:
     stages = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))["stages"]
     names = [stage["name"] for stage in stages]
     if of in names:
-        names = [s["name"] for s in stages if s["name"] == of or s["kind"] == "eval"]
+        names = [s["name"] for s in stages if s["name"] == of or "steps" not in s]
     with closing(Journal(path / JOURNAL_FILE, read_only=True)) as journal:
         return sum(map(journal.used, names), NOTHING)

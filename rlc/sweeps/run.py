@@ -20,7 +20,8 @@ from attrs import define, evolve, field
 
 from rlc.compile.sweeps import Sweep
 from rlc.errors import Error
-from rlc.plan.records import EvalPlan, Plan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Evaluation
 from rlc.plan.sweeps import Configuration, Trial
 from rlc.pricing.cost import plan_cost
 from rlc.runtime.journal.database import NOTHING, Used
@@ -342,8 +343,8 @@ class SweepRun:
             self.observer.spent(self._spent.usd)
             if not self._spent.fits(self.sweep.plan.budget, journal.used(stage, step)):
                 self._end("budget")
-            for planned in folder.plan.stages:
-                if planned.name == stage and not isinstance(planned, EvalPlan):
+            for planned in folder.plan.trainings:
+                if planned.name == stage:
                     self.observer.step(trial, stage, step, planned.steps, metrics)
             metric = self.sweep.plan.metric
             if stage == metric.stage and metric.key in metrics:
@@ -355,8 +356,8 @@ class SweepRun:
             self.observer.measured(trial, step, value)
             if self._halving is None or trial.seed != self.sweep.seed:
                 return
-            of = next(stage for stage in plan.stages if stage.name == self.sweep.plan.of)
-            if not isinstance(of, EvalPlan) and 0 < step < of.steps:
+            of = next((s for s in plan.trainings if s.name == self.sweep.plan.of), None)
+            if of is not None and 0 < step < of.steps:
                 report = Report(trial.number, step, value)
                 new = self.folder.journal.report(report)
                 if new and not self._halving.goes_on(report):
@@ -376,7 +377,7 @@ class _Watcher(Observer):
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         self._run.stepped(self._trial, self._folder, self._own, metrics)
 
-    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def evaluated(self, plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         self._run.stepped(self._trial, self._folder, self._own, metrics)
 
     def note(self, text: str) -> None:

@@ -15,7 +15,7 @@ from attrs import evolve
 
 from rlc.plan.graph import build_graph
 from rlc.plan.paths import JOURNAL_FILE
-from rlc.plan.records import LOCAL, EvalPlan, Plan
+from rlc.plan.records import LOCAL, Plan
 from rlc.runtime.failures import FAILURES_FILE
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE
@@ -28,7 +28,7 @@ CHECKPOINTS = "checkpoints"
 def shared_part(plan: Plan, of: str) -> Plan | None:
     """Return the plan of the stages before the one that is tried; None if there are none. What is
     expected is held of the whole trial."""
-    stages = tuple(s for s in plan.stages if s.name != of and not isinstance(s, EvalPlan))
+    stages = tuple(s for s in plan.trainings if s.name != of)
     if not stages:
         return None
     names = tuple(f"stages.{stage.name}." for stage in stages)
@@ -59,4 +59,4 @@ def _copy_files(shared: Path, path: Path, plan: Plan) -> None:
 
 def own_stages(plan: Plan, of: str) -> Sequence[str]:
     """The names of the stages that a trial runs itself."""
-    return [s.name for s in plan.stages if s.name == of or isinstance(s, EvalPlan)]
+    return [s.name for s in plan.stages if s.name == of or not s.trains]

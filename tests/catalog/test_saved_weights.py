@@ -16,7 +16,8 @@ from rlc.compile.recipe import compile_source
 from rlc.data.journal import best_key
 from rlc.lang.source import Source
 from rlc.models.named import named_model
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.preflight import require_runnable
 
@@ -133,11 +134,11 @@ def test_an_adapter_of_peft(tmp_path: Path) -> None:
             find_weights(str(folder))
 
 
-def model_of(text: str) -> TrainPlan:
+def model_of(text: str) -> Training:
     result = compile_source(Source("recipe.rl", text), {}, 1)
     assert result.plan is not None, result.diagnostics
     stage = result.plan.stages[0]
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     return stage
 
 

@@ -123,17 +123,17 @@ def test_names_and_bounds_are_those_of_the_catalogue() -> None:
     beta1 = definitions["AdamPlan"]["properties"]["beta1"]
     assert (beta1["minimum"], beta1["exclusiveMaximum"]) == (0, 1)
     assert beta1["description"] == "decay of the gradient's mean"
-    assert definitions["TrainPlan"]["properties"]["kind"] == {"const": "train"}
-    assert "kind" in definitions["TrainPlan"]["required"]
+    assert definitions["Training"]["properties"]["kind"] == {"const": "training"}
+    assert "kind" in definitions["Training"]["required"]
 
 
 BROKEN: dict[str, Any] = {
     "a value out of range": (("optimizer", "beta1"), 1.5),
     "a fraction for a whole number": (("steps",), 1.5),
-    "an unknown loss": (("loss", "name"), "ppoo"),
-    "an unknown choice": (("batch", "kind"), "tokens"),
-    "a field too many": (("sampling", "seed"), 1),
-    "nothing where something must be": (("envs",), None),
+    "an unknown loss": (("objective", "loss", "name"), "ppoo"),
+    "an unknown choice": (("source", "batch", "kind"), "tokens"),
+    "a field too many": (("source", "sampling", "seed"), 1),
+    "nothing where something must be": (("source", "envs"), None),
 }
 
 

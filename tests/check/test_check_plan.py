@@ -9,11 +9,15 @@ import pytest
 from attrs import evolve
 from paths import RECIPES
 from run_support import tiny, train
+from stage_parts import flat
 
 import rlc
 from rlc.check.rules import check_plan
 from rlc.compile.rehearse import rehearse
-from rlc.plan.records import AggregatePlan, OverlapPlan, Plan, TrainPlan
+from rlc.plan.leaves import evolved
+from rlc.plan.parts import AggregatePlan, OverlapPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 
 ALL = sorted(path.stem for path in RECIPES.glob("*.rl"))
 
@@ -21,7 +25,7 @@ ALL = sorted(path.stem for path in RECIPES.glob("*.rl"))
 def changed(plan: Plan, **parts: Any) -> Plan:
     """The plan with other parts of its only stage."""
     (stage,) = plan.stages
-    return evolve(plan, stages=(evolve(stage, **parts),))
+    return evolve(plan, stages=(evolved(stage, parts),))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -51,7 +55,7 @@ def test_a_plan_runs_on_the_graph_of_its_stages_only(tmp_path: Path) -> None:
 def test_what_nobody_has_declared_is_named(tmp_path: Path) -> None:
     plan = tiny(train())
     (stage,) = plan.stages
-    assert isinstance(stage, TrainPlan)
-    envs = tuple(evolve(env, source="abacus") for env in stage.envs)
+    assert isinstance(stage, Training)
+    envs = tuple(evolve(env, source="abacus") for env in flat(stage).envs)
     with pytest.raises(rlc.Error, match=r"^there is no environment source `abacus\(\)`$"):
         rlc.run(changed(plan, envs=envs), run_dir=tmp_path / "run")

@@ -12,7 +12,7 @@ import pytest
 from rlc.compile.recipe import Compiled, compile_source
 from rlc.data.reading import Reader
 from rlc.lang.source import Source
-from rlc.plan.records import SftPlan, TrainPlan
+from rlc.plan.stages import Training
 
 SUMS = [{"question": f"{n} + {n} =", "answer": 2 * n} for n in range(10)]
 TRAIN = """
@@ -70,7 +70,7 @@ def test_epochs_count_the_rows_of_a_file(split: str, steps: int) -> None:
     result = compiled(f'problems("sums.jsonl", grader = numeric{split})', "epochs = 3")
     assert result.plan is not None
     (stage,) = result.plan.stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     assert (stage.steps, stage.epochs) == (steps, 3)
 
 
@@ -84,7 +84,7 @@ model other { base = "tiny" }
     result = compiled('problems("sums.jsonl", grader = numeric)', more=sft)
     assert result.plan is not None
     stage = result.plan.stages[-1]
-    assert isinstance(stage, SftPlan)
+    assert isinstance(stage, Training)
     assert stage.steps == 5
     assert "2 epochs of 10 tasks" in result.plan.provenance["stages.warmup.steps"]
 

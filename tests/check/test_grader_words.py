@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stage_parts import flat
 
 from rlc.catalog.plan_files import plan_from_file
 from rlc.compile.recipe import compile_source, load
@@ -14,7 +15,8 @@ from rlc.lang.fixes import fix_all
 from rlc.lang.source import Source
 from rlc.plan.codec import content_hash, plan_hash, plan_to_dict
 from rlc.plan.environments import GraderPlan
-from rlc.plan.records import Plan, SftPlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Rollouts, Training
 
 RECIPE = """\
 model policy {{ base = "tiny" }}
@@ -41,8 +43,8 @@ def graders(arguments: str) -> tuple[GraderPlan, ...]:
     plan, found = compiled(arguments)
     assert plan is not None, list(found)
     (stage,) = plan.stages
-    assert isinstance(stage, TrainPlan)
-    return stage.envs[0].graders
+    assert isinstance(stage, Training)
+    return stage.of(Rollouts).envs[0].graders
 
 
 def compared(grader: str, weight: float = 1.0, name: str = "correct", **args: str) -> GraderPlan:
@@ -146,16 +148,16 @@ def test_plans_of_older_versions_are_read(args: dict[str, Any], meant: GraderPla
     plan, _ = compiled("")
     assert plan is not None
     data = plan_to_dict(plan)
-    env = data["stages"][0]["envs"][0]
+    env = data["stages"][0]["source"]["envs"][0]
     del env["graders"]
     env["args"] |= args
     old = {**data, "plan_hash": content_hash(data)}
     read, intact = plan_from_file(old, "")
     assert intact
     (stage,) = read.stages
-    assert isinstance(stage, TrainPlan)
-    assert stage.envs[0].graders == (meant,)
-    assert stage.envs[0].args.keys().isdisjoint(args)
+    assert isinstance(stage, Training)
+    assert flat(stage).envs[0].graders == (meant,)
+    assert flat(stage).envs[0].args.keys().isdisjoint(args)
 
 
 def test_rows_are_prompts_or_demonstrations(tmp_path: Path) -> None:
@@ -172,10 +174,10 @@ def test_rows_are_prompts_or_demonstrations(tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
     made = load(recipe, ['sums.prompt="reply"'])
     assert made.plan is not None, list(made.diagnostics)
-    (env,) = (stage.envs[0] for stage in made.plan.stages if isinstance(stage, TrainPlan))
-    (data,) = (stage.data for stage in made.plan.stages if isinstance(stage, SftPlan))
+    (env,) = (env for stage in made.plan.stages for env in stage.played)
+    (data,) = (data for stage in made.plan.stages for data in stage.data)
     assert env.args["prompt"] == "reply"
-    assert env.source == data.kind == "rows"
+    assert env.source == data.word == "rows"
 
 
 def test_a_declaration_may_have_the_name_of_a_grader() -> None:

@@ -6,15 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from attrs import evolve
 from run_support import TINY, compiled, train
+from stage_parts import changed
 
 from rlc.catalog.index import loss_traits
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.graph import in_parts
-from rlc.plan.records import LossPlan, Plan, TrainPlan
+from rlc.plan.parts import LossPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import PolicyGradient, Training
 from rlc.pricing.cost import stage_cost
 
 SEQUENCE = """
@@ -39,8 +41,8 @@ def planned(declared: str, **fields: str) -> Plan:
 
 def loss_of(plan: Plan) -> LossPlan:
     (stage,) = plan.stages
-    assert isinstance(stage, TrainPlan)
-    return stage.loss
+    assert isinstance(stage, Training)
+    return stage.of(PolicyGradient).loss
 
 
 def test_a_loss_of_the_service_by_another_name_is_that_loss() -> None:
@@ -132,7 +134,7 @@ def test_a_plan_keeps_its_expression_and_refuses_another() -> None:
     plan = planned(GATE, loss="gated()")
     data: Any = json.loads(json.dumps(plan_to_dict(plan)))
     assert plan_from_dict(data) == plan
-    nodes = data["stages"][0]["loss"]["program"]["nodes"]
+    nodes = data["stages"][0]["objective"]["loss"]["program"]["nodes"]
     before = nodes[-1]
     for wrong in (
         {**before, "op": "eval"},
@@ -153,10 +155,10 @@ def test_what_is_computed_over_a_batch_waits_for_it() -> None:
     assert [label.text for label in warning.labels] == ["`held` computes something over it"]
     assert made.plan is not None
     (stage,) = made.plan.stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     assert {"datums", "forward_backward"}.isdisjoint(in_parts(stage))
     assert "advantages" in in_parts(stage)
     tokens = stage_cost(stage).step_tokens["low"]
-    plain = evolve(stage, loss=LossPlan("importance_sampling", {}))
+    plain = changed(stage, loss=LossPlan("importance_sampling", {}))
     less = stage_cost(plain).step_tokens["low"]
     assert tokens.prefill == less.prefill + less.train  # the trainer's logprobs are read first

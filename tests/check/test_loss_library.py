@@ -10,13 +10,14 @@ import pytest
 from attrs import evolve
 from paths import ROOT
 from run_support import TINY, train
+from stage_parts import flat
 
 from rlc.algo.expressions.evaluate import batch_values, loss_and_grad
 from rlc.algo.expressions.python import torch_function
 from rlc.catalog.index import loss_traits
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import TrainPlan
+from rlc.plan.stages import Training
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.own_loss import compiled
 
@@ -52,8 +53,8 @@ def test_a_loss_of_the_library_is_computed_as_defined(name: str) -> None:
     assert made.plan is not None
     assert {item.code for item in made.diagnostics} - {"RL0114"} == SAID.get(name, set())
     (stage,) = made.plan.stages
-    assert isinstance(stage, TrainPlan)
-    loss = stage.loss
+    assert isinstance(stage, Training)
+    loss = flat(stage).loss
     if name in SERVED:
         assert (loss.name, loss.program) == (SERVED[name], None)
         return

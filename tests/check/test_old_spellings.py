@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from stage_parts import flat
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.diagnostics import Diagnostics
@@ -64,7 +65,7 @@ def test_the_fix_writes_them_as_they_are_written_now() -> None:
 def test_an_override_may_use_either_name(name: str) -> None:
     for text in (OLD, NEW):
         plan, found = compiled(text, f"main.batch.{name}=2")
-        assert plan.stages[0].batch.size == 2  # type: ignore[union-attr]
+        assert flat(plan.stages[0]).batch.size == 2
         places = [item.file_name for item in found if item.code == "RL0116"]
         assert (f"--set main.batch.{name}" in places) == (name != "group_size")
 

@@ -22,7 +22,8 @@ from rlc.explanation.formulas.stages import formulas_of
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.environments import RewardPlan
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Rollouts, Training
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.credit import ShapedRewardError, episode_credit, raw_reward
@@ -39,8 +40,8 @@ def plan_of(shape: str, more: str = "") -> Plan:
 
 def reward_of(shape: str) -> RewardPlan:
     stage = plan_of(shape).stages[0]
-    assert isinstance(stage, TrainPlan)
-    return stage.envs[0].reward
+    assert isinstance(stage, Training)
+    return stage.of(Rollouts).envs[0].reward
 
 
 def turn(reward: float | None, tokens: int, stopped: str = "stop", **measured: float) -> Turn:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from plan_recipes import EVERYTHING, RECIPE_FILES, RECIPE_TEXTS, first_train, planned, recipe
+from stage_parts import flat
 
 from rlc.algo.scheme import Baseline, Clip, Scale
 from rlc.compile.recipe import compile_source, load
@@ -85,7 +86,7 @@ def test_values_and_origins() -> None:
 
 
 def test_a_scheme_is_the_record_that_its_steps_say() -> None:
-    scheme = first_train(planned(EVERYTHING)).advantage
+    scheme = flat(first_train(planned(EVERYTHING))).advantage
     assert (scheme.returns.unit, scheme.returns.gamma, scheme.constant) == ("turn", 0.95, "drop")
     assert scheme.steps == (
         Baseline("leave_one_out", "group", "value", "error"),
@@ -97,19 +98,18 @@ def test_a_scheme_is_the_record_that_its_steps_say() -> None:
 def test_returns_without_gamma_is_one_return_an_episode() -> None:
     text = recipe("quickstart")
     plan = planned(text, "main.advantage=returns() |> baseline(length_weighted, over = group)")
-    scheme = first_train(plan).advantage
+    scheme = flat(first_train(plan)).advantage
     assert scheme.returns.unit == "episode"
     (step,) = scheme.steps
     assert isinstance(step, Baseline)
     assert step.weight == "tokens"
-    assert first_train(
-        planned(text, "main.advantage=returns(gamma = 1)")
-    ).advantage.returns.unit == ("turn")
+    plan = planned(text, "main.advantage=returns(gamma = 1)")
+    assert flat(first_train(plan)).advantage.returns.unit == "turn"
 
 
 def test_one_environment_twice_is_one_with_both_weights() -> None:
     plan = planned(recipe("mixture"), "main.env=guess + 2 * (guess + spell)")
-    assert [(env.name, env.weight) for env in first_train(plan).envs] == [
+    assert [(env.name, env.weight) for env in flat(first_train(plan)).envs] == [
         ("guess", 3),
         ("spell", 2),
     ]
@@ -119,7 +119,7 @@ def test_different_environments_get_different_names() -> None:
     inline = 'gem("rg:chain_sum", seed = {}) |> chat()'
     text = f"main.env=({inline.format(1)}) + ({inline.format(2)})"
     plan = planned(recipe("quickstart"), text)
-    assert [env.name for env in first_train(plan).envs] == ["chain_sum", "chain_sum_2"]
+    assert [env.name for env in flat(first_train(plan)).envs] == ["chain_sum", "chain_sum_2"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from stage_parts import flat
 
 import rlc
 from rlc.catalog.files import located_files, with_files
@@ -18,7 +19,8 @@ from rlc.compile.recipe import load
 from rlc.compile.saved import load_plan
 from rlc.data.reading import Reader
 from rlc.plan.paths import located, rebased
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 
 LIBRARY = """\
 model policy { base = "./models/small"  lora_rank = 8  renderer = qwen3_instruct }
@@ -59,12 +61,11 @@ def compiled(path: str | Path, *overrides: str) -> Plan:
 def files(plan: Plan) -> set[str]:
     """Every path in the plan of the project, whether it is there or not."""
     warmup, main = plan.stages
-    assert isinstance(main, TrainPlan)
-    assert main.kl is not None
-    (env,) = main.envs
+    assert isinstance(main, Training)
+    (env,) = flat(main).envs
     judge = env.wrappers[0].args["judge_prompt"]
-    data = getattr(warmup, "data").path  # noqa: B009
-    return {main.model.base, main.kl.reference, env.id, env.args["few_shot"], judge, data}
+    data = flat(warmup).data.path
+    return {main.model.base, flat(main).kl.reference, env.id, env.args["few_shot"], judge, data}
 
 
 AS_SEEN_FROM_THE_RECIPE = {

@@ -18,13 +18,10 @@ from rlc.data.comparisons import (
 )
 from rlc.data.errors import DataError
 from rlc.data.messages import MessageError
-from rlc.plan.preferences import PreferencesPlan
+from rlc.plan.sources import LabelledReplies, Pairs
 
-_PLAIN: dict[str, Any] = dict.fromkeys(
-    ("prompt", "chosen", "rejected", "reply", "label", "split", "count", "max_tokens")
-)
-PAIRS = PreferencesPlan("pairs", "p.jsonl", too_long="stop", **_PLAIN)
-LABELLED = evolve(PAIRS, kind="labelled")
+PAIRS = Pairs("p.jsonl", None, None, None, "stop", None, None, None)
+LABELLED = LabelledReplies("p.jsonl", None, None, None, "stop", None, None, None)
 
 
 def user(text: str) -> dict[str, Any]:

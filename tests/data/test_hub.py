@@ -17,7 +17,7 @@ from rlc.explanation.job.surroundings import needed
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import SftPlan, environments_of
+from rlc.plan.stages import Training
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 
@@ -116,7 +116,7 @@ def test_a_plan_keeps_the_name_and_says_what_it_needs(loaded: list[str]) -> None
     stages = IMITATE.format(more=", n = 4", how_long="epochs = 1")
     plan = tiny(ENV, stages, train(env="sums", model="warm"))
     (warm, _) = plan.stages
-    assert isinstance(warm, SftPlan)
+    assert isinstance(warm, Training)
     assert warm.steps == 2
     assert plan_from_dict(plan_to_dict(plan)) == plan
     whence = "a data set from the Hugging Face hub, downloaded when the run starts"
@@ -174,4 +174,4 @@ def test_an_environment_without_a_name_has_that_of_its_data() -> None:
     text = 'model policy { base = "tiny" lora_rank = 4 }\n'
     text += train(env='problems("hub:org/big-sums.v2/hard", grader = numeric)')
     (stage,) = compiled(text).stages
-    assert [env.name for env in environments_of(stage)] == ["big_sums_v2"]
+    assert [env.name for env in stage.environments] == ["big_sums_v2"]

@@ -20,7 +20,7 @@ from rlc.compile.sweeps import find_sweep
 from rlc.emit.errors import EmitError
 from rlc.emit.job.folder import Job, emit_job
 from rlc.emit.job.wheel import requirements, write_wheel
-from rlc.plan.records import Plan, environments_of
+from rlc.plan.records import Plan
 
 SHIPPED = sorted([*RECIPES.glob("*.rl"), *RECIPES.glob("yardstick/*.rl")])
 POLICY = 'model policy { base = "tiny"  lora_rank = 8 }\n'
@@ -148,7 +148,7 @@ def test_a_file_from_elsewhere_is_copied_and_named_anew(project: Path) -> None:
     job, _ = written(recipe, project / "job")
     (stage,) = load_plan(project / "job" / "plan.json").stages
     assert "recipe/elsewhere/prompts.jsonl" in job.files
-    assert environments_of(stage)[0].id == "./elsewhere/prompts.jsonl"
+    assert stage.environments[0].id == "./elsewhere/prompts.jsonl"
     assert str(project.parent) not in (project / "job" / "plan.json").read_text()
 
 

@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 from golden import check_golden
 from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned, recipe, stages_of
+from stage_parts import changed, flat
 
 from rlc.compile.recipe import compile_source
 from rlc.compile.rehearse import rehearse
@@ -18,7 +19,7 @@ from rlc.explanation.formulas.stages import loss_scale
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash
-from rlc.plan.records import TrainPlan
+from rlc.plan.stages import Training
 
 EXPECTED = Path(__file__).with_name("expected")
 KEYS = ["schema_version", "plan_hash", "recipe", "stages", "graph", "cost", "diagnostics"]
@@ -226,12 +227,12 @@ AGGREGATES = {
 def test_the_effective_scale_of_the_loss(aggregate: str) -> None:
     """16 groups of 8 episodes with two replies of eight tokens, as expected."""
     plan = planned(recipe("quickstart"), f"main.aggregate={aggregate}")
-    (stage,) = stages_of(plan, TrainPlan)
+    (stage,) = stages_of(plan, Training)
     scale = loss_scale(stage)
     assert (scale.sequences, scale.tokens) == (128, 128 * 16)
     assert scale.weight == pytest.approx(AGGREGATES[aggregate])
     split = planned(recipe("quickstart"), f"main.aggregate={aggregate}", "main.batch.updates=2")
-    assert loss_scale(stages_of(split, TrainPlan)[0]).tokens == 64 * 16
+    assert loss_scale(stages_of(split, Training)[0]).tokens == 64 * 16
 
 
 def test_the_scale_is_that_of_the_runtime() -> None:
@@ -257,10 +258,10 @@ def test_json_of_a_recipe_with_errors_has_the_same_keys() -> None:
 def test_no_value_reaches_the_terminal_raw_or_runs_into_the_next() -> None:
     text = recipe("sudoku").replace("qwen3_game", "no")
     plan = planned(text, "main.steps=1_000_000_000")
-    (stage,) = stages_of(plan, TrainPlan)
-    template = evolve(stage.envs[0].wrappers[-1], args={"name": "\x1b[31mred\n"})
-    envs = (evolve(stage.envs[0], wrappers=(*stage.envs[0].wrappers[:-1], template)),)
-    shown = explain_text(evolve(plan, stages=(evolve(stage, envs=envs),)), Diagnostics())
+    (stage,) = stages_of(plan, Training)
+    template = evolve(flat(stage).envs[0].wrappers[-1], args={"name": "\x1b[31mred\n"})
+    envs = (evolve(flat(stage).envs[0], wrappers=(*flat(stage).envs[0].wrappers[:-1], template)),)
+    shown = explain_text(evolve(plan, stages=(changed(stage, envs=envs),)), Diagnostics())
     assert r'"\x1b[31mred\n"' in shown
     assert "\x1b" not in shown
     totals = next(line for line in shown.splitlines() if line.startswith("    total")).split()[1:]

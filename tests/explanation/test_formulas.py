@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from plan_recipes import first_train, planned, recipe
+from stage_parts import flat
 
 from rlc.catalog.builtins.advantages import PRESETS
 from rlc.explanation.formulas.schemes import scheme_formulas
@@ -11,7 +12,7 @@ from rlc.explanation.formulas.schemes import scheme_formulas
 
 def formulas(scheme: str) -> list[str]:
     plan = planned(recipe("quickstart"), f"main.advantage={scheme}")
-    return [formula.text for formula in scheme_formulas(first_train(plan).advantage)]
+    return [formula.text for formula in scheme_formulas(flat(first_train(plan)).advantage)]
 
 
 R = "R = Σ_t r_t"
@@ -170,5 +171,5 @@ REMARKS = {
 @pytest.mark.parametrize("scheme", REMARKS)
 def test_edge_cases_are_told(scheme: str) -> None:
     plan = planned(recipe("quickstart"), f"main.advantage={scheme}")
-    lines = scheme_formulas(first_train(plan).advantage)
+    lines = scheme_formulas(flat(first_train(plan)).advantage)
     assert [line.remark for line in lines[1:]] == REMARKS[scheme]

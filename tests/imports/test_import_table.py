@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from import_cases import COMMANDS, OPENREWARD_RESUMED
 from paths import RECIPES, ROOT
+from stage_parts import flat
 
 from rlc.algo.scheme import AdvantageScheme
 from rlc.catalog.facts.models import find_retired
@@ -16,7 +17,8 @@ from rlc.compile.recipe import compile_source, load
 from rlc.imports.convert import convert, job_of_text
 from rlc.lang.source import Source
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import EvalPlan, Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Evaluation, Training
 
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 ADAM = (0.9, 0.95, 1e-8)
@@ -42,25 +44,25 @@ def _complete(plan: Plan | None) -> Plan:
     return plan
 
 
-def training(plan: Plan) -> TrainPlan:
-    (stage,) = (stage for stage in plan.stages if isinstance(stage, TrainPlan))
+def training(plan: Plan) -> Training:
+    (stage,) = (stage for stage in plan.stages if isinstance(stage, Training))
     return stage
 
 
-def facts(stage: TrainPlan) -> dict[str, Any]:
+def facts(stage: Training) -> dict[str, Any]:
     """The values that the table of the seeds' jobs is about."""
-    adam, batch = stage.optimizer, stage.batch
+    adam, batch = stage.optimizer, flat(stage).batch
     return {
         "model": (stage.model.base, stage.model.lora_rank),
         "batch": (batch.kind, batch.count, batch.parallel or batch.size, batch.updates),
-        "sampling": (stage.sampling.max_tokens, stage.sampling.temperature),
-        "advantage": scheme(stage.advantage),
-        "loss": (stage.loss.name, stage.loss.config),
+        "sampling": (flat(stage).sampling.max_tokens, flat(stage).sampling.temperature),
+        "advantage": scheme(flat(stage).advantage),
+        "loss": (flat(stage).loss.name, flat(stage).loss.config),
         "rate": adam.learning_rate,
         "adam": (adam.beta1, adam.beta2, adam.eps),
         "steps": stage.steps,
         "save": stage.save.every,
-        "kl": stage.kl,
+        "kl": flat(stage).kl,
     }
 
 
@@ -130,7 +132,7 @@ def test_the_jobs_of_gem(name: str, how: str, monkeypatch: pytest.MonkeyPatch) -
     stage = training(plan)
     shown = facts(stage)
     assert {key: shown[key] for key in GEM[name]} == GEM[name]
-    (env,) = stage.envs
+    (env,) = flat(stage).envs
     assert (env.id, pipeline(env)) == ENVIRONMENTS[name]
     if name.startswith("gem_math"):
         assert env.args["use_mp"] is False
@@ -145,7 +147,7 @@ def test_the_jobs_of_gem(name: str, how: str, monkeypatch: pytest.MonkeyPatch) -
 def test_the_python_tool(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "gem_python_tool"
     plan = imported(COMMANDS[name]) if how == "imported" else written(name, monkeypatch)
-    assert training(plan).envs[0].wrappers[0].args == {
+    assert flat(training(plan)).envs[0].wrappers[0].args == {
         "timeout": 5,
         "uses": 5,
         "reward_use": 0.0,
@@ -161,16 +163,16 @@ def test_the_job_of_openreward(how: str, monkeypatch: pytest.MonkeyPatch) -> Non
     shown = facts(stage)
     assert shown["model"] == (replaced("Qwen/Qwen3-30B-A3B"), 8)
     assert shown["batch"][:2] == ("groups", 32)
-    assert stage.sampling.max_episode_tokens == 32_768
+    assert flat(stage).sampling.max_episode_tokens == 32_768
     assert shown["advantage"] == ("episode", 1.0, ("mean", "group"), ("std", "group"), "drop")
-    assert stage.advantage.steps[1].ddof == 1  # type: ignore[union-attr]
+    assert flat(stage).advantage.steps[1].ddof == 1
     assert shown["loss"][0] == "ppo"
     assert (shown["rate"], shown["save"]) == (1e-5, 10)
     assert [tracker.name for tracker in stage.track] == ["wandb", "openreward_rollouts"]
     assert stage.track[0].args == {"project": "tinker-test", "run": "tinker-rl-test-openreward"}
     assert stage.track[1].args == {"run": "tinker-rl-test-openreward"}
-    whodunit, gsm8k = stage.envs
-    for env in stage.envs:
+    whodunit, gsm8k = flat(stage).envs
+    for env in flat(stage).envs:
         assert (env.args["split"], env.args["shuffle"], env.args["samples"]) == (
             "train",
             True,
@@ -203,25 +205,28 @@ def test_the_job_of_rllm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = imported(COMMANDS[name]) if name in COMMANDS else written(name, monkeypatch)
     stage = training(plan)
     batch, longest, rate, epochs, every, first = SOLVER_JUDGE[name]
-    assert (stage.batch.count, stage.batch.size) == batch
-    assert (stage.sampling.max_tokens, stage.sampling.max_prompt_tokens) == (longest, 2048)
+    assert (flat(stage).batch.count, flat(stage).batch.size) == batch
+    assert (flat(stage).sampling.max_tokens, flat(stage).sampling.max_prompt_tokens) == (
+        longest,
+        2048,
+    )
     assert (stage.optimizer.learning_rate, stage.epochs, stage.save.every) == (rate, epochs, 20)
-    assert stage.loss.name == "importance_sampling"
+    assert flat(stage).loss.name == "importance_sampling"
     kept = ("episode", 1.0, ("mean", "role"), ("std", "role"), "keep")
-    assert scheme(stage.advantage) == kept
+    assert scheme(flat(stage).advantage) == kept
     assert "wandb" in [tracker.name for tracker in stage.track]
-    (env,) = stage.envs
+    (env,) = flat(stage).envs
     assert (env.id, env.args["split"]) == ("countdown", "train")
     assert [part.grader for part in env.graders] == ["countdown"]
     assert env.wrappers[-1].args["solvers"] == 2
-    heldout = next(s for s in plan.stages if isinstance(s, EvalPlan) and s.after == "main")
+    heldout = next(s for s in plan.stages if isinstance(s, Evaluation) and s.after == "main")
     assert (heldout.every, heldout.first, heldout.tasks) == (every, first, 1_024)
     assert heldout.envs[0].args["split"] == "test"
 
 
 def test_solver_judge_is_also_evaluated_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = written("solver_judge", monkeypatch)
-    before = next(s for s in plan.stages if isinstance(s, EvalPlan) and s.after is None)
+    before = next(s for s in plan.stages if isinstance(s, Evaluation) and s.after is None)
     assert [(metric.name, metric.k) for metric in before.metrics] == [
         ("pass_at", 1),
         ("pass_at", 8),
@@ -239,7 +244,7 @@ def test_the_cookbook_tutorial(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown["advantage"] == (*CENTERED[:-1], "drop")
     assert shown["loss"] == ("importance_sampling", {})
     assert (shown["rate"], shown["adam"], shown["steps"]) == (4.91e-4, ADAM, 4)
-    (env,) = stage.envs
+    (env,) = flat(stage).envs
     assert env.args["format_coef"] == 0.1
     assert env.args["suffix"].strip() == "Write your answer in \\boxed{} format."
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 from run_support import TINY, compiled, train
+from stage_parts import changed
 
 from rlc.plan.asked import asked_models, needed_stages, with_asked_models
 from rlc.plan.graph import build_graph
@@ -33,7 +34,7 @@ def asking(plan: Plan) -> Any:
     """The second stage of a plan, which asks a model and the stage before it."""
     states = (ModelState(model(plan, "big"), None), ModelState(model(plan, "policy"), "first"))
     stage: Any = plan.stages[1]
-    return evolve(stage, kl=Asks({"a": states[0], "more": (1.0, Asks(states[1]))}))
+    return changed(stage, kl=Asks({"a": states[0], "more": (1.0, Asks(states[1]))}))
 
 
 def test_a_stage_that_asks_no_model() -> None:
@@ -56,10 +57,10 @@ def test_asked_models_are_changed_and_nothing_else() -> None:
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=evolve(state.model, base="other"))
 
-    changed = with_asked_models(stage, moved)
-    assert [state.model.base for _, state in asked_models(changed)] == ["other", "other"]
-    assert changed.model == stage.model
-    assert with_asked_models(changed, lambda state: state) == changed
+    other = with_asked_models(stage, moved)
+    assert [state.model.base for _, state in asked_models(other)] == ["other", "other"]
+    assert other.model == stage.model
+    assert with_asked_models(other, lambda state: state) == other
     assert with_asked_models(plan().stages[0], moved) == plan().stages[0]
 
 

@@ -7,10 +7,12 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
+from stage_parts import flat
 
 from rlc.catalog.facts.models import find_model
 from rlc.compile.services import on_service
-from rlc.plan.records import BatchPlan, EvalPlan, SavePlan, SftPlan, TrainPlan
+from rlc.plan.parts import BatchPlan, SavePlan
+from rlc.plan.stages import Evaluation, Training
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import (
     KINDS,
@@ -54,7 +56,7 @@ def test_the_worked_example_from_a_recipe() -> None:
     """The same through the whole compiler; only the prompt is a measured one."""
     stage = first_train(planned(WORKED.format(base="Qwen/Qwen3-8B")))
     cost = stage_cost(stage)
-    (episode,) = rollout_shape(stage.envs[0], stage.model, stage.sampling, "high")
+    (episode,) = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
     extra = (episode.prompt - 150) * 1_024 * (0.195 + 0.44) / 1e6
     assert cost.step["high"].usd - extra == pytest.approx(2.2786, abs=5e-5)
     assert cost.bill["high"]["sample"].usd == pytest.approx(125.83, abs=5e-3)
@@ -168,9 +170,9 @@ def test_a_judge_reads_what_the_solvers_wrote() -> None:
             "  sampling = sample(100)\n"
             "  advantage = grpo() loss = cispo() optimizer = adam(1e-5) steps = 1 }"
         ),
-        TrainPlan,
+        Training,
     )
-    solver, judge = rollout_shape(stage.envs[0], stage.model, stage.sampling, "high")
+    solver, judge = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
     assert (solver.copies, solver.reply, judge.copies) == (3, 100, 1)
     assert judge.prompt > solver.prompt + 3 * 100
     high = stage_cost(stage).step_tokens["high"]
@@ -197,17 +199,18 @@ train main { model = m env = long batch = groups(1, group_size = 1) advantage = 
 )
 def test_no_episode_outgrows_its_limits(limit: str, most: int) -> None:
     """A billion turns are allowed; the context, or the sampling, ends the episode before."""
-    (stage,) = stages_of(planned(LIMITED.replace("LIMIT", limit)), TrainPlan)
-    (episode,) = rollout_shape(stage.envs[0], stage.model, stage.sampling, "high")
+    (stage,) = stages_of(planned(LIMITED.replace("LIMIT", limit)), Training)
+    (episode,) = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
     assert most - 2_000 < episode.datum_tokens() <= most
     assert any(f"room for {episode.turns} of" in sentence for sentence in assumptions(stage))
 
 
 def test_a_limit_is_covered_by_short_replies_too() -> None:
     """Many short turns read more than the few long ones that fit, and sample less."""
-    (stage,) = stages_of(planned(LIMITED.replace("LIMIT", "")), TrainPlan)
+    (stage,) = stages_of(planned(LIMITED.replace("LIMIT", "")), Training)
     few, many = (
-        shape[0] for shape in rollout_shapes(stage.envs[0], stage.model, stage.sampling, "high")
+        shape[0]
+        for shape in rollout_shapes(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
     )
     assert few.turns < many.turns
     assert few.sampled() > many.sampled()
@@ -272,7 +275,7 @@ def test_a_custom_loss_reads_every_sequence_once_more_at_worst() -> None:
 
 
 def test_supervised_training_is_billed_for_its_sequences_alone() -> None:
-    (stage,) = stages_of(planned(warm()), SftPlan)
+    (stage,) = (one for one in planned(warm()).trainings if one.data)
     cost = stage_cost(stage)
     assert cost.times == 20
     step = cost.step_tokens["high"]
@@ -284,7 +287,7 @@ def test_supervised_training_is_billed_for_its_sequences_alone() -> None:
 def test_demonstrations_of_the_model_itself_are_sampled_first() -> None:
     from rlc.runtime.stages.demonstrations import MOST_TRIES
 
-    (stage,) = stages_of(planned(warm(policy="model")), SftPlan)
+    (stage,) = (one for one in planned(warm(policy="model")).trainings if one.data)
     cost = stage_cost(stage)
     assert cost.tokens_before["low"].sample == 100 * round(1_024 * 0.1)
     assert cost.tokens_before["high"].sample == 100 * MOST_TRIES * 1_024
@@ -302,7 +305,7 @@ def test_an_evaluation_is_paid_for_as_often_as_it_is_done(
     """Of ten steps: after 3, 6, 9 and 10; before the first, after 5 and 10."""
     plan = planned(warm(every=every, first=first))
     cost = next(cost for cost in plan_cost(plan) if cost.kind == "eval")
-    (stage,) = stages_of(plan, EvalPlan)
+    (stage,) = stages_of(plan, Evaluation)
     assert cost.times == times
     one = cost.step_tokens["high"]
     assert one.sample == 8 * 4 * 64
@@ -375,7 +378,7 @@ def test_an_unknown_price_makes_a_lower_bound_and_never_nothing() -> None:
 
 def test_a_model_that_nobody_priced_has_an_unknown_price() -> None:
     plan = planned(WORKED.format(base="Qwen/Qwen3-8B"))
-    (stage,) = stages_of(plan, TrainPlan)
+    (stage,) = stages_of(plan, Training)
     foreign = evolve(stage, model=evolve(stage.model, base="somebody/else"))
     cost = stage_cost(foreign)
     assert cost.total("expected").total is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plan_recipes import planned
 
-from rlc.plan.records import TrainPlan
+from rlc.plan.stages import Training
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import step_tokens
@@ -21,9 +21,9 @@ train main {{
 """
 
 
-def stage(resample: str) -> TrainPlan:
+def stage(resample: str) -> Training:
     (found,) = planned(RECIPE.format(resample)).stages
-    assert isinstance(found, TrainPlan)
+    assert isinstance(found, Training)
     return found
 
 

@@ -17,7 +17,8 @@ from rlc.cli.main import main
 from rlc.compile.rehearse import rehearse
 from rlc.plan.expectations import ExpectationPlan, Over, QuantityPlan, TermPlan
 from rlc.plan.graph import build_graph
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 from rlc.report.pages.run_page import run_html
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.folder import RunFolder
@@ -88,7 +89,7 @@ def test_what_is_known_before_is_held_of_a_plan_too() -> None:
 
 
 def longer(plan: Plan) -> Plan:
-    stages = tuple(evolve(s, steps=30) if isinstance(s, TrainPlan) else s for s in plan.stages)
+    stages = tuple(evolve(s, steps=30) if isinstance(s, Training) else s for s in plan.stages)
     return evolve(plan, stages=stages, graph=build_graph(stages))
 
 

@@ -10,7 +10,8 @@ from plan_recipes import recipe
 from run_support import TINY, compiled, tiny, train
 
 from rlc.compile.rehearse import rehearse
-from rlc.plan.records import TrackPlan, TrainPlan
+from rlc.plan.parts import TrackPlan
+from rlc.plan.stages import Training
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 
@@ -61,7 +62,7 @@ def test_a_tracker_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
     job = tiny(train())
     (stage,) = job.stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     uploads = TrackPlan("openreward_rollouts", {"run": "one"})
     metrics = TrackPlan("wandb", {"project": "p", "run": None})
     job = evolve(job, stages=(evolve(stage, track=(metrics, uploads)),))

@@ -20,6 +20,7 @@ from expressions import program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_support import tiny, train
+from stage_parts import changed, flat
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
@@ -27,10 +28,10 @@ from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.envs.build import PlayableEnv
-from rlc.plan.distillation import TeacherPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelState
-from rlc.plan.records import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan, TrainPlan
+from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan, TeacherPlan
+from rlc.plan.stages import PolicyGradient, Rollouts, Training
 from rlc.runtime.graph import Inputs, NodeContext, StepOutcome, run_steps
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout, Turn, Usage
@@ -47,7 +48,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]  # the first for tinker's ty
 
 STEPS = 2
 (BASE,) = tiny(train(env="2 * guess + spell")).stages
-assert isinstance(BASE, TrainPlan)
+assert isinstance(BASE, Training)
 LOSSES = [
     LossPlan("importance_sampling", {}),
     LossPlan("ppo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
@@ -174,12 +175,12 @@ class Trainer:
 @define(eq=False)
 class Weights:
     training: Trainer
-    plan: TrainPlan
+    plan: Training
     step: int = 0
 
     @property
     def own_loss(self) -> Any:
-        return None if self.plan.loss.program is None else SimpleNamespace(in_client=False)
+        return None if flat(self.plan).loss.program is None else SimpleNamespace(in_client=False)
 
     async def snapshot(self, step: int) -> Snapshot:
         return Snapshot(None, step)  # type: ignore[arg-type]
@@ -230,22 +231,22 @@ def trained_on(minibatch: Minibatch) -> list[Any]:
     return [row(datum) for datum in minibatch.datums]
 
 
-def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
+def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
     """Of each step: the updates, each with its loss and, sorted, its datums; the rollouts as they
     are written; the metrics."""
     moments, found = Random(seed), list[Any]()
     envs: dict[str, PlayableEnv] = {
         env.name: PlayableEnv(env, None, None)  # type: ignore[arg-type]
-        for env in plan.envs
+        for env in flat(plan).envs
     }
     meter: Any = SimpleNamespace(running=defaultdict(Usage))
     trainer = Trainer(moments)
     other: Any = OtherModel(moments)
     scorers = {
-        "reference": [Scorer(other, meter)] if plan.kl else [],
+        "reference": [Scorer(other, meter)] if flat(plan).kl else [],
         "teacher": [
             Scorer(other, meter, env=teacher.name, top_k=teacher.top_k, vocabulary=10_000)
-            for teacher in plan.teacher
+            for teacher in flat(plan).teacher
         ],
     }
     stage = StageUnderTest(
@@ -254,10 +255,13 @@ def executed(plan: TrainPlan, kinds: Sequence[str], seed: int) -> list[Any]:
         meter=meter,
         scorers={name: Scorers(used) for name, used in scorers.items() if used},
         plan=plan,
+        source=plan.of(Rollouts),
+        objective=plan.of(PolicyGradient),
         stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
         observer=Observer(),
         asked=None,  # type: ignore[arg-type]
         averages=None,
+        heldout=None,
         moments=moments,
         kinds=kinds,
     )
@@ -342,25 +346,26 @@ teachers = teacher("reverse_kl", st.sampled_from([0.0, 0.5]), None) | teacher(
 def _taught(teachers: tuple[TeacherPlan, ...]) -> tuple[TeacherPlan, ...]:
     """A teacher for the other environments of a plan, if the first has only one of them."""
     (one,) = teachers
-    assert isinstance(BASE, TrainPlan)
-    others = [env.name for env in BASE.envs if env.name != one.name] if one.name else []
+    assert isinstance(BASE, Training)
+    others = [env.name for env in flat(BASE).envs if env.name != one.name] if one.name else []
     return tuple(evolve(one, name=name, coef=2.0) for name in others)
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> TrainPlan:
+def plans(draw: st.DrawFn) -> Training:
     loss = draw(st.sampled_from(LOSSES))
     free = loss_traits(loss).pull is None  # a loss of one's own takes weights of any kind
     kinds = [kind for kind in SHARED_BY if free or aggregate_traits(kind).uniform]
     aggregates = st.just("token_sum") | st.sampled_from(kinds)
     count, updates = draw(st.integers(1, 7)), draw(st.sampled_from([1, 1, 2, 3]))
     failures = draw(st.sampled_from([None, 0, 1]))
-    assert isinstance(BASE, TrainPlan)
-    return evolve(
+    assert isinstance(BASE, Training)
+    return changed(
         BASE,
         steps=STEPS,
         envs=tuple(
-            evolve(env, rollouts=evolve(env.rollouts, max_failures=failures)) for env in BASE.envs
+            evolve(env, rollouts=evolve(env.rollouts, max_failures=failures))
+            for env in flat(BASE).envs
         ),
         batch=BatchPlan("groups", count, 4, None, updates, draw(st.integers(0, 3))),
         advantage=draw(schemes),
@@ -391,7 +396,7 @@ asynchronous = st.integers(1, 2).map(lambda slack: OverlapPlan("asynchronous", 1
 )
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_every_overlap_makes_the_updates_of_the_whole_batch(
-    plan: TrainPlan, overlap: OverlapPlan, kinds: list[str], seeds: tuple[int, int]
+    plan: Training, overlap: OverlapPlan, kinds: list[str], seeds: tuple[int, int]
 ) -> None:
     whole = executed(plan, kinds, seeds[0])
-    assert executed(evolve(plan, overlap=overlap), kinds, seeds[1]) == whole
+    assert executed(changed(plan, overlap=overlap), kinds, seeds[1]) == whole

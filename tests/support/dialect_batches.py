@@ -13,7 +13,8 @@ from rlc.algo.episodes import Episodes
 from rlc.algo.scheme import AdvantageScheme
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import PolicyGradient, Training
 
 RECIPE = """
 model policy {{ base = "tiny" }}
@@ -42,8 +43,8 @@ def plan_with(text: str) -> Plan:
 def scheme_of(text: str) -> AdvantageScheme:
     """The scheme that a recipe means."""
     (stage,) = plan_with(text).stages
-    assert isinstance(stage, TrainPlan)
-    return stage.advantage
+    assert isinstance(stage, Training)
+    return stage.of(PolicyGradient).advantage
 
 
 @frozen

@@ -8,7 +8,8 @@ from attrs import evolve
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 
 BASE = "Qwen/Qwen3-8B"
 RECIPE = """
@@ -39,5 +40,5 @@ def hosted_plan(seed: int = 1, **overrides: str) -> Plan:
 def with_model(plan: Plan, **facts: Any) -> Plan:
     """The plan with other facts of its model, as nobody could write them in a recipe."""
     (stage,) = plan.stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     return evolve(plan, stages=(evolve(stage, model=evolve(stage.model, **facts)),))

@@ -261,7 +261,7 @@ def lost_steps(path: Path) -> dict[str, int]:
     try:
         lost = {}
         for stage in plan["stages"]:
-            if stage["kind"] != "eval":
+            if stage["kind"] != "evaluation":
                 saved = journal.checkpoints(stage["name"])
                 lost[stage["name"]] = len(journal.steps(stage["name"])) - max([0, *saved])
         return lost

@@ -12,7 +12,8 @@ from paths import RECIPES
 
 import rlc
 from rlc.cli.live.state import RunState
-from rlc.plan.records import EvalPlan, Plan, PreferencePlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Evaluation
 from rlc.runtime.records import Lesson, Rollout, Turn
 
 FOLDER = Path("runs/recipe-20261121-093000")
@@ -87,7 +88,7 @@ def begun(plan: Plan, stage: str, done: int = 0) -> RunState:
     """A run whose ``stage`` has begun."""
     state = RunState(plan, FOLDER, began=0.0)
     found = next(one for one in plan.stages if one.name == stage)
-    assert not isinstance(found, EvalPlan)
+    assert not isinstance(found, Evaluation)
     state.stage_started(found, done, [])
     return state
 
@@ -97,7 +98,7 @@ def trained(done: int = 80, steps: int = 120, usd: float = 0.11) -> RunState:
     job = hosted_plan(steps)
     state = begun(job, "main")
     evaluation = job.stages[1]
-    assert isinstance(evaluation, EvalPlan)
+    assert isinstance(evaluation, Evaluation)
     for step in range(done + 1):
         if step:
             state.step(step_metrics("main", step, steps, **{"spend/usd": usd * step}))
@@ -114,18 +115,18 @@ def learnt_from_data(recipe: str, name: str) -> RunState:
     plan = shipped(recipe)
     state = begun(plan, name)
     stage = state.stages[name].plan
-    assert not isinstance(stage, EvalPlan)
+    assert not isinstance(stage, Evaluation)
     for step in range(1, stage.steps // 2 + 1):
         fall = math.exp(-step / 4)
         values = {"loss/mean": 0.1 + fall, "optim/grad_norm": 3 * fall}
-        if isinstance(stage, PreferencePlan):
+        if stage.preference is not None:
             values |= {"accuracy": 1 - fall / 2, "margin": 1 - fall, "kl/reference": 0.01 * step}
         shared = {"stage": name, "step": step, "time/total": 2.0, "time/forward_backward": 1.5}
         shared |= {"tokens/sampled": 0, "tokens/trained": 4_000, "optim/lr": 1e-4 * fall}
         state.step(shared | values)
     asked = "Spell backwards: sun\nAnswer in \\boxed{}."
     replies: tuple[tuple[str, str], ...] = (("reply", "\\boxed{nus}"),)
-    if isinstance(stage, PreferencePlan):
+    if stage.preference is not None:
         replies = (("chosen", "\\boxed{nus}"), ("rejected", "Sun backwards is\n\\boxed{sun}"))
     margin = "margin +0.250" if len(replies) > 1 else "loss 0.412"
     place = "/data/of/mine/rows.jsonl:3" if len(replies) > 1 else "an example of the last step"
@@ -137,7 +138,7 @@ def game() -> RunState:
     """Matches of a policy against itself, with the results of an evaluation."""
     plan = shipped("self_play.rl")
     state, evaluation = begun(plan, "main"), plan.stages[1]
-    assert isinstance(evaluation, EvalPlan)
+    assert isinstance(evaluation, Evaluation)
     for step in range(1, 7):
         ends = {"win": 0.4 + step / 40, "draw": 0.1, "loss": 0.5 - step / 40}
         values = {f"env/tug/{s}/{end}": v for s in ("first", "second") for end, v in ends.items()}
@@ -156,7 +157,7 @@ def evaluating() -> RunState:
     plan = shipped("evaluate_only.rl")
     state = RunState(plan, FOLDER, began=0.0)
     first = plan.stages[0]
-    assert isinstance(first, EvalPlan)
+    assert isinstance(first, Evaluation)
     prefix = f"eval/{first.name}/"
     found = {f"{prefix}pass@1": 0.5, f"{prefix}failed": 1.0, f"{prefix}cut_off": 0.25}
     state.evaluated(first, {"stage": first.name, "step": 0, **found})

@@ -9,7 +9,8 @@ from paths import RECIPES
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
-from rlc.plan.records import Plan, StagePlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan, Training
 
 RECIPE_FILES = sorted(RECIPES.glob("*.rl"))
 
@@ -115,6 +116,6 @@ def stages_of(plan: Plan, kind: type[T]) -> list[T]:
     return [stage for stage in plan.stages if isinstance(stage, kind)]
 
 
-def first_train(plan: Plan) -> TrainPlan:
+def first_train(plan: Plan) -> Training:
     """The first training stage."""
-    return stages_of(plan, TrainPlan)[0]
+    return next(stage for stage in plan.trainings if stage.rollouts is not None)

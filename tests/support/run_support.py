@@ -14,13 +14,16 @@ from typing import Any
 
 from attrs import evolve
 from plan_recipes import recipe
+from stage_parts import flat
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainPlan
+from rlc.plan.leaves import evolved
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.tokens import TOKENS_FILE
@@ -108,17 +111,16 @@ def shortened(plan: Plan) -> Plan:
     """One step a stage of few groups, replies of few tokens, and episodes of few turns."""
     stages = list[StagePlan]()
     for stage in plan.stages:
-        one: StagePlan
-        if isinstance(stage, EvalPlan):
-            one = evolve(stage, tasks=min(stage.tasks, MOST_GROUPS["groups"]))
+        parts: dict[str, Any] = {"envs": tuple(map(_of_few_turns, stage.played))}
+        if stage.steps is None:
+            parts["tasks"] = min(flat(stage).tasks, MOST_GROUPS["groups"])
         else:
-            one = evolve(stage, steps=1)
-        if isinstance(one, TrainPlan):
-            batch = evolve(one.batch, count=min(one.batch.count, MOST_GROUPS[one.batch.kind]))
-            one = evolve(one, batch=batch, sampling=evolve(one.sampling, max_tokens=8))
-        if isinstance(one, TrainPlan | EvalPlan):
-            one = evolve(one, envs=tuple(map(_of_few_turns, one.envs)))
-        stages.append(one)
+            parts["steps"] = 1
+        if (rollouts := stage.rollouts) is not None:
+            batch = rollouts.batch
+            parts["batch"] = evolve(batch, count=min(batch.count, MOST_GROUPS[batch.kind]))
+            parts["sampling"] = evolve(rollouts.sampling, max_tokens=8)
+        stages.append(evolved(stage, parts if stage.played else {"steps": 1}))
     return evolve(plan, stages=tuple(stages))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rlc.compile.recipe import Compiled, load
 from rlc.compile.sweeps import Sweep
 from rlc.lang.render import render_human
-from rlc.plan.limits import BudgetPlan
+from rlc.plan.parts import BudgetPlan
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import MeasurePlan, SearchPlan, SweepPlan
 from rlc.sweeps.results import SweepSummary

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 from golden import check_file
+from stage_parts import flat
 
 pytest.importorskip("gem")
 
 from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_snapshot, is_broken
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import TrainPlan
+from rlc.plan.stages import Training
 from tools import gem_snapshot as snapshot
 
 MEASURED = ("game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy", "rg:spell_backward")
@@ -81,7 +82,7 @@ def test_a_planned_environment_can_be_made(env_id: str) -> None:
     plan = compile_source(Source("test.rl", RECIPE.replace("ENV", env_id))).plan
     assert plan is not None
     (stage,) = plan.stages
-    assert isinstance(stage, TrainPlan)
-    (env,) = stage.envs
+    assert isinstance(stage, Training)
+    (env,) = flat(stage).envs
     made = gem.make(env.id, **env.args)
     assert made.reset(seed=1)[0]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from golden import check_file
+from stage_parts import flat
 
 pytest.importorskip("textarena")
 
@@ -44,6 +45,6 @@ def test_a_game_is_begun_with_the_players_that_the_check_allows(env_id: str) -> 
     )
     plan = compile_source(Source("test.rl", text)).plan
     assert plan is not None
-    env = plan.stages[0].envs[0]  # type: ignore[union-attr]
+    env = flat(plan.stages[0]).envs[0]
     assert env.args == {"players": fewest, "illegal": None}
     assert TextArenaGame(env_id, fewest, seed=1).observe(0)

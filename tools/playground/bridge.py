@@ -31,7 +31,7 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.lang.words import string_value
 from rlc.plan.paths import file_part
-from rlc.plan.records import Plan, environments_of
+from rlc.plan.records import Plan
 
 NAME = "recipe.rl"
 NO_FILE = "RL0001"
@@ -97,7 +97,7 @@ def _unread(plan: Plan) -> Iterator[str]:
     """The files and the Python code that a plan names."""
     yield from (path for path in paths_in(plan) if path != os.curdir)
     for stage in plan.stages:
-        for env in environments_of(stage):
+        for env in stage.environments:
             yield from (code.target for _, code in code_of(env))
 
 

@@ -6,10 +6,10 @@ from rlc.algo.scheme import AdvantageScheme, Clip, Returns
 from rlc.catalog.builtins.losses import KL_ALIASES, KL_DISCOUNT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional
 from rlc.catalog.traits import TeacherTraits
-from rlc.plan.distillation import KeepPlan, SamplesPlan, TeacherPlan
 from rlc.plan.environments import TEXT_FILE
 from rlc.plan.models import SamplingPlan
-from rlc.plan.records import DataPlan
+from rlc.plan.parts import KeepPlan, TeacherPlan
+from rlc.plan.sources import Samples
 
 # The advantages of a stage that only its teachers teach: nothing but 0.
 NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
@@ -128,11 +128,9 @@ KEEPS = (
 DEFAULT_SAMPLING = SamplingPlan(1_024, 1.0, 1.0, -1, None, None)
 
 
-def _samples(args: Args) -> DataPlan:
+def _samples(args: Args) -> Samples:
     given = dict(args.values)
-    env, count = given.pop("env"), given.pop("n")
-    plan = SamplesPlan(size=given.pop("samples_per_task"), **given)
-    return DataPlan("samples", env, count, None, None, None, None, None, sampled=plan)
+    return Samples(count=given.pop("n"), size=given.pop("samples_per_task"), **given)
 
 
 SAMPLES = builtin(

@@ -15,7 +15,8 @@ from attrs import evolve
 from rlc.algo.aggregate import SHARED_BY
 from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
 from rlc.catalog.traits import AggregateTraits, LossTraits
-from rlc.plan.records import AggregatePlan, KlPlan, LossPlan
+from rlc.plan.parts import AggregatePlan, KlPlan, LossPlan
+from rlc.plan.stages import Training
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.build import Builder
@@ -279,3 +280,8 @@ REFERENCE = builtin(
     ),
     example="kl = reference(policy.base, coef = 0.01)",
 )
+
+
+def service_loss(stage: Training) -> LossPlan:
+    """Return the loss of the service that the gradient of a stage is taken of."""
+    return LIKELIHOOD if stage.policy_gradient is None else stage.policy_gradient.loss

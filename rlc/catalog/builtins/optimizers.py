@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlc.catalog.records import Args, Builtin, Param, builtin, share
-from rlc.plan.records import AdamPlan, SchedulePlan
+from rlc.plan.parts import AdamPlan, SchedulePlan
 
 _WARMUP = Param(
     "warmup",

@@ -6,26 +6,21 @@ end included. Definitions: :mod:`rlc.algo.preferences`, which names versions.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlc.catalog.builtins.sources import DATA_FILE, ROWS, WHERE_ROWS_ARE
-from rlc.catalog.builtins.stages import OF_FILES
-from rlc.catalog.records import Args, Builtin, Param, builtin, optional
+from rlc.catalog.builtins.stages import OF_FILES, data_builder
+from rlc.catalog.records import Builtin, Param, builtin, optional
 from rlc.catalog.traits import PreferenceTraits
-from rlc.plan.preferences import PreferenceLossPlan, PreferencesPlan
+from rlc.plan.parts import PreferenceLossPlan
+from rlc.plan.sources import LabelledReplies, Pairs, PreferredPairs
 
-_COLUMNS = ("prompt", "chosen", "rejected", "reply", "label")
 
-
-def _source(name: str, doc: str, *columns: Param, example: str) -> Builtin:
-    def build(args: Args) -> PreferencesPlan:
-        given: dict[str, Any] = {**dict.fromkeys(_COLUMNS), **args.values, "kind": name}
-        count = given.pop("n")
-        return PreferencesPlan(count=count, **given)
-
+def _source(
+    kind: type[Pairs | LabelledReplies], doc: str, *columns: Param, example: str
+) -> Builtin:
+    name = kind.word
     file = Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, f"{name}.jsonl"), file=DATA_FILE)
     params = (file, *columns, *OF_FILES)
-    return Builtin(name, "preferences", doc, build, params, example=example)
+    return Builtin(name, "preferences", doc, data_builder(kind), params, example=example)
 
 
 def _column(name: str, doc: str, usual: str, **more: str) -> Param:
@@ -38,7 +33,7 @@ _PROMPT = _column("prompt", "the prompt, text or messages", "`prompt`, `question
 
 SOURCES = (
     _source(
-        "pairs",
+        Pairs,
         "pairs of replies of which one is better, from the rows of a file or data set",
         _PROMPT,
         _column("chosen", "the better reply: text, messages, or a whole chat", "`chosen`"),
@@ -46,7 +41,7 @@ SOURCES = (
         example='data = pairs("pairs.jsonl")',
     ),
     _source(
-        "labelled",
+        LabelledReplies,
         "replies that are good or bad, from the rows of a file or data set",
         _PROMPT,
         _column("reply", "the reply: text or messages", "`completion`, `response`, `reply`"),
@@ -56,17 +51,11 @@ SOURCES = (
 )
 
 
-def _preferred(args: Args) -> PreferencesPlan:
-    given: dict[str, Any] = dict.fromkeys(("path", "split", "max_tokens", *_COLUMNS))
-    given |= {name: args.values[name] for name in ("env", "model", "samples")}
-    return PreferencesPlan(kind="preferred", count=args.n, too_long="stop", **given)
-
-
 PREFERRED = builtin(
     "preferred",
     "preferences",
     "pairs that a model makes: of several replies to a task the best and the worst",
-    _preferred,
+    data_builder(PreferredPairs),
     Param("model", "model", "who replies: a model, or a stage as it ends"),
     Param("env", "env", "what it is asked, and what rewards the replies"),
     Param("n", "int", "how many pairs; tasks whose rewards are all equal make none", low=1),

@@ -18,22 +18,17 @@ from rlc.catalog.builtins.sources import (
 from rlc.catalog.builtins.splits import SPLIT, USUAL
 from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional, word
 from rlc.catalog.traits import DataTraits, Key, MetricTraits, TrackerTraits
-from rlc.plan.records import DataPlan, MetricPlan, TrackPlan
+from rlc.plan.parts import MetricPlan, TrackPlan
+from rlc.plan.sources import AnyData, BuilderData, Chats, Demonstrations, Rows
 
 
-def _demonstrations(args: Args) -> DataPlan:
-    return DataPlan(
-        "demonstrations", args.env, args.n, args.policy, args.min_reward, None, None, None
-    )
+def data_builder(kind: type[AnyData]) -> Callable[[Args], AnyData]:
+    """Return what makes the data of a kind, whose fields are called as its parameters are; ``n`` is
+    its ``count``."""
 
-
-def _file(kind: str) -> Callable[[Args], DataPlan]:
-    """The data of a file. ``demonstrations()`` has nothing of it, so it has their places empty."""
-
-    def build(args: Args) -> DataPlan:
+    def build(args: Args) -> AnyData:
         given = dict(args.values)
-        empty = dict.fromkeys(("env", "policy", "min_reward", "path", "prompt", "reply"))
-        return DataPlan(kind, count=given.pop("n"), **{**empty, **given})  # type: ignore[arg-type]
+        return kind(count=given.pop("n"), **given)
 
     return build
 
@@ -60,7 +55,7 @@ DATA = (
         "demonstrations",
         "data",
         "episodes of an environment that went well",
-        _demonstrations,
+        data_builder(Demonstrations),
         Param("env", "env", "where they are played"),
         Param("n", "int", "how many", low=1, high=10_000_000),
         word(
@@ -76,7 +71,7 @@ DATA = (
         "rows",
         "data",
         "prompts and replies from the rows of a file or data set",
-        _file("rows"),
+        data_builder(Rows),
         _FILE,
         Param(
             "prompt",
@@ -93,7 +88,7 @@ DATA = (
         "chats",
         "data",
         "chats from the rows of a file or data set, with several turns and tools",
-        _file("chats"),
+        data_builder(Chats),
         evolve(_FILE, form=(ROWS, "chats.jsonl")),
         word(
             "train_on",
@@ -114,7 +109,7 @@ DATA = (
         "cookbook",
         "data",
         "the examples of a SupervisedDatasetBuilder of tinker-cookbook, images and sounds too",
-        _file("cookbook"),
+        data_builder(BuilderData),
         code("builder", "where the builder is"),
         ARGS,
         Param("split", "string", "its training or its test set", "train", choices=USUAL),

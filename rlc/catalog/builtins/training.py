@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, word
-from rlc.plan.limits import BudgetPlan, DeadlinesPlan, FailurePlan, GiveUpPlan, KlGuardPlan
 from rlc.plan.models import SamplingPlan
-from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL, BatchPlan, OverlapPlan, SavePlan
+from rlc.plan.parts import (
+    BatchPlan,
+    BudgetPlan,
+    DeadlinesPlan,
+    FailurePlan,
+    GiveUpPlan,
+    KlGuardPlan,
+    OverlapPlan,
+    SavePlan,
+)
+from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 
 YEAR = 365 * 24 * 3_600
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rlc.catalog.builtins.splits import have_tasks_in_common
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
-from rlc.plan.records import DataPlan
 from rlc.plan.splits import base_split
 
 
@@ -17,7 +16,7 @@ def _heldout_is_compared(view: View) -> None:
         message = "`every` says when what is held out is compared, and nothing is held out"
         advice = "for example `heldout = {}(…, split = last(10%))`"
         data = view.parts.get("data")
-        kind = data.kind if data is not None and data.read is not None else "chats"
+        kind = data.word if data is not None and data.read is not None else "chats"
         view.error("RL0727", "every", message, advice.format(kind))
     elif view.steps and view.every >= view.steps and not view.is_from_command_line("steps"):
         message = f"`every = {view.every}` is never due before the end, after {view.steps} steps"
@@ -41,7 +40,7 @@ def _heldout_is_held_out(view: View) -> None:
 def _heldout_is_written(view: View) -> None:
     """Examples are held out of files; what is played is evaluated."""
     other = view.heldout
-    if isinstance(other, DataPlan) and other.read is None:
-        message = f"`{other.kind}()` plays its examples, and held-out ones are the rows of a file"
+    if other is not None and other.read is None and not other.compares:
+        message = f"`{other.word}()` plays its examples, and held-out ones are the rows of a file"
         advice = "take `chats()` or `rows()`, or an `eval` that plays the environment"
         view.error("RL0755", "heldout", message, advice)

@@ -28,8 +28,8 @@ def _needed(view: View) -> Iterator[tuple[str, str]]:
     """The packages that a stage needs, each with the path of what needs it."""
     for env in view.parts.get("envs", ()):
         yield from ((f"envs.{env.name}.{path}", package) for path, package in packages_of(env))
-    if (data := view.parts.get("data")) is not None and data.path is not None:
-        yield from (("data.path", package) for package in packages_of_file(data.path))
+    if (data := view.parts.get("data")) is not None and data.file is not None:
+        yield from (("data.path", package) for package in packages_of_file(data.file))
     for tracker in view.parts.get("track", ()):
         yield "track", tracker_traits(tracker.name).package
     if (model := view.parts.get("model")) is not None:

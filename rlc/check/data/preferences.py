@@ -10,8 +10,8 @@ from rlc.catalog.index import builtins_of, preference_traits
 from rlc.check.data.rules import rows_of_data
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
-from rlc.plan.preferences import PreferencesPlan
 from rlc.plan.records import LOCAL
+from rlc.plan.sources import LabelledReplies, Pairs
 
 _ROWS_READ = 10_000  # rows whose replies are compared
 _ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
@@ -26,9 +26,9 @@ def _data_fits_the_loss(view: View) -> None:
     """A pair is two labelled replies; labelled replies are no pairs."""
     for path in _preferences(view):
         data = view.parts[path]
-        if data.kind == "labelled" and not preference_traits(view.loss.name).labelled:
+        if isinstance(data, LabelledReplies) and not preference_traits(view.loss.name).labelled:
             label = Label(view.at("loss"), "compares two replies to one prompt")
-            message = f"`{view.loss.name}()` takes pairs, and `{data.kind}()` has single replies"
+            message = f"`{view.loss.name}()` takes pairs, and `{data.word}()` has single replies"
             others = [b.name for b in builtins_of("preference_loss") if b.traits.labelled]
             advice = f"take {' or '.join(f'`{name}()`' for name in others)}, or `pairs()`"
             view.error("RL0722", path, message, advice, label)
@@ -107,7 +107,7 @@ def _replies_differ(view: View) -> None:
     """A reply beside itself teaches nothing; the run leaves it out."""
     for path in _preferences(view):
         rows = rows_of_data(view, path)
-        if rows is None or view.parts[path].kind != "pairs":
+        if rows is None or not isinstance(view.parts[path], Pairs):
             continue
         from rlc.check.data.places import labels
         from rlc.data.comparisons import repeats
@@ -131,7 +131,7 @@ def _replies_differ(view: View) -> None:
 def _labels_differ(view: View) -> None:
     """From good replies alone nothing says what is bad."""
     data = view.data
-    if view.reader is None or data.kind != "labelled":
+    if view.reader is None or not isinstance(data, LabelledReplies):
         return
     rows = rows_of_data(view, "data")
     if rows is None:
@@ -162,5 +162,5 @@ def _labels_differ(view: View) -> None:
 def _preferences(view: View) -> Iterator[str]:
     """The fields that hold preferences."""
     for name in ("data", "heldout"):
-        if isinstance(view.parts.get(name), PreferencesPlan):
+        if getattr(view.parts.get(name), "compares", False):
             yield name

@@ -198,9 +198,9 @@ def rows_of_data(view: View, name: str) -> Rows | None:
     """The rows of the file that a stage's ``data`` is in, or what it holds out; None if it reads
     none."""
     data = view.parts.get(name)
-    if view.reader is None or data is None or data.path is None or hub_dataset(data.path):
+    if view.reader is None or data is None or data.file is None or hub_dataset(data.file):
         return None
-    made = find_builtin("data", data.kind) or find_builtin("preferences", data.kind)
+    made = find_builtin("data", data.word) or find_builtin("preferences", data.word)
     assert made is not None
     from rlc.check.data.rows import Rows
     from rlc.data.learnt import hashed, reader_of
@@ -244,7 +244,7 @@ def _evaluates_on_other_rows(view: View, env: EnvPlan) -> None:
     """What was imitated row by row says how well it was learnt by heart."""
     for stage in view.before:
         data = stage.parts.get("data")
-        if data is None or data.path is None or data.path != env.id or not view.has_file(env.id):
+        if data is None or data.file is None or data.file != env.id or not view.has_file(env.id):
             continue
         split = base_split(env.args["split"]) if data.split is None else data.split
         if have_tasks_in_common(env.args["split"], split):

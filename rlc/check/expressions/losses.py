@@ -16,7 +16,7 @@ from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, said, unwrap
 from rlc.lang.ast import BlockDecl, Field
 from rlc.lang.diagnostics import Label
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 
 # The fields that a loss can end with, and what each is.
 _RESULTS: Mapping[str, Shape] = {"token": "token", "sequence": "sequence"}

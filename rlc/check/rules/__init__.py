@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, fields
+from attrs import evolve
 
 from rlc.check.data import heldout, preferences
 from rlc.check.data import rules as data
@@ -34,6 +34,7 @@ from rlc.check.rules.rewards import graders, judges, shaping
 from rlc.check.settle import Origins
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.source import Source, Span
+from rlc.plan.leaves import children_of
 from rlc.plan.records import Plan
 
 if TYPE_CHECKING:
@@ -99,12 +100,12 @@ def _rules_of(parts: frozenset[str]) -> tuple[Rule, ...]:
 def _with_demonstrations(view: View) -> View:
     """What demonstrates is an environment of the stage too."""
     shown, values = view.parts.get("data"), view.origins.values
-    if shown is None or shown.env is None:
+    if shown is None or not shown.environments:
         return view
     if (value := values.get("data")) is not None:
         values = {**values, "envs": evolve(value, data=(value.data.env,))}
     origins = Origins(view.origins.span, values)
-    return evolve(view, parts={**view.parts, "envs": (shown.env,)}, origins=origins)
+    return evolve(view, parts={**view.parts, "envs": shown.environments}, origins=origins)
 
 
 def check_plan(plan: Plan) -> Diagnostics:
@@ -113,9 +114,6 @@ def check_plan(plan: Plan) -> Diagnostics:
     has."""
     found = Diagnostics()
     nowhere = Origins(Span(Source(plan.recipe, ""), 0, 0))
-    parts = {
-        stage.name: {field.name: getattr(stage, field.name) for field in fields(type(stage))}
-        for stage in plan.stages
-    }
+    parts = {stage.name: dict(children_of(stage) or {}) for stage in plan.stages}
     run_rules({name: (own, nowhere) for name, own in parts.items()}, found)
     return Diagnostics(evolve(item, span=None, labels=(), file=plan.recipe) for item in found)

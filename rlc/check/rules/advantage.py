@@ -20,7 +20,7 @@ from rlc.catalog.index import grader_traits
 from rlc.check.rules.base import View, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
-from rlc.plan.limits import FailurePlan
+from rlc.plan.parts import FailurePlan
 
 
 @rule("batch", "advantage", "envs")

@@ -9,7 +9,7 @@ from attrs import frozen
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, StagePlan, TrainedPlan
+from rlc.plan.stages import Evaluation, StagePlan, Training, is_training
 
 
 @frozen
@@ -36,7 +36,7 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
 
     plans = located_stages(plans, recipe)
     for stage, plan in zip(stages, plans, strict=True):
-        if isinstance(plan, EvalPlan) or not _is_limited(plan):
+        if not is_training(plan) or not _is_limited(plan):
             continue
         evaluations = evaluations_of(plan, plans)
         for limit in _limits(plan, evaluations, plans):
@@ -64,12 +64,12 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
 
 
 def _is_limited(plan: StagePlan) -> bool:
-    budget = None if isinstance(plan, EvalPlan) else plan.budget
+    budget = plan.budget if is_training(plan) else None
     return budget is not None and not (budget.usd is None and budget.tokens is None)
 
 
 def _limits(
-    plan: TrainedPlan, evaluations: Sequence[EvalPlan], plans: Sequence[StagePlan]
+    plan: Training, evaluations: Sequence[Evaluation], plans: Sequence[StagePlan]
 ) -> Iterator[_Limit]:
     """The limits of a stage's budget, which its evaluations share."""
     from rlc.pricing.cost import stage_cost  # most checks need no prices

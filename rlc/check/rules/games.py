@@ -159,8 +159,9 @@ def _fewest_of_a_role(env: EnvPlan) -> int:
 @rule("data")
 def _is_no_data(view: View) -> None:
     """Demonstrations are of one player."""
-    env = view.data.env
-    if env is not None and len(seats_of(env)) > 1:
+    for env in view.data.environments:
+        if len(seats_of(env)) < 2:
+            continue
         message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
         advice = "train on it with a `train` stage, or take the environment of a single player"
         view.error("RL0788", "data.env", message, advice)

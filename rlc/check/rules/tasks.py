@@ -53,12 +53,10 @@ def _tasks_are_compared(view: View, env: EnvPlan) -> None:
 @rule("data")
 def _has_an_oracle(view: View) -> None:
     """Only some environments come with a player that knows the answers."""
-    env = view.data.env
-    if (
-        env is not None
-        and getattr(view.data, "policy", None) == "oracle"
-        and not env_facts(env).oracle
-    ):
+    policy = getattr(view.data, "policy", None)
+    for env in view.data.environments if policy == "oracle" else ():
+        if env_facts(env).oracle:
+            continue
         message = f"`{env.name}` has no oracle that could demonstrate it"
         view.error("RL0321", "data.env", message, "take `policy = model`")
 

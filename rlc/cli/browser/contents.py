@@ -15,7 +15,8 @@ from rlc.cli.matches import games_of
 from rlc.cli.tokens.episodes import TokenReader
 from rlc.cli.transcripts import system_messages
 from rlc.plan.paths import JOURNAL_FILE
-from rlc.plan.records import Plan, PreferencePlan, StagePlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan
 from rlc.report.run_files import read_plan
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.episode_index import EpisodeIndex, Head
@@ -163,7 +164,7 @@ class RunContents:
     def compared(self, step: Step) -> list[Comparison]:
         """Return the preferences that a step of a stage compared; empty for other stages."""
         plan = self.stage(step[0])
-        if not isinstance(plan, PreferencePlan):
+        if plan is None or plan.preference is None:
             return []
         from rlc.report.comparisons import comparisons  # it takes numpy
 

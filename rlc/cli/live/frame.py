@@ -32,7 +32,7 @@ from rlc.cli.live.words import (
     staleness,
     time_left,
 )
-from rlc.plan.records import EvalPlan, TrainPlan, kind_of
+from rlc.plan.stages import is_evaluation
 from rlc.plan.units import elapsed
 
 _MARKS = {True: "✓", None: "▶", False: "·"}
@@ -213,8 +213,8 @@ def _stage_word(state: RunState, stage: StageState) -> Text:
 
 def _stage_row(state: RunState, stage: StageState, width: int) -> Text:
     line = _stage_word(state, stage)
-    line.append(f"   {kind_of(stage.plan)}", "dim")
-    if isinstance(stage.plan, EvalPlan):
+    line.append(f"   {stage.plan.kind}", "dim")
+    if not stage.plan.trains:
         subject = f" of {stage.plan.after}" if stage.plan.after else ""
         line.append(subject, "dim")
     elif values := stage.values(measured(stage)[0]):
@@ -227,7 +227,7 @@ def _stage_row(state: RunState, stage: StageState, width: int) -> Text:
 def _results(state: RunState, width: int) -> Iterator[Text]:
     """Yield the results of evaluations of models as they are."""
     for stage in state.stages.values():
-        if isinstance(stage.plan, EvalPlan) and stage.last:
+        if is_evaluation(stage.plan) and stage.last:
             line = evaluation_line(stage.plan, int(stage.last["step"]), stage.last)
             yield Text(cut(line, width))
 
@@ -246,7 +246,7 @@ def _progress(state: RunState, stage: StageState, width: int, now: float) -> Tex
     done, planned = state.playing
     if state.waiting and (not planned or not stage.done):
         return _waiting(state, now, width)
-    kind = "groups" if isinstance(stage.plan, TrainPlan) else "episodes"
+    kind = "groups" if stage.plan.rollouts else "episodes"
     if planned and state.waiting:
         doing = f"{state.waiting}: {done:,} of {planned:,}"
     elif planned:

@@ -25,7 +25,8 @@ from rlc.cli.live.words import (
     throughput,
     time_left,
 )
-from rlc.plan.records import EvalPlan, Plan, TrainedPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Evaluation, Training
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.history import Record, read_metrics
 from rlc.runtime.observer import Observer
@@ -53,7 +54,7 @@ class RunObserver(Observer):
             self.state.wait(what, self.clock())
         self.changed()
 
-    def stage_started(self, stage: TrainedPlan, done: int, values: Sequence[float]) -> None:  # noqa: ARG002
+    def stage_started(self, stage: Training, done: int, values: Sequence[float]) -> None:  # noqa: ARG002
         known = read_metrics(self.state.folder) if done else list[Record]()
         with self.lock:
             self.state.stage_started(stage, done, known)
@@ -77,7 +78,7 @@ class RunObserver(Observer):
             self.state.step(metrics)
         self.changed()
 
-    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def evaluated(self, plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         with self.lock:
             self.state.evaluated(plan, metrics)
         self.changed()
@@ -143,7 +144,7 @@ class PlainObserver(RunObserver):
         if what:
             self.note(f"{what} …")
 
-    def stage_started(self, stage: TrainedPlan, done: int, values: Sequence[float]) -> None:
+    def stage_started(self, stage: Training, done: int, values: Sequence[float]) -> None:
         super().stage_started(stage, done, values)
         if done:
             self.note(f"{stage.name}: going on after step {done} of {stage.steps}")
@@ -160,7 +161,7 @@ class PlainObserver(RunObserver):
         assert self.state.current is not None
         self.note(step_line(self.state, self.state.current))
 
-    def evaluated(self, plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> None:
+    def evaluated(self, plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> None:
         super().evaluated(plan, step, metrics)
         self.note(evaluation_line(plan, step, metrics))
 

@@ -11,7 +11,8 @@ from typing import Any
 from attrs import Factory, define, field
 
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, Plan, StagePlan, TrainedPlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Evaluation, StagePlan, Training, is_training
 from rlc.report.findings import Finding, stage_findings
 from rlc.runtime.journal.history import Record, is_number
 from rlc.runtime.journal.metrics import failures_by_cause, measure
@@ -56,7 +57,7 @@ class StageState:
 
     @property
     def steps(self) -> int | None:
-        return None if isinstance(self.plan, EvalPlan) else self.plan.steps
+        return self.plan.steps if is_training(self.plan) else None
 
     @property
     def last(self) -> Record:
@@ -109,11 +110,11 @@ class RunState:
     def wait(self, what: str, now: float) -> None:
         self.waiting, self.since, self.playing = what, now, (0, 0)
 
-    def stage_started(self, stage: TrainedPlan, done: int, known: Sequence[Record]) -> None:
+    def stage_started(self, stage: Training, done: int, known: Sequence[Record]) -> None:
         """Begin a stage; what came before it in the plan has ended."""
         names = list(self.stages)
         for name in names[: names.index(stage.name)]:
-            if not isinstance(self.stages[name].plan, EvalPlan):
+            if self.stages[name].plan.trains:
                 self.stages[name].ended = True
         self.current, self.waiting, self.playing = self.stages[stage.name], "", (0, 0)
         self.lesson = None
@@ -126,7 +127,7 @@ class RunState:
         self.waiting, self.playing = "", (0, 0)
         self.current.add(metrics)
 
-    def evaluated(self, plan: EvalPlan, metrics: Mapping[str, Any]) -> None:
+    def evaluated(self, plan: Evaluation, metrics: Mapping[str, Any]) -> None:
         self.waiting, self.playing = "", (0, 0)
         state = self.stages[plan.name]
         state.add(metrics)
@@ -141,7 +142,7 @@ class RunState:
     @property
     def evaluations(self) -> list[StageState]:
         """The evaluations of the stage that runs."""
-        if self.current is None or isinstance(self.current.plan, EvalPlan):
+        if self.current is None or not is_training(self.current.plan):
             return []
         found = evaluations_of(self.current.plan, self.plan.stages)
         return [self.stages[plan.name] for plan in found]
@@ -165,4 +166,4 @@ def measured(stage: StageState) -> tuple[str, str]:
 
 def envs_of(stage: StageState) -> list[str]:
     """Return the names of a stage's environments that its rewards are listed by."""
-    return [env.name for env in stage.plan.envs] if isinstance(stage.plan, TrainPlan) else []
+    return [env.name for env in stage.plan.rollouts.envs] if stage.plan.rollouts else []

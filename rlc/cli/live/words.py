@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
 from rlc.catalog.environments import roles_of
 from rlc.cli.live.state import RunState, StageState, envs_of, measured
-from rlc.plan.environments import OUTCOMES
-from rlc.plan.records import EvalPlan, PreferencePlan, SftPlan, TrainPlan
+from rlc.plan.environments import OUTCOMES, EnvPlan
+from rlc.plan.stages import Evaluation, is_training
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.history import is_number
 from rlc.runtime.journal.metrics import evaluation_results, failures_by_cause
@@ -53,9 +53,10 @@ def learning(state: RunState) -> list[Curve]:
     assert stage is not None
     key, name = measured(stage)
     curves = [Curve(name, stage.values(key), watched=True)]
-    if isinstance(stage.plan, TrainPlan):
-        curves += [Curve(label, stage.values(key), True) for label, key in _parts(stage, name)]
-    if isinstance(stage.plan, SftPlan | PreferencePlan):
+    if (rollouts := stage.plan.rollouts) is not None:
+        labelled = _parts(rollouts.envs, name)
+        curves += [Curve(label, stage.values(key), True) for label, key in labelled]
+    if stage.plan.data:
         keys = ("accuracy", "heldout/accuracy", "margin", "loss/mean", "heldout/loss")
         words = [(one.replace("heldout/", "held-out ").replace("/mean", ""), one) for one in keys]
         curves += [Curve(word, stage.values(one), True) for word, one in words if one != key]
@@ -69,11 +70,10 @@ def learning(state: RunState) -> list[Curve]:
     return [curve for curve in curves if curve.values]
 
 
-def _parts(stage: StageState, name: str) -> Iterator[tuple[str, str]]:
+def _parts(envs: Sequence[EnvPlan], name: str) -> Iterator[tuple[str, str]]:
     """Yield the label and the metric of each environment, role and outcome of matches."""
-    assert isinstance(stage.plan, TrainPlan)
-    for env in stage.plan.envs:
-        if len(stage.plan.envs) > 1:
+    for env in envs:
+        if len(envs) > 1:
             yield f"{name} {env.name}", f"reward/{env.name}"
         for role in roles_of(env):
             if env.play is None:
@@ -110,7 +110,7 @@ def money(state: RunState) -> str:
     """Return dollars spent, the budget, and what it will probably be; empty if nothing costs."""
     stage = state.current
     assert stage is not None
-    assert not isinstance(stage.plan, EvalPlan)
+    assert is_training(stage.plan)
     limit, spent = stage.plan.budget.usd, stage.last.get("spend/usd")
     if spent is None or (not spent and limit is None):
         return ""
@@ -128,7 +128,7 @@ def budget_share(state: RunState) -> float | None:
     """Return the share of its dollars that a stage has spent; None without such a budget."""
     stage = state.current
     assert stage is not None
-    assert not isinstance(stage.plan, EvalPlan)
+    assert is_training(stage.plan)
     limit = stage.plan.budget.usd
     if not limit or (spent := stage.last.get("spend/usd")) is None:
         return None
@@ -192,7 +192,7 @@ def remarks(metrics: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def evaluation_line(plan: EvalPlan, step: int, metrics: Mapping[str, Any]) -> str:
+def evaluation_line(plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> str:
     """Format results: ``heldout after step 20: pass@1 0.750   mean_reward 0.812``."""
     found = evaluation_results(metrics, plan.name)
     results = "   ".join(f"{name} {value:.3f}" for name, value in found.items())

@@ -32,7 +32,7 @@ from rlc.plan.asked import asked_models
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, is_saved_set, located
-from rlc.plan.records import LOCAL, Plan, environments_of
+from rlc.plan.records import LOCAL, Plan
 
 TREE = "recipe"  # the folder of a job that they are in
 _ELSEWHERE = "elsewhere"  # in that, what comes from outside of the project
@@ -69,7 +69,7 @@ class Contents:
             with_files(plan, self._note)
             for code in (code for stage in plan.stages for code in code_of_stage(stage)):
                 self._module(code.target.rpartition(":")[0])
-            for env in (env for stage in plan.stages for env in environments_of(stage)):
+            for env in (env for stage in plan.stages for env in stage.environments):
                 for text in _texts(env):
                     self._command(text)
         for path in self.code.files:

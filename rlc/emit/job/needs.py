@@ -16,7 +16,7 @@ from rlc.emit.job.wheel import requirements as requirements_of_rlc
 from rlc.plan.asked import asked_models
 from rlc.plan.environments import EndpointPlan, EnvPlan
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import LOCAL, Plan, TrainPlan, data_of, environments_of
+from rlc.plan.records import LOCAL, Plan
 
 KEY_OF_TINKER = "TINKER_API_KEY"
 
@@ -53,12 +53,12 @@ def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
             in_extras = {package for _, package in _in_extras(env)}
             found |= {p: None for _, p in packages_of(env) if p not in in_extras}
         for stage in plan.stages:
-            for path in (data.path for data in data_of(stage) if data.path is not None):
+            for path in (data.file for data in stage.data if data.file is not None):
                 named = ("datasets",) if hub_dataset(path) else packages_of_file(path)
                 found |= dict.fromkeys(named)
-            trackers = getattr(stage, "track", ())
+            trackers = stage.track
             found |= {tracker_traits(one.name).package: None for one in trackers}
-            if isinstance(stage, TrainPlan) and stage.loss.program is not None:
+            if (objective := stage.policy_gradient) and objective.loss.program is not None:
                 found["torch"] = None
     return sorted(filter(None, map(_pinned, found)))
 
@@ -90,7 +90,7 @@ def _variables(plan: Plan) -> Iterator[str]:
             if isinstance(judge.model, EndpointPlan) and judge.model.key:
                 yield judge.model.key
     for stage in plan.stages:
-        for tracker in getattr(stage, "track", ()):
+        for tracker in stage.track:
             if key := tracker_traits(tracker.name).key:
                 yield key.variable
 
@@ -107,7 +107,7 @@ def _in_extras(env: EnvPlan) -> Iterator[tuple[str, str | None]]:
 
 
 def _environments(plan: Plan) -> list[EnvPlan]:
-    return [env for stage in plan.stages for env in environments_of(stage)]
+    return [env for stage in plan.stages for env in stage.environments]
 
 
 def _pinned(package: str) -> str | None:

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from rlc.catalog.facts.prices import price_of
 from rlc.emit.script.literals import call, literal
-from rlc.plan.records import Plan, SftPlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 
 _FIELDS = ("base_model", "rank", "train_mlp", "train_attn", "train_unembed")
 
 
-def origin(plan: Plan, stage: TrainPlan | SftPlan, path: str) -> str:
+def origin(plan: Plan, stage: Training, path: str) -> str:
     """What decided a value, as the end of a line."""
     told = plan.provenance.get(f"stages.{stage.name}.{path}", "")
     return f"  # {told}" if told else ""
 
 
-def constants(plan: Plan, stage: TrainPlan | SftPlan) -> Iterator[str]:
+def constants(plan: Plan, stage: Training) -> Iterator[str]:
     """The values that every program has."""
     model, adam, save = stage.model, stage.optimizer, stage.save
     values = (model.base, model.lora_rank, model.train_mlp, model.train_attn, model.train_unembed)
@@ -44,7 +45,7 @@ def constants(plan: Plan, stage: TrainPlan | SftPlan) -> Iterator[str]:
     yield ""
 
 
-def opened(stage: TrainPlan | SftPlan, script: str) -> Iterator[str]:
+def opened(stage: Training, script: str) -> Iterator[str]:
     """Lines that open the training client."""
     metadata = f'user_metadata={{"script": {literal(script)}}}'
     yield f"    service = tinker.ServiceClient({metadata})"
@@ -56,7 +57,7 @@ def opened(stage: TrainPlan | SftPlan, script: str) -> Iterator[str]:
     yield "    tokenizer = training.get_tokenizer()"
 
 
-def kept(stage: TrainPlan | SftPlan) -> Iterator[str]:
+def kept(stage: Training) -> Iterator[str]:
     """Lines that prepare what is kept and counted."""
     budget = stage.budget
     arguments = []
@@ -75,7 +76,7 @@ def kept(stage: TrainPlan | SftPlan) -> Iterator[str]:
     yield "    checkpoints = Checkpoints(service, training, STAGE, KEEP, TTL_SECONDS)"
 
 
-def updated(stage: TrainPlan | SftPlan, indent: int) -> Iterator[str]:
+def updated(stage: Training, indent: int) -> Iterator[str]:
     """Lines that make the update of a step."""
     schedule, rate = stage.optimizer.schedule, "LEARNING_RATE"
     values = [rate, "step"]
@@ -89,7 +90,7 @@ def updated(stage: TrainPlan | SftPlan, indent: int) -> Iterator[str]:
     yield f"{' ' * indent}loss = await update(training, gradient, {rate}, ADAM)"
 
 
-def ended(stage: TrainPlan | SftPlan) -> Iterator[str]:
+def ended(stage: Training) -> Iterator[str]:
     """Lines that save, and stop."""
     budget = stage.budget
     limited = budget.usd is not None or budget.tokens or budget.seconds

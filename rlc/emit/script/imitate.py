@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from rlc.emit.script.common import constants, ended, kept, main, opened, origin, updated
 from rlc.emit.script.literals import literal
+from rlc.emit.script.misfits import imitated
 from rlc.emit.script.stitch import MARK
-from rlc.plan.records import Plan, SftPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import FromData, Training
 
 
-def imitation_body(plan: Plan, stage: SftPlan, data: str) -> str:
+def imitation_body(plan: Plan, stage: Training, data: str) -> str:
     """Return what is written for a stage alone; ``data`` is its file, as seen from the script."""
-    chats = stage.data
+    source = stage.of(FromData)
+    chats = imitated(stage)
+    assert chats is not None, "what a script cannot do is refused"
     return "\n".join(
         [
             *constants(plan, stage),
@@ -19,7 +23,7 @@ def imitation_body(plan: Plan, stage: SftPlan, data: str) -> str:
             f"MESSAGES = {literal(chats.messages or 'messages')}  # the field of a row",
             f"TRAIN_ON = {literal(chats.train_on)}  # of the assistant's messages",
             f"ROWS = {literal(chats.count)}{'' if chats.count else '  # all'}",
-            f"BATCH = {literal(stage.batch)}{origin(plan, stage, 'batch')}",
+            f"BATCH = {literal(source.batch)}{origin(plan, stage, 'batch')}",
             MARK,
             "async def train(steps: int, metrics: str, data: str) -> None:",
             *opened(stage, "train"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from attrs import frozen
 
@@ -18,7 +19,19 @@ from rlc.lang.read import read_source
 from rlc.lang.source import Span
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import EvalPlan, Plan, PreferencePlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.sources import Chats
+from rlc.plan.stages import (
+    Evaluation,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    Rollouts,
+    StagePlan,
+    Table,
+    Training,
+    is_training,
+)
 
 ADVICE = "`--target job` writes any plan"
 STAGES, ENVIRONMENT, VALUE, WATCHED = "RL0820", "RL0821", "RL0822", "RL0823"
@@ -50,14 +63,8 @@ def misfits(plan: Plan) -> list[Diagnostic]:
 
 
 def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
-    if isinstance(stage, TrainPlan):
-        yield from _train(stage)
-    elif isinstance(stage, SftPlan):
-        yield from _sft(stage)
-    elif isinstance(stage, PreferencePlan | EvalPlan):
-        does = "evaluates" if isinstance(stage, EvalPlan) else "learns from preferences"
-        yield Misfit(STAGES, "", f"`{stage.name}` {does}, which a script does not")
-    if not isinstance(stage, EvalPlan):
+    yield from _BY_KIND[stage](stage)
+    if is_training(stage):
         if stage.track:
             name = stage.track[0].name
             yield Misfit(WATCHED, "track", f"`{name}()`: a script writes metrics to a file only")
@@ -67,22 +74,30 @@ def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
             yield Misfit(WATCHED, "deadlines", "`deadlines`: a script has none")
 
 
-def _train(stage: TrainPlan) -> Iterator[Misfit]:
-    for env in stage.envs:
+def _train(stage: Training) -> Iterator[Misfit]:
+    source = stage.of(Rollouts)
+    for env in source.envs:
         for message in _environment(env):
             yield Misfit(ENVIRONMENT, f"envs.{env.name}", f"`{env.name}`: {message}")
     watched = {
-        "kl_guard": stage.kl_guard is not None,
-        "give_up": stage.give_up not in (None, DEFAULT_GIVE_UP),
-        "sampling": stage.sampling.concurrency is not None,
+        "kl_guard": source.kl_guard is not None,
+        "give_up": source.give_up not in (None, DEFAULT_GIVE_UP),
+        "sampling": source.sampling.concurrency is not None,
     }
     for name, asked in watched.items():
         if asked:
             yield Misfit(WATCHED, name, f"`{name}`: a script watches nothing of the kind")
-    if stage.on_error.then == "penalise":
+    if source.on_error.then == "penalise":
         yield Misfit(WATCHED, "on_error", "`penalise()`: a script leaves failed rollouts out")
     for path, message in _values(stage):
         yield Misfit(VALUE, path, message)
+
+
+def _none_for(does: str) -> Callable[[Any], Iterator[Misfit]]:
+    def refused(stage: StagePlan) -> Iterator[Misfit]:
+        yield Misfit(STAGES, "", f"`{stage.name}` {does}, which a script does not")
+
+    return refused
 
 
 def _environment(env: EnvPlan) -> Iterator[str]:
@@ -107,34 +122,61 @@ def _environment(env: EnvPlan) -> Iterator[str]:
         yield "`reward()`: a script adds up the rewards of the turns"
 
 
-def _values(stage: TrainPlan) -> Iterator[tuple[str, str]]:
-    loss, weighs = loss_traits(stage.loss), aggregate_traits(stage.aggregate.kind).over
-    if stage.overlap.kind != "synchronous":
-        yield "overlap", f"`{stage.overlap.kind}()`: a script samples, then trains"
-    if stage.kl is not None:
+def _values(stage: Training) -> Iterator[tuple[str, str]]:
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    loss, weighs = (
+        loss_traits(objective.loss),
+        aggregate_traits(objective.aggregate.kind).over,
+    )
+    if source.overlap.kind != "synchronous":
+        yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
+    if objective.kl is not None:
         yield "kl", "`kl`: a script has no reference model"
-    if stage.teacher:
+    if objective.teacher:
         yield "teacher", "`teacher`: a script asks no other model"
-    if stage.batch.updates > 1:
+    if source.batch.updates > 1:
         yield "batch", "`updates`: a script makes one update of each batch"
-    if stage.batch.resample:
+    if source.batch.resample:
         yield "batch", "`resample`: a script replaces no groups"
-    if stage.sampling.max_prompt_tokens or stage.sampling.max_episode_tokens:
+    if source.sampling.max_prompt_tokens or source.sampling.max_episode_tokens:
         yield "sampling", "`sample()`: a script limits replies, not prompts or episodes"
-    if stage.sampling.stop or any(env.rollouts.stop for env in stage.envs):
+    if source.sampling.stop or any(env.rollouts.stop for env in source.envs):
         yield "sampling", "`stop`: in a script the renderer alone ends replies"
     if loss.per_sequence:
-        yield "loss", f"`{stage.loss.name}()`: its sequence mask is not written by a script"
-    if stage.loss.program is not None and needs_batch(stage.loss.program):
-        yield "loss", f"`{stage.loss.name}`: a script computes nothing over a batch beforehand"
+        yield (
+            "loss",
+            f"`{objective.loss.name}()`: its sequence mask is not written by a script",
+        )
+    if objective.loss.program is not None and needs_batch(objective.loss.program):
+        yield (
+            "loss",
+            f"`{objective.loss.name}`: a script computes nothing over a batch beforehand",
+        )
     if loss.reference or loss.forward:
-        yield "loss", f"`{stage.loss.name}`: a script computes no other logprobs beforehand"
+        yield (
+            "loss",
+            f"`{objective.loss.name}`: a script computes no other logprobs beforehand",
+        )
     if weighs == "task":
-        yield "aggregate", f"`{stage.aggregate.kind}()` is not written by a script"
+        yield (
+            "aggregate",
+            f"`{objective.aggregate.kind}()` is not written by a script",
+        )
     if loss.pull is not None and weighs is not None:
-        yield "aggregate", f"`{stage.loss.name}()` is written with `token_sum()` only"
-    if not _computes(stage.advantage):
-        yield "advantage", f"`{stage.advantage.name}` has a step that a script does not compute"
+        yield (
+            "aggregate",
+            f"`{objective.loss.name}()` is written with `token_sum()` only",
+        )
+    if not _computes(objective.advantage):
+        yield (
+            "advantage",
+            f"`{objective.advantage.name}` has a step that a script does not compute",
+        )
+
+
+def imitated(stage: Training) -> Chats | None:
+    """Return the chats that a stage imitates; None if it imitates something else."""
+    return next((data for data in stage.data[:1] if isinstance(data, Chats)), None)
 
 
 def _computes(scheme: AdvantageScheme) -> bool:
@@ -155,18 +197,29 @@ def _computes(scheme: AdvantageScheme) -> bool:
     return known
 
 
-def _sft(stage: SftPlan) -> Iterator[Misfit]:
-    data = stage.data
+def _sft(stage: Training) -> Iterator[Misfit]:
+    data = imitated(stage)
     if stage.heldout is not None:
         yield Misfit(WATCHED, "heldout", "`heldout`: a script scores nothing but what it learns")
-    if data.kind != "chats" or data.path is None:
+    if data is None:
         yield Misfit(STAGES, "data", "a script imitates the chats of a file, and nothing else")
-    elif hub_dataset(data.path) is not None or not data.path.endswith((".jsonl", ".ndjson")):
+        return
+    if hub_dataset(data.path) is not None or not data.path.endswith((".jsonl", ".ndjson")):
         yield Misfit(VALUE, "data", f"a script reads files of JSON lines, not {data.path}")
     elif data.split not in (None, "train"):
         yield Misfit(VALUE, "data", "`split`: a script reads all rows of its file")
     if data.too_long == "drop" or data.max_tokens is not None:
         yield Misfit(VALUE, "data", "a script takes chats of any length")
+
+
+_BY_KIND: Table[Callable[[Any], Iterator[Misfit]]] = Table(
+    {
+        PolicyGradient: _train,
+        Likelihood: _sft,
+        PreferenceLoss: _none_for("learns from preferences"),
+        Evaluation: _none_for("evaluates"),
+    }
+)
 
 
 def _placed(plan: Plan, stage: StagePlan, found: Misfit) -> Diagnostic:

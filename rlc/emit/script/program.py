@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from rlc.emit.errors import EmitError
 from rlc.emit.script.imitate import imitation_body
-from rlc.emit.script.misfits import misfits
+from rlc.emit.script.misfits import imitated, misfits
 from rlc.emit.script.reinforce import reinforcement_body
 from rlc.emit.script.stitch import stitched
 from rlc.plan.codec import plan_hash
 from rlc.plan.paths import located
-from rlc.plan.records import Plan, SftPlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 from rlc.version import __version__
 
 # What the code of a script itself may read; its pieces know their own.
@@ -34,19 +35,16 @@ def script(plan: Plan, path: str = "train.py") -> str:
     cannot do what it says."""
     if found := misfits(plan):
         raise EmitError(found)
-    (stage,) = plan.stages
-    head = "\n".join(_docstring(plan, os.path.basename(path)))
-    if isinstance(stage, SftPlan):
-        assert stage.data.path is not None
-        data = os.path.relpath(located(stage.data.path, plan.recipe), os.path.dirname(path) or ".")
+    (stage,) = plan.trainings
+    head = "\n".join(_docstring(plan, stage, os.path.basename(path)))
+    if (chats := imitated(stage)) is not None:
+        data = os.path.relpath(located(chats.path, plan.recipe), os.path.dirname(path) or ".")
         return stitched(head, imitation_body(plan, stage, data), IMPORTS)
-    assert isinstance(stage, TrainPlan)
     return stitched(head, reinforcement_body(plan, stage, os.path.basename(path)), IMPORTS)
 
 
-def _docstring(plan: Plan, name: str) -> Iterator[str]:
-    (stage,) = plan.stages
-    assert isinstance(stage, TrainPlan | SftPlan)
+def _docstring(plan: Plan, stage: Training, name: str) -> Iterator[str]:
+    objective = stage.policy_gradient
     recipe = os.path.basename(plan.recipe)
     yield f'"""{recipe}: {stage.name}, {stage.steps} steps on Tinker.'
     yield ""
@@ -58,9 +56,9 @@ def _docstring(plan: Plan, name: str) -> Iterator[str]:
     yield ""
     yield f"    python {name} [--steps N] [--metrics metrics.jsonl]"
     yield ""
-    own = isinstance(stage, TrainPlan) and stage.loss.program is not None
+    own = objective is not None and objective.loss.program is not None
     packages = ["tinker", "tinker-cookbook"]
-    packages += ["gem-llm"] if isinstance(stage, TrainPlan) else []
+    packages += ["gem-llm"] if objective is not None else []
     packages += ["torch"] if own else []
     yield f"It needs {', '.join(packages)}; TINKER_API_KEY, and for a server of one's"
     yield "own TINKER_BASE_URL. The same seed gives what `rlc run` gives on that server."

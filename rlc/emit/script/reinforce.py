@@ -17,10 +17,11 @@ from rlc.envs.templates import load_template
 from rlc.explanation.formulas.schemes import scheme_formulas
 from rlc.explanation.formulas.stages import loss_formula
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import PolicyGradient, Rollouts, Training
 
 
-def reinforcement_body(plan: Plan, stage: TrainPlan, name: str) -> str:
+def reinforcement_body(plan: Plan, stage: Training, name: str) -> str:
     """Return what is written for a stage alone, in a script of that ``name``."""
     own = _own_loss(stage)
     parts = [*constants(plan, stage), *_values(plan, stage, own), MARK, *_envs(plan, stage)]
@@ -30,46 +31,52 @@ def reinforcement_body(plan: Plan, stage: TrainPlan, name: str) -> str:
     return "\n".join([*parts, *_train(stage, name, own), *main()])
 
 
-def _own_loss(stage: TrainPlan) -> TorchFunction | None:
-    if stage.loss.program is None:
+def _own_loss(stage: Training) -> TorchFunction | None:
+    objective = stage.of(PolicyGradient)
+    if objective.loss.program is None:
         return None
-    return torch_function(stage.loss.program, stage.loss.name, loss_traits(stage.loss).weighted)
+    return torch_function(
+        objective.loss.program,
+        objective.loss.name,
+        loss_traits(objective.loss).weighted,
+    )
 
 
-def _values(plan: Plan, stage: TrainPlan, own: TorchFunction | None) -> Iterator[str]:
+def _values(plan: Plan, stage: Training, own: TorchFunction | None) -> Iterator[str]:
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     yield f"# A batch{origin(plan, stage, 'batch.count').replace('  #', ':')}"
-    if stage.batch.kind == "groups":
-        yield f"GROUPS = {literal(stage.batch.count)}"
+    if source.batch.kind == "groups":
+        yield f"GROUPS = {literal(source.batch.count)}"
     else:
-        yield f"TURNS = {literal(stage.batch.count)}  # trained on in each step"
-        yield f"PARALLEL = {literal(stage.batch.parallel)}  # episodes side by side"
+        yield f"TURNS = {literal(source.batch.count)}  # trained on in each step"
+        yield f"PARALLEL = {literal(source.batch.parallel)}  # episodes side by side"
     sampling: dict[str, Any] = {}
-    if stage.sampling.top_p != 1:
-        sampling["top_p"] = stage.sampling.top_p
-    if stage.sampling.top_k != -1:
-        sampling["top_k"] = stage.sampling.top_k
-    if stage.on_error.retries:
-        sampling["retries"] = stage.on_error.retries
-    if stage.on_error.then == "stop":
+    if source.sampling.top_p != 1:
+        sampling["top_p"] = source.sampling.top_p
+    if source.sampling.top_k != -1:
+        sampling["top_k"] = source.sampling.top_k
+    if source.on_error.retries:
+        sampling["retries"] = source.on_error.retries
+    if source.on_error.then == "stop":
         sampling["then_stop"] = True
     yield f"PLAYED: dict[str, Any] = {literal(sampling) if sampling else '{}'}"
-    if any(is_chat(env) for env in stage.envs):
+    if any(is_chat(env) for env in source.envs):
         yield f"RENDERER = {literal(stage.model.renderer)}"
     yield ""
     yield f"# The loss{origin(plan, stage, 'loss.name').replace('  #', ':')}"
-    for line in loss_formula(stage.loss):
+    for line in loss_formula(objective.loss):
         yield f"#   {line}"
     if own is not None:
         yield f"LOSS_INPUTS = {literal(own.ranks)}"
     else:
-        yield f"LOSS = {literal(stage.loss.name)}"
-        yield f"LOSS_CONFIG = {literal(stage.loss.config) if stage.loss.config else 'None'}"
+        yield f"LOSS = {literal(objective.loss.name)}"
+        yield f"LOSS_CONFIG = {literal(objective.loss.config) if objective.loss.config else 'None'}"
     yield ""
 
 
-def _envs(plan: Plan, stage: TrainPlan) -> Iterator[str]:
+def _envs(plan: Plan, stage: Training) -> Iterator[str]:
     yield "ENVS = ["
-    for env in stage.envs:
+    for env in stage.of(Rollouts).envs:
         if told := origin(plan, stage, f"envs.{env.name}.id"):
             yield f"  {told}"
         yield call("Env", _env(env), 4) + ","
@@ -102,9 +109,9 @@ def _env(env: EnvPlan) -> list[str]:
     ]
 
 
-def _advantages(stage: TrainPlan) -> Iterator[str]:
+def _advantages(stage: Training) -> Iterator[str]:
     """The function of the scheme, step by step."""
-    scheme = stage.advantage
+    scheme = stage.of(PolicyGradient).advantage
     yield "def advantages(episodes: list[Episode]) -> list[np.ndarray[Any, Any]]:"
     yield f'    """One value a turn for each episode: {scheme.name}.'
     yield ""
@@ -179,12 +186,13 @@ def _step(step: Any, keeps: bool) -> Iterator[str]:
         yield call("values = over_deviation", given, 4)
 
 
-def _batch(stage: TrainPlan, own: TorchFunction | None) -> Iterator[str]:
+def _batch(stage: Training, own: TorchFunction | None) -> Iterator[str]:
     """The function that makes the datums of a step."""
-    loss = loss_traits(stage.loss)
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    loss = loss_traits(objective.loss)
     yield "def batch(step: int, episodes: list[Episode]) -> list[tinker.Datum]:"
     yield '    """What the update of a step is trained on."""'
-    if stage.batch.kind == "turns":
+    if source.batch.kind == "turns":
         yield "    chosen = some_turns(episodes, TURNS, SEED, STAGE, step)"
     else:
         yield "    chosen = all_turns(episodes)"
@@ -194,16 +202,16 @@ def _batch(stage: TrainPlan, own: TorchFunction | None) -> Iterator[str]:
     yield "    rows = zip(episodes, advantages(episodes), chosen, strict=True)"
     yield f"    played = [sequences({', '.join(given)}) for row in rows]"
     yield "    made = [own for own in played if own]"
-    kind = stage.aggregate.kind
+    kind = objective.aggregate.kind
     if aggregate_traits(kind).over is None:
         yield "    weights = [1.0] * len(made)"
     else:
-        if stage.loss.by_sequence:
+        if objective.loss.by_sequence:
             yield "    # A sequence has one loss, and counts as one token."
             yield "    tokens = [[1 for _ in own] for own in made]"
         else:
             yield "    tokens = [[one.tokens for one in own] for own in made]"
-        more = f", {stage.aggregate.length}" if stage.aggregate.length else ""
+        more = f", {objective.aggregate.length}" if objective.aggregate.length else ""
         yield f"    weights = {kind}(tokens{more})"
     yield "    data = []"
     yield "    for own, weight in zip(made, weights, strict=True):"
@@ -212,7 +220,7 @@ def _batch(stage: TrainPlan, own: TorchFunction | None) -> Iterator[str]:
     if not (loss.pull or loss.weighted):
         yield f"{indent}if not one.advantages.any():"
         yield f"{indent}    continue"
-    shared = " / one.tokens" if stage.loss.mean else ""
+    shared = " / one.tokens" if objective.loss.mean else ""
     if own is not None:
         scaled = "one.advantages" if loss.weighted else f"weight * one.advantages{shared}"
         given = ["one", scaled, "[*LOSS_INPUTS]"]
@@ -226,8 +234,12 @@ def _batch(stage: TrainPlan, own: TorchFunction | None) -> Iterator[str]:
     yield "    return data"
 
 
-def _train(stage: TrainPlan, name: str, own: TorchFunction | None) -> Iterator[str]:
-    loss, chats = loss_traits(stage.loss), [is_chat(env) for env in stage.envs]
+def _train(stage: Training, name: str, own: TorchFunction | None) -> Iterator[str]:
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    loss, chats = (
+        loss_traits(objective.loss),
+        [is_chat(env) for env in source.envs],
+    )
     yield "async def train(steps: int, metrics: str) -> None:"
     yield from opened(stage, name)
     if own is not None:
@@ -262,7 +274,7 @@ def _train(stage: TrainPlan, name: str, own: TorchFunction | None) -> Iterator[s
     yield "            same = await repeats(sampler, tokenizer)"
     given = ["sampler", "games", "new_history", "usage", "SEED", "STAGE", "CONTEXT"]
     yield call("player = Player", [*given, "repeats=same", "**PLAYED"], 8)
-    if stage.batch.kind == "groups":
+    if source.batch.kind == "groups":
         yield "        episodes = await play_groups(player, ENVS, cursor, GROUPS)"
     else:
         yield "        episodes = await play_turns(player, ENVS, cursor, TURNS, PARALLEL)"

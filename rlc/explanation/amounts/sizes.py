@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -18,14 +18,17 @@ from rlc.plan.environments import ANY, EnvPlan, GraderPlan, PlayPlan
 from rlc.plan.graph import barriers, takes_what_is_ready
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelPlan
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import (
-    DataPlan,
-    EvalPlan,
-    PreferencePlan,
-    SftPlan,
+from rlc.plan.sources import AnyData, Demonstrations, PreferredPairs, Samples
+from rlc.plan.stages import (
+    Evaluation,
+    FromData,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    Rollouts,
     StagePlan,
-    TrainPlan,
+    Table,
+    Training,
 )
 from rlc.plan.units import show
 from rlc.pricing.cost import StageCost
@@ -35,15 +38,7 @@ from rlc.pricing.tokens import shares
 
 def size_lines(stage: StagePlan, cost: StageCost) -> Lines:
     """Groups, rollouts, turns, tokens, and what becomes of an episode."""
-    if isinstance(stage, TrainPlan):
-        sentences = _training(stage)
-    elif isinstance(stage, PreferencePlan):
-        sentences = _preferences(stage)
-    elif isinstance(stage, SftPlan):
-        sentences = _imitation(stage)
-    else:
-        sentences = _evaluation(stage, cost)
-    for sentence in sentences:
+    for sentence in _SENTENCES[stage](stage, cost):
         yield from wrapped(sentence, hang=2)
     tokens = round(cost.step_tokens["high"].total)
     yield f"at most {tokens:,} tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
@@ -141,30 +136,51 @@ def _graders(graders: Sequence[GraderPlan]) -> str:
 
 def collected(stage: StagePlan) -> str:
     """Return what one step takes, or one evaluation: ``16 groups of 8: 128 rollouts``."""
-    if isinstance(stage, SftPlan):
-        return f"{count(stage.batch, 'example')} a step"
-    if isinstance(stage, PreferencePlan):
-        labelled = preference_traits(stage.loss.name).labelled
-        what = "labelled reply" if labelled else "pair"
-        return f"{count(stage.batch, what)} a step".replace("replys", "replies")
-    if isinstance(stage, EvalPlan):
-        samples = f", {count(stage.samples, 'sample')} of each" if stage.samples > 1 else ""
-        episodes = count(stage.tasks * stage.samples, "episode")
-        return f"{count(stage.tasks, 'task')}{samples}: {episodes} an evaluation"
-    batch = stage.batch
-    sizes = {env.rollouts.group for env in stage.envs}
+    return _COLLECTED[stage](stage)
+
+
+def _examples(stage: Training) -> str:
+    return f"{count(stage.of(FromData).batch, 'example')} a step"
+
+
+def _compared(stage: Training) -> str:
+    labelled = preference_traits(stage.of(PreferenceLoss).loss.name).labelled
+    what = "labelled reply" if labelled else "pair"
+    return f"{count(stage.of(FromData).batch, what)} a step".replace("replys", "replies")
+
+
+def _tasks(stage: Evaluation) -> str:
+    samples = f", {count(stage.samples, 'sample')} of each" if stage.samples > 1 else ""
+    episodes = count(stage.tasks * stage.samples, "episode")
+    return f"{count(stage.tasks, 'task')}{samples}: {episodes} an evaluation"
+
+
+def _rollouts(stage: Training) -> str:
+    source = stage.of(Rollouts)
+    batch, sizes = source.batch, {env.rollouts.group for env in source.envs}
     if batch.kind == "turns":
         return f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
     if len(sizes) == 1:
         size = sizes.pop()
         return f"{batch.count:,} groups of {size:,}: {batch.count * size:,} rollouts"
-    part = shares(stage.envs)
-    rollouts = sum(batch.count * part[env.name] * env.rollouts.group for env in stage.envs)
+    part = shares(source.envs)
+    rollouts = sum(batch.count * part[env.name] * env.rollouts.group for env in source.envs)
     return f"{batch.count:,} groups: about {ceil(rollouts):,} rollouts"
 
 
-def _training(stage: TrainPlan) -> Iterator[str]:
-    batch = stage.batch
+_COLLECTED: Table[Callable[[Any], str]] = Table(
+    {
+        PolicyGradient: _rollouts,
+        Likelihood: _examples,
+        PreferenceLoss: _compared,
+        Evaluation: _tasks,
+    }
+)
+
+
+def _policy_gradient(stage: Training, _: StageCost) -> Iterator[str]:
+    source = stage.of(Rollouts)
+    batch, overlap = source.batch, source.overlap
     yield collected(stage)
     if batch.resample:
         yield (
@@ -172,91 +188,89 @@ def _training(stage: TrainPlan) -> Iterator[str]:
         )
     if batch.updates > 1:
         yield f"split into {batch.updates:,} optimiser updates"
-    overlap = stage.overlap
     if overlap.kind == "streamed":
         yield from _streamed(stage)
     elif overlap.kind == "asynchronous":
         late = count(overlap.max_staleness, "step")
         yield f"asynchronous: rollouts may come from weights up to {late} old"
-    yield from _environments(stage.envs, stage.model)
-
-
-def _preferences(stage: PreferencePlan) -> Iterator[str]:
-    yield collected(stage)
-    yield pairs_of(stage.data)
     yield from _held_out(stage)
-    for data in (stage.data, stage.heldout):
-        if data is not None and data.env is not None:
-            yield from _environments((data.env,), stage.model)
+    yield from _environments(source.envs, stage.model)
 
 
-def _held_out(stage: SftPlan | PreferencePlan) -> Iterator[str]:
+def _preferences(stage: Training, _: StageCost) -> Iterator[str]:
+    yield collected(stage)
+    yield pairs_of(stage.data[0])
+    yield from _held_out(stage)
+    for data in stage.data:
+        yield from _environments(data.environments, stage.model)
+
+
+def _held_out(stage: Training) -> Iterator[str]:
     if stage.heldout is not None:
         every = f"after every {count(stage.every, 'step')} and " if stage.every else ""
-        if isinstance(stage.heldout, PreferencesPlan):
+        if stage.heldout.compares:
             yield f"held out: {pairs_of(stage.heldout)}, compared {every}at the end"
         else:
             yield f"held out: {_rows_of(stage.heldout)}, scored {every}at the end"
 
 
-def pairs_of(data: PreferencesPlan) -> str:
+def pairs_of(data: AnyData) -> str:
     """What is compared: ``rows of pairs.jsonl``, ``256 pairs that policy makes in spell``."""
-    if data.env is None or data.model is None:
+    if not isinstance(data, PreferredPairs):
         return _rows_of(data)
     who = data.model.after or data.model.model.name
-    made = f"{data.count or 0:,} pairs that {who} makes in {data.env.name}"
+    made = f"{data.count:,} pairs that {who} makes in {data.env.name}"
     return f"{made}, the best and the worst of {data.samples} replies to a task"
 
 
-def _rows_of(data: DataPlan | PreferencesPlan) -> str:
+def _rows_of(data: AnyData) -> str:
     return f"rows of {data.read}" + (f", the first {data.count:,}" if data.count else "")
 
 
-def _streamed(stage: TrainPlan) -> Iterator[str]:
+def _streamed(stage: Training) -> Iterator[str]:
     """What is done in parts, and what waits for all of them."""
-    waits = dict.fromkeys(
-        barrier.why
-        for barrier in barriers(stage.advantage, stage.loss, stage.aggregate, stage.kl, stage.batch)
-    )
-    ready, parts = takes_what_is_ready(stage), f"{stage.overlap.minibatches:,} parts"
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    given = objective.advantage, objective.loss, objective.aggregate, objective.kl, source.batch
+    waits = dict.fromkeys(barrier.why for barrier in barriers(*given))
+    ready = takes_what_is_ready(source.overlap, stage.model.service)
+    parts = f"{source.overlap.minibatches:,} parts"
     if not waits:
         done = "of the groups that are in when the one before is done"
         each = f" at most, each {done}" if ready else ", each as soon as its groups are there"
         yield f"streamed: the gradient is taken in {parts}{each}"
         return
-    others = {"reference": stage.kl is not None, "teacher": bool(stage.teacher)}
+    others = {"reference": objective.kl is not None, "teacher": bool(objective.teacher)}
     if who := " and the ".join(name for name, there in others.items() if there):
         each, verb = " at most" if ready else "", "read" if all(others.values()) else "reads"
         yield f"streamed: the {who} {verb} the batch in {parts}{each}, while others are played"
     yield f"streamed: the gradient waits for the whole batch: {', '.join(waits)}"
 
 
-def _imitation(stage: SftPlan) -> Iterator[str]:
+def _imitation(stage: Training, _: StageCost) -> Iterator[str]:
     yield collected(stage)
     yield from _held_out(stage)
-    data = stage.data
-    if data.env is None:
+    data, model = stage.data[0], stage.model
+    if isinstance(data, Samples):
+        yield from sampled(data)
+        model = data.model.model
+    elif isinstance(data, Demonstrations):
+        who = "the model itself" if data.from_policy else "its oracle"
+        yield (
+            f"{data.count:,} episodes of {data.env.name} with a reward of at least "
+            f"{data.min_reward:g}, played by {who}"
+        )
+    else:
         yield _rows_of(data)
-        return
-    if data.sampled is not None:
-        yield from sampled(data.env, data.count or 0, data.sampled)
-        yield from _environments((data.env,), data.sampled.model.model)
-        return
-    who = "its oracle" if data.policy == "oracle" else "the model itself"
-    yield (
-        f"{data.count or 0:,} episodes of {data.env.name} with a reward of at least "
-        f"{data.min_reward:g}, played by {who}"
-    )
-    yield from _environments((data.env,), stage.model)
+    yield from _environments(data.environments, model)
 
 
-def _evaluation(stage: EvalPlan, cost: StageCost) -> Iterator[str]:
+def _evaluation(stage: Evaluation, cost: StageCost) -> Iterator[str]:
     yield collected(stage)
     yield f"{count(cost.times, 'evaluation')} {when_evaluated(stage)}"
     yield from _environments(stage.envs, stage.model)
 
 
-def when_evaluated(stage: EvalPlan) -> str:
+def when_evaluated(stage: Evaluation) -> str:
     """``before the first step of main, after every 5, at its end``."""
     if stage.after is None:
         return f"of {stage.model.name} as it is"
@@ -333,3 +347,13 @@ def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:
         f"one training sequence a turn, for the renderer {model.renderer} rewrites earlier turns: "
         f"{why}"
     )
+
+
+_SENTENCES: Table[Callable[[Any, StageCost], Iterator[str]]] = Table(
+    {
+        PolicyGradient: _policy_gradient,
+        Likelihood: _imitation,
+        PreferenceLoss: _preferences,
+        Evaluation: _evaluation,
+    }
+)

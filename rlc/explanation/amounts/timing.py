@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlc.explanation.layout import Lines, wrapped
-from rlc.plan.records import EvalPlan, Plan, StagePlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan, is_training
 from rlc.plan.units import elapsed
 from rlc.pricing.critical_path import completion_times, critical_path
 from rlc.pricing.latencies import Latencies
@@ -33,7 +34,7 @@ def timing_lines(plan: Plan, stage: StagePlan, latencies: Latencies) -> Lines:
 def stage_timing(plan: Plan, stage: StagePlan, latencies: Latencies) -> dict[str, Any] | None:
     """Return the timing as data; None for an evaluation, or if nothing is known of the stage."""
     given = latencies.get(stage.name)
-    if isinstance(stage, EvalPlan) or not given:
+    if not is_training(stage) or not given:
         return None
     path = critical_path(plan.graph, stage.name, given)
     depth = _BEFORE_STEADY * (1 + max(edge.slack for edge in plan.graph.edges))

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from rlc.catalog.index import find_builtin
 from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
-from rlc.plan.distillation import SamplesPlan, TeacherPlan
-from rlc.plan.environments import EnvPlan, is_text_file
+from rlc.plan.environments import is_text_file
 from rlc.plan.models import ModelState
-from rlc.plan.records import TrainPlan
+from rlc.plan.parts import TeacherPlan
+from rlc.plan.sources import Samples
+from rlc.plan.stages import PolicyGradient
 
 
 def whose(state: ModelState) -> str:
@@ -29,9 +30,9 @@ def teaching(teacher: TeacherPlan) -> str:
 _KEPT = {"all": "", "solved": " that solve it", "best": ", the best of a task"}
 
 
-def sampled(env: EnvPlan, count: int, samples: SamplesPlan) -> Iterator[str]:
+def sampled(samples: Samples) -> Iterator[str]:
     """What is sampled to be imitated, and how much of it is kept."""
-    keep = samples.keep
+    keep, env, count = samples.keep, samples.env, samples.count
     kept = _KEPT.get(keep.kind, f" with a reward of at least {keep.reward or 0:g}")
     yield f"{count:,} episodes of {env.name}{kept}, played by {whose(samples.model)}"
     most = f", of which at most {samples.per_task:,} are kept" if samples.per_task else ""
@@ -55,9 +56,9 @@ def teacher_formula(teacher: TeacherPlan) -> list[str]:
     return lines
 
 
-def teacher_sections(stage: TrainPlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
+def teacher_sections(objective: PolicyGradient, paint: Paint) -> Iterator[tuple[str, Lines]]:
     """Titles and lines, one section for each teacher."""
-    for teacher in stage.teacher:
+    for teacher in objective.teacher:
         where = f" of {teacher.name}" if teacher.name else ""
         yield f"teacher{where}: {teacher.kind}", _teacher(teacher, paint)
 

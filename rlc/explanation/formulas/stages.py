@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from attrs import frozen
 
@@ -16,16 +17,18 @@ from rlc.explanation.formulas.rewards import reward_formulas
 from rlc.explanation.formulas.schemes import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
-from rlc.plan.records import (
-    LOCAL,
-    AdamPlan,
-    EvalPlan,
-    LossPlan,
-    PreferencePlan,
-    SftPlan,
+from rlc.plan.parts import AdamPlan, KlPlan, LossPlan
+from rlc.plan.records import LOCAL
+from rlc.plan.stages import (
+    Evaluation,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    Rollouts,
     StagePlan,
-    TrainPlan,
-    environments_of,
+    Table,
+    Training,
+    is_training,
 )
 from rlc.plan.units import show
 from rlc.pricing.shapes import rollout_shape
@@ -36,23 +39,12 @@ SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
 
 def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
     """Titles and lines, in the order in which things are computed."""
-    for env in environments_of(stage):
+    for env in stage.environments:
         if formulas := reward_formulas(env):
             yield f"reward of {env.name}", _formulas(formulas, paint)
-    if isinstance(stage, EvalPlan):
-        yield "metrics", _metrics(stage, paint)
+    yield from _SECTIONS[stage](stage, paint)
+    if not is_training(stage):
         return
-    if isinstance(stage, SftPlan):
-        yield f"loss: {LIKELIHOOD.name}", iter(_sft_loss(stage))
-    elif isinstance(stage, PreferencePlan):
-        yield f"loss: {stage.loss.name}", _preference_loss(stage, paint)
-    else:
-        yield f"advantage: {stage.advantage.name}", _advantage(stage, paint)
-        if stage.kl is not None:
-            yield "KL penalty: reference" if stage.kl.coef else "reference", _penalty(stage, paint)
-        yield from teacher_sections(stage, paint)
-        yield f"aggregation: {stage.aggregate.kind}", _aggregate(stage, paint)
-        yield f"loss: {stage.loss.name}", _loss(stage, paint)
     schedule = stage.optimizer.schedule
     if schedule.kind != "constant" or schedule.warmup:
         yield f"learning rate: {schedule.kind}", _schedule(stage.optimizer, paint)
@@ -62,36 +54,85 @@ def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
     """Return the formulas as data, by the part of the stage that they belong to."""
     rewards = {
         f"reward of {env.name}": [formula.text for formula in formulas]
-        for env in environments_of(stage)
+        for env in stage.environments
         if (formulas := reward_formulas(env))
     }
-    if isinstance(stage, EvalPlan):
-        names = sorted({metric.name for metric in stage.metrics})
-        return rewards | {"metrics": [text for n in names for text in _formula("metric", n)]}
-    schedule = list(_formula("schedule", stage.optimizer.schedule.kind))
-    if isinstance(stage, SftPlan):
-        return rewards | {"loss": list(_sft_loss(stage)), "schedule": schedule}
-    if isinstance(stage, PreferencePlan):
-        loss = list(_formula("preference_loss", stage.loss.name))
-        return rewards | {"loss": loss, "schedule": schedule}
-    penalty = {"kl": list(_formula("kl", "reference"))} if stage.kl and stage.kl.coef else {}
-    for teacher in stage.teacher:
+    found = rewards | _FORMULAS[stage](stage)
+    if is_training(stage):
+        found["schedule"] = list(_formula("schedule", stage.optimizer.schedule.kind))
+    return found
+
+
+def _policy_gradient_sections(stage: Training, paint: Paint) -> Iterator[tuple[str, Lines]]:
+    objective = stage.of(PolicyGradient)
+    yield f"advantage: {objective.advantage.name}", _advantage(objective, paint)
+    if (kl := objective.kl) is not None:
+        yield "KL penalty: reference" if kl.coef else "reference", _penalty(kl, paint)
+    yield from teacher_sections(objective, paint)
+    yield f"aggregation: {objective.aggregate.kind}", _aggregate(stage, paint)
+    yield f"loss: {objective.loss.name}", _loss(stage, paint)
+
+
+def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
+    objective, penalty = stage.of(PolicyGradient), dict[str, list[str]]()
+    if objective.kl and objective.kl.coef:
+        penalty["kl"] = list(_formula("kl", "reference"))
+    for teacher in objective.teacher:
         title = "teacher" if teacher.name is None else f"teacher of {teacher.name}"
         penalty[title] = teacher_formula(teacher)
-    return rewards | {
-        "advantage": [formula.text for formula in scheme_formulas(stage.advantage)],
+    return {
+        "advantage": [formula.text for formula in scheme_formulas(objective.advantage)],
         **penalty,
-        "aggregate": list(_formula("aggregate", stage.aggregate.kind)),
-        "loss": [*loss_formula(stage.loss), *_derivative(stage.loss)],
-        "schedule": schedule,
+        "aggregate": list(_formula("aggregate", objective.aggregate.kind)),
+        "loss": [*loss_formula(objective.loss), *_derivative(objective.loss)],
     }
 
 
-def _sft_loss(stage: SftPlan) -> tuple[str, ...]:
-    sampled = stage.data.sampled
-    if stage.data.builder is None and (sampled is None or sampled.top_k is None):
-        return SFT_LOSS
-    return _formula("data", stage.data.kind)
+def _likelihood_sections(stage: Training, paint: Paint) -> Iterator[tuple[str, Lines]]:  # noqa: ARG001
+    yield f"loss: {LIKELIHOOD.name}", iter(_likelihood(stage))
+
+
+def _preference_sections(stage: Training, paint: Paint) -> Iterator[tuple[str, Lines]]:
+    yield f"loss: {stage.of(PreferenceLoss).loss.name}", _preference_loss(stage, paint)
+
+
+def _preference_formulas(stage: Training) -> dict[str, list[str]]:
+    return {"loss": list(_formula("preference_loss", stage.of(PreferenceLoss).loss.name))}
+
+
+def _evaluation_sections(stage: Evaluation, paint: Paint) -> Iterator[tuple[str, Lines]]:
+    yield "metrics", _metrics(stage, paint)
+
+
+def _evaluation_formulas(stage: Evaluation) -> dict[str, list[str]]:
+    names = sorted({metric.name for metric in stage.metrics})
+    return {"metrics": [text for name in names for text in _formula("metric", name)]}
+
+
+_SECTIONS: Table[Callable[[Any, Paint], Iterator[tuple[str, Lines]]]] = Table(
+    {
+        PolicyGradient: _policy_gradient_sections,
+        Likelihood: _likelihood_sections,
+        PreferenceLoss: _preference_sections,
+        Evaluation: _evaluation_sections,
+    }
+)
+_FORMULAS: Table[Callable[[Any], dict[str, list[str]]]] = Table(
+    {
+        PolicyGradient: _policy_gradient_formulas,
+        Likelihood: lambda stage: {"loss": list(_likelihood(stage))},
+        PreferenceLoss: _preference_formulas,
+        Evaluation: _evaluation_formulas,
+    }
+)
+
+
+def _likelihood(stage: Training) -> tuple[str, ...]:
+    """The log-likelihood, as the data has it where that says so itself."""
+    data = stage.data[0]
+    own = find_builtin("data", data.word)
+    learns_shares = data.soft_targets is not None or not hasattr(data, "top_k")
+    return own.formula if own and own.formula and learns_shares else SFT_LOSS
 
 
 def _builtin(kind: str, name: str) -> Builtin:
@@ -106,13 +147,13 @@ def _formula(kind: str, name: str) -> tuple[str, ...]:
     return builtin.formula or (builtin.doc,)
 
 
-def _advantage(stage: TrainPlan, paint: Paint) -> Lines:
-    if stage.advantage == NO_ADVANTAGE:
+def _advantage(objective: PolicyGradient, paint: Paint) -> Lines:
+    if objective.advantage == NO_ADVANTAGE:
         yield "A = 0"
         yield paint.dim("rewards are measured, and not trained on")
         return
-    yield from _formulas(scheme_formulas(stage.advantage), paint)
-    if (preset := find_builtin("advantage", stage.advantage.name)) is not None:
+    yield from _formulas(scheme_formulas(objective.advantage), paint)
+    if (preset := find_builtin("advantage", objective.advantage.name)) is not None:
         # It names the paper, or the library and its version.
         yield from map(paint.dim, wrapped(preset.doc))
 
@@ -141,8 +182,8 @@ def _derivative(loss: LossPlan) -> tuple[str, ...]:
     return derivative_formula(loss.program)
 
 
-def _loss(stage: TrainPlan, paint: Paint) -> Lines:
-    loss = stage.loss
+def _loss(stage: Training, paint: Paint) -> Lines:
+    loss = stage.of(PolicyGradient).loss
     if loss.program is not None:
         for line in (*loss_formula(loss), *_derivative(loss)):
             yield from wrapped(line, hang=2)
@@ -159,25 +200,26 @@ def _loss(stage: TrainPlan, paint: Paint) -> Lines:
         yield f"{name} = {show(value, 'float')}"
 
 
-def _preference_loss(stage: PreferencePlan, paint: Paint) -> Lines:
-    loss = stage.loss
+def _preference_loss(stage: Training, paint: Paint) -> Lines:
+    objective = stage.of(PreferenceLoss)
+    loss = objective.loss
     yield from _formula("preference_loss", loss.name)
     yield paint.dim(_builtin("preference_loss", loss.name).doc)
     for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
     traits = preference_traits(loss.name)
     yield paint.dim("the mean over a step's " + ("replies" if traits.labelled else "pairs"))
-    if stage.reference is not None:
-        asked, after = stage.reference.model, stage.reference.after
+    if objective.reference is not None:
+        asked, after = objective.reference.model, objective.reference.after
         whose = f"{after}, as it ends" if after else f"{asked.name} ({asked.base}), as it is"
         yield f"p_ref: {whose}; each reply is read once, and kept in the run folder"
     yield paint.dim("dL/dlog p of a token is a weight for its reply, so the gradient is that of a")
     yield paint.dim("weighted log-likelihood, after a forward pass that the weights follow from")
 
 
-def _of_own_loss(stage: TrainPlan) -> Iterator[str]:
+def _of_own_loss(stage: Training) -> Iterator[str]:
     """What follows from the expression of a recipe's own loss."""
-    loss = stage.loss
+    loss = stage.of(PolicyGradient).loss
     if loss.program is not None and needs_batch(loss.program):
         whose = "trainer's, after a forward pass" if loss_traits(loss).forward else "sampler's"
         yield "`batch_…` is taken over all sampled tokens of a step, before its first gradient, of"
@@ -194,14 +236,13 @@ def _of_own_loss(stage: TrainPlan) -> Iterator[str]:
         yield "forward pass of its own: 1.5 times the training work"
 
 
-def _penalty(stage: TrainPlan, paint: Paint) -> Lines:
-    assert stage.kl is not None
-    if stage.kl.coef:
+def _penalty(kl: KlPlan, paint: Paint) -> Lines:
+    if kl.coef:
         yield from _formula("kl", "reference")
     else:
         yield "log p_ref,t is read by the loss, and nothing is taken off the advantages"
-    discount = f", discount = {stage.kl.discount:g}" if stage.kl.discount else ""
-    yield f'reference = "{stage.kl.reference}", coef = {stage.kl.coef:g}{discount}'
+    discount = f", discount = {kl.discount:g}" if kl.discount else ""
+    yield f'reference = "{kl.reference}", coef = {kl.coef:g}{discount}'
     yield paint.dim("the reference reads every sequence of a batch once")
 
 
@@ -214,7 +255,7 @@ def _schedule(optimizer: AdamPlan, paint: Paint) -> Lines:
         yield paint.dim("in the first `warmup` steps the rate rises to lr in a straight line")
 
 
-def _metrics(stage: EvalPlan, paint: Paint) -> Lines:
+def _metrics(stage: Evaluation, paint: Paint) -> Lines:
     for metric in stage.metrics:
         builtin = _builtin("metric", metric.name)
         name = metric.name if metric.k is None else f"{metric.name}({metric.k})"
@@ -223,19 +264,21 @@ def _metrics(stage: EvalPlan, paint: Paint) -> Lines:
             yield paint.dim(f"  {builtin.doc}")
 
 
-def _aggregate(stage: TrainPlan, paint: Paint) -> Lines:
+def _aggregate(stage: Training, paint: Paint) -> Lines:
     """The formula, and what one token then weighs in the gradient."""
-    yield from _formula("aggregate", stage.aggregate.kind)
-    if stage.aggregate.length is not None:
-        yield f"length = {stage.aggregate.length:,}"
+    objective = stage.of(PolicyGradient)
+    aggregate, loss = objective.aggregate, objective.loss
+    yield from _formula("aggregate", aggregate.kind)
+    if aggregate.length is not None:
+        yield f"length = {aggregate.length:,}"
     scale = loss_scale(stage)
     what = f"about {scale.sequences:,.0f} sequences with {scale.tokens:,.0f} sampled tokens"
     yield f"an update sums over {what}"
-    one = "sequence" if stage.loss.by_sequence else "token"
-    if aggregate_traits(stage.aggregate.kind).over is None:
+    one = "sequence" if loss.by_sequence else "token"
+    if aggregate_traits(aggregate.kind).over is None:
         yield paint.dim(f"each {one} weighs 1, so the gradient grows with the batch")
         return
-    pulls = loss_traits(stage.loss).weighted
+    pulls = loss_traits(loss).weighted
     where = "as an input of the loss" if pulls else "folded into its advantage"
     yield f"each {one} weighs about {scale.weight:.3g}, {where}"
     yield paint.dim("Adam undoes a constant factor, except in eps and grad_clip_norm")
@@ -251,18 +294,19 @@ class LossScale:
     weight: float
 
 
-def loss_scale(stage: TrainPlan) -> LossScale:
+def loss_scale(stage: Training) -> LossScale:
     """The effective scale of a stage's loss (weights: :mod:`rlc.algo.aggregate`)."""
-    part, sequences, tokens = shares(stage.envs), 0.0, 0.0
-    for env in stage.envs:
-        shape = rollout_shape(env, stage.model, stage.sampling, "expected")
-        rollouts = stage.batch.count * env.rollouts.group * part[env.name]
-        if stage.batch.kind == "turns":
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    batch, part, sequences, tokens = source.batch, shares(source.envs), 0.0, 0.0
+    for env in source.envs:
+        shape = rollout_shape(env, stage.model, source.sampling, "expected")
+        rollouts = batch.count * env.rollouts.group * part[env.name]
+        if batch.kind == "turns":
             turns = sum(e.copies * e.turns for e in shape)
-            rollouts = stage.batch.count / turns * part[env.name]
+            rollouts = batch.count / turns * part[env.name]
         sequences += rollouts * sum(e.copies * (1 if e.one_datum else e.turns) for e in shape)
         tokens += rollouts * sum(e.copies * e.sampled() for e in shape)
-    sequences, tokens = sequences / stage.batch.updates, tokens / stage.batch.updates
-    weight = aggregate_traits(stage.aggregate.kind).token_weight
-    counted = sequences if stage.loss.by_sequence else tokens
-    return LossScale(sequences, tokens, weight(sequences, counted, stage.aggregate.length))
+    sequences, tokens = sequences / batch.updates, tokens / batch.updates
+    weight = aggregate_traits(objective.aggregate.kind).token_weight
+    counted = sequences if objective.loss.by_sequence else tokens
+    return LossScale(sequences, tokens, weight(sequences, counted, objective.aggregate.length))

@@ -14,7 +14,8 @@ from typing import Literal
 from rlc.explanation.amounts.sizes import when_evaluated
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.graph.nodes import GraphEdge, GraphNode
-from rlc.plan.records import EvalPlan, Plan, StagePlan, kind_of
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan, is_evaluation, is_training
 from rlc.pricing.cost import StageCost
 
 Format = Literal["mermaid", "dot"]
@@ -26,9 +27,9 @@ def job_lines(plan: Plan, costs: tuple[StageCost, ...]) -> Lines:
     """The stages in the order in which they are done, each with where its weights come from."""
     width = max(len(stage.name) for stage in plan.stages)
     for stage, cost in zip(plan.stages, costs, strict=True):
-        if isinstance(stage, EvalPlan):
+        if is_evaluation(stage):
             what = when_evaluated(stage)
-        else:
+        elif is_training(stage):
             start = f"goes on from {stage.after}" if stage.after else f"starts {stage.model.name}"
             what = f"{count(stage.steps, 'step')}, {start}"
         yield f"{stage.name:{width}}  {cost.kind:5}  {what}"
@@ -120,10 +121,9 @@ def _between_stages(plan: Plan, edge: GraphEdge) -> bool:
 
 
 def _title(stage: StagePlan) -> str:
-    kind = kind_of(stage)
-    if isinstance(stage, EvalPlan):
-        return f"{kind} {stage.name}: {count(stage.tasks, 'task')}"
-    return f"{kind} {stage.name}: {count(stage.steps, 'step')}"
+    if is_evaluation(stage):
+        return f"{stage.kind} {stage.name}: {count(stage.tasks, 'task')}"
+    return f"{stage.kind} {stage.name}: {count(stage.steps or 0, 'step')}"
 
 
 def _id(name: str) -> str:

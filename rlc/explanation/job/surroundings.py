@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rlc.catalog.environments import (
     code_of,
@@ -15,19 +15,18 @@ from rlc.catalog.environments import (
 from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
 from rlc.plan.environments import EndpointPlan, EnvPlan
+from rlc.plan.parts import TrackPlan
 from rlc.plan.paths import hub_dataset
-from rlc.plan.records import (
-    LOCAL,
-    EvalPlan,
-    Plan,
-    PreferencePlan,
-    SftPlan,
+from rlc.plan.records import LOCAL, Plan
+from rlc.plan.stages import (
+    FromData,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
     StagePlan,
-    TrackPlan,
-    TrainedPlan,
-    TrainPlan,
-    data_of,
-    environments_of,
+    Table,
+    Training,
+    is_training,
 )
 from rlc.plan.units import show
 
@@ -42,44 +41,58 @@ _NEEDS = {
 def written(plan: Plan) -> Iterator[str]:
     """Yield what the job writes, and where."""
     files = ["plan.json", "journal.sqlite", "metrics.jsonl (an object a step)"]
-    if any(not data_of(stage) for stage in plan.stages):
+    if any(stage.played for stage in plan.stages):
         files.append("rollouts.jsonl (a rollout)")
         files.append("failures.jsonl (a cause, if rollouts fail)")
-    if any(isinstance(stage, TrainPlan) for stage in plan.stages):
+    if any(stage.rollouts for stage in plan.stages):
         files.append("tokens.bin (a sequence that was trained on)")
-    if any(not isinstance(stage, EvalPlan) for stage in plan.stages):
+    if plan.trainings:
         files.append("timeline.jsonl (a node of a step)")
     if any(stage.model.service != LOCAL for stage in plan.stages):
         files.append("service.jsonl (a session)")
     folder = "a run folder (--run-dir, by default runs/NAME-TIME)"
     yield f"{folder} with {', '.join(files)}"
-    for stage in plan.stages:
-        if isinstance(stage, PreferencePlan):
-            yield from _of_preferences(stage)
-        elif isinstance(stage, SftPlan):
-            yield f"{stage.name}: examples-{stage.name}.jsonl, what it is trained on"
-            if stage.data.policy == "model" or stage.data.sampled is not None:
-                yield f"{stage.name}: episodes-{stage.name}.jsonl, what was played for it"
-            if stage.heldout is not None:
-                yield f"{stage.name}: examples-{stage.name}-heldout.jsonl, what is only scored"
-        if not isinstance(stage, EvalPlan):
-            yield f"{stage.name}: {_checkpoints(stage)}"
-            yield from (f"{stage.name}: {_sent(tracker, stage)}" for tracker in stage.track)
+    for stage in plan.trainings:
+        yield from (f"{stage.name}: {line}" for line in _WRITTEN[stage](stage))
+        yield f"{stage.name}: {_checkpoints(stage)}"
+        yield from (f"{stage.name}: {_sent(tracker, stage)}" for tracker in stage.track)
 
 
-def _of_preferences(stage: PreferencePlan) -> Iterator[str]:
-    yield f"{stage.name}: examples-{stage.name}.jsonl, what it compares"
-    for data, part in zip(data_of(stage), ("", "-heldout"), strict=False):
-        if data.env is not None:
-            yield f"{stage.name}: episodes-{stage.name}{part}.jsonl, what was played for it"
+def _of_likelihood(stage: Training) -> Iterator[str]:
+    yield f"examples-{stage.name}.jsonl, what it is trained on"
+    data = stage.of(FromData).data
+    if data.environments and not data.by_oracle:
+        yield f"episodes-{stage.name}.jsonl, what was played for it"
+    yield from _of_heldout(stage)
+
+
+def _of_heldout(stage: Training) -> Iterator[str]:
     if stage.heldout is not None:
-        yield f"{stage.name}: examples-{stage.name}-heldout.jsonl, what is only compared"
-    if stage.reference is not None:
-        yield f"{stage.name}: reference-{stage.name}.jsonl, the reference's logprobs of each reply"
-    yield f"{stage.name}: comparisons.jsonl, the rewards of the replies in each step"
+        yield f"examples-{stage.name}-heldout.jsonl, what is only scored"
 
 
-def _checkpoints(stage: TrainedPlan) -> str:
+def _of_preferences(stage: Training) -> Iterator[str]:
+    yield f"examples-{stage.name}.jsonl, what it compares"
+    for data, part in zip(stage.data, ("", "-heldout"), strict=False):
+        if data.environments:
+            yield f"episodes-{stage.name}{part}.jsonl, what was played for it"
+    if stage.heldout is not None:
+        yield f"examples-{stage.name}-heldout.jsonl, what is only compared"
+    if stage.of(PreferenceLoss).reference is not None:
+        yield f"reference-{stage.name}.jsonl, the reference's logprobs of each reply"
+    yield "comparisons.jsonl, the rewards of the replies in each step"
+
+
+_WRITTEN: Table[Callable[[Training], Iterator[str]]] = Table(
+    {
+        PolicyGradient: _of_heldout,
+        Likelihood: _of_likelihood,
+        PreferenceLoss: _of_preferences,
+    }
+)
+
+
+def _checkpoints(stage: Training) -> str:
     save = stage.save
     where = "in the run folder" if stage.model.service == LOCAL else "on the service"
     when = f"every {save.every:,} steps and at the end" if save.every else "at the end"
@@ -109,16 +122,17 @@ def _needed(plan: Plan) -> Iterator[str]:
     for service in dict.fromkeys(stage.model.service for stage in plan.stages):
         yield from _service(service)
     for stage in plan.stages:
-        for env in environments_of(stage):
+        for env in stage.environments:
             yield from _environment(env)
-        for path in (data.path for data in data_of(stage) if data.path is not None):
+        for path in (data.file for data in stage.data if data.file is not None):
             is_file = hub_dataset(path) is None
             yield f"the file {path}" if is_file else f"{stage.name}: {_NEEDS['hub']}: {path}"
-        for code in filter(None, map(code_of_data, data_of(stage))):
+        for code in filter(None, map(code_of_data, stage.data)):
             yield f"{stage.name}: the Python module {code.target.rpartition(':')[0]}"
-        if isinstance(stage, TrainPlan) and stage.loss.program and stage.model.service != LOCAL:
-            yield f"the package torch: `{stage.loss.name}` is traced with it"
-        if not isinstance(stage, EvalPlan):
+        objective = stage.policy_gradient
+        if objective and objective.loss.program and stage.model.service != LOCAL:
+            yield f"the package torch: `{objective.loss.name}` is traced with it"
+        if is_training(stage):
             for tracker in stage.track:
                 traits = tracker_traits(tracker.name)
                 if traits.key:

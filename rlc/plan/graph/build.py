@@ -10,7 +10,8 @@ barrier: an edge in one part, for which all the parts before it are waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -19,18 +20,18 @@ from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.asked import asked_models
 from rlc.plan.graph.nodes import Graph, GraphEdge, GraphNode
 from rlc.plan.models import ModelState
-from rlc.plan.records import (
-    LOCAL,
-    AggregatePlan,
-    BatchPlan,
-    EvalPlan,
-    KlPlan,
-    LossPlan,
-    PreferencePlan,
-    SftPlan,
+from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan
+from rlc.plan.records import LOCAL
+from rlc.plan.stages import (
+    Evaluation,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
     StagePlan,
-    TrainedPlan,
-    TrainPlan,
+    Table,
+    Training,
+    is_evaluation,
+    is_training,
 )
 
 _LABELS = {
@@ -51,7 +52,7 @@ _LABELS = {
     "metrics": "count what was solved",
 }
 
-_TRAIN_EDGES = (
+_POLICY_GRADIENT_EDGES = (
     GraphEdge("snapshot", "rollouts", "weights"),
     GraphEdge("rollouts", "returns", "rewards"),
     GraphEdge("returns", "advantages", "rewards"),
@@ -64,7 +65,7 @@ _TRAIN_EDGES = (
 )
 # The nodes of other models that read what was sampled.
 SCORERS = ("reference", "teacher")
-_SFT_EDGES = (
+_LIKELIHOOD_EDGES = (
     GraphEdge("examples", "forward_backward", "datums"),
     GraphEdge("forward_backward", "optim_step", "gradient"),
     GraphEdge("optim_step", "checkpoint", "weights"),
@@ -121,7 +122,7 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
 
     for stage in stages:
         start, own = weights(ModelState(stage.model, stage.after), " + LoRA"), step_edges(stage)
-        own_labels = _LABELS_OF_PREFERENCES if isinstance(stage, PreferencePlan) else {}
+        own_labels = _LABELS_OF_PREFERENCES if stage.preference else {}
         kinds = list(dict.fromkeys(end for edge in own for end in (edge.source, edge.target)))
         for kind in kinds:
             label = own_labels.get(kind, _LABELS[kind])
@@ -140,33 +141,49 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
     return Graph(tuple(nodes.values()), tuple(edges))
 
 
-def evaluations_of(stage: TrainedPlan, stages: Iterable[StagePlan]) -> list[EvalPlan]:
+def evaluations_of(stage: Training, stages: Iterable[StagePlan]) -> list[Evaluation]:
     """The evaluations of a stage among those of a job. They share its budget."""
-    return [one for one in stages if isinstance(one, EvalPlan) and one.after == stage.name]
+    return [one for one in stages if is_evaluation(one) and one.after == stage.name]
 
 
 def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
     """The edges of one step of a stage, before its overlap."""
-    if isinstance(stage, SftPlan):
-        return (*_SFT_EDGES, *(_HELDOUT_EDGES if stage.heldout else ()))
-    if isinstance(stage, EvalPlan):
-        return _EVAL_EDGES
-    if isinstance(stage, PreferencePlan):
-        compared = () if stage.reference is None else _COMPARED_EDGES
-        first, *others = _PREFERENCE_EDGES
-        return (first, *compared, *others, *(_HELDOUT_EDGES if stage.heldout else ()))
+    edges = _STEP_EDGES[stage](stage)
+    return edges if stage.heldout is None else (*edges, *_HELDOUT_EDGES)
+
+
+def _policy_gradient_edges(stage: Training) -> tuple[GraphEdge, ...]:
+    objective = stage.of(PolicyGradient)
+    there = (objective.kl is not None, bool(objective.teacher))
     read = [
         edge
-        for scorer, there in zip(SCORERS, (stage.kl is not None, bool(stage.teacher)), strict=True)
+        for scorer, asked in zip(SCORERS, there, strict=True)
         for edge in (
             GraphEdge("returns", scorer, "tokens"),
             GraphEdge(scorer, "datums", "logprobs"),
         )
-        if there
+        if asked
     ]
     # The logprobs of other models are there before the gradient is computed.
-    at = next(i for i, edge in enumerate(_TRAIN_EDGES) if edge.target == "forward_backward")
-    return (*_TRAIN_EDGES[:at], *read, *_TRAIN_EDGES[at:])
+    edges = _POLICY_GRADIENT_EDGES
+    at = next(i for i, edge in enumerate(edges) if edge.target == "forward_backward")
+    return (*edges[:at], *read, *edges[at:])
+
+
+def _preference_edges(stage: Training) -> tuple[GraphEdge, ...]:
+    first, *others = _PREFERENCE_EDGES
+    compared = _COMPARED_EDGES if stage.of(PreferenceLoss).reference is not None else ()
+    return (first, *compared, *others)
+
+
+_STEP_EDGES: Table[Callable[[Any], tuple[GraphEdge, ...]]] = Table(
+    {
+        PolicyGradient: _policy_gradient_edges,
+        Likelihood: lambda _: _LIKELIHOOD_EDGES,
+        PreferenceLoss: _preference_edges,
+        Evaluation: lambda _: _EVAL_EDGES,
+    }
+)
 
 
 @frozen
@@ -210,34 +227,32 @@ def barriers(
         yield Barrier("datums", "batch.updates", f"`updates = {batch.updates}` splits it")
 
 
-def in_parts(stage: TrainPlan) -> tuple[str, ...]:
+def in_parts(stage: Training) -> tuple[str, ...]:
     """The kinds of node that run once for each part of a batch."""
-    if stage.overlap.minibatches == 1:
+    rollouts, objective = stage.rollouts, stage.policy_gradient
+    if rollouts is None or objective is None or rollouts.overlap.minibatches == 1:
         return ()
-    waiting = [
-        _IN_PARTS.index(barrier.node)
-        for barrier in barriers(stage.advantage, stage.loss, stage.aggregate, stage.kl, stage.batch)
-    ]
+    given = objective.advantage, objective.loss, objective.aggregate, objective.kl, rollouts.batch
+    waiting = [_IN_PARTS.index(barrier.node) for barrier in barriers(*given)]
     return _IN_PARTS[: min(waiting, default=len(_IN_PARTS))]
 
 
 def _in_stage(stage: StagePlan, edge: GraphEdge) -> GraphEdge:
     slack, parts = 0, 1
-    if isinstance(stage, TrainPlan):
+    if is_training(stage) and stage.rollouts is not None:
         if edge.target == "snapshot":
-            slack = stage.overlap.max_staleness
+            slack = stage.rollouts.overlap.max_staleness
         if {edge.source, edge.target} <= set(in_parts(stage)):
-            parts = stage.overlap.minibatches
+            parts = stage.rollouts.overlap.minibatches
     source, target = f"{stage.name}.{edge.source}", f"{stage.name}.{edge.target}"
     return evolve(edge, source=source, target=target, slack=slack, parts=parts)
 
 
-def takes_what_is_ready(stage: TrainPlan) -> bool:
+def takes_what_is_ready(overlap: OverlapPlan, service: str) -> bool:
     """Whether a part of a batch is made of the groups that are in, instead of a fixed choice.
 
     Where sampling and training share a processor there is nothing to gain, and the sum of a
     gradient's parts would differ in its last bits from run to run.
     """
-    overlap = stage.overlap
-    chosen = overlap.order or ("fixed" if stage.model.service == LOCAL else "ready")
+    chosen = overlap.order or ("fixed" if service == LOCAL else "ready")
     return overlap.minibatches > 1 and chosen == "ready"

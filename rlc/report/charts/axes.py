@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from rlc.plan.records import EvalPlan
 from rlc.report.run_files import RunFiles, Span
 
 _MOST = 300  # of the steps whose values a page has; between them lie straight lines
@@ -17,10 +16,10 @@ def axes_of(files: RunFiles) -> Axes:
     """Return for each stage that trains its steps, from 0, and what it had taken at their ends:
     the seconds in which it ran, tokens, and dollars where they are known and not nothing."""
     found: Axes = {}
-    for stage in files.plan.stages:
+    for stage in files.plan.trainings:
         done = sorted((s for s in files.steps if s.stage == stage.name), key=lambda s: s.step)
         spent = {s.step: s for s in files.spent if s.stage == stage.name}
-        if not done or isinstance(stage, EvalPlan):
+        if not done:
             continue
         known = [spent.get(span.step) for span in done]
         tokens = [float(sum(one.tokens.values())) if one else 0.0 for one in known]

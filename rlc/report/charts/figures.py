@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from attrs import evolve, frozen
 
 from rlc.catalog.environments import opponent_name, roles_of
-from rlc.plan.environments import OUTCOMES
-from rlc.plan.records import EvalPlan, PreferencePlan, TrainedPlan, TrainPlan, kind_of
+from rlc.plan.environments import OUTCOMES, EnvPlan
+from rlc.plan.stages import (
+    Evaluation,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    Rollouts,
+    StagePlan,
+    Table,
+    Training,
+    is_training,
+)
 from rlc.report.charts.drawing import Figure, figure
 from rlc.report.charts.series import series
 from rlc.report.run_files import RunFiles
@@ -31,27 +42,26 @@ def stage_figures(files: RunFiles) -> list[StageFigures]:
     groups = []
     for stage in files.plan.stages:
         records = files.of_stage(stage.name)
-        if isinstance(stage, EvalPlan):
-            figures = [_evaluation(stage, records), *_matches(stage, records)]
-        elif isinstance(stage, TrainPlan):
-            figures = list(_training(stage, records))
-        elif isinstance(stage, PreferencePlan):
-            figures = list(_preferences(stage, records))
-        else:
-            losses = [
-                series("loss", records, "loss/mean"),
-                series("held out", records, "heldout/loss"),
-            ]
-            figures = [figure(f"{stage.name}-loss", "Loss", losses)]
-        if not isinstance(stage, EvalPlan):
+        figures = [*_FIGURES[stage](stage, records)]
+        if is_training(stage):
             figures += _every_stage(stage, records)
-        by = stage.after or "" if isinstance(stage, EvalPlan) else stage.name
+        by = stage.name if stage.trains else stage.after or ""
         if found := tuple(evolve(f, by=by) for f in figures if f is not None):
-            groups.append(StageFigures(stage.name, kind_of(stage), found))
+            groups.append(StageFigures(stage.name, stage.kind, found))
     return groups
 
 
-def _evaluation(stage: EvalPlan, records: Sequence[Record]) -> Figure | None:
+def _evaluated(stage: Evaluation, records: Sequence[Record]) -> Iterator[Figure | None]:
+    yield _evaluation(stage, records)
+    yield from _matches(stage, stage.envs, records)
+
+
+def _likelihood(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
+    losses = [series("loss", records, "loss/mean"), series("held out", records, "heldout/loss")]
+    yield figure(f"{stage.name}-loss", "Loss", losses)
+
+
+def _evaluation(stage: Evaluation, records: Sequence[Record]) -> Figure | None:
     names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
     curves = [series(name, records, f"eval/{stage.name}/{name}") for name in names]
     note = f"{stage.tasks:,} tasks, {stage.samples:,} samples each"
@@ -60,8 +70,9 @@ def _evaluation(stage: EvalPlan, records: Sequence[Record]) -> Figure | None:
     return figure(f"{stage.name}-eval", title, curves, note=note, bounds=(0, 1), x_name=x_name)
 
 
-def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Figure | None]:
-    name, envs = stage.name, [env.name for env in stage.envs]
+def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
+    name, rollouts = stage.name, stage.of(Rollouts)
+    envs = [env.name for env in rollouts.envs]
     keys = list(dict.fromkeys(key for record in records for key in record))
     rewards = [series(env, records, f"reward/{env}", f"reward_std/{env}") for env in envs]
     if len(envs) > 1:
@@ -69,6 +80,8 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Figure | 
         rewards = [curve and evolve(curve, spread=None) for curve in rewards]
     band = "one standard deviation of the episodes"
     yield figure(f"{name}-reward", "Reward", rewards, band=band)
+    held = [series("held out", records, "heldout/loss")]
+    yield figure(f"{name}-heldout", "Loss of held-out examples", held)
     by_role = sorted(k for k in keys if k.count("/") == 2 and k.startswith("reward/"))
     roles = [
         series(key.removeprefix("reward/"), records, key)
@@ -76,7 +89,7 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Figure | 
         if key.split("/")[1] in envs
     ]
     yield figure(f"{name}-roles", "Reward by role", roles)
-    yield from _matches(stage, records)
+    yield from _matches(stage, rollouts.envs, records)
     lengths = [series(env, records, f"length/{env}") for env in envs]
     yield figure(f"{name}-length", "Sampled tokens per episode", lengths, bounds=(0, None))
     turns = [series(env, records, f"turns/{env}") for env in envs]
@@ -103,7 +116,7 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Figure | 
     yield _groups(stage, records)
     staleness = series("mean", records, "rollouts/staleness")
     if staleness is not None and any(staleness.values):
-        most = stage.overlap.max_staleness
+        most = rollouts.overlap.max_staleness
         note = f"optimiser steps since the weights they were sampled from; at most {most}"
         title = "Staleness of the rollouts"
         yield figure(f"{name}-staleness", title, [staleness], note=note, bounds=(0, most))
@@ -114,12 +127,13 @@ def _training(stage: TrainPlan, records: Sequence[Record]) -> Iterator[Figure | 
     yield figure(f"{name}-failures", "Failed rollouts by cause", failures, bounds=(0, None))
 
 
-def _matches(stage: TrainPlan | EvalPlan, records: Sequence[Record]) -> Iterator[Figure | None]:
+def _matches(
+    stage: StagePlan, envs: Sequence[EnvPlan], records: Sequence[Record]
+) -> Iterator[Figure | None]:
     """Chart how the matches of each game ended, for each seat that the policy has."""
-    evaluates = isinstance(stage, EvalPlan)
-    x_name = f"step of {stage.after}" if evaluates and stage.after else "step"
-    prefix = f"eval/{stage.name}/env" if evaluates else "env"
-    for env in stage.envs:
+    x_name = f"step of {stage.after}" if not stage.trains and stage.after else "step"
+    prefix = "env" if stage.trains else f"eval/{stage.name}/env"
+    for env in envs:
         for seat in roles_of(env) if env.play is not None else ():
             ends = [series(end, records, f"{prefix}/{env.name}/{seat}/{end}") for end in OUTCOMES]
             title = f"Matches of {env.name}: {seat} against {opponent_name(env)}"
@@ -128,7 +142,7 @@ def _matches(stage: TrainPlan | EvalPlan, records: Sequence[Record]) -> Iterator
             yield figure(id_, title, ends, note=note, bounds=(0, 1), x_name=x_name)
 
 
-def _groups(stage: TrainPlan, records: Sequence[Record]) -> Figure | None:
+def _groups(stage: Training, records: Sequence[Record]) -> Figure | None:
     """Chart the groups that teach something, and those that do not."""
     known = [r for r in records if "groups/all_good" in r]
     mixed = [r | {"groups/mixed": 1 - r["groups/constant"]} for r in known]
@@ -141,7 +155,7 @@ def _groups(stage: TrainPlan, records: Sequence[Record]) -> Figure | None:
     return figure(f"{stage.name}-groups", "Groups", curves, note=note, bounds=(0, 1))
 
 
-def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Figure | None:
+def _cut_short(stage: Training, records: Sequence[Record]) -> Figure | None:
     """Chart what ended before its time, if anything did."""
     shares = [
         record
@@ -161,7 +175,7 @@ def _cut_short(stage: TrainPlan, records: Sequence[Record]) -> Figure | None:
     return figure(f"{stage.name}-limits", "Cut short", shown, note="share", bounds=(0, None))
 
 
-def _preferences(stage: PreferencePlan, records: Sequence[Record]) -> Iterator[Figure | None]:
+def _preferences(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
     name = stage.name
     learnt = [series("of the step", records, "accuracy")]
     held = [series("held out", records, "heldout/accuracy")]
@@ -183,7 +197,7 @@ def _preferences(stage: PreferencePlan, records: Sequence[Record]) -> Iterator[F
     yield figure(f"{name}-kl", "Distance", apart, note=note, bounds=_NO_DISTANCE)
 
 
-def _every_stage(stage: TrainedPlan, records: Sequence[Record]) -> Iterator[Figure | None]:
+def _every_stage(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
     """Chart the optimiser and the service."""
     rate = series("learning rate", records, "optim/lr")
     if rate is not None and min(rate.values) != max(rate.values):
@@ -193,3 +207,13 @@ def _every_stage(stage: TrainedPlan, records: Sequence[Record]) -> Iterator[Figu
     keys = sorted({key for record in records for key in record if key.startswith("service/")})
     curves = [series(key.removeprefix("service/"), records, key) for key in keys]
     yield figure(f"{stage.name}-service", "The service", curves, bounds=(0, None))
+
+
+_FIGURES: Table[Callable[[Any, Sequence[Record]], Iterator[Figure | None]]] = Table(
+    {
+        PolicyGradient: _training,
+        Likelihood: _likelihood,
+        PreferenceLoss: _preferences,
+        Evaluation: _evaluated,
+    }
+)

@@ -13,7 +13,8 @@ from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.values import Row, value_rows
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import EvalPlan, Plan, PreferencePlan, StagePlan, kind_of
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan, is_training
 from rlc.report.charts.axes import Axes, axes_of
 from rlc.report.charts.drawing import Chart, draw
 from rlc.report.charts.figures import stage_figures
@@ -146,8 +147,8 @@ def episodes(files: RunFiles, found: StepEpisodes | None = None) -> list[Episode
 
 def _compared(files: RunFiles) -> Iterator[Comparison]:
     """The most telling preferences of the last step of each stage that learns from some."""
-    for stage in files.plan.stages:
-        if isinstance(stage, PreferencePlan):
+    for stage in files.plan.trainings:
+        if stage.preference is not None:
             last = last_compared(files.metrics, stage.name)
             if last is not None:
                 yield from typical(comparisons(files.path, stage, last))
@@ -197,9 +198,9 @@ def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
         )
         for one in measures(files, stage)
     ]
-    planned = None if isinstance(stage, EvalPlan) else stage.steps
+    planned = stage.steps if is_training(stage) else None
     done = len(files.of_stage(stage.name))
-    return StageLine(stage.name, kind_of(stage), done, planned, tuple(changes))
+    return StageLine(stage.name, stage.kind, done, planned, tuple(changes))
 
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:

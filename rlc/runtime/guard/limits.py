@@ -7,7 +7,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.plan.records import TrainedPlan, TrainPlan
+from rlc.plan.parts import GiveUpPlan
+from rlc.plan.stages import Training
 
 KL = "kl/sample_train_k2"
 SYNCHRONOUS = "guard/synchronous"
@@ -21,7 +22,7 @@ def made_update(metrics: Mapping[str, Any]) -> bool:
 
 
 def why_nothing_learnt(
-    stage: TrainedPlan,
+    stage: Training,
     steps: Sequence[Mapping[str, Any]],
     rehearses: bool,
     first_failure: str | None,
@@ -62,7 +63,7 @@ class Decision:
 class StageGuard:
     """Reviews the steps of a stage in order."""
 
-    stage: TrainedPlan
+    stage: Training
     synchronous: bool = False  # whether steps no longer overlap
     _above: bool = False  # whether the last known KL exceeded the guard's
     _failed: int = 0  # consecutive steps in which too many rollouts failed
@@ -79,16 +80,17 @@ class StageGuard:
 
     def review(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Decision:
         """Decide what follows from the metrics of a step; ``cause`` is its first failure."""
-        if not isinstance(self.stage, TrainPlan):
+        rollouts = self.stage.rollouts
+        if rollouts is None:
             return Decision()
-        notes, end = list[str](), self._too_many_failures(self.stage, metrics, cause)
+        notes, end = list[str](), self._too_many_failures(rollouts.give_up, metrics, cause)
         was_unusable, self._unusable = self._unusable, "reward/mean" not in metrics
         # If rollouts were usable but equally good, the line of each such step says so.
         if self._unusable and not was_unusable:
             why = f"no rollout could be used; the first cause: {cause or _NO_REWARD}"
             notes.append(f"step {step} changes no weights: {why}")
         was_above, self._above = self._above, self._is_above(metrics)
-        guard = self.stage.kl_guard
+        guard = rollouts.kl_guard
         if guard is None:
             return Decision(tuple(notes), end)
         if self._above and not was_above:
@@ -106,12 +108,12 @@ class StageGuard:
         return Decision(tuple(notes), end, {SYNCHRONOUS: float(self.synchronous)})
 
     def _too_many_failures(
-        self, stage: TrainPlan, metrics: Mapping[str, Any], cause: str | None
+        self, plan: GiveUpPlan | None, metrics: Mapping[str, Any], cause: str | None
     ) -> str | None:
         """Return why the run ends, if too much failed in as many steps as the plan allows."""
-        plan, failed = stage.give_up, metrics["rollouts/failed"]
         if plan is None:
             return None
+        failed = metrics["rollouts/failed"]
         share = failed / (failed + metrics["rollouts/played"])
         lost = "reward/mean" not in metrics or share >= plan.share
         self._failed = self._failed + 1 if lost else 0
@@ -123,7 +125,7 @@ class StageGuard:
 
     def _is_above(self, metrics: Mapping[str, Any]) -> bool:
         """Whether the KL exceeds the guard's; unchanged by a step that trained nothing."""
-        guard = self.stage.kl_guard if isinstance(self.stage, TrainPlan) else None
+        guard = None if self.stage.rollouts is None else self.stage.rollouts.kl_guard
         if guard is None or metrics.get(KL) is None:
             return self._above
         return not metrics[KL] <= guard.max  # NaN exceeds every limit

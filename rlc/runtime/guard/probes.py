@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from rlc.algo.losses import LOSSES, loss_and_grad
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 from rlc.runtime.records import Turn, Usage
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums
 from rlc.service.conform.ratios import ratios_of

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from attrs import define, evolve, field
 
-from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog.builtins.losses import service_loss
 from rlc.catalog.index import loss_traits
 from rlc.plan.asked import asked_models
-from rlc.plan.distillation import SamplesPlan, TeacherPlan
-from rlc.plan.records import EvalPlan, Plan, SftPlan, StagePlan, TrainedPlan, TrainPlan
+from rlc.plan.models import ModelPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan, Training
 from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
 from rlc.runtime.journal.folder import RunFolder
@@ -43,8 +44,8 @@ class RemoteSession:
             ServiceError: the service cannot do what the plan asks.
             RunError: a price is unknown without which a budget in dollars cannot be kept.
         """
-        for stage in plan.stages:
-            if isinstance(stage, EvalPlan) or stage.budget.usd is None:
+        for stage in plan.trainings:
+            if stage.budget.usd is None:
                 continue
             for model in (stage.model, *(state.model for _, state in asked_models(stage))):
                 if cost(model, Usage(1, 1, 1, 1)) is None:
@@ -72,14 +73,8 @@ class RemoteSession:
         """
         asked = set[tuple[str, int, bool]]()
         for stage in plan.stages:
-            learnt_from: list[TeacherPlan | SamplesPlan] = []
-            if isinstance(stage, TrainPlan):
-                learnt_from += stage.teacher
-            elif isinstance(stage, SftPlan) and stage.data.sampled is not None:
-                learnt_from.append(stage.data.sampled)
-            for one in learnt_from:
-                model, top_k, of_reply = one.model.model, one.top_k, isinstance(one, SamplesPlan)
-                if top_k is None or (model.base, top_k, of_reply) in asked:
+            for model, top_k, of_reply in _soft_targets(stage):
+                if (model.base, top_k, of_reply) in asked:
                     continue
                 if await self.service.is_rlc():
                     return
@@ -93,12 +88,12 @@ class RemoteSession:
         context = self._contexts.get(stage.model.base, stage.model.context)
         return evolve(stage, model=evolve(stage.model, context=context))
 
-    async def verify(self, stage: TrainedPlan, training: TrainingClient, meter: Meter) -> None:
+    async def verify(self, stage: Training, training: TrainingClient, meter: Meter) -> None:
         """Probe the loss of a stage and, once, the seeds of samples; meter the tokens used.
 
         Raise ServiceError if the service does not compute the loss of the plan.
         """
-        loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
+        loss = service_loss(stage)
         published = loss_traits(loss).published or await self.service.is_rlc()
         probe = await probe_loss(training, loss) if published else None
         if not published:
@@ -112,12 +107,13 @@ class RemoteSession:
             meter.add(PROBES, probe.usage)
             record = {"event": "loss probe", "stage": stage.name, "loss": loss.name}
             self.record(record | {"told": probe.reported, "expected": probe.expected})
-        if self._seeds_probed or not isinstance(stage, TrainPlan):
+        rollouts = stage.rollouts
+        if self._seeds_probed or rollouts is None:
             return
-        if max(stage.batch.size, *(env.rollouts.group for env in stage.envs)) > 1:
+        if max(rollouts.batch.size, *(env.rollouts.group for env in rollouts.envs)) > 1:
             await self._verify_seeds(stage, training, meter)
 
-    async def _verify_seeds(self, stage: TrainPlan, training: TrainingClient, meter: Meter) -> None:
+    async def _verify_seeds(self, stage: Training, training: TrainingClient, meter: Meter) -> None:
         sampler = await self.service.create_sampling_client(base_model=stage.model.base)
         distinct, used = await probe_seeds(sampler, training.get_tokenizer())
         meter.add(PROBES, used)
@@ -134,3 +130,15 @@ class RemoteSession:
         """Keep the ids of sessions and models in the run folder, to reconcile a bill."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.folder.append(SERVICE_FILE, [{"time": now, **event}])
+
+
+def _soft_targets(stage: StagePlan) -> Iterator[tuple[ModelPlan, int, bool]]:
+    """Yield each model whose top-k logprobs a stage learns, their number, and whether they are
+    those of a reply that it samples."""
+    for teacher in stage.policy_gradient.teacher if stage.policy_gradient else ():
+        if teacher.top_k is not None:
+            yield teacher.model.model, teacher.top_k, False
+    for data in stage.data:
+        if data.soft_targets is not None:
+            state, top_k = data.soft_targets
+            yield state.model, top_k, True

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from attrs import define
 
-from rlc.plan.records import TrainedPlan, TrainPlan
+from rlc.plan.stages import Training
 from rlc.runtime.guard.adaptive_concurrency import (
     MOST,
     ConcurrencyLimiter,
@@ -94,10 +94,10 @@ class ServiceGuard:
         watched = cast(SamplingClient, _WatchedClient(await answer, self))
         return watched if self.limiter is None else LimitedSamplingClient(watched, self.limiter)
 
-    def begin(self, stage: TrainedPlan) -> None:
+    def begin(self, stage: Training) -> None:
         """Apply the deadlines and the concurrency of a stage from now on."""
         self.watchdog.limit(stage.deadlines)
-        most = stage.sampling.concurrency if isinstance(stage, TrainPlan) else None
+        most = None if stage.rollouts is None else stage.rollouts.sampling.concurrency
         if isinstance(self.service, RemoteService):
             assert self.limiter is not None
             self.limiter.concurrency.cap = most or MOST

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 from attrs import define, field
 
 from rlc.catalog.builtins.training import DEFAULT_DEADLINES
-from rlc.plan.limits import DeadlinesPlan
-from rlc.plan.records import TrainedPlan
+from rlc.plan.parts import DeadlinesPlan
+from rlc.plan.stages import Training
 from rlc.plan.units import elapsed
 from rlc.runtime.records import RunError
 from rlc.service.errors import ServiceError, ServiceLostError
@@ -134,7 +134,7 @@ class WatchedCall(Generic[T]):
 class StepDeadline:
     """Ends a stage whose step takes too long. ``owed`` describes what the service then owes."""
 
-    stage: TrainedPlan
+    stage: Training
     owed: Callable[[], str]
     _timeout: asyncio.Timeout = field(factory=lambda: asyncio.timeout(None), init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from attrs import define, field, frozen
 
 from rlc.data.journal import best_key
-from rlc.plan.records import SavePlan, TrainedPlan, TrainPlan
+from rlc.plan.parts import SavePlan
+from rlc.plan.stages import Training
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.metrics import score
 from rlc.service.errors import CheckpointError, ServiceError
@@ -32,12 +33,12 @@ class PendingCheckpoint:
     lasting: bool
 
 
-def max_lag(stage: TrainedPlan) -> int:
+def max_lag(stage: Training) -> int:
     """Return how many steps the weights of a rollout may lag behind."""
-    return stage.overlap.max_staleness if isinstance(stage, TrainPlan) else 0
+    return 0 if stage.rollouts is None else stage.rollouts.overlap.max_staleness
 
 
-def is_due(stage: TrainedPlan, step: int) -> bool:
+def is_due(stage: Training, step: int) -> bool:
     """Whether the plan has a lasting checkpoint after ``step``."""
     every = stage.save.every
     return step == stage.steps or (every is not None and step % every == 0)
@@ -84,9 +85,9 @@ def past_step(step: int, every: int) -> int:
     return step // every * every
 
 
-def pasts_of(stage: TrainedPlan) -> tuple[int, ...]:
+def pasts_of(stage: Training) -> tuple[int, ...]:
     """Return after how many steps each past of a stage is renewed that is an opponent in it."""
-    envs = stage.envs if isinstance(stage, TrainPlan) else ()
+    envs = () if stage.rollouts is None else stage.rollouts.envs
     pasts = (env.play.past.every for env in envs if env.play is not None and env.play.past)
     return tuple(sorted(set(pasts)))
 
@@ -95,7 +96,7 @@ def pasts_of(stage: TrainedPlan) -> tuple[int, ...]:
 class CheckpointKeeper:
     """Journals the states of one stage and deletes those that are no longer needed."""
 
-    stage: TrainedPlan
+    stage: Training
     journal: Journal
     service: ServiceClient
     note: Callable[[str], None]

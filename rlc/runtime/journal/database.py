@@ -20,7 +20,7 @@ from typing import Any, Literal
 from attrs import asdict, astuple, frozen
 
 from rlc.data.journal import SCHEMA, meta, saved
-from rlc.plan.limits import BudgetPlan
+from rlc.plan.parts import BudgetPlan
 from rlc.runtime.records import RunError, Usage
 
 

@@ -18,7 +18,8 @@ from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.plan.codec import PlanFormatError, plan_hash
 from rlc.plan.differences import difference_lines
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE, is_there, located
-from rlc.plan.records import EvalPlan, Plan, data_of
+from rlc.plan.records import Plan
+from rlc.plan.stages import is_training
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import command, locked, made_and_locked
@@ -124,7 +125,7 @@ class RunFolder:
         last = dict[str, int]()
         for stage in self.plan.stages:
             last[stage.name] = max(self.journal.checkpoints(stage.name), default=0)
-            if isinstance(stage, EvalPlan):  # its steps are those of the stage that it evaluates
+            if not stage.trains:  # its steps are those of the stage that it evaluates
                 last[stage.name] = last.get(stage.after or "", 0)
             self.journal.rewind(stage.name, last[stage.name])
         done = {
@@ -245,14 +246,14 @@ def _found_recipe(path: Path, plan: Plan, journal: Journal) -> str:
     places = list(dict.fromkeys([plan.recipe, journal.meta("recipe") or plan.recipe]))
     known = [place for place in places if os.path.isfile(place)]
     # A stage with data that has begun has its examples in the run folder, and its own weights.
-    begun = [s.name for s in plan.stages if data_of(s) and journal.steps(s.name)]
+    begun = [s.name for s in plan.stages if s.data and journal.steps(s.name)]
     ahead = [
         evolve(stage, model=evolve(stage.model, weights=None))
         if journal.checkpoints(stage.name)
         else stage
         for stage in plan.stages
         if stage.name not in begun
-        if isinstance(stage, EvalPlan) or len(journal.steps(stage.name)) < stage.steps
+        if not is_training(stage) or len(journal.steps(stage.name)) < stage.steps
     ]
     needed = paths_in(evolve(plan, stages=tuple(ahead)))
     lost = list[str]()  # the first at each place

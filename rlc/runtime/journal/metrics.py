@@ -12,7 +12,7 @@ from attrs import asdict
 from rlc.catalog.declarations import STAGES
 from rlc.catalog.environments import with_role
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import TrainedPlan, kind_of
+from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout, Usage
 
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ COMPARISONS_FILE = "comparisons.jsonl"  # the rewards of the replies that a step
 _SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")
 
 
-def measure(stage: TrainedPlan) -> str:
+def measure(stage: Training) -> str:
     """Return the metric that a stage of this kind is watched by."""
-    watched = STAGES[kind_of(stage)].watched
+    watched = STAGES[stage.kind].watched
     assert watched is not None, "an evaluation has no steps"
     return watched
 
 
-def score(stage: TrainedPlan, metrics: Mapping[str, Any]) -> float:
+def score(stage: Training, metrics: Mapping[str, Any]) -> float:
     """Return how good a step was by its measure, more is better; -inf if it has none."""
     value = metrics.get(measure(stage))
     if value is None:
         return float("-inf")
-    return float(value) if STAGES[kind_of(stage)].rises else -float(value)
+    return float(value) if STAGES[stage.kind].rises else -float(value)
 
 
 def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from attrs import field, frozen
 
 from rlc.catalog.plan_files import recipe_in_file
-from rlc.plan.codec import PlanFormatError, expectations_from_dict
+from rlc.plan.codec import PlanFormatError, expectations_from_dict, word_of
 from rlc.plan.expectations import Judged
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.plan.records import REHEARSAL
@@ -138,7 +138,7 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         done = journal.steps(stage["name"])
         metrics = done[-1].metrics if done else {}
         records[stage["name"]] = [step.metrics for step in done]
-        stages.append(StageInfo(stage["name"], stage["kind"], len(done), total, metrics))
+        stages.append(StageInfo(stage["name"], word_of(stage), len(done), total, metrics))
     started, updated = journal.meta("started"), float(journal.meta("updated") or 0.0)
     return RunInfo(
         path=path,

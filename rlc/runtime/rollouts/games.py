@@ -13,7 +13,7 @@ from attrs import evolve
 
 from rlc.catalog.environments import seats_of, trained_seats
 from rlc.envs.build import begins
-from rlc.plan.limits import FailurePlan
+from rlc.plan.parts import FailurePlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.matches import Asked, MatchSource, Opponent, Scripted

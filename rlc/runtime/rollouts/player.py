@@ -21,8 +21,8 @@ from rlc.envs.ends import ended_reply, stop_of
 from rlc.envs.history import History, chunks_of
 from rlc.envs.responders import Responder
 from rlc.plan.environments import RolloutsPlan
-from rlc.plan.limits import FailurePlan
 from rlc.plan.models import SamplingPlan
+from rlc.plan.parts import FailurePlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.failures import failure_of
 from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage

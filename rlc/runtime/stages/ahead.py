@@ -17,7 +17,8 @@ from rlc.envs.deadlines import Span
 from rlc.errors import Error
 from rlc.plan.asked import asked_models
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import StagePlan, data_of, environments_of
+from rlc.plan.sources import has_rows
+from rlc.plan.stages import StagePlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -42,18 +43,18 @@ async def try_later_stages(
     where they can be made without theirs. Raise RunError, with the stage, for what cannot be used.
     """
     started, tried = time.perf_counter(), list[str]()
-    made = [_bare(env) for env in environments_of(now)]
+    made = [_bare(env) for env in now.environments]
     for stage in stages:
         known = stage.model.base == now.model.base
         try:
-            files = [data for data in data_of(stage) if data.path is not None]
+            files = [data for data in stage.data if has_rows(data)]
             if known:
                 await make_file_examples(folder, stage, tokenizer, note)
             for data in files:
                 if not known:
                     await in_thread(read_all, data)
                 tried.append(stage.name)
-            for env in environments_of(stage):
+            for env in stage.environments:
                 bare = _bare(env)
                 if any(asked_models(env)):  # they may be asked at once, and have to be paid
                     continue

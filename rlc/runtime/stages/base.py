@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
@@ -13,8 +13,10 @@ from rlc.runtime.failures import Failure
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.checkpoints import PendingCheckpoint
+from rlc.runtime.journal.database import StoredStep
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.tokens import EpisodeTokens
+from rlc.runtime.observer import Observer
 from rlc.runtime.records import Lesson
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
@@ -23,15 +25,19 @@ from rlc.runtime.updates.optimizer import UpdateResult
 
 @frozen(eq=False)
 class Setup:
-    """What a stage makes its data with: the run folder, the weights that it trains, the meter of
-    its steps, and the models that it may ask."""
+    """What a stage is opened with: the run folder, the weights that it trains, the meter of its
+    steps, the models that it may ask, and the steps that are ``done``."""
 
     folder: RunFolder
     weights: StageWeights
     meter: Meter
     asked: AskedModels
-    on_progress: Callable[[int, int], None]  # how many are made, and of how many
-    note: Callable[[str], None]
+    observer: Observer
+    done: Sequence[StoredStep]
+
+    @property
+    def seed(self) -> int:
+        return self.folder.plan.seed
 
     @property
     def tokenizer(self) -> Any:

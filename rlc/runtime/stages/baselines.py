@@ -16,9 +16,7 @@ from attrs import define, field
 from rlc.algo.advantages import Advantages
 from rlc.algo.ragged import Floats
 from rlc.algo.running import renewed
-from rlc.algo.scheme import running_baseline
-from rlc.plan.records import TrainPlan
-from rlc.runtime.journal.checkpoints import max_lag
+from rlc.algo.scheme import AdvantageScheme, running_baseline
 from rlc.runtime.records import Rollout
 
 KEY = ".averages"  # in a step's cursor; no environment has this name
@@ -36,13 +34,15 @@ class RunningBaselines:
     _returns: dict[int, dict[str, list[float]]] = field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, plan: TrainPlan, cursors: Sequence[Mapping[str, Any]]) -> RunningBaselines | None:
+    def of(
+        cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
+    ) -> RunningBaselines | None:
         """Return them as the steps that left these cursors have; None if no scheme needs them."""
-        step = running_baseline(plan.advantage)
+        step = running_baseline(scheme)
         if step is None:
             return None
         known = {number: cursor.get(KEY, {}) for number, cursor in enumerate(cursors, start=1)}
-        return cls(step.decay, max_lag(plan), known)
+        return cls(step.decay, lag, known)
 
     def subtracted(self, step: int, rollouts: Iterable[Rollout]) -> Floats:
         """Return what is subtracted from the returns of each rollout of a step."""

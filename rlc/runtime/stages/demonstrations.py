@@ -14,29 +14,28 @@ from rlc.envs.base import AsyncEpisode
 from rlc.envs.build import PlayableEnv
 from rlc.envs.gem.oracles import Oracle, find_oracle
 from rlc.envs.history import chunks_of, encoded_reply
-from rlc.plan.records import SftPlan
+from rlc.plan.sources import Demonstrations
+from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.stages.base import Setup
-from rlc.runtime.stages.samples import Sample, Sampler, collect, model_player, opened_env
+from rlc.runtime.stages.samples import Sampler, collect, model_player, opened_env
 
 MOST_TRIES = 20  # episodes played for each demonstration that is asked for
 
 
-async def demonstrations(setup: Setup, stage: SftPlan) -> list[Sample]:
+async def demonstrations(
+    setup: Setup, stage: Training, data: Demonstrations
+) -> list[dict[str, Any]]:
     """Return the demonstrations of a stage in the order of their tasks, played by the model that it
     begins with, or by the environment's oracle.
 
     Raise RunError if too few episodes reach the reward that the plan asks for.
     """
-    data, model, least = stage.data, stage.model, stage.data.min_reward
+    model, least, plan, count = stage.model, data.min_reward, data.env, data.count
     folder, tokenizer, meter = setup.folder, setup.tokenizer, setup.meter
-    plan, count = data.env, data.count
-    assert plan is not None
-    assert count is not None
-    assert least is not None
     async with opened_env(setup, plan, tokenizer, model.renderer, meter) as env:
         if data.policy == "model":
             client = (await setup.weights.snapshot(0)).client
@@ -53,7 +52,7 @@ async def demonstrations(setup: Setup, stage: SftPlan) -> list[Sample]:
             count,
             MOST_TRIES * count,
             lambda group: [one for one in group if one.sequences and one.reward >= least],
-            setup.on_progress,
+            setup.observer.progress,
         )
     if len(good) < count:
         raise RunError(
@@ -61,7 +60,7 @@ async def demonstrations(setup: Setup, stage: SftPlan) -> list[Sample]:
             f"{least:g} that demonstrations need; {count} are wanted",
             "lower `min_reward` or `n`",
         )
-    return good
+    return [one.example() for one in good]
 
 
 @define

@@ -14,7 +14,7 @@ from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.catalog.environments import decides
 from rlc.envs.build import PlayableEnv
 from rlc.plan.graph import evaluations_of
-from rlc.plan.records import EvalPlan, TrainedPlan
+from rlc.plan.stages import Evaluation, Training
 from rlc.plan.sweeps import metric_label
 from rlc.pricing.cost import stage_cost
 from rlc.runtime.asked import AskedModels
@@ -40,7 +40,7 @@ from rlc.runtime.trackers.tracking import MetricsLog
 from rlc.service.interface import SamplingClient, TrainingClient
 
 
-def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
+def evaluation_metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Return the metrics of the plan under ``eval/<name>/``, also by environment of a mixture.
 
     An episode that failed did not solve its task, and has no reward. If tasks are played in roles,
@@ -75,7 +75,7 @@ def evaluation_metrics(plan: EvalPlan, rollouts: Sequence[Rollout]) -> dict[str,
     return metrics
 
 
-def _metrics(plan: EvalPlan, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
+def _metrics(plan: Evaluation, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
     """Return the metrics of the plan; none for a mean over episodes that have all failed."""
     solved: dict[tuple[str, int], list[bool]] = {}  # by task, one value a sample
     for rollout in rollouts:
@@ -116,7 +116,7 @@ class Evaluator:
     observer: Observer
     asked: AskedModels
 
-    def is_done(self, plan: EvalPlan, step: int) -> bool:
+    def is_done(self, plan: Evaluation, step: int) -> bool:
         """Whether the weights after ``step`` of the stage have been evaluated."""
         return self.folder.journal.step(plan.name, step) is not None
 
@@ -129,11 +129,11 @@ class Evaluator:
         for plan in self._due(weights.plan, step):
             await self.run(plan, step, weights.training)
 
-    def usual(self, stage: TrainedPlan, step: int) -> Used:
+    def usual(self, stage: Training, step: int) -> Used:
         """Return what the evaluations that are due after a step will probably use."""
         return sum(map(self.usual_of, self._due(stage, step)), NOTHING)
 
-    def usual_of(self, plan: EvalPlan) -> Used:
+    def usual_of(self, plan: Evaluation) -> Used:
         """Return what an evaluation used the last time; before the first, what is expected."""
         journal, done = self.folder.journal, self.folder.journal.steps(plan.name)
         if done:
@@ -142,13 +142,13 @@ class Evaluator:
         tokens = round(cost.step_tokens["expected"].total)
         return Used(cost.step["expected"].usd, tokens, seconds=0.0)
 
-    def affords(self, stage: TrainedPlan, more: Used) -> bool:
+    def affords(self, stage: Training, more: Used) -> bool:
         """Return whether a stage's budget, which its evaluations share, has room for more."""
         journal, evaluations = self.folder.journal, evaluations_of(stage, self.folder.plan.stages)
         used = sum((journal.used(plan.name) for plan in evaluations), journal.used(stage.name))
         return used.fits(stage.budget, more)
 
-    def _due(self, stage: TrainedPlan, step: int) -> list[EvalPlan]:
+    def _due(self, stage: Training, step: int) -> list[Evaluation]:
         """Return the evaluations to do after a step, or before the first, but not at the end."""
         if step == stage.steps:
             return []
@@ -159,7 +159,7 @@ class Evaluator:
             and not self.is_done(plan, step)
         ]
 
-    async def run(self, plan: EvalPlan, step: int, training: TrainingClient) -> None:
+    async def run(self, plan: Evaluation, step: int, training: TrainingClient) -> None:
         """Evaluate the weights after ``step`` of the stage (0: before the first step)."""
         self.observer.waiting(f"evaluating {plan.name} after step {step:,}")
         client = await training.save_weights_and_get_sampling_client()
@@ -187,7 +187,11 @@ class Evaluator:
         self.observer.evaluated(plan, step, metrics)
 
     async def play(
-        self, plan: EvalPlan, envs: Mapping[str, PlayableEnv], client: SamplingClient, usage: Usage
+        self,
+        plan: Evaluation,
+        envs: Mapping[str, PlayableEnv],
+        client: SamplingClient,
+        usage: Usage,
     ) -> list[Rollout]:
         """Return all samples of all tasks.
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rlc.plan.records import PreferencePlan, SftPlan, StagePlan, data_of
+from rlc.plan.sources import AnyData, Demonstrations, PreferredPairs, Samples, is_read
+from rlc.plan.stages import StagePlan, Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.demonstrations import demonstrations
-from rlc.runtime.stages.file_examples import FileData, file_examples
+from rlc.runtime.stages.file_examples import file_examples
+from rlc.runtime.stages.preferred import part_of, preferred
 from rlc.runtime.stages.samples import samples
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
@@ -25,9 +27,8 @@ from rlc.seeds import derive_seed
 Example = list[TrainingDatum]
 
 
-async def load_examples(setup: Setup, stage: SftPlan) -> tuple[list[Example], list[Example]]:
-    """Return the examples of a stage, and those that are held out, from the run folder or else made
-    now.
+async def load_examples(setup: Setup, stage: Training, data: AnyData) -> list[Example]:
+    """Return the examples of a stage's data, from the run folder or else made now.
 
     A resumed run imitates the same examples, even if the file or the weights that they came from
     have changed.
@@ -36,22 +37,22 @@ async def load_examples(setup: Setup, stage: SftPlan) -> tuple[list[Example], li
         DataError: a row of the file cannot be used.
         RunError: the examples cannot be made, or those of a resumed run are gone.
     """
-    folder, names = setup.folder, [examples_file(stage, data) for data in data_of(stage)]
-    for name in names:
-        require_examples(folder, name, setup.weights)
-    await make_file_examples(folder, stage, setup.tokenizer, setup.note)
-    if not (folder.path / names[0]).exists():
-        made = samples if stage.data.sampled is not None else demonstrations
-        folder.rewrite(names[0], [one.example() for one in await made(setup, stage)])
     vocabulary = len(setup.tokenizer)
-    learnt, *heldout = (
-        [
-            _example(record["sequences"], vocabulary, record.get("weight", 1.0))
-            for record in folder.read(name)
-        ]
-        for name in names
-    )
-    return learnt, [example for part in heldout for example in part]
+    return [
+        _example(record["sequences"], vocabulary, record.get("weight", 1.0))
+        for record in await example_records(setup, stage, data)
+    ]
+
+
+async def example_records(setup: Setup, stage: Training, data: AnyData) -> list[dict[str, Any]]:
+    """Return the examples, or preferences, of a stage's data as they are kept in the run folder;
+    make them now if they are not. Raise DataError or RunError as :func:`load_examples` does."""
+    folder, name = setup.folder, examples_file(stage, data)
+    require_examples(folder, name, setup.weights)
+    await make_file_examples(folder, stage, setup.tokenizer, setup.observer.note)
+    if not (folder.path / name).exists():
+        folder.rewrite(name, await MAKERS[type(data)](setup, stage, data))
+    return folder.read(name)
 
 
 def require_examples(folder: RunFolder, name: str, weights: StageWeights) -> None:
@@ -67,9 +68,9 @@ async def make_file_examples(
 
     Raise DataError or RunError for rows that cannot be used.
     """
-    for data in data_of(stage):
+    for data in stage.data:
         name = examples_file(stage, data)
-        if (folder.path / name).exists() or folder.journal.steps(stage.name) or data.read is None:
+        if (folder.path / name).exists() or folder.journal.steps(stage.name) or not is_read(data):
             continue
         records, notes = await in_thread(file_examples, stage, data, tokenizer)
         folder.rewrite(name, records)
@@ -77,13 +78,22 @@ async def make_file_examples(
             note(text)
 
 
-def examples_file(stage: StagePlan, data: FileData) -> str:
+# What plays the episodes that data is made of, and returns the records of the run folder.
+MAKERS: Mapping[
+    type[AnyData], Callable[[Setup, Training, Any], Awaitable[list[dict[str, Any]]]]
+] = {
+    Demonstrations: demonstrations,
+    Samples: samples,
+    PreferredPairs: preferred,
+}
+
+
+def examples_file(stage: StagePlan, data: AnyData) -> str:
     """The name of the file in the run folder that holds what is made of a stage's data."""
-    part = "" if data is data_of(stage)[0] else "-heldout"
-    return f"examples-{stage.name}{part}.jsonl"
+    return f"examples-{stage.name}{part_of(stage, data)}.jsonl"
 
 
-def is_due(stage: SftPlan | PreferencePlan, step: int) -> bool:
+def is_due(stage: Training, step: int) -> bool:
     """Whether what a stage holds out is compared after a step."""
     return step == stage.steps or (stage.every is not None and step % stage.every == 0)
 

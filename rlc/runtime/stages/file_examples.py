@@ -19,14 +19,21 @@ from rlc.data.splits import said
 from rlc.envs.base import EnvError
 from rlc.envs.history import chunks_of, encoded_reply
 from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, observation_of
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import DataPlan, SftPlan, StagePlan
+from rlc.plan.sources import (
+    Chats,
+    LabelledReplies,
+    Pairs,
+    ReadData,
+    RowData,
+    Rows,
+    has_rows,
+)
+from rlc.plan.stages import StagePlan
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.conversations import Conversations
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
 
 Row = Mapping[str, Any]
-FileData = DataPlan | PreferencesPlan
 
 
 @frozen
@@ -58,7 +65,7 @@ LEARNT, CHOSEN, REJECTED = "sequences", "chosen", "rejected"
 
 
 def file_examples(
-    stage: StagePlan, data: FileData, tokenizer: Any
+    stage: StagePlan, data: ReadData, tokenizer: Any
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The examples of a stage's file, as records of the run folder, and what is worth a note.
 
@@ -85,7 +92,7 @@ def file_examples(
         if data.too_long == "stop" or not records:
             raise RunError(what, "`too_long = drop` leaves such rows out")
         notes.append(f"{stage.name}: left out, {what}")
-    lacks = "a better reply" if data.path is not None else "a token that is trained on"
+    lacks = "a better reply" if data.compares else "a token that is trained on"
     if ties and not records:
         raise RunError(f"none of the {ties:,} rows of {data.read} has {lacks}")
     if ties:
@@ -100,20 +107,21 @@ def file_examples(
 
 
 def _read(
-    stage: StagePlan, data: FileData, tokenizer: Any, conversations: Conversations
+    stage: StagePlan, data: ReadData, tokenizer: Any, conversations: Conversations
 ) -> Iterator[tuple[Place, Read | None]]:
     """What is made of each row, and where it stands."""
-    if (code := code_of_data(data)) is None:
-        reads = READERS[data.kind](data, conversations)
+    if has_rows(data):
+        reads = READERS[type(data)](data, conversations)
         for row in _rows(data):
             with at_place(row.place):
                 yield row.place, reads(row.fields)
         return
+    code = code_of_data(data)
+    assert code is not None, "what is read and has no rows is made by code"
     from rlc.envs.cookbook.examples import builder_examples
 
-    assert isinstance(stage, SftPlan)
-    assert stage.model.renderer is not None
-    made = builder_examples(code, str(data.split), stage.batch, tokenizer, stage.model.renderer)
+    batch = stage.source.size if stage.source else 1
+    made = builder_examples(code, str(data.split), batch, tokenizer, stage.model.renderer)
     for number, example in enumerate(islice(made, data.count), start=1):
         turns = [0 if trained else NOT_SAMPLED for trained in example.trained]
         zeros = [0.0] * len(turns)
@@ -122,7 +130,7 @@ def _read(
         yield Place(code.target, number), read
 
 
-def read_all(data: FileData) -> None:
+def read_all(data: RowData) -> None:
     """Raise DataError for a row of a stage's file that cannot be used."""
     read = reader_of(data)
     for row in _rows(data):
@@ -130,8 +138,7 @@ def read_all(data: FileData) -> None:
             read(row.fields)
 
 
-def _rows(data: FileData) -> Iterable[DataRow]:
-    assert data.path is not None
+def _rows(data: RowData) -> Iterable[DataRow]:
     if data.split is None:  # of a plan that an older version wrote
         return islice(rows_of(data.path), data.count)
     rows = rows_in(data.path, data.split, hashed(data))
@@ -199,10 +206,9 @@ def _pairs(data: Any, conversations: Conversations) -> Reads:
     return read
 
 
-# By the name of the builtin that names the file.
-READERS: Mapping[str, Callable[[Any, Conversations], Reads]] = {
-    "chats": _chats,
-    "rows": _pairs,
-    "pairs": _compared,
-    "labelled": _labelled,
+READERS: Mapping[type[RowData], Callable[[Any, Conversations], Reads]] = {
+    Chats: _chats,
+    Rows: _pairs,
+    Pairs: _compared,
+    LabelledReplies: _labelled,
 }

@@ -9,23 +9,21 @@ from typing import Any
 from attrs import define, field
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import preference_traits
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import PreferencePlan, data_of
+from rlc.plan.parts import PreferenceLossPlan
+from rlc.plan.stages import (
+    FromData,
+    LabelledPreference,
+    PairwisePreference,
+    PreferenceLoss,
+    Training,
+)
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.records import Lesson
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.examples import (
-    drawn,
-    examples_file,
-    is_due,
-    make_file_examples,
-    require_examples,
-)
+from rlc.runtime.stages.examples import drawn, example_records, is_due
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
-from rlc.runtime.stages.preferred import preferred
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import Minibatch
@@ -33,6 +31,8 @@ from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.preferences import Judged, Preference, Side, judge, labelled, pairs
 from rlc.runtime.updates.reference_replies import ReferenceReplies
 
+# What makes preferences of records, by the objective.
+READERS = {PairwisePreference: pairs, LabelledPreference: labelled}
 REFERENCE, HELDOUT = "reference", "heldout/"
 # What is said of the held-out ones: the rest is about the gradient.
 _COMPARED = ("accuracy", "margin", "loss/mean", "rewards/", "logps/")
@@ -45,7 +45,9 @@ class PreferenceStage(Stage[ReferenceReplies]):
     ``rows`` has the place and the texts of each record that they were made of.
     """
 
-    plan: PreferencePlan
+    plan: Training
+    batch: int
+    loss: PreferenceLossPlan
     preferences: list[Preference]
     heldout: list[Preference]
     rows: Sequence[Mapping[str, Any]]
@@ -69,8 +71,8 @@ class PreferenceStage(Stage[ReferenceReplies]):
 
     def of_step(self, step: int) -> list[Preference]:
         """The preferences of a step."""
-        batch, count = self.plan.batch, len(self.preferences)
-        return [self.preferences[i] for i in drawn(self.seed, self.plan.name, count, batch, step)]
+        indices = drawn(self.seed, self.plan.name, len(self.preferences), self.batch, step)
+        return [self.preferences[i] for i in indices]
 
     async def next_examples(self, node: NodeContext, inputs: Inputs) -> list[Preference]:
         return self.of_step(node.step)
@@ -99,7 +101,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradient without waiting, so that the optimiser step follows at once."""
         given = inputs["examples"], inputs["forward"], inputs.get(REFERENCE)
-        judged = await in_thread(judge, self.plan.loss, *given)
+        judged = await in_thread(judge, self.loss, *given)
         self._judged[node.step] = judged
         return await optimizer.submit(
             self.weights.training, self.plan, node.step, [Minibatch(judged.datums, {})]
@@ -115,7 +117,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
             if self.reference is not None:
                 sides = _sides(self.heldout)
                 reference = await self.reference.logprobs(node.step, sides)
-            found = await in_thread(judge, self.plan.loss, self.heldout, await policy, reference)
+            found = await in_thread(judge, self.loss, self.heldout, await policy, reference)
         finally:
             policy.cancel()
         return {
@@ -154,32 +156,34 @@ def _sides(preferences: Sequence[Preference]) -> list[Side]:
     return [side for preference in preferences for side in preference.sides]
 
 
-async def open_preferences(setup: Setup, stage: PreferencePlan) -> PreferenceStage:
+async def open_preferences(setup: Setup, stage: Training) -> PreferenceStage:
     """Open a stage: its preferences, made from their rows before its first step, and the model that
     its loss compares with. Raise DataError or RunError as :func:`load_examples` does."""
+    setup.observer.waiting(f"reading the data of {stage.name}")
     folder, weights, asked = setup.folder, setup.weights, setup.asked
-    if not weights.step:
-        await make_file_examples(folder, stage, setup.tokenizer, setup.note)
-        for data, part in zip(data_of(stage), ("", "-heldout"), strict=False):
-            name = examples_file(stage, data)
-            if isinstance(data, PreferencesPlan) and data.env and not (folder.path / name).exists():
-                folder.rewrite(name, await preferred(setup, stage, data, part))
-    read = labelled if preference_traits(stage.loss.name).labelled else pairs
-    found, rows = list[list[Preference]](), list[list[dict[str, Any]]]()
-    for data in data_of(stage):
-        name = examples_file(stage, data)
-        require_examples(folder, name, weights)
-        rows.append(folder.read(name))
-        found.append(await in_thread(read, rows[-1], CHOSEN, REJECTED))
+    objective = stage.of(PreferenceLoss)
+    read, found = READERS[type(objective)], list[list[Preference]]()
+    rows = [await example_records(setup, stage, data) for data in stage.data]
+    for records in rows:
+        found.append(await in_thread(read, records, CHOSEN, REJECTED))
     scorers = dict[str, ReferenceReplies]()
-    if stage.reference is not None:
-        client = await asked.client(stage.reference)
-        account = Meter(folder.journal, stage.name, stage.reference.model)
+    if (reference := objective.reference) is not None:
+        client = await asked.client(reference)
+        account = Meter(folder.journal, stage.name, reference.model)
         file = f"reference-{stage.name}.jsonl"
         scorers[REFERENCE] = ReferenceReplies(client, account, folder, file)
     learnt, *heldout = found
     compared = [preference for part in heldout for preference in part]
     texts = [{"place": row["place"], "shown": row.get("shown", {})} for row in rows[0]]
     return PreferenceStage(
-        folder.plan.seed, weights, setup.meter, scorers, stage, learnt, compared, texts
+        setup.seed,
+        weights,
+        setup.meter,
+        scorers,
+        stage,
+        stage.of(FromData).batch,
+        objective.loss,
+        learnt,
+        compared,
+        texts,
     )

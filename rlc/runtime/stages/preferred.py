@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlc.plan.preferences import PreferencesPlan
-from rlc.plan.records import PreferencePlan
+from rlc.plan.sources import AnyData, PreferredPairs
+from rlc.plan.stages import StagePlan, Training
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
@@ -17,18 +17,13 @@ from rlc.runtime.stages.samples import Sample, Sampler, collect, model_player, o
 MOST_TRIES = 20  # tasks played for each pair that is asked for
 
 
-async def preferred(
-    setup: Setup, stage: PreferencePlan, data: PreferencesPlan, part: str
-) -> list[dict[str, Any]]:
-    """Return the pairs of a stage's data, or of the ``part`` of it that is held out, as records of
-    the run folder, in the order of their tasks.
+async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list[dict[str, Any]]:
+    """Return the pairs of a stage's data as records of the run folder, in the order of their tasks.
 
     Each task is played by as many members as the plan says; tasks whose rewards are all equal are
     ties. Raise RunError if too few tasks have replies that differ.
     """
-    assert data.env is not None
-    assert data.model is not None
-    assert data.count is not None
+    part = part_of(stage, data)
     folder, tokenizer, renderer = setup.folder, setup.tokenizer, stage.model.renderer
     name, rollouts, model = data.env.name, data.env.rollouts, data.model.model
     account = Meter(folder.journal, stage.name, model)
@@ -43,7 +38,7 @@ async def preferred(
         sampler = Sampler(folder, whose, stream, model, play, account)
         most = MOST_TRIES * data.count * rollouts.group
         found, played = await collect(
-            sampler, 2 * data.count, most, best_and_worst, setup.on_progress
+            sampler, 2 * data.count, most, best_and_worst, setup.observer.progress
         )
     tasks = played // rollouts.group
     if len(found) < 2 * data.count:
@@ -54,8 +49,13 @@ async def preferred(
         )
     pairs = list(zip(found[::2], found[1::2], strict=True))
     if ties := tasks - len(pairs):
-        setup.note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
+        setup.observer.note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
     return [_record(better, worse, tokenizer) for better, worse in pairs]
+
+
+def part_of(stage: StagePlan, data: AnyData) -> str:
+    """Return what the names of things that are made of a stage's data end with."""
+    return "-heldout" if data is stage.heldout else ""
 
 
 def best_and_worst(group: Sequence[Sample]) -> Sequence[Sample]:

@@ -16,11 +16,12 @@ from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.envs.build import PlayableEnv
 from rlc.envs.views import AS_PLAYED, Shown
-from rlc.plan.distillation import SamplesPlan, kept_of_task
 from rlc.plan.environments import EnvPlan, RolloutsPlan
-from rlc.plan.limits import BudgetPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
-from rlc.plan.records import LOCAL, SftPlan
+from rlc.plan.parts import BudgetPlan
+from rlc.plan.records import LOCAL
+from rlc.plan.sources import Samples
+from rlc.plan.stages import Training
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.database import NOTHING, Used
@@ -188,7 +189,7 @@ class Chosen:
     """Chooses among the episodes of a task as a plan says; of one task, however often it is drawn,
     at most so many."""
 
-    plan: SamplesPlan
+    plan: Samples
     _kept: Counter[str] = field(factory=Counter, init=False)
 
     def __call__(self, group: Sequence[Sample]) -> list[Sample]:
@@ -228,17 +229,13 @@ async def opened_env(
         await close_envs(envs.values())
 
 
-async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
+async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str, Any]]:
     """Return what a stage learns from the episodes that another model plays, in the order of their
     tasks, as sequences in the stage's own tokens.
 
     Raise RunError if none is kept, and if the tokens of which it learns the shares are not its own.
     """
-    data, plan, count = stage.data.env, stage.data.sampled, stage.data.count
-    assert plan is not None
-    assert data is not None
-    assert count is not None
-    model = plan.model.model
+    data, count, model = plan.env, plan.count, plan.model.model
     client = await setup.asked.client(plan.model)
     theirs = tokenizer = setup.tokenizer
     if model.base != stage.model.base:
@@ -273,7 +270,7 @@ async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
         )
         most = plan.tries * count
         good, played = await collect(
-            sampler, count, most, Chosen(plan), setup.on_progress, kept_of_task(plan)
+            sampler, count, most, Chosen(plan), setup.observer.progress, plan.kept_of_task
         )
     what = f"{len(good):,} of {played:,} episodes of `{data.name}` that {model.name} played"
     if not good:
@@ -282,10 +279,12 @@ async def samples(setup: Setup, stage: SftPlan) -> list[Sample]:
             "keep others, give it more `tries`, or take a model that does better",
         )
     if len(good) < count:
-        setup.note(f"{stage.name}: only {what} are kept, and {count:,} are wanted: trains on those")
+        setup.observer.note(
+            f"{stage.name}: only {what} are kept, and {count:,} are wanted: trains on those"
+        )
     else:
-        setup.note(f"{stage.name}: kept {what}")
-    return good
+        setup.observer.note(f"{stage.name}: kept {what}")
+    return [one.example() for one in good]
 
 
 def _sequences_shown(view: str, rollout: Rollout) -> list[TokenSequence]:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from math import fsum
 from typing import TYPE_CHECKING
 
 import numpy as np
-from attrs import define, field
+from attrs import define
 
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.plan.records import SftPlan
-from rlc.runtime.concurrency import in_thread
+from rlc.plan.stages import FromData, Training
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import teacher_mass
 from rlc.runtime.records import Lesson
-from rlc.runtime.stages.base import Stage, StepReport
-from rlc.runtime.stages.examples import Example, drawn, is_due
+from rlc.runtime.stages.base import Setup, Stage, StepReport
+from rlc.runtime.stages.examples import Example, drawn, load_examples
+from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
 from rlc.runtime.updates.scorers import Scorers
 
 if TYPE_CHECKING:
-    from tinker import types
+    pass
 
-_AT_ONCE = 128  # sequences of a forward pass
 _SHOWN = 400  # tokens of a prompt and of a reply, as a sample
 
 
@@ -33,10 +30,10 @@ _SHOWN = 400  # tokens of a prompt and of a reply, as a sample
 class SftStage(Stage[Scorers]):
     """One supervised stage in progress; the ``heldout`` examples are only scored."""
 
-    plan: SftPlan
+    plan: Training
+    batch: int
     examples: list[Example]
-    heldout: list[Example]
-    _wired: list[list[types.Datum]] = field(factory=list, init=False)  # those, for a forward pass
+    heldout: HeldoutExamples | None
 
     def functions(self) -> dict[str, StepFunction]:
         return {
@@ -48,8 +45,8 @@ class SftStage(Stage[Scorers]):
         }
 
     async def next_examples(self, node: NodeContext, inputs: Inputs) -> Minibatch:
-        count, batch = len(self.examples), self.plan.batch
-        indices = drawn(self.seed, self.plan.name, count, batch, node.step)
+        count = len(self.examples)
+        indices = drawn(self.seed, self.plan.name, count, self.batch, node.step)
         datums = [datum for index in indices for datum in self.examples[index]]
         taught = [datum for datum in datums if datum.likeliest is not None]
         return Minibatch([datum for datum in datums if datum.likeliest is None], {}, taught)
@@ -61,19 +58,9 @@ class SftStage(Stage[Scorers]):
         )
 
     async def score_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
-        """Return the mean loss of a token of the held-out examples, if it is time for it."""
-        if not is_due(self.plan, node.step):
-            return {}
-        datums = [datum for example in self.heldout for datum in example]
-        if not self._wired:  # they are the same each time
-            wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
-            starts = range(0, len(wired), _AT_ONCE)
-            self._wired = [wired[start : start + _AT_ONCE] for start in starts]
-        forward = self.weights.training.forward
-        outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in self._wired))
-        self.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in datums)
-        total = fsum(output.metrics["loss:sum"] for output in outputs)
-        return {"heldout/loss": total / fsum(datum.weighed for datum in datums)}
+        """Score the held-out examples, if it is time for it."""
+        assert self.heldout is not None
+        return await self.heldout.score(node.step)
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return the mean loss of a token, in nats, and what was learnt of its likeliest ones."""
@@ -109,3 +96,14 @@ class SftStage(Stage[Scorers]):
             prompt=decode(tokens[max(0, begin - _SHOWN) : begin]),
             replies=(("reply", decode(tokens[max(begin, end + 1 - _SHOWN) : end + 1])),),
         )
+
+
+async def open_likelihood(setup: Setup, stage: Training) -> SftStage:
+    """Open a stage with its examples. Raise DataError or RunError as :func:`load_examples` does."""
+    setup.observer.waiting(f"reading the data of {stage.name}")
+    source = stage.of(FromData)
+    examples = await load_examples(setup, stage, source.data)
+    heldout = await open_heldout(setup, stage)
+    return SftStage(
+        setup.seed, setup.weights, setup.meter, {}, stage, source.batch, examples, heldout
+    )

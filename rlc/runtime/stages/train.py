@@ -16,7 +16,8 @@ from rlc.algo.episodes import Episodes
 from rlc.algo.scheme import sums_components
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import SCORERS, in_parts, takes_what_is_ready
-from rlc.plan.records import LOCAL, TrainPlan
+from rlc.plan.records import LOCAL
+from rlc.plan.stages import PolicyGradient, Rollouts, Training
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
@@ -24,7 +25,7 @@ from rlc.runtime.journal.checkpoints import pasts_of
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record, score_metrics
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.environments import close_envs
+from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import (
     is_constant,
     play_groups,
@@ -34,14 +35,15 @@ from rlc.runtime.rollouts.groups import (
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.streamed_groups import StreamedGroups
 from rlc.runtime.rollouts.tasks import Task, TaskStream
-from rlc.runtime.stages.base import Stage, StepReport
+from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.baselines import KEY, RunningBaselines
+from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
 from rlc.runtime.stages.weights import Snapshot
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
 from rlc.runtime.updates.optimizer import PendingGradients
-from rlc.runtime.updates.scorers import Scorers
+from rlc.runtime.updates.scorers import Scorers, open_scorers, teacher_views
 from rlc.runtime.updates.scores import Scores
 from rlc.runtime.updates.trained_tokens import trained_tokens
 from rlc.seeds import derive_seed
@@ -77,11 +79,14 @@ class TrainStage(Stage[Scorers]):
     """One reinforcement learning stage in progress; ``observer`` is told of groups as they are
     played."""
 
-    plan: TrainPlan
+    plan: Training
+    source: Rollouts
+    objective: PolicyGradient
     stream: TaskStream
     observer: Observer
     asked: AskedModels
     averages: RunningBaselines | None
+    heldout: HeldoutExamples | None
     _played: Counter[int] = field(factory=Counter, init=False)
     _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
@@ -95,6 +100,7 @@ class TrainStage(Stage[Scorers]):
             "datums": self.datums,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
+            "heldout": self.score_heldout,
             "checkpoint": self.weights.checkpoint,
         }
 
@@ -105,12 +111,12 @@ class TrainStage(Stage[Scorers]):
 
     async def rollouts(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
         """Play the groups of the step, or of this part of it; failures are included."""
-        snapshot, batch, step = inputs["snapshot"], self.plan.batch, node.step
+        snapshot, batch, step = inputs["snapshot"], self.source.batch, node.step
         player = Player(
             client=snapshot.client,
-            sampling=self.plan.sampling,
+            sampling=self.source.sampling,
             context=self.plan.model.context,
-            on_error=self.plan.on_error,
+            on_error=self.source.on_error,
             usage=self.meter.running[step],
             staleness=step - 1 - snapshot.step,
             pasts={
@@ -134,7 +140,7 @@ class TrainStage(Stage[Scorers]):
 
             streamed = self._streamed[step] = StreamedGroups(
                 parts=node.parts,
-                fixed=not takes_what_is_ready(self.plan),
+                fixed=not takes_what_is_ready(self.source.overlap, self.plan.model.service),
                 gradients="forward_backward" in in_parts(self.plan),
                 held=lambda rollouts: batch.resample > 0 and is_constant(rollouts),
                 replaced=lambda which, groups: replace([tasks[n] for n in which], groups),
@@ -144,7 +150,7 @@ class TrainStage(Stage[Scorers]):
 
     async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
         """Play waves of parallel episodes until there are enough turns, or a wave has none."""
-        batch, played = self.plan.batch, list[Rollout]()
+        batch, played = self.source.batch, list[Rollout]()
         while sum(len(rollout.turns) for rollout in played) < batch.count:
             self._played[step] = 0
             tasks = self.stream.take(batch.parallel or batch.count)
@@ -162,7 +168,7 @@ class TrainStage(Stage[Scorers]):
         def on_group(members: list[Rollout]) -> None:
             self._played[step] += 1
             if self._scored_at_once:
-                kept = trainable_rollouts(members, self.plan.envs)
+                kept = trainable_rollouts(members, self.source.envs)
                 for scorers in self.scorers.values():
                     scorers.ask(step, kept)
             self.record_usage()  # at once: the step may fail later
@@ -175,13 +181,13 @@ class TrainStage(Stage[Scorers]):
         """Leave failures and replaced groups out, before any statistic, and label the rest."""
 
         def label() -> ValidRollouts:
-            kept = trainable_rollouts(inputs["rollouts"], self.plan.envs)
+            kept = trainable_rollouts(inputs["rollouts"], self.source.envs)
             return ValidRollouts(kept, self._labelled(kept))
 
         return await in_thread(label)
 
     def _labelled(self, rollouts: Sequence[Rollout]) -> Episodes:
-        return labelled_episodes(rollouts, apart=sums_components(self.plan.advantage))
+        return labelled_episodes(rollouts, apart=sums_components(self.objective.advantage))
 
     async def advantages(self, node: NodeContext, inputs: Inputs) -> list[CreditedRollout]:
         """Apply the scheme to the whole batch, or to this part of it."""
@@ -195,7 +201,7 @@ class TrainStage(Stage[Scorers]):
             if self.averages is not None:
                 subtracted = self.averages.subtracted(node.step, valid.rollouts)
                 episodes = evolve(episodes, running_R=subtracted)
-            found = compute_advantages(self.plan.advantage, episodes)
+            found = compute_advantages(self.objective.advantage, episodes)
             if self.averages is not None:
                 self.averages.add(node.step, valid.rollouts, found)
             rows = zip(valid.rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
@@ -213,7 +219,7 @@ class TrainStage(Stage[Scorers]):
     def _scored_at_once(self) -> bool:
         """Whether a group is scored as soon as it is played: on a server, which has time for it,
         unless another group may take its place."""
-        return self.plan.model.service != LOCAL and not self.plan.batch.resample
+        return self.plan.model.service != LOCAL and not self.source.batch.resample
 
     async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
@@ -237,11 +243,13 @@ class TrainStage(Stage[Scorers]):
                 for row in kept
             ],
         )
-        return TrainBatch(minibatches(self.plan, episodes), episodes)
+        return TrainBatch(
+            minibatches(self.objective, self.source.batch.updates, episodes), episodes
+        )
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
         """Mark the turns to train on: all, or a random ``count`` of them under ``turns()``."""
-        batch, total = self.plan.batch, sum(turns_R)
+        batch, total = self.source.batch, sum(turns_R)
         chosen = np.ones(total, dtype=np.bool_)
         if batch.kind == "turns" and total > batch.count:
             seed = derive_seed(self.seed, "subsample", self.plan.name, step)
@@ -260,6 +268,11 @@ class TrainStage(Stage[Scorers]):
             self._streamed[node.step].gradients_submitted(gradients)
         return gradients
 
+    async def score_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
+        """Score the held-out examples, if it is time for it."""
+        assert self.heldout is not None
+        return await self.heldout.score(node.step)
+
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return metrics, rollouts with their advantages, and the cursor after the step."""
         outputs = outcome.outputs
@@ -267,12 +280,13 @@ class TrainStage(Stage[Scorers]):
         rollouts.sort(key=self._place(step))
         self._played.pop(step, None)
         self._streamed.pop(step, None)
-        metrics = await in_thread(rollout_metrics, rollouts, self.plan.envs)
+        metrics = await in_thread(rollout_metrics, rollouts, self.source.envs)
         metrics |= outputs["optim_step"].metrics
+        metrics |= outputs.get("heldout", {})
         batches = [batch.episodes for batch in Parts.of(outputs["datums"])]
         metrics |= await in_thread(score_metrics, batches)
         metrics |= self.stream.metrics()
-        if self.plan.batch.resample:
+        if self.source.batch.resample:
             metrics |= replaced_groups(rollouts, self.stream.envs)
 
         def records() -> list[dict[str, Any]]:
@@ -296,13 +310,42 @@ class TrainStage(Stage[Scorers]):
         part they are sorted."""
         if step not in self._streamed:
             return lambda _: 0
-        tasks = self.stream.of_step(step, self.plan.batch.count)
+        tasks = self.stream.of_step(step, self.source.batch.count)
         place = {(task.env.plan.name, task.number): at for at, task in enumerate(tasks)}
         return lambda rollout: place.get(rollout.group, len(place))
 
     async def close(self) -> None:
         await super().close()
         await close_envs(self.stream.envs.values())
+
+
+async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
+    """Open a stage: its environments, and the models that score what is sampled."""
+    source, objective, tokenizer = stage.of(Rollouts), stage.of(PolicyGradient), setup.tokenizer
+    setup.observer.waiting(f"opening {', '.join(env.name for env in source.envs)}")
+    envs = await in_thread(
+        build_envs,
+        source.envs,
+        tokenizer,
+        stage.model.renderer,
+        setup.asked.responders(setup.meter),
+        partial(teacher_views, objective.teacher),
+    )
+    cursors = [step.cursor for step in setup.done]
+    return TrainStage(
+        setup.seed,
+        setup.weights,
+        setup.meter,
+        await open_scorers(setup.asked, stage, tokenizer),
+        stage,
+        source,
+        objective,
+        TaskStream.resumed(envs, setup.seed, ("task", stage.name), cursors),
+        setup.observer,
+        setup.asked,
+        RunningBaselines.of(objective.advantage, source.overlap.max_staleness, cursors),
+        await open_heldout(setup, stage),
+    )
 
 
 def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:

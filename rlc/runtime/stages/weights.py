@@ -11,7 +11,8 @@ from attrs import define, field, frozen
 from rlc.catalog.index import loss_traits
 from rlc.catalog.saved_weights import find_weights, is_run_weights
 from rlc.plan.models import ModelPlan
-from rlc.plan.records import LOCAL, EvalPlan, StagePlan, TrainedPlan, TrainPlan
+from rlc.plan.records import LOCAL
+from rlc.plan.stages import StagePlan, Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.checkpoints import (
@@ -53,7 +54,7 @@ async def open_weights(
         load = service.create_training_client_from_state_with_optimizer
         return await _restore(folder, stage.name, partial(load, user_metadata=metadata))
     if stage.after is not None:
-        if not isinstance(stage, EvalPlan):
+        if stage.trains:
             note(f"{stage.name} goes on from the weights of {stage.after}, with a fresh optimiser")
         return await _restore(folder, stage.after, load_weights)
     if model.weights is not None:
@@ -142,7 +143,7 @@ class StageWeights:
     training: TrainingClient
     service: ServiceClient
     journal: Journal
-    plan: TrainedPlan
+    plan: Training
     stop_requested: Callable[[], bool]
     note: Callable[[str], None]
     step: int = 0
@@ -198,7 +199,8 @@ class StageWeights:
     @property
     def _recorded(self) -> bool:
         """Whether the service has to record what is sampled, for the loss."""
-        return isinstance(self.plan, TrainPlan) and loss_traits(self.plan.loss).recorded
+        objective = self.plan.policy_gradient
+        return objective is not None and loss_traits(objective.loss).recorded
 
     async def checkpoint(self, node: NodeContext, inputs: Inputs) -> PendingCheckpoint | None:
         """Start to save the state after a step, without waiting; None if none is wanted."""

@@ -14,7 +14,8 @@ from uuid import uuid4
 from attrs import define, field
 from tinker_cookbook.utils import ml_log
 
-from rlc.plan.records import TrackPlan, TrainedPlan
+from rlc.plan.parts import TrackPlan
+from rlc.plan.stages import Training
 from rlc.runtime.records import RunError
 from rlc.runtime.trackers.uploads import RolloutUploads
 
@@ -30,7 +31,7 @@ class MetricsLog:
     def __attrs_post_init__(self) -> None:
         self._file = ml_log.JsonLogger(self.folder)
 
-    def open(self, stage: TrainedPlan) -> None:
+    def open(self, stage: Training) -> None:
         """Open the trackers of a stage. Raise RunError if one does not start."""
         for plan in stage.track:
             try:
@@ -58,11 +59,11 @@ class MetricsLog:
             self._trackers.pop().close()
 
 
-def _name(folder: Path, stage: TrainedPlan, plan: TrackPlan) -> str:
+def _name(folder: Path, stage: Training, plan: TrackPlan) -> str:
     return plan.args["run"] or re.sub(r"\W+", "-", f"{folder.name}-{stage.name}")
 
 
-def _wandb(folder: Path, stage: TrainedPlan, plan: TrackPlan) -> ml_log.Logger:
+def _wandb(folder: Path, stage: Training, plan: TrackPlan) -> ml_log.Logger:
     """Open W&B's run of a stage; a resumed stage continues it, under the id in the run folder."""
     name, id_file = _name(folder, stage, plan), folder / f"wandb-{stage.name}.id"
     if not id_file.exists():
@@ -88,14 +89,14 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 class _Trackio(ml_log.TrackioLogger):  # type: ignore[misc]  # tinker-cookbook cannot resume a run
-    def __init__(self, folder: Path, stage: TrainedPlan, plan: TrackPlan) -> None:
+    def __init__(self, folder: Path, stage: Training, plan: TrackPlan) -> None:
         name = _name(folder, stage, plan)
         init = importlib.import_module("trackio").init
         self.run = init(project=plan.args["project"], name=name, resume="allow")
 
 
 class _EventFiles(ml_log.Logger):  # type: ignore[misc]  # tinker-cookbook has none of its own
-    def __init__(self, folder: Path, stage: TrainedPlan, _: TrackPlan) -> None:
+    def __init__(self, folder: Path, stage: Training, _: TrackPlan) -> None:
         writer = importlib.import_module("tensorboardX").SummaryWriter
         own = folder / "tensorboard" / stage.name
         begun = len(list(own.glob("*")))  # a resumed stage adds a file, maybe in the same second
@@ -112,7 +113,7 @@ class _EventFiles(ml_log.Logger):  # type: ignore[misc]  # tinker-cookbook has n
         self._writer.close()
 
 
-OPENERS: dict[str, Callable[[Path, TrainedPlan, TrackPlan], ml_log.Logger | RolloutUploads]] = {
+OPENERS: dict[str, Callable[[Path, Training, TrackPlan], ml_log.Logger | RolloutUploads]] = {
     "wandb": _wandb,
     "trackio": _Trackio,
     "tensorboard": _EventFiles,

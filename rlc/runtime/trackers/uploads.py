@@ -17,7 +17,8 @@ from attrs import define, field
 from rlc.catalog.index import tracker_traits
 from rlc.envs.openreward.client import sdk
 from rlc.plan.environments import EnvPlan
-from rlc.plan.records import TrackPlan, TrainedPlan, TrainPlan, environments_of
+from rlc.plan.parts import TrackPlan
+from rlc.plan.stages import Training
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class RolloutUploads:
     """Uploads the episodes of a stage's OpenReward environments, in its own threads."""
 
     plan: TrackPlan
-    stage: TrainedPlan
+    stage: Training
     failed: int = field(default=0, init=False)
     _client: Any = field(init=False)
     _lost: _CountingLog = field(init=False)
@@ -46,7 +47,7 @@ class RolloutUploads:
         info = sdk().RunInfo(
             model_name=self.stage.model.base,
             run_type="train",
-            training_stage="rl" if isinstance(self.stage, TrainPlan) else "sft",
+            training_stage="sft" if self.stage.rollouts is None else "rl",
             peft_type="lora",
             peft_rank=self.stage.model.lora_rank,
             lr=self.stage.optimizer.learning_rate,
@@ -66,7 +67,7 @@ class RolloutUploads:
         Those of other sources are skipped.
         """
         source = tracker_traits(self.plan.name).source
-        envs = {env.name: env for env in environments_of(self.stage) if env.source == source}
+        envs = {env.name: env for env in self.stage.environments if env.source == source}
         self._settle()
         for record in records:
             if record["env"] not in envs or not record["turns"]:

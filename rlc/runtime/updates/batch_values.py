@@ -13,7 +13,7 @@ from rlc.algo.expressions.evaluate import batch_values
 from rlc.algo.expressions.program import Program
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch

@@ -19,7 +19,7 @@ from rlc.algo.expressions.python import FIRST, MASK, WEIGHT
 from rlc.catalog.index import loss_traits
 from rlc.envs.chunks import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json, model_input
 from rlc.plan.graph import SCORERS
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tokens import begins_with, is_continuation
 from rlc.runtime.updates.scores import Scores, topk_from_json, topk_to_json

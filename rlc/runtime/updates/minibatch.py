@@ -18,8 +18,8 @@ from attrs import evolve, field, frozen
 from rlc.algo.aggregate import aggregate_weights
 from rlc.algo.kl import kl_penalty
 from rlc.catalog.index import aggregate_traits, loss_traits, teacher_traits
-from rlc.plan.distillation import TeacherPlan, teacher_of
-from rlc.plan.records import AggregatePlan, KlPlan, LossPlan, TrainPlan
+from rlc.plan.parts import AggregatePlan, KlPlan, LossPlan, TeacherPlan, teacher_of
+from rlc.plan.stages import PolicyGradient
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums
 from rlc.runtime.updates.scores import Scores
@@ -75,31 +75,35 @@ def rollout_datums(
     return [episode for episode in episodes if episode.datums]
 
 
-def minibatches(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[Minibatch]:
-    """Return what each update of a batch is trained on, in order; empty updates are left out."""
-    if loss_traits(plan.loss).recorded:  # each token is named by a reply that is trained on
+def minibatches(
+    objective: PolicyGradient, updates: int, episodes: Sequence[EpisodeDatums]
+) -> list[Minibatch]:
+    """Return what each of the ``updates`` of a batch is trained on, in order; empty ones are left
+    out."""
+    if loss_traits(objective.loss).recorded:  # each token is named by a reply that is trained on
         episodes = [evolve(e, datums=[d.trimmed() for d in e.datums]) for e in episodes]
-    if plan.kl is not None and plan.kl.coef:
-        episodes = _pulled("reference", plan.kl, episodes)
-    for teacher in plan.teacher:
+    if objective.kl is not None and objective.kl.coef:
+        episodes = _pulled("reference", objective.kl, episodes)
+    for teacher in objective.teacher:
         if teacher.coef and not teacher_traits(teacher.kind).targets:
             episodes = _pulled("teacher", teacher, episodes)
-    split = _split(episodes, plan.batch.updates)
     made = [
-        evolve(_weighted(plan.aggregate, plan.loss, part), taught=_taught(plan, part))
-        for part in split
+        evolve(
+            _weighted(objective.aggregate, objective.loss, part), taught=_taught(objective, part)
+        )
+        for part in _split(episodes, updates)
     ]
     return [minibatch for minibatch in made if minibatch.datums or minibatch.taught]
 
 
-def _taught(plan: TrainPlan, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
+def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
     """The datums of an update of which a teacher's likeliest tokens are learnt, each with its
     weight: that of the aggregation, times the teacher's ``coef``."""
-    weight_R = _token_weights(plan.aggregate, episodes, [e.sampled for e in episodes])
+    weight_R = _token_weights(objective.aggregate, episodes, [e.sampled for e in episodes])
     return [
         evolve(datum, weight=weight * teacher.coef)
         for episode, weight in zip(episodes, weight_R, strict=True)
-        if (teacher := teacher_of(plan.teacher, episode.group[0])) is not None
+        if (teacher := teacher_of(objective.teacher, episode.group[0])) is not None
         for datum in episode.datums
         if datum.likeliest is not None and datum.likeliest.mass_T[datum.mask_T].any()
     ]

@@ -14,9 +14,10 @@ from rlc.algo.drift import ClipRange, clip_fraction, drift
 from rlc.algo.expressions.evaluate import changed_share
 from rlc.algo.kl import forward_kl
 from rlc.algo.schedules import learning_rate
-from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog.builtins.losses import LIKELIHOOD, service_loss
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import LossPlan, TrainedPlan, TrainPlan
+from rlc.plan.parts import LossPlan
+from rlc.plan.stages import Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.batch_values import with_batch_values
 from rlc.runtime.updates.datums import TrainingDatum
@@ -61,7 +62,7 @@ class UpdateResult:
 
 async def submit(
     training: TrainingClient,
-    stage: TrainedPlan,
+    stage: Training,
     step: int,
     minibatches: Sequence[Minibatch],
     own: LossHandle | None = None,
@@ -74,7 +75,7 @@ async def submit(
     prompts waits for a forward pass before each gradient, and one that compares all sequences by
     the trainer's logprobs for a pass before the first.
     """
-    loss = stage.loss if isinstance(stage, TrainPlan) else LIKELIHOOD
+    loss = service_loss(stage)
     minibatches, read = await with_batch_values(training, loss, minibatches, seed)
     anchors = loss_traits(loss).reaches_prompt
     params = _adam_params(stage, step)
@@ -132,7 +133,7 @@ def _pending(
 
 async def finish(
     training: TrainingClient,
-    stage: TrainedPlan,
+    stage: Training,
     step: int,
     parts: Sequence[PendingGradients],
 ) -> UpdateResult:
@@ -155,8 +156,8 @@ async def finish(
     metrics["loss/sum"] = sum(output.metrics["loss:sum"] for output in outputs)
     datums = [datum for gradient in gradients for datum in gradient.datums]
     metrics["optim/datums"] = float(len(datums))
-    if isinstance(stage, TrainPlan):
-        metrics |= await in_thread(_drift_metrics, stage.loss, gradients, outputs)
+    if (objective := stage.policy_gradient) is not None:
+        metrics |= await in_thread(_drift_metrics, objective.loss, gradients, outputs)
     metrics |= await in_thread(_taught_metrics, gradients, outputs)
     return UpdateResult(metrics, _length(datums), sum(gradient.prefill for gradient in gradients))
 
@@ -230,7 +231,7 @@ def _drift_metrics(
     return metrics
 
 
-def _adam_params(stage: TrainedPlan, step: int) -> types.AdamParams:
+def _adam_params(stage: Training, step: int) -> types.AdamParams:
     """Return the optimiser's settings at a step of a stage."""
     from tinker import types
 

@@ -7,23 +7,24 @@ from typing import Any, Literal
 
 from rlc.algo.expressions.python import TorchFunction, torch_function
 from rlc.catalog.index import loss_traits
-from rlc.plan.records import TrainedPlan, TrainPlan
+from rlc.plan.stages import Training
 from rlc.runtime.concurrency import in_thread
 from rlc.service.interface import LossHandle, ServiceClient
 
 
 async def open_loss(
-    service: ServiceClient, stage: TrainedPlan, note: Callable[[str], None]
+    service: ServiceClient, stage: Training, note: Callable[[str], None]
 ) -> LossHandle | None:
     """Return the loss that a stage's recipe brings, as the service takes it; None if it brings
     none. Raise ServiceError if the service refuses it."""
-    if not isinstance(stage, TrainPlan) or stage.loss.program is None:
+    objective = stage.policy_gradient
+    if objective is None or (program := objective.loss.program) is None:
         return None
-    written = torch_function(stage.loss.program, stage.loss.name, loss_traits(stage.loss).weighted)
+    written = torch_function(program, objective.loss.name, loss_traits(objective.loss).weighted)
     loss = await service.create_custom_loss(*await in_thread(compiled, written))
     if loss.in_client:
         note(
-            f"the service has no custom losses: `{stage.loss.name}` is computed here, after a "
+            f"the service has no custom losses: `{objective.loss.name}` is computed here, after a "
             "forward pass of its own, half as much work again"
         )
     return loss

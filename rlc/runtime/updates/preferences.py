@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 
 from rlc.algo.preferences import PAIRWISE, divergence, kto
 from rlc.catalog.index import preference_traits
-from rlc.plan.preferences import PreferenceLossPlan
+from rlc.plan.parts import PreferenceLossPlan
 from rlc.runtime.updates.datums import FloatArray, TokenSequence, TrainingDatum, shifted
 
 IntArray = npt.NDArray[np.int64]

@@ -14,9 +14,9 @@ from rlc.catalog.facts.models import tokenizer_of
 from rlc.data.templates import text_of
 from rlc.envs.chunks import model_input
 from rlc.envs.views import Shown
-from rlc.plan.distillation import TeacherPlan, teacher_of
 from rlc.plan.models import ModelState
-from rlc.plan.records import TrainPlan
+from rlc.plan.parts import TeacherPlan, teacher_of
+from rlc.plan.stages import PolicyGradient, Training
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import Meter
@@ -29,10 +29,10 @@ from rlc.service.interface import SamplingClient
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
 
 
-def teacher_views(stage: TrainPlan, env: str) -> dict[str, Shown]:
+def teacher_views(teachers: tuple[TeacherPlan, ...], env: str) -> dict[str, Shown]:
     """What the teacher of an environment is shown of its episodes, if that is not what the student
     sees. Raise DataError if its system message cannot be read."""
-    teacher = teacher_of(stage.teacher, env)
+    teacher = teacher_of(teachers, env)
     if teacher is None or not _own_prompts(teacher):
         return {}
     system = None if teacher.system is None else text_of(teacher.system)
@@ -162,30 +162,31 @@ async def _cancel(tasks: Iterable[asyncio.Task[list[Scores]]]) -> None:
     await asyncio.gather(*cancelled, return_exceptions=True)
 
 
-async def open_scorers(asked: AskedModels, stage: TrainPlan, tokenizer: Any) -> dict[str, Scorers]:
+async def open_scorers(asked: AskedModels, stage: Training, tokenizer: Any) -> dict[str, Scorers]:
     """Open the models that score the tokens of a stage, by the kind of node that asks them.
 
     A reference is a base model, or the URL of a saved state, which is taken to be of the same base
     as the stage's model. Raise RunError for a teacher whose tokens are not those of ``tokenizer``.
     """
     journal, found = asked.folder.journal, dict[str, Scorers]()
-    if stage.kl is not None:
-        reference, model = stage.kl.reference, stage.model
+    objective = stage.of(PolicyGradient)
+    if objective.kl is not None:
+        reference, model = objective.kl.reference, stage.model
         if "://" in reference:
             model = evolve(model, weights=reference)
         else:
             model = evolve(model, base=reference, weights=None)
         client = await asked.client(ModelState(model, None))
         found["reference"] = Scorers([Scorer(client, Meter(journal, stage.name, model))])
-    if stage.teacher:
+    if objective.teacher:
         found["teacher"] = Scorers(
-            [await _open_teacher(asked, stage, teacher, tokenizer) for teacher in stage.teacher]
+            [await _open_teacher(asked, stage, one, tokenizer) for one in objective.teacher]
         )
     return found
 
 
 async def _open_teacher(
-    asked: AskedModels, stage: TrainPlan, teacher: TeacherPlan, tokenizer: Any
+    asked: AskedModels, stage: Training, teacher: TeacherPlan, tokenizer: Any
 ) -> Scorer:
     model = teacher.model.model
     client = await asked.client(teacher.model)

@@ -10,7 +10,8 @@ from attrs import frozen
 
 from rlc.catalog.facts.models import find_retired
 from rlc.plan.asked import asked_models
-from rlc.plan.records import EvalPlan, Plan, PreferencePlan, SftPlan, StagePlan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import StagePlan
 from rlc.service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -58,16 +59,16 @@ def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -
 def _needs(stage: StagePlan) -> Iterator[Need]:
     for _, state in asked_models(stage):
         yield Need(stage.name, state.model.base, trained=False, sampled=True, least_context=2)
-    if isinstance(stage, SftPlan | PreferencePlan):
-        sampled = isinstance(stage, SftPlan) and stage.data.policy == "model"
+    if stage.sampling is None:
+        sampled = any(data.from_policy for data in stage.data)
         yield Need(stage.name, stage.model.base, trained=True, sampled=sampled, least_context=2)
         return
-    replies = [stage.sampling.max_tokens, *(env.rollouts.max_tokens for env in stage.envs)]
+    replies = [stage.sampling.max_tokens, *(env.rollouts.max_tokens for env in stage.played)]
     context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
-    trained = not isinstance(stage, EvalPlan)
-    yield Need(stage.name, stage.model.base, trained, sampled=True, least_context=context)
-    if isinstance(stage, TrainPlan) and stage.kl is not None and "://" not in stage.kl.reference:
-        yield Need(stage.name, stage.kl.reference, trained=False, sampled=True, least_context=2)
+    yield Need(stage.name, stage.model.base, stage.trains, sampled=True, least_context=context)
+    kl = stage.policy_gradient.kl if stage.policy_gradient else None
+    if kl is not None and "://" not in kl.reference:
+        yield Need(stage.name, kl.reference, trained=False, sampled=True, least_context=2)
 
 
 def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:

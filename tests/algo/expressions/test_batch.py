@@ -16,7 +16,7 @@ from rlc.algo.expressions.batch import after_batch, batch_nodes, needs_batch, re
 from rlc.algo.expressions.evaluate import batch_values, loss_and_grad
 from rlc.algo.expressions.program import ExpressionError
 from rlc.catalog.index import known_loss, loss_traits
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 
 NESTED = program(
     """

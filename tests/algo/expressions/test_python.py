@@ -17,7 +17,7 @@ from rlc.algo.expressions.evaluate import loss_and_grad
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import torch_function
 from rlc.catalog.own_losses import traits_of
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.own_loss import compiled
 

@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from stage_parts import flat
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS
@@ -112,14 +113,14 @@ def test_the_plan_is_that_of_the_recipe_written_out(way: str) -> None:
 def test_declarations_with_parameters_amend_and_use_others() -> None:
     plan = plan_of(SAME_PLAN["an amended use of an amended declaration"])
     (main,) = plan.stages
-    assert (main.model.name, main.model.lora_rank, main.steps) == ("wider_one", 8, 50)  # type: ignore[union-attr]
+    assert (main.model.name, main.model.lora_rank, main.steps) == ("wider_one", 8, 50)
 
 
 def test_an_amendment_replaces_an_argument_that_has_no_name() -> None:
     text = WRITTEN_OUT.replace("sample(max_tokens = 16)", "brief(16)")
     text += "sampling brief(tokens: int) = sample(max_tokens = tokens)\n"
     plan = plan_of(text + "train other = main { sampling.tokens = 9 }\n")
-    assert [stage.sampling.max_tokens for stage in plan.stages] == [16, 9]  # type: ignore[union-attr]
+    assert [flat(stage).sampling.max_tokens for stage in plan.stages] == [16, 9]
 
 
 def test_a_parameter_without_a_type_is_told_which_it_needs() -> None:
@@ -213,7 +214,7 @@ train last = longer { model = third  optimizer.learning_rate = 2e-3 }
 )
 def test_an_override_reaches_what_amends(override: str, steps: list[int]) -> None:
     plan = plan_of(CHAIN, override)
-    assert [stage.steps for stage in plan.stages] == steps  # type: ignore[union-attr]
+    assert [stage.steps for stage in plan.stages] == steps
     set_there = [key for key, said in plan.provenance.items() if said.startswith("--set")]
     assert len(set_there) == steps.count(7)
 
@@ -246,7 +247,7 @@ def test_arguments_and_defaults_can_be_set() -> None:
     )
 
     def steps(*overrides: str) -> list[int]:
-        return [stage.steps for stage in plan_of(text, *overrides).stages]  # type: ignore[union-attr]
+        return [stage.steps for stage in plan_of(text, *overrides).trainings]
 
     assert steps() == [20, 50]
     assert steps("stage.count=30") == [20, 30]
@@ -303,7 +304,7 @@ def test_paths_start_where_they_are_written(tmp_path: Path) -> None:
     made = load(recipe)
     assert made.plan is not None, [item.message for item in made.diagnostics]
     (main,) = made.plan.stages
-    assert [env.id for env in main.envs] == ["own.jsonl", "lib/theirs.jsonl"]  # type: ignore[union-attr]
+    assert [env.id for env in main.played] == ["own.jsonl", "lib/theirs.jsonl"]
 
 
 def test_a_stage_with_parameters_may_be_imported_and_one_without_may_not(tmp_path: Path) -> None:
@@ -420,7 +421,7 @@ def test_numbers_are_as_their_parameter_takes_them() -> None:
         + MAIN.replace("guess", "made(size = 3, count = 4.0)")
     )
     (main,) = compiled(text).plan.stages  # type: ignore[union-attr]
-    args = main.envs[0].args["args"]  # type: ignore[union-attr]
+    args = main.played[0].args["args"]
     assert [type(value) for value in args.values()] == [float, int]
 
 

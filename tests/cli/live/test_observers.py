@@ -26,12 +26,12 @@ from terminal import Terminal
 from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
 from rlc.cli.live.words import evaluation_line
 from rlc.cli.output import redraws
-from rlc.plan.records import EvalPlan, TrainPlan
+from rlc.plan.stages import Evaluation, Training
 from rlc.runtime.journal.history import read_metrics
 
 PLAN = made_up_runs.plan(9)
-(MAIN,) = (stage for stage in PLAN.stages if isinstance(stage, TrainPlan))
-(HELDOUT,) = (stage for stage in PLAN.stages if isinstance(stage, EvalPlan))
+(MAIN,) = (stage for stage in PLAN.stages if isinstance(stage, Training))
+(HELDOUT,) = (stage for stage in PLAN.stages if isinstance(stage, Evaluation))
 RESULTS = {"stage": "heldout", "step": 5, "eval/heldout/pass@1": 0.75, "eval/heldout/failed": 0.0}
 
 

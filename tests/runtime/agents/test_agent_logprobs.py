@@ -13,7 +13,8 @@ import pytest
 from run_support import TINY, compiled, run_new, train
 
 from rlc.catalog.saved_weights import find_weights
-from rlc.plan.records import LossPlan, Plan
+from rlc.plan.parts import LossPlan
+from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums

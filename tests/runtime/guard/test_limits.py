@@ -10,7 +10,8 @@ from run_support import TINY, comparable, metrics, rollouts, run, run_new, tiny,
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 from rlc.runtime.guard.limits import KL, Decision, StageGuard
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -18,7 +19,7 @@ from rlc.runtime.records import RunError
 
 def guard(**fields: str) -> StageGuard:
     (stage,) = tiny(train(**fields)).stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     return StageGuard(stage)
 
 

@@ -14,7 +14,7 @@ from attrs import define
 from tinker import types
 
 from rlc.algo.losses import LOSSES, loss_and_grad
-from rlc.plan.records import LossPlan
+from rlc.plan.parts import LossPlan
 from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
 from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient, TrainingClient

@@ -14,7 +14,8 @@ from tinker import types
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
 from rlc.runtime.journal.folder import RunFolder
@@ -42,9 +43,9 @@ def hosted_plan(loss: str = "ppo()") -> Plan:
     return compiled.plan
 
 
-def stage_of(plan: Plan) -> TrainPlan:
+def stage_of(plan: Plan) -> Training:
     (stage,) = plan.stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     return stage
 
 
@@ -146,7 +147,7 @@ class Opened:
     run: RemoteSession
     folder: RunFolder
     notes: list[str]
-    stage: TrainPlan
+    stage: Training
 
 
 def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
@@ -154,7 +155,7 @@ def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
     observer, folder = Notes(), RunFolder.create(tmp_path / "run", plan)
     run = RemoteSession(cast(RemoteService, remote), folder, observer.note, lambda: None)
 
-    async def ask() -> TrainPlan:
+    async def ask() -> Training:
         await run.open(plan)
         stage = run.with_served_context(stage_of(plan))
         training = await remote.create_lora_training_client("Qwen/Qwen3-8B")

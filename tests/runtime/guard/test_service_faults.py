@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.envs.gem.source import GemSource
-from rlc.plan.limits import DeadlinesPlan
+from rlc.plan.parts import DeadlinesPlan
 from rlc.plan.records import Plan
 from rlc.runtime.guard.watchdog import Watchdog
 from rlc.runtime.journal.folder import RunFolder

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from run_support import tiny, train
+from stage_parts import flat
 
-from rlc.plan.records import TrainPlan
+from rlc.plan.stages import Training
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record
 from rlc.runtime.records import Rollout, Turn
 
@@ -24,8 +25,8 @@ def failed(cause: str) -> Rollout:
 
 def numbers(*rollouts: Rollout) -> dict[str, float]:
     (stage,) = tiny(train()).stages
-    assert isinstance(stage, TrainPlan)
-    return rollout_metrics(rollouts, stage.envs)
+    assert isinstance(stage, Training)
+    return rollout_metrics(rollouts, flat(stage).envs)
 
 
 def test_groups_are_mixed_or_all_solved_or_all_alike_below() -> None:

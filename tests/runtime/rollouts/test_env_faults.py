@@ -26,7 +26,7 @@ from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import waiting
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan
-from rlc.plan.limits import FailurePlan
+from rlc.plan.parts import FailurePlan
 from rlc.plan.units import elapsed
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts import environments

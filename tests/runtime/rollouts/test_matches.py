@@ -15,8 +15,8 @@ from rlc.envs.games.game import GameSource
 from rlc.envs.responders import Question, Reply, Responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan
-from rlc.plan.limits import FailurePlan
 from rlc.plan.models import ModelState
+from rlc.plan.parts import FailurePlan
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from run_support import assert_same, compiled, rollouts, run, run_new, train
+from stage_parts import flat
 
 from rlc.envs.chunks import model_input
-from rlc.plan.records import Plan, PreferencePlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.rollouts import comparisons
 from rlc.runtime.rollouts.comparisons import above
@@ -72,7 +74,7 @@ def test_it_is_the_reward_that_the_stage_gives_a_reply(
     assert len(seen) == 12
     assert len({reward for _, reward in seen}) > 6
     align, _ = plan.stages
-    assert isinstance(align, PreferencePlan)
+    assert isinstance(align, Training)
 
     folder = RunFolder.resume(tmp_path / "run")
     sides = [Side.of(merged_sequences(rollout.turns)) for rollout, _ in seen]
@@ -91,7 +93,7 @@ def test_it_is_the_reward_that_the_stage_gives_a_reply(
     folder.close()
     pairs = [Preference(at, (sides[at], sides[at + 1])) for at in range(0, len(sides), 2)]
     known = [side.replies(rows) for side, rows in zip(sides, before, strict=True)]
-    said = judge(align.loss, pairs, now, known).rewards
+    said = judge(flat(align).loss, pairs, now, known).rewards
     assert [reward for _, reward in seen] == pytest.approx([r for pair in said for r in pair])
 
 

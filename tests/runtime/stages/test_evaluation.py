@@ -7,7 +7,8 @@ from attrs import evolve
 
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
-from rlc.plan.records import EvalPlan, MetricPlan
+from rlc.plan.parts import MetricPlan
+from rlc.plan.stages import Evaluation
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.stages.evaluation import evaluation_metrics
 
@@ -19,11 +20,11 @@ def env(name: str) -> EnvPlan:
     return EnvPlan(name, 1.0, "gem", name, {}, (), 1, policy, RewardPlan("turns", None, None, None))
 
 
-def plan(*metrics: MetricPlan, envs: str = "a") -> EvalPlan:
+def plan(*metrics: MetricPlan, envs: str = "a") -> Evaluation:
     model = ModelPlan("m", "tiny", 4, True, True, True, None, "r", None, "local")
     sampling = SamplingPlan(8, 1.0, 1.0, -1, None, None)
     places = tuple(env(name) for name in envs)
-    return EvalPlan("e", model, None, places, 2, 4, sampling, metrics, None, False)
+    return Evaluation("e", model, None, places, 2, 4, sampling, metrics, None, False)
 
 
 def played(name: str, task: int, rewards: list[float | None]) -> list[Rollout]:

@@ -12,7 +12,7 @@ from run_support import TINY, assert_resumes, block, metrics, run, run_new, tiny
 from rlc.compile.recipe import compile_source
 from rlc.data.reading import Reader
 from rlc.lang.source import Source
-from rlc.plan.records import PreferencePlan
+from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
@@ -187,7 +187,7 @@ def test_steps_follow_from_the_epochs_without_ties(here: Path) -> None:
         made = compile_source(Source("recipe.rl", text), {}, reader=Reader()).plan
         assert made is not None
         (stage,) = made.stages
-        assert isinstance(stage, PreferencePlan)
+        assert isinstance(stage, Training)
         return stage.steps
 
     assert steps() == 8

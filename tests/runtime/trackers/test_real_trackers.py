@@ -14,7 +14,8 @@ import pytest
 from attrs import evolve
 from run_support import tiny, train
 
-from rlc.plan.records import TrackPlan, TrainPlan
+from rlc.plan.parts import TrackPlan
+from rlc.plan.stages import Training
 from rlc.runtime.trackers.tracking import MetricsLog
 
 STEPS = [
@@ -22,13 +23,13 @@ STEPS = [
 ]
 
 
-def stage(tracker: str, **args: Any) -> TrainPlan:
+def stage(tracker: str, **args: Any) -> Training:
     (plan,) = tiny(train()).stages
-    assert isinstance(plan, TrainPlan)
+    assert isinstance(plan, Training)
     return evolve(plan, track=(TrackPlan(tracker, args),))
 
 
-def tracked(folder: Path, plan: TrainPlan, steps: list[dict[str, Any]]) -> None:
+def tracked(folder: Path, plan: Training, steps: list[dict[str, Any]]) -> None:
     log = MetricsLog(folder)
     log.open(plan)
     for step in steps:

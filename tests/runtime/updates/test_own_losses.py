@@ -13,12 +13,14 @@ from attrs import evolve
 from engine_tinker import MODEL, engine_tinker
 from expressions import program
 from run_support import tiny, train
+from stage_parts import changed
 
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.evaluate import loss_and_grad
 from rlc.algo.expressions.program import Program
 from rlc.catalog.index import builtins_of, known_loss, loss_traits
-from rlc.plan.records import LossPlan, TrainPlan
+from rlc.plan.parts import LossPlan
+from rlc.plan.stages import Training
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import UpdateResult, finish, submit
@@ -96,10 +98,10 @@ async def updated(
 ) -> tuple[UpdateResult, np.ndarray, list[TrainingDatum]]:
     """What an update reports, and all logprobs after it."""
     (stage,) = tiny(train()).stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     # With a large eps the update follows the gradient, and does not only take its signs.
     optimizer = evolve(stage.optimizer, learning_rate=0.1, eps=1.0)
-    stage = evolve(stage, loss=loss, optimizer=optimizer)
+    stage = changed(stage, loss=loss, optimizer=optimizer)
     training = await service.create_lora_training_client(model, rank=4, seed=7)
     data = await near(training, datums(weights))
     own = await open_loss(service, stage, lambda _: None)

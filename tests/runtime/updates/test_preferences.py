@@ -14,7 +14,7 @@ from paths import ROOT
 
 from rlc.algo.preferences import brier
 from rlc.catalog.index import builtins_of, preference_traits
-from rlc.plan.preferences import PreferenceLossPlan
+from rlc.plan.parts import PreferenceLossPlan
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
 from rlc.runtime.updates.preferences import Preference, Side, judge, labelled, pairs
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from paths import ROOT
 from run_support import tiny, train
+from stage_parts import flat
 
 from rlc.algo.advantages import compute_advantages
-from rlc.plan.records import TrainPlan
+from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.stages.train import labelled_episodes, trainable_rollouts
@@ -29,19 +30,19 @@ ENVS = (
 )
 
 
-def plan(scheme: str) -> TrainPlan:
+def plan(scheme: str) -> Training:
     declared, mixture = ENVS
     (stage,) = tiny(declared, train(env=mixture, advantage=scheme)).stages
-    assert isinstance(stage, TrainPlan)
+    assert isinstance(stage, Training)
     return stage
 
 
-def rollout(stage: TrainPlan, record: dict[str, Any]) -> Rollout:
+def rollout(stage: Training, record: dict[str, Any]) -> Rollout:
     turns = tuple(
         Turn([1], [2] * count, [-0.5] * count, "", "", reward, "stop")
         for reward, count in zip(record["rewards"], record["tokens"], strict=True)
     )
-    (env,) = (env for env in stage.envs if env.name == record["env"])
+    (env,) = (env for env in flat(stage).envs if env.name == record["env"])
     return Rollout(
         env=env.name,
         task=record["task"],
@@ -60,8 +61,10 @@ def test_a_recorded_step_has_the_advantages_of_the_reference(expected: dict[str,
     stage = plan(expected["scheme"])
     order = list(range(len(RECORDED)))
     for _ in range(2):
-        rollouts = trainable_rollouts([rollout(stage, RECORDED[at]) for at in order], stage.envs)
-        found = compute_advantages(stage.advantage, labelled_episodes(rollouts))
+        rollouts = trainable_rollouts(
+            [rollout(stage, RECORDED[at]) for at in order], flat(stage).envs
+        )
+        found = compute_advantages(flat(stage).advantage, labelled_episodes(rollouts))
         for at, values_T, kept in zip(order, found.by_rollout(), found.kept_R, strict=True):
             wanted = expected["values"][at]
             assert kept == (wanted is not None)

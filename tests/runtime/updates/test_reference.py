@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from run_support import copy_of, metrics, rollouts, run, run_new, tiny, train, undisturbed
+from stage_parts import changed, flat
 
-from rlc.plan.records import Plan, TrainPlan
+from rlc.plan.records import Plan
+from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine
@@ -59,16 +61,16 @@ def test_a_saved_state_as_the_reference(tmp_path: Path) -> None:
     saved = str(summary.stages[0].checkpoint)
     job = penalised(0.1, steps="1")
     stage = job.stages[0]
-    assert isinstance(stage, TrainPlan)
-    assert stage.kl is not None
+    assert isinstance(stage, Training)
+    assert flat(stage).kl is not None
     for weights, near in ((saved, True), (None, False)):
-        changed = evolve(
+        other = changed(
             stage,
-            kl=evolve(stage.kl, reference=saved),
+            kl=evolve(flat(stage).kl, reference=saved),
             model=evolve(stage.model, weights=weights),
         )
         path = tmp_path / str(near)
-        folder = RunFolder.create(path, evolve(job, stages=(changed,)))
+        folder = RunFolder.create(path, evolve(job, stages=(other,)))
         (path / "checkpoints").symlink_to(tmp_path / "first" / "checkpoints")
         run(folder)
         assert (abs(metrics(path)[0]["kl/reference"]) < 1e-4) == near

@@ -14,11 +14,12 @@ from rlc.check.rules.base import View, rule
 from rlc.check.rules.models.trained import state_on_service
 from rlc.check.suggest import closest, known_values
 from rlc.lang.diagnostics import Label
-from rlc.plan.distillation import TeacherPlan, teacher_of
 from rlc.plan.environments import EnvPlan, is_text_file
 from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.parts import TeacherPlan, teacher_of
 from rlc.plan.paths import WHERE_PATHS_START
 from rlc.plan.records import LOCAL
+from rlc.plan.sources import Samples
 
 
 @rule("model", "kl")
@@ -88,9 +89,8 @@ def _reward_models_read_the_tokens(view: View) -> None:
     played = [(f"envs.{env.name}", env, view.model) for env in view.parts.get("envs", ())]
     for name in ("data", "heldout"):
         data: Any = view.parts.get(name)
-        player = getattr(data, "sampled", data)
-        if getattr(data, "env", None) is not None and getattr(player, "model", None) is not None:
-            played.append((f"{name}.env", data.env, player.model.model))
+        if getattr(data, "env", None) is not None and getattr(data, "model", None) is not None:
+            played.append((f"{name}.env", data.env, data.model.model))
     for path, env, model in played:
         for at, _, judge in reward_models_of(env):
             base = judge.model.model.base
@@ -226,18 +226,18 @@ def _fixed_prompts(env: EnvPlan) -> str | None:
 @rule("data", "model")
 def _samples_can_be_learnt(view: View) -> None:
     """Samples are played on the service of the stage, and shown to the student as it reads."""
-    samples, env, own = getattr(view.data, "sampled", None), view.data.env, view.model
-    if samples is None or env is None:
+    samples, own = view.data, view.model
+    if not isinstance(samples, Samples):
         return
-    model = samples.model.model
+    env, model = samples.env, samples.model.model
     if model.service != own.service:
         message = f"`{model.name}` is not on the service `{own.service}`"
         advice = "one job runs on one service: take a model that is there"
-        view.error("RL0306", "data.sampled.model", message, advice)
+        view.error("RL0306", "data.model", message, advice)
     if samples.keep.kind == "best" and samples.size == 1:
         message = "each task is played once, so its best episode is any episode"
         advice = "play each more often, for example `samples_per_task = 4`"
-        view.error("RL0750", "data.sampled.keep", message, advice)
+        view.error("RL0750", "data.keep", message, advice)
     others = model.renderer != own.renderer or _have_other_tokens(view, model.base, own.base)
     if samples.top_k is not None and others:
         message = (
@@ -245,20 +245,20 @@ def _samples_can_be_learnt(view: View) -> None:
             "of its likeliest tokens cannot be learnt"
         )
         advice = "leave `top_k` out: what it writes can be, in the student's own tokens"
-        view.error("RL0754", "data.sampled.top_k", message, advice)
+        view.error("RL0754", "data.top_k", message, advice)
     why = _fixed_prompts(env)
     if samples.without is not None and why is not None:
         message = f"`{env.name}` cannot be shown without its system message: {why}"
-        view.error("RL0745", "data.sampled.without", message, "take a chat: `|> chat()`")
+        view.error("RL0745", "data.without", message, "take a chat: `|> chat()`")
     elif samples.without is not None and _has_no_system(env):
         message = f"`{env.name}` has no system message that could be left out"
         advice = "`chat(system = …)` gives it one"
-        view.error("RL0751", "data.sampled.without", message, advice)
+        view.error("RL0751", "data.without", message, advice)
     elif why is not None and others:
         message = (
             f"`{own.name}` cannot be shown the chats of `{model.name}` in its own tokens: {why}"
         )
-        view.error("RL0745", "data.sampled.model", message, "take a chat: `|> chat()`")
+        view.error("RL0745", "data.model", message, "take a chat: `|> chat()`")
 
 
 def _has_no_system(env: EnvPlan) -> bool:

@@ -6,19 +6,19 @@ from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.builtins.sources import FORMAT_COEF, GRADER
 from rlc.catalog.index import grader_traits, source_traits
 from rlc.check.rules.base import View, rule_on_envs
-from rlc.plan.distillation import teacher_of
 from rlc.plan.environments import EnvPlan
+from rlc.plan.parts import teacher_of
 
 
 @rule_on_envs()
 def _something_rewards(view: View, env: EnvPlan) -> None:
     source = source_traits(env.source)
-    samples = getattr(view.parts.get("data"), "sampled", None)
+    keep = getattr(view.parts.get("data"), "keep", None)
     if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
         return
     if "overlap" in view.parts and "teacher" not in view.parts:  # its teachers could not be read
         return
-    if samples is not None and samples.keep.kind == "all":
+    if keep is not None and keep.kind == "all":
         return
     if env.agent is not None:  # it may reward itself
         return

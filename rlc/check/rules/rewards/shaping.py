@@ -46,12 +46,12 @@ def _success_is_possible(view: View, env: EnvPlan) -> None:
 @rule_on_envs("data")
 def _demonstrations_are_good_enough(view: View, env: EnvPlan) -> None:
     high, least, field = env.reward.high, getattr(view.data, "min_reward", None), "min_reward"
-    if (samples := getattr(view.data, "sampled", None)) is not None:
-        least = SOLVED if samples.keep.kind == "solved" else samples.keep.reward
-        field = "sampled.keep"
+    if (keep := getattr(view.data, "keep", None)) is not None:
+        least = SOLVED if keep.kind == "solved" else keep.reward
+        field = "keep"
     if high is not None and least is not None and least > high:
         message = f"no episode of `{env.name}` has a reward of {least:g}: they end at {high:g}"
-        advice = f"`keep = at_least({high:g})`" if samples else f"`min_reward = {high:g}`"
+        advice = f"`keep = at_least({high:g})`" if keep else f"`min_reward = {high:g}`"
         view.error("RL0444", f"data.{field}", message, f"at most {advice}")
 
 

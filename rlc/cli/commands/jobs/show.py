@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from rlc.cli.comparisons import show_comparisons
-    from rlc.plan.records import EvalPlan, PreferencePlan, SftPlan
+    from rlc.plan.stages import is_training
     from rlc.report.run_files import read_plan
     from rlc.runtime.failures import read_failures
     from rlc.runtime.journal.history import read_metrics
@@ -103,15 +103,15 @@ def run(args: argparse.Namespace) -> int:
     if args.stage is not None and args.stage not in stages:
         return print_error(f"there is no stage `{args.stage}`", 1, f"known: {', '.join(stages)}")
     metrics = read_metrics(args.run_dir)
-    trained = [r["stage"] for r in metrics if not isinstance(stages.get(r["stage"]), EvalPlan)]
+    trained = [r["stage"] for r in metrics if (s := stages.get(r["stage"])) is None or s.trains]
     latest = stages.get(args.stage or (trained[-1] if trained else ""))
-    if isinstance(latest, PreferencePlan):
+    if latest is not None and is_training(latest) and latest.preference is not None:
         return show_comparisons(args, latest, metrics, _LIMIT)
-    envs = list(dict.fromkeys(e.name for s in plan.stages for e in getattr(s, "envs", ())))
+    envs = list(dict.fromkeys(e.name for s in plan.stages for e in s.played))
     if args.env is not None and args.env not in envs:
         return print_error(f"there is no environment `{args.env}`", 1, f"known: {', '.join(envs)}")
     wanted = _filter(args, metrics)
-    if wanted is None and isinstance(latest, SftPlan):
+    if wanted is None and latest is not None and latest.data:
         hint = (
             f"`rlc show {args.run_dir} --browse` and `rlc report {args.run_dir}` have its metrics"
         )

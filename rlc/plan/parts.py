@@ -1,0 +1,237 @@
+"""The parts of a stage: batches, losses, optimisers, teachers, limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from attrs import frozen
+
+from rlc.plan.models import ModelState
+from rlc.records import Record
+
+if TYPE_CHECKING:
+    from rlc.algo.expressions.program import Program
+
+
+@frozen(eq=False, repr=False, slots=False)
+class BatchPlan(Record):
+    """What one step collects.
+
+    ``groups``: ``count`` groups of ``size`` rollouts (an environment may have a size of its
+    own). ``turns``: episodes from ``parallel`` environments (groups of one) until at least
+    ``count`` turns, then a random subsample of exactly ``count``. The batch is split into
+    ``updates`` optimiser updates. At most ``resample`` groups of equals are replaced by others.
+    """
+
+    kind: Literal["groups", "turns"]
+    count: int
+    size: int
+    parallel: int | None
+    updates: int
+    resample: int = 0
+
+
+@frozen(eq=False, repr=False, slots=False)
+class LossPlan(Record):
+    """A loss of the service, with its whole configuration (nothing left to the server), or a
+    recipe's own.
+
+    ``program`` is that of a recipe's own, which the service computes as a custom loss; None: the
+    service has a loss of that ``name``. ``mean``: each sequence counts with the mean of what the
+    service sums over its tokens.
+    """
+
+    name: str
+    config: dict[str, float]
+    program: Program | None = None
+    mean: bool = False
+
+    @property
+    def by_sequence(self) -> bool:
+        """Whether it is one number for each sequence, which counts as the loss of one token."""
+        return self.mean or (self.program is not None and self.program.shape == "sequence")
+
+
+@frozen(eq=False, repr=False, slots=False)
+class PreferenceLossPlan(Record):
+    """A loss over preferences, by its name in the catalogue, with its settings."""
+
+    name: str
+    config: dict[str, float]
+
+
+@frozen(eq=False, repr=False, slots=False)
+class AggregatePlan(Record):
+    """How token losses are weighted before the service sums them: the weights are folded into the
+    advantages (:mod:`rlc.algo.aggregate`). ``length``: the divisor of ``seq_mean_token_sum_norm``.
+    """
+
+    kind: str
+    length: int | None
+
+
+@frozen(eq=False, repr=False, slots=False)
+class SchedulePlan(Record):
+    """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
+    constant, or down towards ``floor`` times the rate."""
+
+    kind: Literal["constant", "linear", "cosine"]
+    warmup: int
+    floor: float
+
+
+@frozen(eq=False, repr=False, slots=False)
+class AdamPlan(Record):
+    learning_rate: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    grad_clip_norm: float  # 0 means no clipping
+    schedule: SchedulePlan
+
+
+@frozen(eq=False, repr=False, slots=False)
+class KlPlan(Record):
+    """A penalty on the distance from a reference, taken off the advantages. With a ``coef`` of 0
+    there is none, and a loss reads the reference's logprobs.
+
+    ``reference`` is a base model, or the path of a saved state. With a ``discount`` each token
+    also answers for the later ones.
+    """
+
+    reference: str
+    coef: float
+    discount: float
+
+
+@frozen(eq=False, repr=False, slots=False)
+class OverlapPlan(Record):
+    """Whether sampling and training overlap; the graph's edges say the same.
+
+    ``streamed``: a batch is trained on in up to ``minibatches`` parts, as far as parts are enough
+    (:func:`rlc.plan.graph.barriers`). Under the order ``ready`` a part is made of the groups that
+    are in, under ``fixed`` of the same ones each time.
+    ``asynchronous``: a rollout may be sampled from weights up to ``max_staleness`` steps old.
+    """
+
+    kind: Literal["synchronous", "streamed", "asynchronous"]
+    minibatches: int
+    max_staleness: int
+    order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
+
+
+@frozen(eq=False, repr=False, slots=False)
+class SavePlan(Record):
+    """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept, and
+    with ``best`` the best. Beside these the states of the newest ``rolling`` steps, to resume."""
+
+    every: int | None  # None: only at the end
+    keep: int
+    ttl_seconds: int | None
+    best: bool
+    rolling: int | None = 1  # None: none
+
+
+@frozen(eq=False, repr=False, slots=False)
+class TrackPlan(Record):
+    """One place that metrics or rollouts are sent to, beside the run folder."""
+
+    name: str
+    args: dict[str, Any]
+
+
+@frozen(eq=False, repr=False, slots=False)
+class MetricPlan(Record):
+    """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None if the metric has none."""
+
+    name: str
+    k: int | None
+
+
+@frozen(eq=False, repr=False, slots=False)
+class FailurePlan(Record):
+    """What happens to a rollout whose environment or sampling call fails: it is played again
+    up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
+    stops."""
+
+    retries: int
+    then: Literal["drop", "stop", "penalise"]
+    penalty: float | None
+
+
+@frozen(eq=False, repr=False, slots=False)
+class GiveUpPlan(Record):
+    """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
+    failed."""
+
+    steps: int
+    share: float
+
+
+@frozen(eq=False, repr=False, slots=False)
+class DeadlinesPlan(Record):
+    """How long a stage waits, in seconds, before it ends with what it waited for.
+
+    ``request``: for an answer of the service, while nothing else is answered. ``unreachable``: for
+    a server that cannot be reached. ``step``: from one finished step to the next; None: for ever.
+    """
+
+    request: float
+    unreachable: float
+    step: float | None
+
+
+@frozen(eq=False, repr=False, slots=False)
+class KlGuardPlan(Record):
+    """What happens once the trainer's logprobs are further from the sampler's than ``max``
+    (nats a token, mean of d²/2)."""
+
+    max: float
+    then: Literal["warn", "synchronous", "stop"]
+
+
+@frozen(eq=False, repr=False, slots=False)
+class BudgetPlan(Record):
+    """What a stage may use before it stops with a checkpoint; None: no limit."""
+
+    usd: float | None
+    tokens: int | None
+    seconds: float | None
+
+
+@frozen(eq=False, repr=False, slots=False)
+class TeacherPlan(Record):
+    """A model that says of each token that the trained one samples how likely it finds it, or which
+    ones it finds likeliest in its place.
+
+    ``name``: the environment whose episodes it reads; None: all of them. ``kind`` is the name of
+    the builtin. What it says counts ``coef`` times, in the advantages or, of its ``top_k``
+    likeliest tokens, in the loss; with a ``discount`` each token also answers for the later ones.
+
+    The prompt that it reads has ``system`` as its system message (None: the environment's own),
+    and shows the field ``demonstration`` of the task's row (None: nothing).
+    """
+
+    name: str | None
+    kind: Literal["reverse_kl", "forward_kl"]
+    model: ModelState
+    coef: float
+    discount: float
+    system: str | None
+    demonstration: str | None
+    top_k: int | None = None
+
+
+@frozen(eq=False, repr=False, slots=False)
+class KeepPlan(Record):
+    """Which of the episodes of a task are learnt from: ``all`` that did not fail, those that are
+    ``solved``, the ``best`` one, or those with a reward of ``at_least`` ``reward``."""
+
+    kind: Literal["all", "solved", "best", "at_least"]
+    reward: float | None = None
+
+
+def teacher_of(teachers: tuple[TeacherPlan, ...], env: str) -> TeacherPlan | None:
+    """Return the teacher of an environment, by its name."""
+    return next((one for one in teachers if one.name in (None, env)), None)

@@ -1,0 +1,317 @@
+"""The stages of a plan: what trains is a source and an objective, the rest evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, TypeVar
+
+from attrs import field, fields, frozen
+
+from rlc.algo.scheme import AdvantageScheme
+from rlc.plan.environments import EnvPlan
+from rlc.plan.leaves import INLINE
+from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
+from rlc.plan.parts import (
+    AdamPlan,
+    AggregatePlan,
+    BatchPlan,
+    BudgetPlan,
+    DeadlinesPlan,
+    FailurePlan,
+    GiveUpPlan,
+    KlGuardPlan,
+    KlPlan,
+    LossPlan,
+    MetricPlan,
+    OverlapPlan,
+    PreferenceLossPlan,
+    SavePlan,
+    TeacherPlan,
+    TrackPlan,
+)
+from rlc.records import Record
+
+if TYPE_CHECKING:
+    from rlc.plan.sources import AnyData
+
+_INLINE = {INLINE: True}
+
+
+@frozen(eq=False, repr=False, slots=False)
+class Rollouts(Record):
+    """A source: episodes that the model that is trained plays in each step."""
+
+    made_of: ClassVar[str] = "envs"  # the field that a stage with it has
+
+    envs: tuple[EnvPlan, ...]
+    batch: BatchPlan
+    sampling: SamplingPlan
+    overlap: OverlapPlan
+    on_error: FailurePlan
+    give_up: GiveUpPlan | None
+    kl_guard: KlGuardPlan | None
+
+    @property
+    def size(self) -> int:
+        """How many groups, or turns, a step takes."""
+        return self.batch.count
+
+    @property
+    def environments(self) -> tuple[EnvPlan, ...]:
+        return self.envs
+
+
+@frozen(eq=False, repr=False, slots=False)
+class FromData(Record):
+    """A source: ``batch`` examples of ``data`` in each step."""
+
+    made_of: ClassVar[str] = "data"
+
+    data: AnyData
+    batch: int
+
+    @property
+    def size(self) -> int:
+        """How many examples a step takes."""
+        return self.batch
+
+    @property
+    def environments(self) -> tuple[EnvPlan, ...]:
+        return self.data.environments
+
+
+Source = Rollouts | FromData
+P = TypeVar("P")
+
+
+@frozen(eq=False, repr=False, slots=False)
+class PolicyGradient(Record):
+    """An objective: sampled tokens, weighed by their advantages."""
+
+    word: ClassVar[str] = "train"
+    labelled: ClassVar[bool] = False
+
+    advantage: AdvantageScheme
+    aggregate: AggregatePlan
+    loss: LossPlan
+    kl: KlPlan | None
+    teacher: tuple[TeacherPlan, ...] = ()
+
+
+@frozen(eq=False, repr=False, slots=False)
+class Likelihood(Record):
+    """An objective: the log-likelihood of the replies of examples."""
+
+    word: ClassVar[str] = "sft"
+    labelled: ClassVar[bool] = False
+
+
+@frozen(eq=False, repr=False, slots=False)
+class PreferenceLoss(Record):
+    """An objective: replies that are better, or good, become likelier than others.
+
+    ``reference`` is what the loss compares the weights with, None for a loss without one.
+    """
+
+    word: ClassVar[str] = "preference"
+    labelled: ClassVar[bool] = False
+
+    loss: PreferenceLossPlan
+    reference: ModelState | None
+
+
+@frozen(eq=False, repr=False, slots=False)
+class PairwisePreference(PreferenceLoss):
+    """Of two replies to a prompt one is better."""
+
+
+@frozen(eq=False, repr=False, slots=False)
+class LabelledPreference(PreferenceLoss):
+    """Each reply is good or bad by itself."""
+
+    labelled = True
+
+
+Objective = PolicyGradient | Likelihood | PairwisePreference | LabelledPreference
+
+
+@frozen(eq=False, repr=False, slots=False)
+class Training(Record):
+    """A stage that changes weights, step by step. ``after`` names the stage whose weights it starts
+    from.
+
+    The ``heldout`` data is only scored: at the end, and ``every`` so many steps.
+    """
+
+    trains: ClassVar[bool] = True
+    metrics: ClassVar[tuple[MetricPlan, ...]] = ()
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    source: Source = field(metadata=_INLINE)
+    objective: Objective = field(metadata=_INLINE)
+    optimizer: AdamPlan
+    steps: int
+    epochs: int | None  # where `steps` follows from it
+    save: SavePlan
+    budget: BudgetPlan
+    track: tuple[TrackPlan, ...]
+    deadlines: DeadlinesPlan
+    heldout: AnyData | None = None
+    every: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """The word that a recipe declares the stage with."""
+        return self.objective.word
+
+    @property
+    def data(self) -> tuple[AnyData, ...]:
+        """The data that it reads or makes: what it learns from comes first."""
+        learnt = (self.source.data,) if isinstance(self.source, FromData) else ()
+        return learnt if self.heldout is None else (*learnt, self.heldout)
+
+    @property
+    def rollouts(self) -> Rollouts | None:
+        """The episodes that it plays in each step; None if it learns from data."""
+        return self.source if isinstance(self.source, Rollouts) else None
+
+    def of(self, kind: type[P]) -> P:
+        """Return the source or the objective, known to be of a class. Raise TypeError if neither
+        is."""
+        for part in (self.source, self.objective):
+            if isinstance(part, kind):
+                return part
+        raise TypeError(f"{self.name} has no {kind.__name__}")
+
+    @property
+    def policy_gradient(self) -> PolicyGradient | None:
+        """Its objective, if it is a policy gradient."""
+        return self.objective if isinstance(self.objective, PolicyGradient) else None
+
+    @property
+    def preference(self) -> PreferenceLoss | None:
+        """Its objective, if it is one over preferences."""
+        return self.objective if isinstance(self.objective, PreferenceLoss) else None
+
+    @property
+    def played(self) -> tuple[EnvPlan, ...]:
+        """The environments that it plays in each step."""
+        return () if self.rollouts is None else self.rollouts.envs
+
+    @property
+    def sampling(self) -> SamplingPlan | None:
+        """How the replies of its rollouts are sampled; None if it learns from data."""
+        return None if self.rollouts is None else self.rollouts.sampling
+
+    @property
+    def environments(self) -> tuple[EnvPlan, ...]:
+        """The environments that it plays, in its steps or to make its data."""
+        held = () if self.heldout is None else self.heldout.environments
+        return (*self.source.environments, *held)
+
+
+@frozen(eq=False, repr=False, slots=False)
+class Evaluation(Record):
+    """A stage that evaluates: ``samples`` episodes of each of ``tasks`` tasks.
+
+    Of the stage ``after`` it is done at its end; with ``every`` also after every so many of its
+    steps, with ``first`` also before the first.
+    """
+
+    trains: ClassVar[bool] = False
+    kind: ClassVar[str] = "eval"
+    source: ClassVar[None] = None
+    objective: ClassVar[None] = None
+    steps: ClassVar[None] = None
+    track: ClassVar[tuple[TrackPlan, ...]] = ()
+    data: ClassVar[tuple[AnyData, ...]] = ()
+    heldout: ClassVar[None] = None
+    rollouts: ClassVar[None] = None
+    policy_gradient: ClassVar[None] = None
+    preference: ClassVar[None] = None
+
+    name: str
+    model: ModelPlan
+    after: str | None
+    envs: tuple[EnvPlan, ...]
+    tasks: int
+    samples: int
+    sampling: SamplingPlan
+    metrics: tuple[MetricPlan, ...]
+    every: int | None
+    first: bool
+
+    @property
+    def environments(self) -> tuple[EnvPlan, ...]:
+        return self.envs
+
+    @property
+    def played(self) -> tuple[EnvPlan, ...]:
+        return self.envs
+
+
+StagePlan = Training | Evaluation
+OBJECTIVES: list[type[Objective]] = [
+    PolicyGradient,
+    Likelihood,
+    PairwisePreference,
+    LabelledPreference,
+]
+SOURCES: list[type[Source]] = [Rollouts, FromData]
+T = TypeVar("T")
+
+
+def stage_of(word: str, name: str, parts: Mapping[str, Any], labelled: bool = False) -> StagePlan:
+    """Return the stage that is declared with a word, of parts that are called as
+    :func:`rlc.plan.leaves.children_of` calls them. ``labelled``: its loss is one over replies that
+    are good or bad by themselves."""
+    if word == Evaluation.kind:
+        return Evaluation(name=name, **parts)
+    source = next(kind for kind in SOURCES if kind.made_of in parts)
+    objective = next(kind for kind in OBJECTIVES if (kind.word, kind.labelled) == (word, labelled))
+    made = {"source": _made(source, parts), "objective": _made(objective, parts)}
+    return Training(name=name, **made, **{n: parts[n] for n in _own(Training) if n in parts})
+
+
+def _made(kind: type[Any], parts: Mapping[str, Any]) -> Any:
+    return kind(**{name: parts[name] for name in _own(kind) if name in parts})
+
+
+def _own(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if not field.metadata.get(INLINE))
+
+
+def is_evaluation(stage: StagePlan) -> TypeGuard[Evaluation]:
+    """Return whether a stage evaluates, and changes no weights."""
+    return not stage.trains
+
+
+def is_training(stage: StagePlan) -> TypeGuard[Training]:
+    """Return whether a stage changes weights."""
+    return stage.trains
+
+
+class Table(Generic[T]):
+    """What differs by the kind of a stage, once for a room: an entry for each objective (or each
+    source, with ``by = "source"``), under its class or one that it derives from, and one for
+    :class:`Evaluation` where evaluations are asked for. ``tables`` are all that were made: a test
+    finds what has no entry.
+    """
+
+    tables: ClassVar[list[Table[Any]]] = []
+
+    def __init__(
+        self, entries: Mapping[type[Any], T], by: Literal["objective", "source"] = "objective"
+    ) -> None:
+        self.entries, self.by = entries, by
+        self.tables.append(self)
+
+    def __getitem__(self, stage: StagePlan) -> T:
+        """Return the entry of a stage. Raise KeyError if it has none."""
+        return self.of(type(getattr(stage, self.by) or stage))
+
+    def of(self, kind: type[Any]) -> T:
+        """Return the entry of a class. Raise KeyError if it has none."""
+        return self.entries[next((k for k in kind.__mro__ if k in self.entries), kind)]

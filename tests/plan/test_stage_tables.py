@@ -1,0 +1,143 @@
+"""What differs by the kind of a stage stands in tables, which are whole; nothing else asks."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import pytest
+from attrs import evolve, fields, frozen
+from paths import ROOT
+from plan_recipes import planned, recipe
+
+from rlc.plan import sources, stages
+from rlc.plan.sources import DATA
+from rlc.plan.stages import OBJECTIVES, SOURCES, Evaluation, PolicyGradient, StagePlan, Table
+
+# Rooms that have tables, and the modules with tables of data, by its class.
+WITH_TABLES = (
+    "rlc.plan.graph.build",
+    "rlc.pricing.tokens",
+    "rlc.pricing.judges",
+    "rlc.pricing.opponents",
+    "rlc.pricing.quantities",
+    "rlc.pricing.assumptions",
+    "rlc.compile.rehearse",
+    "rlc.explanation.amounts.sizes",
+    "rlc.explanation.formulas.stages",
+    "rlc.explanation.summary",
+    "rlc.report.measures",
+    "rlc.report.charts.figures",
+    "rlc.emit.script.misfits",
+)
+CLASSES = {
+    *(kind.__name__ for kind in (*OBJECTIVES, *SOURCES, *DATA.values())),
+    *(kind.__name__ for kind in (*get_args(StagePlan), sources.Data, sources.FileData)),
+    "EpisodeData",
+    "PreferenceLoss",
+}
+# Where a class of data may be asked for: its own module, and what only one kind has.
+MAY_ASK = {
+    "rlc/plan/stages.py",
+    "rlc/plan/sources.py",
+}
+MOST_ASKED = 14  # questions for the class of data elsewhere; of stages and objectives: none
+
+
+def tables() -> list[Table[Any]]:
+    for module in WITH_TABLES:
+        importlib.import_module(module)
+    return Table.tables
+
+
+def test_every_table_has_an_entry_for_every_class() -> None:
+    assert len(tables()) >= len(WITH_TABLES)
+    for table in tables():
+        kinds: list[Any] = [*OBJECTIVES] if table.by == "objective" else [*SOURCES]
+        for kind in kinds:
+            table.of(kind)
+
+
+def test_a_class_without_an_entry_is_an_error() -> None:
+    table = Table({PolicyGradient: 1})
+    with pytest.raises(KeyError, match="Likelihood"):
+        table.of(stages.Likelihood)
+    Table.tables.remove(table)
+
+
+@cache
+def _trees() -> list[tuple[str, ast.Module]]:
+    paths = sorted((ROOT / "rlc").rglob("*.py"))
+    return [
+        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in paths
+        if "templates" not in path.parts
+    ]
+
+
+def _questions() -> Iterator[tuple[str, str]]:
+    """The places that ask which class a stage, a source, an objective or data has."""
+    for name, tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                asked = set(re.findall(r"\w+", ast.unparse(node.args[1]))) & CLASSES
+                if asked and name not in MAY_ASK:
+                    yield name, ", ".join(sorted(asked))
+
+
+def test_nothing_asks_a_stage_for_its_class() -> None:
+    data = {kind.__name__ for kind in DATA.values()} | {"FileData", "EpisodeData", "Data"}
+    found = [(name, asked) for name, asked in _questions() if not set(asked.split(", ")) <= data]
+    assert found == []
+
+
+def test_few_ask_data_for_its_class() -> None:
+    assert len(list(_questions())) <= MOST_ASKED, list(_questions())
+
+
+def test_nothing_compares_the_kind_of_a_stage_with_a_word() -> None:
+    words = {kind.word for kind in OBJECTIVES} | {Evaluation.kind}
+    found = []
+    for name, tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare) and ast.unparse(node.left) == "stage.kind":
+                right = ast.unparse(node.comparators[0])
+                if any(f"'{word}'" in right for word in words):
+                    found.append(f"{name}: {ast.unparse(node)}")
+    assert found == []
+
+
+@frozen(eq=False, repr=False, slots=False)
+class Imagination(stages.PolicyGradient):
+    """An objective that nobody has: what another one would have to add."""
+
+    word: ClassVar[str] = "imagine"
+
+
+def test_a_made_up_objective_touches_few_modules() -> None:
+    """The modules that a new objective has to enter: its class, its declaration and fields, and
+    every table by objective."""
+    entered = {
+        module
+        for module in WITH_TABLES
+        for value in vars(importlib.import_module(module)).values()
+        if isinstance(value, Table) and value.by == "objective"
+    }
+    runtime = Path(ROOT / "rlc/runtime/stages/opening.py").read_text(encoding="utf-8")
+    assert "OPENERS: Table" in runtime
+    added = entered | {"rlc.runtime.stages.opening"}
+    added |= {"rlc.plan.stages", "rlc.catalog.declarations", "rlc.catalog.stage_fields"}
+    assert len(added) <= 12, sorted(added)
+
+
+def test_an_objective_like_another_needs_no_entry() -> None:
+    (stage,) = planned(recipe("quickstart")).trainings
+    known = {one.name: getattr(stage.objective, one.name) for one in fields(PolicyGradient)}
+    other = evolve(stage, objective=Imagination(**known))
+    for table in tables():
+        assert table[other] == table[stage]

@@ -1,0 +1,53 @@
+"""Plans that older versions wrote are read, and mean the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from paths import RECIPES
+
+from rlc.catalog.plan_files import plan_from_file
+from rlc.compile.recipe import load
+from rlc.data.reading import Reader
+from rlc.plan.codec import PlanFormatError, plan_from_dict
+from rlc.plan.graph import build_graph
+
+# `rlc explain RECIPE --out` of commit 0962812b, for every recipe that shipped with it.
+with gzip.open(Path(__file__).parent / "data" / "schema3.json.gz") as file:
+    PLANS: dict[str, dict[str, Any]] = json.load(file)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_of_schema_3_is_what_its_recipe_compiles_to(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(RECIPES.parent)
+    old, intact = plan_from_file(
+        {key: value for key, value in PLANS[name].items() if key != "made_from"}, "recipes"
+    )
+    assert intact, "its hash is that of the document as it stands"
+    now = load(f"recipes/{name}.rl", reader=Reader()).plan
+    assert now is not None
+    assert old.stages == now.stages
+    assert old.graph == now.graph == build_graph(old.stages)
+    assert evolve(old, provenance={}) == evolve(now, provenance={})
+
+
+def test_what_is_no_plan_of_schema_3_is_refused() -> None:
+    data = json.loads(json.dumps(PLANS["quickstart"]))
+    for key in ("plan_hash", "provenance_hash", "paths_start_at", "made_from"):
+        data.pop(key, None)
+    plan_from_dict(data)
+    data["stages"][0]["steps"] = "many"
+    with pytest.raises(PlanFormatError, match="steps"):
+        plan_from_dict(data)
+    for stages in (None, [None], [{"kind": "dance"}], [{"kind": "sft", "data": 3}]):
+        with pytest.raises(PlanFormatError):
+            plan_from_dict({**data, "stages": stages})
+    with pytest.raises(PlanFormatError, match="schema_version is 2"):
+        plan_from_dict({**data, "schema_version": 2})
