@@ -173,7 +173,6 @@ class Annotator:
         self.declared: Mapping[str, NamedDecl] = {**scope.templates, **scope.decls}
         if scope.templates:
             check_templates(scope, self.notes)
-        self.scope = scope
         self.evaluator = Evaluator(scope, source.name, self.notes)
 
     def annotate(self, decl: Decl) -> None:

@@ -1,3 +1,5 @@
-"""The language server. ``server`` says which question of an editor is answered by which module;
-``documents`` has the texts, and the notes of the checker on them. The server needs pygls, what
-makes the answers mostly does not."""
+"""The language server: what editors ask about a recipe while it is typed.
+
+A thin layer: :mod:`rlc.lsp.documents` has the texts and what :mod:`rlc.check.notes` notes on them;
+everything else answers from that, or from a check.
+"""
