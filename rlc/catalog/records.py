@@ -55,8 +55,9 @@ class Param:
     ``holds``: its value names a field of the rows that are read, and this is what the field holds.
     ``code``: its value names Python code, which is called like this; ``calls``: it names a package,
     or a Python file, and this is what is called in it. ``variables``: its value names
-    a template, or a file with one, which uses exactly these. ``also``: a call of that other kind
-    may stand there too. ``suggests``: the names that are likely, where others may stand too.
+    a template, or a file with one, which uses exactly these. ``also``: a call of that other kind,
+    or the name of one, may stand there too. ``suggests``: the
+    names that are likely, where others may stand too.
     """
 
     name: str

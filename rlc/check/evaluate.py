@@ -125,6 +125,10 @@ class Evaluator:
         func = expr.func if want.also and isinstance(expr, Call) else None
         if want.also and isinstance(func, Name) and find_builtin(want.also, func.id):
             want = evolve(want, type=want.also)
+        if want.also and isinstance(expr, Name):
+            kinds = NAMEABLE.get(want.also, (want.also,))
+            if expr.id in self.scope.of_kind(*kinds):
+                want = evolve(want, type=want.also)
         if want.named:
             return pipelines.named_parts(self, expr, want)
         if want.type == "model":

@@ -15,7 +15,7 @@ from rlc.check.values import Value, said
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.plan.models import ModelPlan, ModelState
-from rlc.plan.paths import WHERE_PATHS_START, located, rebased
+from rlc.plan.paths import JOURNAL_FILE, WHERE_PATHS_START, located, rebased
 from rlc.plan.records import LOCAL
 from rlc.plan.units import show
 
@@ -45,6 +45,41 @@ def model_value(
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
     record = ModelPlan(name=name, context=context, **fields)  # type: ignore[arg-type]
     return Value("model", ModelState(record, None), decl.span, decl.name.span)
+
+
+def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -> bool:
+    """Make a model of the reference of a KL penalty that is named by a text: a base, or weights of
+    the model that is trained. Return False after a report."""
+    kl = values["kl"]
+    named: Any = kl.data and kl.data.reference
+    if not isinstance(named, Value) or named.type == "model":
+        return True
+    own: Any = values["model"].data
+    text, service = str(named.data), own.service
+    name = evolve(named, type="string", data=f"{own.name.data}.base")
+    model = evolve(own, name=name, base=named, weights=evolve(named, type="string", data=None))
+    if text != own.base.data:
+        model = evolve(model, name=evolve(name, data=text))
+    if "://" in text or (named.type == "path" and _has_weights(located(text, recipe))):
+        fields: dict[str, Any] = {"weights": named, "base": own.base}
+        for key in ("lora_rank", "train_mlp", "train_attn", "train_unembed"):
+            fields[key] = evolve(getattr(own, key), origin="default of model")
+        if not _weights(fields, service, recipe, found):
+            del values["kl"]
+            return False
+        model = evolve(model, **fields)
+    state = evolve(named, type="model", data=ModelState(model, None))
+    values["kl"] = evolve(kl, data=evolve(kl.data, reference=state))
+    return True
+
+
+def _has_weights(name: str) -> bool:
+    """Whether a path is one of saved weights, and not the folder of a base model."""
+    from rlc.catalog.saved_weights import ADAPTER_CONFIG, weights_folder
+
+    folder = weights_folder(name)
+    files = (JOURNAL_FILE, ADAPTER_CONFIG)
+    return folder != name or any(os.path.isfile(os.path.join(folder, file)) for file in files)
 
 
 def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagnostics) -> bool:

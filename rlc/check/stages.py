@@ -102,6 +102,10 @@ def check_stage(
         values["env"] = evaluator.derived(_decided_envs, *deciding)
     if "reference" in values:
         _reference(values)
+    if "kl" in values and "model" in values:
+        from rlc.check.models import reference_model
+
+        complete &= reference_model(values, evaluator.recipe, found)
     for name in ("env", "data", "heldout"):
         if name in values:
             values[name], known = _learnt_rewards(values[name], earlier, found)

@@ -28,7 +28,6 @@ from rlc.plan.sources import (
 from rlc.plan.stages import (
     Evaluation,
     FromData,
-    PolicyGradient,
     Rollouts,
     Source,
     StagePlan,
@@ -109,15 +108,14 @@ def _from_data(stage: Training, model: ModelPlan) -> Training:
 
 
 def _from_rollouts(stage: Training, model: ModelPlan) -> Training:
-    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    source = stage.of(Rollouts)
     small = evolve(
         source,
         envs=tuple(_env(env, MAX_GROUP_SIZE, model) for env in source.envs),
         batch=_batch(source.batch),
         sampling=_sampling(source.sampling),
     )
-    kl = None if objective.kl is None else evolve(objective.kl, reference=TINY)
-    return evolve(_training(stage, model, small), objective=evolve(objective, kl=kl))
+    return _training(stage, model, small)
 
 
 _SMALL: Table[Callable[[Any, ModelPlan], StagePlan]] = Table(

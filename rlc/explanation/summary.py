@@ -12,7 +12,7 @@ from rlc.compile.rehearse import left_out
 from rlc.explanation.amounts.costs import FREE
 from rlc.explanation.amounts.sizes import collected, pairs_of, when_evaluated
 from rlc.explanation.amounts.timing import stage_timing
-from rlc.explanation.formulas.distillation import teaching, whose
+from rlc.explanation.formulas.distillation import reference_name, teaching, whose
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars
 from rlc.lang.diagnostics import Diagnostics, in_order
@@ -117,7 +117,8 @@ def _by_policy_gradient(stage: Training, rate: str) -> str:
     scheme = "" if objective.advantage == NO_ADVANTAGE else f"{objective.advantage.name} with "
     how = [f"{scheme}{objective.loss.name}", rate]
     if objective.kl is not None and objective.kl.coef:
-        how.append(f"{objective.kl.coef:g} × KL to {objective.kl.reference}")
+        reference = reference_name(objective.kl.reference).strip('"')
+        how.append(f"{objective.kl.coef:g} × KL to {reference}")
     how += [teaching(teacher) for teacher in objective.teacher]
     if source.overlap.kind != "synchronous":
         how.append(source.overlap.kind)

@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
-from attrs import resolve_types
+from attrs import evolve, resolve_types
 
 from rlc.algo.expressions.build import validate
 from rlc.algo.expressions.program import Node, Program
@@ -26,6 +26,7 @@ from rlc.errors import Error
 from rlc.plan import upgrade
 from rlc.plan.environments import EnvPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.expectations import ExpectationPlan
+from rlc.plan.graph.build import build_graph
 from rlc.plan.graph.nodes import Graph
 from rlc.plan.models import SamplingPlan
 from rlc.plan.parts import LossPlan
@@ -101,7 +102,8 @@ def plan_from_dict(data: object) -> Plan:
         plan: Plan = _converter().structure(data, Plan)
     except Exception as error:  # cattrs raises many kinds
         raise PlanFormatError("; ".join(transform_error(error, path="plan"))) from error
-    return plan
+    # A graph names what each stage asks, of which an older version knew less.
+    return evolve(plan, graph=build_graph(plan.stages)) if version in upgrade.OLDER else plan
 
 
 def expectations_from_dict(data: Mapping[str, Any]) -> tuple[ExpectationPlan, ...]:

@@ -96,11 +96,10 @@ class KlPlan(Record):
     """A penalty on the distance from a reference, taken off the advantages. With a ``coef`` of 0
     there is none, and a loss reads the reference's logprobs.
 
-    ``reference`` is a base model, or the path of a saved state. With a ``discount`` each token
-    also answers for the later ones.
+    With a ``discount`` each token also answers for the later ones.
     """
 
-    reference: str
+    reference: ModelState
     coef: float
     discount: float
 

@@ -40,6 +40,7 @@ def _stage(stage: Any) -> Any:
     if kind == "train":
         source = _taken(rest, "rollouts", _ROLLOUTS)
         objective = _taken(rest, "policy_gradient", _POLICY_GRADIENT)
+        objective["kl"] = _kl(objective.get("kl"), rest.get("model"))
     elif kind in ("sft", "preference"):
         source = {"kind": "from_data", "data": _data(rest.pop("data", None))}
         source |= {"batch": rest.pop("batch", None)}
@@ -54,6 +55,19 @@ def _stage(stage: Any) -> Any:
     else:
         return stage
     return {**rest, "kind": "training", "source": source, "objective": objective}
+
+
+def _kl(kl: Any, model: Any) -> Any:
+    """A penalty, whose reference was a base model or the path of a saved state."""
+    if not isinstance(kl, Mapping) or not isinstance(model, Mapping):
+        return kl
+    name = str(kl.get("reference"))
+    own = name == model.get("base")
+    known = {"base": name, "weights": None}
+    if "://" in name:
+        known = {"base": model.get("base"), "weights": name}
+    other = {**model, "name": f"{model.get('name')}.base" if own else name, **known}
+    return {**kl, "reference": {"model": other, "after": None}}
 
 
 def _taken(rest: dict[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
 from rlc.catalog.facts.prices import price_of
 from rlc.catalog.index import loss_traits, teacher_traits
 from rlc.plan.environments import EndpointPlan, EnvPlan
-from rlc.plan.models import ModelPlan
 from rlc.plan.sources import Pairs, Samples
 from rlc.plan.stages import (
     Evaluation,
@@ -223,10 +222,10 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
     if stage.policy_gradient is not None:
-        yield from _objective(stage.policy_gradient, model)
+        yield from _objective(stage.policy_gradient)
 
 
-def _objective(objective: PolicyGradient, model: ModelPlan) -> Iterator[str]:
+def _objective(objective: PolicyGradient) -> Iterator[str]:
     loss, traits = objective.loss, loss_traits(objective.loss)
     if traits.reaches_prompt or traits.forward:
         yield f"the forward pass of {loss.name}() is billed as a prefill of every sequence"
@@ -237,8 +236,9 @@ def _objective(objective: PolicyGradient, model: ModelPlan) -> Iterator[str]:
             "prefill of every sequence"
         )
     if objective.kl is not None:
-        if cost.reference_price(objective.kl, model) is None:
-            yield f"the price of {objective.kl.reference} is unknown: the sums are lower bounds"
+        if cost.reference_price(objective.kl) is None:
+            base = objective.kl.reference.model.base
+            yield f"the price of {base} is unknown: the sums are lower bounds"
         else:
             yield "the reference is billed as a prefill of every sequence, uncached"
     if objective.teacher:

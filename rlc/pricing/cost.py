@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from attrs import asdict, evolve, frozen
+from attrs import asdict, frozen
 
 from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
 from rlc.catalog.facts.prices import part_cost, price_of
@@ -178,7 +178,7 @@ def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
     """The price of tokens, by kind."""
     kl = stage.policy_gradient.kl if stage.policy_gradient else None
     prices = _prices(stage.model)
-    prices["reference"] = None if kl is None else reference_price(kl, stage.model)
+    prices["reference"] = None if kl is None else reference_price(kl)
     costs = {kind: part_cost(count, prices[kind]) for kind, count in asdict(tokens).items()}
     return {kind: UNKNOWN if cost is None else Money(cost) for kind, cost in costs.items()}
 
@@ -210,11 +210,9 @@ def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
     return asdict(price or Price(None, None, None, None))
 
 
-def reference_price(kl: KlPlan, model: ModelPlan) -> float | None:
-    """USD per million tokens that the reference reads: a prefill of its base model. A saved
-    state is taken to be one of the stage's own base."""
-    base = model.base if "://" in kl.reference else kl.reference
-    return _prices(evolve(model, base=base))["prefill"]
+def reference_price(kl: KlPlan) -> float | None:
+    """USD per million tokens that the reference reads: a prefill of its model."""
+    return _prices(kl.reference.model)["prefill"]
 
 
 def storage_cost(stage: StagePlan, level: Level) -> Money:

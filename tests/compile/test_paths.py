@@ -65,7 +65,14 @@ def files(plan: Plan) -> set[str]:
     (env,) = flat(main).envs
     judge = env.wrappers[0].args["judge_prompt"]
     data = flat(warmup).data.path
-    return {main.model.base, flat(main).kl.reference, env.id, env.args["few_shot"], judge, data}
+    return {
+        main.model.base,
+        flat(main).kl.reference.model.base,
+        env.id,
+        env.args["few_shot"],
+        judge,
+        data,
+    }
 
 
 AS_SEEN_FROM_THE_RECIPE = {

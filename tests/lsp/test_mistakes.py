@@ -131,7 +131,7 @@ def test_arguments_are_understood_where_a_call_does_not_belong() -> None:
     assert found.active_parameter == 1
 
 
-def noted(documents: Documents, document: Document) -> list[tuple[object, ...]]:
+def noted(documents: Documents, document: Document) -> list[object]:
     """The notes on a text, by what can be compared."""
     words, arguments = documents.notes(document)
     named = [

@@ -69,6 +69,6 @@ def test_what_is_asked_flows_into_the_stage() -> None:
     graph = build_graph((made.stages[0], asking(made)))
     into = [edge.source for edge in graph.edges if edge.target.startswith("main.")]
     assert into.count("model.big") == 1
-    assert into.count("first.optim_step") == 1  # where it starts, and what it asks
+    assert into.count("first.optim_step") == 2  # where it starts, and what it asks
     (label,) = (node.label for node in graph.nodes if node.id == "model.big")
     assert label == "tiny"

@@ -261,8 +261,9 @@ REFERENCE = builtin(
     Param(
         "reference",
         "string",
-        "a base model (`policy.base`) or a saved state's path",
+        "a base model (`policy.base`), a model, a stage as it ends, or the path of saved weights",
         file=MODEL_FOLDER,
+        also="model",
     ),
     Param(
         "coef",

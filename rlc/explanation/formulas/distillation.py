@@ -21,6 +21,11 @@ def whose(state: ModelState) -> str:
     return state.model.base if weights is None else f"{state.model.base} from {weights}"
 
 
+def reference_name(state: ModelState) -> str:
+    """What a penalty holds on to: a stage, saved weights, or a base model, as a recipe names it."""
+    return state.after or f'"{state.model.weights or state.model.base}"'
+
+
 def teaching(teacher: TeacherPlan) -> str:
     """A teacher in a few words."""
     of = f" in {teacher.name}" if teacher.name else ""

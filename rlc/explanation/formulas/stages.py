@@ -12,7 +12,7 @@ from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits, preference_traits
 from rlc.catalog.records import Builtin
-from rlc.explanation.formulas.distillation import teacher_formula, teacher_sections
+from rlc.explanation.formulas.distillation import reference_name, teacher_formula, teacher_sections
 from rlc.explanation.formulas.rewards import reward_formulas
 from rlc.explanation.formulas.schemes import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
@@ -242,7 +242,7 @@ def _penalty(kl: KlPlan, paint: Paint) -> Lines:
     else:
         yield "log p_ref,t is read by the loss, and nothing is taken off the advantages"
     discount = f", discount = {kl.discount:g}" if kl.discount else ""
-    yield f'reference = "{kl.reference}", coef = {kl.coef:g}{discount}'
+    yield f"reference = {reference_name(kl.reference)}, coef = {kl.coef:g}{discount}"
     yield paint.dim("the reference reads every sequence of a batch once")
 
 

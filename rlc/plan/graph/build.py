@@ -94,6 +94,7 @@ _ASKING = {
     "data": ("examples",),
     "teacher": ("teacher",),
     "reference": ("reference",),
+    "kl": ("reference",),
 }
 _LABELS_OF_PREFERENCES = {
     "examples": "draw the next preferences",

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, evolve, field
+from attrs import define, field
 
 from rlc.catalog.facts.models import tokenizer_of
 from rlc.data.templates import text_of
 from rlc.envs.chunks import model_input
 from rlc.envs.views import Shown
-from rlc.plan.models import ModelState
 from rlc.plan.parts import TeacherPlan, teacher_of
 from rlc.plan.stages import PolicyGradient, Training
 from rlc.runtime.asked import AskedModels
@@ -165,19 +164,14 @@ async def _cancel(tasks: Iterable[asyncio.Task[list[Scores]]]) -> None:
 async def open_scorers(asked: AskedModels, stage: Training, tokenizer: Any) -> dict[str, Scorers]:
     """Open the models that score the tokens of a stage, by the kind of node that asks them.
 
-    A reference is a base model, or the URL of a saved state, which is taken to be of the same base
-    as the stage's model. Raise RunError for a teacher whose tokens are not those of ``tokenizer``.
+    Raise RunError for a teacher whose tokens are not those of ``tokenizer``.
     """
     journal, found = asked.folder.journal, dict[str, Scorers]()
     objective = stage.of(PolicyGradient)
     if objective.kl is not None:
-        reference, model = objective.kl.reference, stage.model
-        if "://" in reference:
-            model = evolve(model, weights=reference)
-        else:
-            model = evolve(model, base=reference, weights=None)
-        client = await asked.client(ModelState(model, None))
-        found["reference"] = Scorers([Scorer(client, Meter(journal, stage.name, model))])
+        client = await asked.client(objective.kl.reference)
+        account = Meter(journal, stage.name, objective.kl.reference.model)
+        found["reference"] = Scorers([Scorer(client, account)])
     if objective.teacher:
         found["teacher"] = Scorers(
             [await _open_teacher(asked, stage, one, tokenizer) for one in objective.teacher]

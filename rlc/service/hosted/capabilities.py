@@ -66,9 +66,6 @@ def _needs(stage: StagePlan) -> Iterator[Need]:
     replies = [stage.sampling.max_tokens, *(env.rollouts.max_tokens for env in stage.played)]
     context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
     yield Need(stage.name, stage.model.base, stage.trains, sampled=True, least_context=context)
-    kl = stage.policy_gradient.kl if stage.policy_gradient else None
-    if kl is not None and "://" not in kl.reference:
-        yield Need(stage.name, kl.reference, trained=False, sampled=True, least_context=2)
 
 
 def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:

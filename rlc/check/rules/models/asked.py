@@ -25,12 +25,18 @@ from rlc.plan.sources import Samples
 @rule("model", "kl")
 def _reference_fits(view: View) -> None:
     """A reference is a model like any other, and shares the tokens of the one that is trained."""
-    name, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
-    if name in (None, model.base):
+    state, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
+    if state is None:
         return
+    name, weights = state.model.base, state.model.weights
     known = find_model(name)
-    if "://" in name:
-        state_on_service(view, path, name)
+    if weights is not None and "://" in weights and state.model.service == model.service:
+        state_on_service(view, path, weights)
+    elif state.model.service != model.service:
+        message = f"`{state.model.name}` is not on the service `{model.service}`"
+        view.error("RL0306", path, message, _other_reference(model))
+    elif name == model.base:
+        return
     elif (retired := find_retired(name)) is not None:
         message = f'the service no longer has "{name}" (since {retired.since})'
         view.error("RL0108", path, message, _other_reference(model))
