@@ -33,7 +33,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
-from rlc.service.http.latency import LogNormal
+from rlc.service.http.faults import LogNormal
 from rlc.service.local.checkpoints import CheckpointStore
 
 MIB = 2**20

@@ -52,7 +52,7 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.service.connect import open_service
-from rlc.service.http.latency import Fixed
+from rlc.service.http.faults import Fixed
 from rlc.service.interface import ServiceClient
 from rlc.service.local.checkpoints import CheckpointStore
 

@@ -34,7 +34,7 @@ from made_up_outputs import LOGPROB, output_of
 from tinker import types
 
 import rlc.service.local.torch_settings  # noqa: F401 (before torch)
-from rlc.service.http.latency import Delay, Fixed, parse_delay
+from rlc.service.http.faults import Delay, Fixed, parse_delay
 from rlc.service.local.checkpoints import CheckpointStore, Description
 from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.lora import LoraSpec

@@ -40,7 +40,7 @@ from tinker import types
 
 import rlc.service.local.torch_settings  # noqa: F401 (before torch)
 from rlc.envs.gem.oracles import Board, empty_cells, fitting_digits, read_board, sudoku_move
-from rlc.service.http.latency import LogNormal
+from rlc.service.http.faults import LogNormal
 from rlc.service.local.checkpoints import CheckpointStore
 from rlc.service.local.custom.loss import CustomLoss
 from rlc.service.local.model.lora import LoraSpec

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
+from server_account import Account
+from server_recordings import Recordings
 
 from rlc.service import local
 from rlc.service.http.app import build_app
 from rlc.service.http.backend import Backend, load_models
-from rlc.service.http.faults import Faults
-from rlc.service.http.latency import Latency
+from rlc.service.http.faults import Disturbances, Faults, Latency
 from rlc.service.http.server import Server, on_a_thread
 
 
@@ -23,6 +24,7 @@ class Running:
 
     url: str
     backend: Backend
+    account: Account
 
 
 @contextmanager
@@ -55,8 +57,10 @@ def running(
     try:
         names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
         served = asyncio.run(load_models(engine, names))
-        backend = Backend(engine, served, latency, faults, custom_losses)
+        account = Account(checkpoints / "audit.jsonl")
+        disturbances = Disturbances(faults, latency)
+        backend = Backend(engine, served, disturbances, custom_losses, [account, Recordings()])
         with on_a_thread(Server(build_app(backend, key), backend.futures.close)) as url:
-            yield Running(url, backend)
+            yield Running(url, backend, account)
     finally:
         engine.close()

@@ -22,6 +22,7 @@ from rlc.service.http.backend import Backend
 from rlc.service.http.bodies import JSON, read_content
 from rlc.service.http.checkpoints import external
 from rlc.service.http.checkpoints import routes as checkpoints
+from rlc.service.http.extension import Handlers
 from rlc.service.http.faults import FaultyApp
 from rlc.service.http.futures import Reply
 from rlc.service.http.inference.endpoint import Observer
@@ -48,7 +49,7 @@ def _configure(backend: Backend) -> Response:
 # Handlers by method and path. They are called with the backend, the parts of the path, and what
 # they name: as ``request`` the body and as ``query`` that of the address, each of the parameter's
 # type, as ``headers`` those of the request, and as ``base_url`` where the server was found.
-_HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
+_HANDLERS: Handlers = {
     "POST": {
         "asample": sampling.asample,  # this and the next first: each sample takes both
         "retrieve_future": listing.retrieve_future,
@@ -89,9 +90,6 @@ _HANDLERS: dict[str, dict[str, Callable[..., Any]]] = {
         f"{_CHECKPOINT}/external_weights_urls": external.urls,
         "checkpoints": checkpoints.all_checkpoints,
         "auth/apikey/me": account.api_key,
-        "billing/usage/events": account.usage,
-        "billing/usage/checkpoints/current": account.stored,
-        "audit": account.audit,
         "get_server_capabilities": listing.capabilities,
         "healthz": lambda _: types.HealthResponse(status="ok"),
     },
@@ -133,7 +131,8 @@ def build_app(
 
     routes: list[BaseRoute] = [
         route(method, f"{_API}/{path}", handler)
-        for method, handlers in _HANDLERS.items()
+        for added in (_HANDLERS, *(extension.handlers() for extension in backend.extensions))
+        for method, handlers in added.items()
         for path, handler in handlers.items()
     ]
     routes.append(route("GET", f"{SIGNED}{{path:path}}", account.download))
@@ -142,8 +141,8 @@ def build_app(
     if key is not None:
         is_key, signed = key_checker(key), backend.signer.has_signed  # an identity given for it
         app = require_key(app, lambda given: is_key(given) or signed(given), free=SIGNED)
-    if any(backend.faults.of_requests.values()):
-        app = FaultyApp(app, backend.faults, backend.restart)
+    if any(backend.disturbances.faults.of_requests.values()):
+        app = FaultyApp(app, backend.disturbances, backend.restart)
     return app
 
 

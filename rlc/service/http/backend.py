@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,13 +11,11 @@ from tinker import types
 
 from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.errors import ServiceError
-from rlc.service.http.account.audit import Audit
 from rlc.service.http.account.signing import Signer
-from rlc.service.http.account.usage import Usage
 from rlc.service.http.checkpoints.runs import Runs
-from rlc.service.http.faults import Faults
+from rlc.service.http.extension import Extension
+from rlc.service.http.faults import Disturbances
 from rlc.service.http.futures import SAMPLE, Futures
-from rlc.service.http.latency import Dice, Fixed, Latency
 from rlc.service.http.refusals import Refused
 from rlc.service.http.sessions import Model, Session, Sessions
 from rlc.service.local.service import LocalService, ModelFacts
@@ -46,23 +44,18 @@ class Backend:
 
     engine: LocalService
     served: Mapping[str, Served]
-    latency: Latency = field(factory=Latency)
-    faults: Faults = field(factory=Faults)
+    disturbances: Disturbances = field(factory=Disturbances)
     custom_losses: bool = True
+    extensions: Sequence[Extension] = ()
     sessions: Sessions = field(factory=Sessions, init=False)
     signer: Signer = field(factory=Signer, init=False)
-    usage: Usage = field(factory=Usage, init=False)
     copies: dict[str, str] = field(factory=dict, init=False)  # of weights, by their requests' keys
-    audit: Audit = field(init=False)
     runs: Runs = field(init=False)
     futures: Futures = field(init=False)
-    _dice: Dice = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.audit = Audit(self.engine.store.root / "audit.jsonl")
         self.runs = Runs(self.engine.store)
-        self.futures = Futures(self.faults)
-        self._dice = Dice(self.latency.seed)
+        self.futures = Futures(self.disturbances)
 
     def base(self, name: str) -> Served:
         """A base model by its name. Raise Refused (400) if it is not served."""
@@ -88,7 +81,7 @@ class Backend:
         request_id = f"{model_id}/0"
         if self.futures.find(request_id) is None:
             promise = self.futures.open(request_id, what)
-            self.futures.run(promise, create, self.delay("train"))
+            self.futures.run(promise, create, self.disturbances.delay("train"))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model_id)
 
     def promise_in_order(
@@ -100,7 +93,7 @@ class Backend:
         request_id = f"{model.id}/{number}"
         if self.futures.find(request_id) is None:
             model.sequencer.check(number)
-            delay = self.delay("train")
+            delay = self.disturbances.delay("train")
             promise = self.futures.open(request_id, what)
             model.sequencer.take(number, lambda: self.futures.run(promise, start, delay))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model.id)
@@ -114,7 +107,7 @@ class Backend:
             with self.futures.keeping_refusals(request_id):
                 work = start()
             promise = self.futures.open(request_id, SAMPLE)
-            self.futures.run(promise, lambda: work, self.delay("sample"))
+            self.futures.run(promise, lambda: work, self.disturbances.delay("sample"))
         ids = [f"{request_id}/{i}" for i in range(samples)]
         return types.UntypedAPIFuture(request_id=request_id, sample_sequence_ids=ids)
 
@@ -135,10 +128,15 @@ class Backend:
         self.sessions.forget()
         self.futures.forget()
 
-    def delay(self, kind: str) -> float:
-        """The seconds by which the next answer of a kind, ``sample`` or ``train``, is late."""
-        delay = self.latency.sample if kind == "sample" else self.latency.train
-        return delay.seconds if isinstance(delay, Fixed) else delay.at(self._dice.throw(kind))
+    def used(self, owner: str, base_model: str, **counts: int) -> None:
+        """Tell the extensions what was computed for a model or a sampler."""
+        for extension in self.extensions:
+            extension.used(owner, base_model, counts)
+
+    def happened(self, event: str, **details: object) -> None:
+        """Tell the extensions what was done, named ``<resource>_<action>``."""
+        for extension in self.extensions:
+            extension.happened(event, details)
 
 
 def check_ttl(ttl_seconds: int | None) -> None:

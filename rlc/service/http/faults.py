@@ -1,16 +1,19 @@
-"""Injected faults, by rate and seed: the bad days of a hosted service."""
+"""Simulated delays and failures of a hosted service, drawn by seed: the same ones every time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from statistics import NormalDist
+from typing import Any, Literal, Protocol, get_args
 
+import numpy as np
 from attrs import define, field, fields, frozen
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rlc.service.errors import ServiceError
-from rlc.service.http.latency import Dice
+from rlc.service.local.sampling.random_streams import stream_key, uniforms
 
 # Requests that a client sends in the background, or before it can handle a failure.
 _SPARED = ("client/", "auth/", "telemetry", "healthz", "session_heartbeat")
@@ -46,6 +49,133 @@ class Faults:
         return {fault: getattr(self, fault) for fault in get_args(RequestFault)}
 
 
+class Delay(Protocol):
+    """A distribution of seconds, given as its quantile function."""
+
+    def at(self, quantile: float) -> float: ...
+
+
+@frozen
+class Fixed:
+    """Always the same."""
+
+    seconds: float = 0.0
+
+    def at(self, quantile: float) -> float:  # noqa: ARG002
+        return self.seconds
+
+
+@frozen
+class LogNormal:
+    """exp(N(ln median, sigma²)): roughly the time of a sampled text."""
+
+    median: float
+    sigma: float
+
+    def at(self, quantile: float) -> float:
+        return self.median * math.exp(self.sigma * NormalDist().inv_cdf(max(quantile, 1e-12)))
+
+
+@frozen
+class Pareto:
+    """scale · U^(−1/alpha): stragglers without bound; no mean for alpha ≤ 1."""
+
+    scale: float
+    alpha: float
+
+    def at(self, quantile: float) -> float:
+        return self.scale * math.pow(1.0 - quantile, -1.0 / self.alpha)
+
+
+@frozen
+class Latency:
+    """Seconds added to each answer of a kind, after the work is done."""
+
+    sample: Delay = Fixed()
+    train: Delay = Fixed()
+
+
+@define(eq=False)
+class Dice:
+    """Numbers in [0, 1), one stream for each name; number n of a stream is always the same."""
+
+    seed: int
+    _thrown: dict[str, int] = field(factory=dict, init=False)
+
+    def throw(self, name: str) -> float:
+        n = self._thrown.get(name, 0)
+        self._thrown[name] = n + 1
+        key = stream_key(self.seed, int.from_bytes(name.encode(), "little"))
+        return float(uniforms(np.array([key], dtype=np.uint64), np.array([n], dtype=np.uint64))[0])
+
+
+@define(eq=False)
+class Disturbances:
+    """The faults and delays of a server, drawn by the seed of its faults."""
+
+    faults: Faults = field(factory=Faults)
+    latency: Latency = field(factory=Latency)
+    dice: Dice = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.dice = Dice(self.faults.seed)
+
+    def strikes(self, fault: str) -> bool:
+        """Return whether a fault of promises happens now."""
+        rate: float = getattr(self.faults, fault)
+        return rate > 0 and self.dice.throw(fault) < rate
+
+    def delay(self, kind: str) -> float:
+        """Return the seconds by which the next answer of a kind, ``sample`` or ``train``, is
+        late."""
+        delay = self.latency.sample if kind == "sample" else self.latency.train
+        return delay.seconds if isinstance(delay, Fixed) else delay.at(self.dice.throw(kind))
+
+
+@define(eq=False)
+class FaultyApp:
+    """An ASGI application with faults before and after it."""
+
+    app: ASGIApp
+    disturbances: Disturbances
+    restart: Callable[[], None]  # forgets everything in memory
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        fault = self._draw(scope["path"]) if scope["type"] == "http" else None
+        if fault == "restarts":
+            self.restart()
+        app: ASGIApp = self.app
+        if fault == "too_many":
+            app = JSONResponse({"detail": "Too many requests."}, 429, _RETRY_SOON)
+        elif fault == "errors":
+            app = JSONResponse({"detail": "An injected fault."}, 500, _RETRY_SOON)
+        elif fault == "drops":
+            app = self._drop
+        await app(scope, receive, send)
+
+    def _draw(self, path: str) -> RequestFault | None:
+        if path.removeprefix("/api/v1/").startswith(_SPARED):
+            return None
+        left = self.disturbances.dice.throw("request")
+        for fault, rate in self.disturbances.faults.of_requests.items():
+            if left < rate:
+                return fault
+            left -= rate
+        return None
+
+    async def _drop(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Close the connection in the middle of an answer, which the ASGI server does when an
+        application stops after the headers."""
+        if self.disturbances.dice.throw("after") < 0.5:
+
+            async def discard(message: Message) -> None:
+                """The client does not see the answer."""
+
+            await self.app(scope, receive, discard)
+        headers = [(b"content-length", b"1")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
 def parse_faults(text: str, seed: int) -> Faults:
     """Parse ``too_many=5%,drops=0.05,slow_seconds=2``. Raise ServiceError for an unknown fault or
     a value that is not a rate."""
@@ -68,49 +198,22 @@ def parse_faults(text: str, seed: int) -> Faults:
     return faults
 
 
-@define(eq=False)
-class FaultyApp:
-    """An ASGI application with faults before and after it."""
-
-    app: ASGIApp
-    faults: Faults
-    restart: Callable[[], None]  # forgets everything in memory
-    _dice: Dice = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._dice = Dice(self.faults.seed)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        fault = self._draw(scope["path"]) if scope["type"] == "http" else None
-        if fault == "restarts":
-            self.restart()
-        app: ASGIApp = self.app
-        if fault == "too_many":
-            app = JSONResponse({"detail": "Too many requests."}, 429, _RETRY_SOON)
-        elif fault == "errors":
-            app = JSONResponse({"detail": "An injected fault."}, 500, _RETRY_SOON)
-        elif fault == "drops":
-            app = self._drop
-        await app(scope, receive, send)
-
-    def _draw(self, path: str) -> RequestFault | None:
-        if path.removeprefix("/api/v1/").startswith(_SPARED):
-            return None
-        left = self._dice.throw("request")
-        for fault, rate in self.faults.of_requests.items():
-            if left < rate:
-                return fault
-            left -= rate
-        return None
-
-    async def _drop(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Close the connection in the middle of an answer, which the ASGI server does when an
-        application stops after the headers."""
-        if self._dice.throw("after") < 0.5:
-
-            async def discard(message: Message) -> None:
-                """The client does not see the answer."""
-
-            await self.app(scope, receive, discard)
-        headers = [(b"content-length", b"1")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+def parse_delay(text: str) -> Delay:
+    """Parse a delay: ``0.5``, ``lognormal:0.5,1`` or ``pareto:0.2,1.5``. Raise ServiceError for
+    anything else."""
+    kind, _, rest = text.rpartition(":")
+    try:
+        numbers = [float(part) for part in rest.split(",")]
+    except ValueError:
+        numbers = []
+    usable = bool(numbers) and all(math.isfinite(n) and n >= 0 for n in numbers)
+    if usable and not kind and len(numbers) == 1:
+        return Fixed(numbers[0])
+    if usable and kind == "lognormal" and len(numbers) == 2:
+        return LogNormal(*numbers)
+    if usable and kind == "pareto" and len(numbers) == 2 and numbers[1] > 0:
+        return Pareto(*numbers)
+    raise ServiceError(
+        f"`{text}` is not a delay: give a number of seconds, lognormal:MEDIAN,SIGMA or "
+        "pareto:SCALE,ALPHA"
+    )

@@ -19,8 +19,7 @@ from tinker import types
 from rlc.service.errors import ServiceError
 from rlc.service.http.account.traces import Span, Traces
 from rlc.service.http.bodies import JSON
-from rlc.service.http.faults import Faults
-from rlc.service.http.latency import Dice
+from rlc.service.http.faults import Disturbances
 from rlc.service.http.refusals import Refused
 from rlc.service.http.wire import PROTOBUF, write_output, write_sample
 
@@ -65,17 +64,13 @@ class Promise:
 class Futures:
     """The promises of all clients, for use in the server's event loop."""
 
-    faults: Faults = field(factory=Faults)
+    disturbances: Disturbances = field(factory=Disturbances)
     traces: Traces = field(factory=Traces, init=False)
     _promises: dict[str, Promise] = field(factory=dict, init=False)
     _old: deque[tuple[float, str]] = field(factory=deque, init=False)  # when made
     _fetched: deque[tuple[float, str]] = field(factory=deque, init=False)
     # Samples that nobody asks for just now, and since when: the oldest first.
     _unasked: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
-    _dice: Dice = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._dice = Dice(self.faults.seed)
 
     def find(self, request_id: str) -> Promise | None:
         """An earlier promise: a repeated request is the same request. None if it was refused."""
@@ -109,9 +104,9 @@ class Futures:
     ) -> None:
         """Start the work now, so that the order of calls is the order of work. The answer is held
         back for ``delay`` seconds."""
-        if self._strikes("slow"):
-            delay += self.faults.slow_seconds
-        if self._strikes("stuck"):
+        if self.disturbances.strikes("slow"):
+            delay += self.disturbances.faults.slow_seconds
+        if self.disturbances.strikes("stuck"):
             delay = math.inf
         try:
             work = start()
@@ -146,7 +141,7 @@ class Futures:
         Raise Refused (410) for an unknown promise."""
         promise = self._promises.get(request_id)
         # Samples are the only work that can be requested anew.
-        if promise is not None and promise.is_sample and self._strikes("lost"):
+        if promise is not None and promise.is_sample and self.disturbances.strikes("lost"):
             self.cancel(request_id)
             promise = None
         if promise is None:
@@ -155,7 +150,7 @@ class Futures:
                 f"There is no promise {request_id}: it was answered long ago, "
                 "cancelled, or the server has been restarted since.",
             )
-        if self._strikes("paused"):
+        if self.disturbances.strikes("paused"):
             await asyncio.sleep(_PAUSE_SECONDS)
             return Reply(b'{"type": "try_again", "queue_state": "paused_capacity"}', JSON, 408)
         self._unasked.pop(request_id, None)
@@ -172,10 +167,6 @@ class Futures:
             promise.fetched = True
             self._fetched.append((time.monotonic(), request_id))
         return promise.reply
-
-    def _strikes(self, fault: str) -> bool:
-        rate: float = getattr(self.faults, fault)
-        return rate > 0 and self._dice.throw(fault) < rate
 
     def cancel(self, request_id: str) -> None:
         """Drop a promise, if it is known, and stop its work, if that is possible."""

@@ -164,7 +164,7 @@ def assign_project(backend: Backend, session_id: str, request: Project) -> None:
     session.project_id = request.project_id
     for run_id in session.model_ids:
         backend.runs.move(run_id, request.project_id)
-    backend.audit.add("project_session_added", project_id=request.project_id, session_id=session_id)
+    backend.happened("project_session_added", project_id=request.project_id, session_id=session_id)
 
 
 def export_trace(backend: Backend, session_id: str, base_url: str) -> TraceExport:

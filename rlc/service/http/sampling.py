@@ -74,19 +74,15 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
             return
         sequences, length = done.result().sequences, request.prompt.length
         cached = done.result().prompt_cache_hit_tokens or 0
-        backend.usage.add(
+        backend.used(
             sampler.id,
             sampler.base_model,
             prefill=length - cached,
             cached_prefill=cached,
             sample=sum(len(sequence.tokens) for sequence in sequences),
         )
-        session = backend.sessions.all.get(sampler.id.split(":")[0])
-        if not request.record_stability_info or session is None or session.ended is not None:
-            return
-        for i, sequence in enumerate(sequences):
-            name = f"{sampler.id}/{request.seq_id}/{i}"  # as in Backend.promise_sample
-            session.recordings.add(name, length, len(sequence.tokens))
+        for extension in backend.extensions:
+            extension.sampled(sampler.id, request, done.result())
 
     return backend.promise_sample(sampler.id, request.seq_id, request.num_samples, start)
 

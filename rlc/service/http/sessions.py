@@ -11,7 +11,6 @@ from uuid import uuid4
 from attrs import define, field
 from tinker.types.session_status import SessionActive, SessionStatus
 
-from rlc.service.http.recordings import Recordings
 from rlc.service.http.refusals import Refused
 from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
 from rlc.service.local.custom.loss import CustomLoss
@@ -82,7 +81,6 @@ class Session:
     status: SessionStatus | None = field(factory=SessionActive, init=False)
     model_ids: list[str] = field(factory=list, init=False)
     sampler_ids: list[str] = field(factory=list, init=False)
-    recordings: Recordings = field(factory=Recordings, init=False)
     losses: dict[str, CustomLoss] = field(factory=dict, init=False)
 
     @property
@@ -174,7 +172,7 @@ class Sessions:
     def end(self, session: Session, why: str) -> list[str]:
         """Free what a session holds, and return the ids of its models, samplers and losses."""
         session.ended, session.status = why, None
-        session.recordings, owned = Recordings(), [*session.losses]
+        owned = [*session.losses]
         session.losses.clear()
         for model_id in session.model_ids:
             self.models.pop(model_id, None)

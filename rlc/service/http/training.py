@@ -82,12 +82,13 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
             running = run(data, custom_losses.find(session, request.config))
         else:
             if losses.find(request.loss_fn).sampled_only:
-                session.recordings.use(data)
+                for extension in backend.extensions:
+                    extension.check_sampled(session.id, data)
             running = run(data, request.loss_fn, request.config)
         tokens = sum(datum.model_input.length for datum in data)
 
         def counted(output: types.ForwardBackwardOutput) -> types.ForwardBackwardOutput:
-            backend.usage.add(model.id, model.base_model, training=tokens)
+            backend.used(model.id, model.base_model, training=tokens)
             return output
 
         return MappedAwaitable(running, counted)
@@ -228,8 +229,8 @@ def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.U
 
 def _created(backend: Backend, model: Model, path: str) -> str:
     """Note a checkpoint that has been written, and return the SDK's path of it."""
-    backend.usage.add(model.id, model.base_model, checkpoints=1)
-    backend.audit.checkpoint("created", tinker_path(path))
+    backend.used(model.id, model.base_model, checkpoints=1)
+    backend.happened("checkpoint_created", tinker_path=tinker_path(path))
     return tinker_path(path)
 
 

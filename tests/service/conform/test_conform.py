@@ -277,7 +277,11 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
     "norm": (ignoring(grad_clip_norm=0.0), "optimizer.clipping", "differs: two gradients"),
     "beta": (ignoring(beta1=0.0), "optimizer.moments", "differs: beta1 = 0.9"),
     "route": (without("POST", "weights_info"), "training.layers", "lacks: the server does not"),
-    "optional route": (without("GET", "audit"), "account.audit", "lacks: the server does not"),
+    "optional route": (
+        without("POST", "sessions/search"),
+        "account.search",
+        "lacks: the server does not",
+    ),
 }
 
 

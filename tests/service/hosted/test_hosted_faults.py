@@ -130,14 +130,14 @@ def test_a_promise_that_is_never_kept_ends_the_run_and_a_resumed_one_agrees(
         class Sticks(Notes):
             def step(self, step: int, metrics: Any) -> None:
                 assert server.backend is not None
-                server.backend.futures.faults = Faults(stuck=1.0)
+                server.backend.disturbances.faults = Faults(stuck=1.0)
 
         job = plan(overlap, "deadlines(request = 1s)")
         with pytest.raises(ServiceLostError, match="answered nothing for 1 s, and owes"):
             run(RunFolder.create(tmp_path / "run", job), server, Sticks())
         assert time.monotonic() - started < 30
         assert server.backend is not None
-        server.backend.futures.faults = Faults()
+        server.backend.disturbances.faults = Faults()
         run(RunFolder.resume(tmp_path / "run"), server)
     assert rewards(tmp_path / "run") == undisturbed(overlap)
 

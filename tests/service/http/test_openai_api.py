@@ -393,7 +393,7 @@ def test_samples_at_once_and_tokens_kept_are_bounded(
 
 def test_usage_is_counted(client: openai.OpenAI, server: Running) -> None:
     def sampled() -> int:
-        counts = server.backend.usage._counts.items()
+        counts = server.account._counts.items()
         return sum(n for k, n in counts if (k.session_id, k.kind) == ("inference", "sample"))
 
     before = sampled()

@@ -15,8 +15,16 @@ from tinker import types
 from tinker.lib.retryable_exception import RetryableException
 
 from rlc.service.errors import ServiceError
-from rlc.service.http.faults import Faults, parse_faults
-from rlc.service.http.latency import Dice, Fixed, Latency, LogNormal, Pareto, parse_delay
+from rlc.service.http.faults import (
+    Dice,
+    Faults,
+    Fixed,
+    Latency,
+    LogNormal,
+    Pareto,
+    parse_delay,
+    parse_faults,
+)
 
 STEPS = 3
 
@@ -76,12 +84,12 @@ def test_after_a_restart_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> No
     ):
         client = sdk.create_lora_training_client(BASE, rank=2, seed=1).result()
         path = client.save_state("start").result().path
-        server.backend.latency = Latency(train=Fixed(60))
+        server.backend.disturbances.latency = Latency(train=Fixed(60))
         passing = client.forward_backward(policy_data(), "importance_sampling")
         rest = tinker.RestClient(base_url=server.url, api_key=KEY)
         while server.backend.futures.find(f"{client.model_id}/2") is None:
             rest.get_server_capabilities().result()
-        server.backend.latency = Latency()
+        server.backend.disturbances.latency = Latency()
         server.backend.restart()
         with pytest.raises(RetryableException):
             passing.result()

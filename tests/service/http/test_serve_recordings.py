@@ -19,7 +19,7 @@ from rlc.service.local.service import LocalService
 
 LOSS: types.LossFnType = "stable_reinforce"
 CONFIG = {"kl_coeff": 0.2}
-CLOCK = "rlc.service.http.recordings.time"
+CLOCK = "server_recordings.time"
 STEP = types.AdamParams(learning_rate=0.01)
 
 

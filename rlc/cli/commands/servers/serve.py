@@ -205,14 +205,12 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
     from rlc.service import local
     from rlc.service.http.app import build_app
     from rlc.service.http.backend import Backend, load_models
-    from rlc.service.http.faults import parse_faults
-    from rlc.service.http.latency import Latency, parse_delay
+    from rlc.service.http.faults import Disturbances, Latency, parse_delay, parse_faults
     from rlc.service.http.server import Server
     from rlc.service.http.sockets import bind
 
-    seed = args.fault_seed
-    latency = Latency(parse_delay(args.sample_latency), parse_delay(args.train_latency), seed)
-    faults = parse_faults(args.faults, seed)
+    latency = Latency(parse_delay(args.sample_latency), parse_delay(args.train_latency))
+    disturbances = Disturbances(parse_faults(args.faults, args.fault_seed), latency)
     listening = bind(args.host, args.port)
     with listening:
         engine = local.connect(
@@ -221,7 +219,7 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
         try:
             engine.store.require_writable()
             served = asyncio.run(load_models(engine, parse_models(args.models)))
-            backend = Backend(engine, served, latency, faults, args.custom_losses)
+            backend = Backend(engine, served, disturbances, args.custom_losses)
             print(_banner(backend, listening.getsockname()[:2], args, key), flush=True)
             Server(build_app(backend, key, answered), backend.futures.close).serve_on(listening)
         finally:

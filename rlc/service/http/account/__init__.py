@@ -1,4 +1,4 @@
-"""Who uses the server, and what they used: identity, tokens counted, events of checkpoints, traces.
+"""Who uses the server: identities and signed addresses, and traces of what sessions did.
 
-The state is in ``signing``, ``usage``, ``audit`` and ``traces``; ``routes`` answers for it.
+The state is in ``signing`` and ``traces``; ``routes`` answers for it.
 """

@@ -41,7 +41,7 @@ def urls(
     urls, expires = {}, datetime.now(UTC)
     for file in (f"{ADAPTER_CONFIG}{suffix}", f"{ADAPTER_WEIGHTS}{suffix}"):
         urls[file], expires = backend.signer.url(base_url, f"{_EXPORTS}/{run_id}/{name}/{file}")
-    backend.audit.checkpoint("read", path)
+    backend.happened("checkpoint_read", tinker_path=path)
     return types.ExternalWeightsUrlsResponse(urls=urls, expires=expires)
 
 

@@ -52,7 +52,7 @@ async def delete(backend: Backend, run_id: str, kind: str, name: str) -> None:
     path = path_of(run_id, kind, name)
     with refusing(404):
         await backend.engine.delete_checkpoint(engine_path(path))
-    backend.audit.checkpoint("deleted", path)
+    backend.happened("checkpoint_deleted", tinker_path=path)
 
 
 async def set_ttl(backend: Backend, run_id: str, kind: str, name: str, request: Ttl) -> None:
@@ -63,7 +63,7 @@ async def set_ttl(backend: Backend, run_id: str, kind: str, name: str, request: 
         await backend.engine.in_turn(
             lambda store: store.change(engine_path(path), expires_at=expires_at)
         )
-    backend.audit.checkpoint("ttl_set", path, ttl_seconds=request.ttl_seconds)
+    backend.happened("checkpoint_ttl_set", tinker_path=path, ttl_seconds=request.ttl_seconds)
 
 
 async def publish(backend: Backend, run_id: str, kind: str, name: str) -> None:
@@ -85,7 +85,8 @@ async def _set_public(backend: Backend, path: str, public: bool) -> None:
 
     with refusing(404):
         await backend.engine.in_turn(change)
-    backend.audit.checkpoint("published" if public else "unpublished", path)
+    event = "checkpoint_published" if public else "checkpoint_unpublished"
+    backend.happened(event, tinker_path=path)
 
 
 async def copy_weights(
@@ -122,5 +123,5 @@ async def _copy(backend: Backend, request: types.CopyWeightsRequest) -> str:
         copied = await backend.engine.in_turn(lambda store: store.copy(source, run_id, expires_at))
     backend.runs.add(run_id, run.base_model, run.lora, run.user_metadata, project_id)
     path = tinker_path(copied)
-    backend.audit.checkpoint("created", path, copied_from=request.source_path)
+    backend.happened("checkpoint_created", tinker_path=path, copied_from=request.source_path)
     return path

@@ -151,14 +151,6 @@ class Runs:
             self.find(run_id)
         return [_checkpoint(item) for item in self.store.list(run_id)]
 
-    def sizes_by_project(self) -> dict[str, list[int]]:
-        """The sizes in bytes of the checkpoints of each project."""
-        sizes: dict[str, list[int]] = {}
-        for item in self.store.list():
-            project_id = self.run_of(tinker_path(item.path)).project_id
-            sizes.setdefault(project_id, []).append(item.size_bytes)
-        return sizes
-
     def weights_info(self, path: str) -> types.WeightsInfoResponse:
         """What a client needs to load a checkpoint. Raise ServiceError if it is missing."""
         listed = self.store.find(engine_path(path))

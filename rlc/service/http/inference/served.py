@@ -137,13 +137,13 @@ class _CountedClient:
         **scores: Any,
     ) -> types.SampleResponse:
         """As the engine's client does."""
-        await asyncio.sleep(self.backend.delay("sample"))
+        await asyncio.sleep(self.backend.disturbances.delay("sample"))
         asked: Awaitable[types.SampleResponse] = self.client.sample(
             prompt, num_samples, sampling_params, on_token=on_token, **scores
         )
         response = await asked
         cached = response.prompt_cache_hit_tokens or 0
-        self.backend.usage.add(
+        self.backend.used(
             _OWNER,
             self.base_model,
             prefill=prompt.length - cached,

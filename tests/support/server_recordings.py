@@ -1,8 +1,8 @@
-"""The sampled sequences that a session may name in the datums it trains on.
+"""The sampled sequences that a session may name in the datums it trains on, as Tinker keeps them.
 
 What is sampled with ``record_stability_info`` is remembered for a day, and for another one after
 each request that uses it. Here that is the lengths of prompt and reply: the embedded engine needs
-nothing else, so that a client finds the same mistakes as on Tinker.
+nothing else, so a client finds the same mistakes as on Tinker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from attrs import define, field
 from tinker import types
 
+from rlc.service.http.extension import Extension
 from rlc.service.http.refusals import Refused
 
 _DAY = 24 * 3600.0
@@ -20,36 +21,36 @@ _DAY = 24 * 3600.0
 
 @define
 class _Recording:
+    session_id: str
     prompt: int  # tokens
     sampled: int
     used_at: float
 
 
 @define(eq=False)
-class Recordings:
-    """The recorded sequences of one session, by id."""
+class Recordings(Extension):
+    """The recorded sequences of all sessions, by id."""
 
     _by_id: dict[str, _Recording] = field(factory=dict, init=False)
 
-    def add(self, sequence_id: str, prompt: int, sampled: int) -> None:
-        """Remember a sequence by its lengths."""
-        now = time.time()
-        for old in [i for i, known in self._by_id.items() if now - known.used_at > _DAY]:
-            del self._by_id[old]
-        self._by_id[sequence_id] = _Recording(prompt, sampled, now)
+    def sampled(
+        self, sampler_id: str, request: types.SampleRequest, response: types.SampleResponse
+    ) -> None:
+        if not request.record_stability_info:
+            return
+        session_id, length = sampler_id.split(":")[0], request.prompt.length
+        for i, sequence in enumerate(response.sequences):
+            self._by_id[f"{sampler_id}/{request.seq_id}/{i}"] = _Recording(
+                session_id, length, len(sequence.tokens), time.time()
+            )
 
-    def use(self, data: Sequence[types.Datum]) -> None:
-        """Check the spans of some datums.
-
-        Raises:
-            Refused: a span names a sequence that is not recorded in this session, or tokens that
-                its prompt or its reply does not have.
-        """
+    def check_sampled(self, session_id: str, data: Sequence[types.Datum]) -> None:
         used: list[_Recording] = []
         for i, datum in enumerate(data):
             for span in [*(datum.model_input_spans or []), *(datum.loss_fn_input_spans or [])]:
                 known = self._by_id.get(span.sequence_id)
-                if known is None or time.time() - known.used_at > _DAY:
+                is_lost = known is not None and time.time() - known.used_at > _DAY
+                if known is None or is_lost or known.session_id != session_id:
                     raise Refused(
                         400,
                         f"Datum {i} names the sequence {span.sequence_id}, which this session has "
