@@ -13,7 +13,7 @@ from rlc.explanation.amounts.sizes import datum_sentence
 from rlc.explanation.amounts.timing import stage_timing
 from rlc.explanation.formulas.stages import formulas_of, loss_scale
 from rlc.explanation.job.expectations import expectation_dicts
-from rlc.explanation.job.surroundings import needed, written
+from rlc.explanation.job.requirements import needed, written
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.formats import finding_dicts
 from rlc.plan.codec import plan_hash, plan_to_dict

@@ -13,7 +13,7 @@ from rlc.explanation.amounts.timing import timing_lines
 from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.job.graph import job_lines, step_lines
-from rlc.explanation.job.surroundings import needed, written
+from rlc.explanation.job.requirements import needed, written
 from rlc.explanation.layout import Lines, count, section, wrapped
 from rlc.explanation.values import value_lines
 from rlc.lang.diagnostics import Diagnostics

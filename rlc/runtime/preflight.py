@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from rlc.catalog.environments import code_of_data, env_facts, files_of
+from rlc.catalog.environments import code_of_data
 from rlc.catalog.files import located_files
-from rlc.catalog.index import tracker_traits
+from rlc.catalog.requirements import Requirement, module_of, requirements
 from rlc.catalog.saved_weights import WeightsError, find_weights, is_run_weights
 from rlc.data.code.functions import (
     load_attribute,
@@ -17,13 +17,10 @@ from rlc.data.code.functions import (
     signature_of,
 )
 from rlc.data.errors import DataError
-from rlc.data.sets.hub import MISSING, is_installed
 from rlc.envs.build import source_problems
 from rlc.plan.asked import asked_models
-from rlc.plan.environments import is_text_file
 from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelState
-from rlc.plan.paths import hub_dataset
 from rlc.plan.records import Plan
 from rlc.pricing.quantities import judged_before
 from rlc.runtime.records import RunError
@@ -49,27 +46,48 @@ def require_runnable(plan: Plan) -> None:
                     else "`rlc explain` shows what it is made of",
                 )
     plan = located_files(plan)
-    if lost := list(dict.fromkeys(_missing_files(plan))):
+    needed = requirements(plan)
+    if lost := list(dict.fromkeys(_missing_files(needed))):
         raise RunError("; ".join(lost))
     envs = [env for stage in plan.stages for env in stage.environments]
-    missing = dict.fromkeys(
-        [*_builders(plan), *_weights(plan), *_own_losses(plan), *_trackers(plan), *_data_sets(plan)]
-    )
-    if problems := [*missing, *source_problems(envs, plan.recipe)]:
-        raise RunError("; ".join(problems))
+    _require_packages(needed)  # without them nothing else can be tried
+    tried = (_builders(plan), _weights(plan), _missing_keys(needed))
+    problems = (one for each in tried for one in each)
+    if found := list(dict.fromkeys([*problems, *source_problems(envs, plan.recipe)])):
+        raise RunError("; ".join(found))
 
 
-def _missing_files(plan: Plan) -> Iterator[str]:
-    for stage in plan.stages:
-        files = [(path, env.name) for env in stage.environments for _, path in files_of(env)]
-        paths = [data.file for data in stage.data if data.file is not None]
-        files += [(path, stage.name) for path in paths if hub_dataset(path) is None]
-        for teacher in stage.policy_gradient.teacher if stage.policy_gradient else ():
-            if teacher.system is not None and is_text_file(teacher.system):
-                files.append((teacher.system, stage.name))
-        for path, reader in files:
-            if not os.path.isfile(path):
-                yield f"there is no file {path}, which `{reader}` reads"
+def _missing_files(needed: Sequence[Requirement]) -> Iterator[str]:
+    for one in needed:
+        if one.kind == "file" and not os.path.isfile(one.name):
+            yield f"there is no file {one.name}, which `{one.by.strip('`')}` reads"
+
+
+def _require_packages(needed: Sequence[Requirement]) -> None:
+    """Raise RunError for packages that are not installed, with the one command that gets them."""
+    absent = [one for one in needed if one.kind == "package" and not _is_installed(one.name)]
+    if not absent:
+        return
+    by: dict[str, dict[str, None]] = {}
+    for one in absent:
+        by.setdefault(one.by if "`" in one.by else f"`{one.by}`", {})[one.name] = None
+    what = "; ".join(f"{who} needs {', '.join(names)}" for who, names in by.items())
+    extras = ",".join(sorted({one.extra for one in absent if one.extra}))
+    others = dict.fromkeys(one.name for one in absent if not one.extra)
+    install = " ".join([*([f"'rlc[{extras}]'"] if extras else []), *others])
+    raise RunError(f"packages are missing: {what}", f"pip install {install}")
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(module_of(package)) is not None
+
+
+def _missing_keys(needed: Sequence[Requirement]) -> Iterator[str]:
+    """Keys that trackers miss; those of services, sources and judges are tried where they open."""
+    for one in needed:
+        is_given = one.instead or os.environ.get(one.name)
+        if one.kind == "key" and one.path.endswith(".track") and not is_given:
+            yield f"{one.by} needs {one.name} in the environment, and it is not set"
 
 
 def _builders(plan: Plan) -> Iterator[str]:
@@ -98,38 +116,4 @@ def _weights(plan: Plan) -> Iterator[str]:
                 yield (
                     f"the weights of `{model.name}` are of the service `{service}`, and it is on "
                     f"`{model.service}`"
-                )
-
-
-def _data_sets(plan: Plan) -> Iterator[str]:
-    """Data sets of the hub, if the package that loads them is missing."""
-    for stage in () if is_installed() else plan.stages:
-        readers = [env.name for env in stage.environments if "hub" in env_facts(env).needs]
-        paths = [data.file for data in stage.data if data.file is not None]
-        readers += [stage.name for path in paths if hub_dataset(path) is not None]
-        yield from (f"the data of `{reader}` {MISSING}" for reader in readers)
-
-
-def _own_losses(plan: Plan) -> Iterator[str]:
-    """Losses of the recipe's own, if the package that traces them is missing."""
-    for stage in plan.stages if importlib.util.find_spec("torch") is None else ():
-        objective = stage.policy_gradient
-        if objective is not None and objective.loss.program is not None:
-            yield f"the loss `{objective.loss.name}` is traced with torch: pip install torch"
-
-
-def _trackers(plan: Plan) -> Iterator[str]:
-    """Packages and keys that trackers miss."""
-    for stage in plan.trainings:
-        for tracker in stage.track:
-            traits = tracker_traits(tracker.name)
-            key = traits.key
-            if importlib.util.find_spec(traits.package) is None:
-                yield (
-                    f"`{tracker.name}()` needs a package that is not here: pip install "
-                    f"{traits.package}"
-                )
-            if key is not None and not key.instead and not os.environ.get(key.variable):
-                yield (
-                    f"`{tracker.name}()` needs {key.variable} in the environment, and it is not set"
                 )

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlc.catalog.packages import SERVICE_PACKAGES, module_of
+from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
 from rlc.plan.asked import asked_models
 from rlc.plan.records import LOCAL, Plan
 from rlc.service.errors import ServiceError

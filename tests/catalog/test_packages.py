@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 
 from rlc.catalog.index import builtins_of, tracker_traits
-from rlc.catalog.packages import SERVICE_PACKAGES, module_of, packages_of_file
+from rlc.catalog.requirements import SERVICE_PACKAGES, module_of, packages_of_file
 
 
 def named() -> Iterator[str]:

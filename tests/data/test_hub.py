@@ -13,7 +13,7 @@ from run_support import compiled, tiny, train
 from rlc.compile.recipe import compile_source
 from rlc.data.errors import DataError
 from rlc.data.sets.hub import hub_rows
-from rlc.explanation.job.surroundings import needed
+from rlc.explanation.job.requirements import needed
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.paths import hub_dataset
@@ -151,8 +151,8 @@ def test_the_package_is_named_before_anything_is_paid(monkeypatch: pytest.Monkey
     with pytest.raises(RunError) as refused:
         require_runnable(plan)
     for reader in ("sums", "warm"):
-        assert f"the data of `{reader}` comes from the Hugging Face hub" in str(refused.value)
-    assert "pip install datasets" in str(refused.value)
+        assert f"`{reader}` needs datasets" in str(refused.value)
+    assert refused.value.hint == "pip install datasets"
 
 
 @pytest.mark.parametrize(

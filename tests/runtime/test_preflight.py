@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,15 @@ RL += "sampling = sample(max_tokens = 16)  loss = ppo()  optimizer = adam(1e-5) 
 def test_a_tracker_without_its_package(
     tracker: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == package else real(name)
+    )
     name = tracker.partition("(")[0]
-    message = rf"`{name}\(\)` needs a package that is not here: pip install {package}$"
-    with pytest.raises(RunError, match=message):
+    message = rf"^packages are missing: `{name}\(\)` needs {package}$"
+    with pytest.raises(RunError, match=message) as refused:
         require_runnable(tiny(train(track=f"[{tracker}]")))
+    assert refused.value.hint == f"pip install {package}"
 
 
 @pytest.mark.parametrize(

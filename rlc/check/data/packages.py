@@ -3,34 +3,23 @@ elsewhere they need not be there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.util import find_spec
 
-from rlc.catalog.index import tracker_traits
-from rlc.catalog.packages import SERVICE_PACKAGES, module_of, packages_of, packages_of_file
+from rlc.catalog.requirements import module_of, requirements_of
 from rlc.check.rules.base import View
 
 
 def check_packages(view: View) -> None:
     """Warn of each package once."""
-    for path, package in _needed(view):
-        message = f"this needs the package {package}, which is not installed here"
-        if is_missing(package) and not any(item.message == message for item in view.found):
-            advice = f"`pip install '{package}'`, if it is run here"
-            view.found.warning("RL0513", view.at(path), message, advice)
+    for one in requirements_of("", view.parts):
+        if one.kind != "package" or not is_missing(one.name):
+            continue
+        message = f"this needs the package {one.name}, which is not installed here"
+        if not any(item.message == message for item in view.found):
+            advice = f"`pip install '{one.name}'`, if it is run here"
+            view.found.warning("RL0513", view.at(one.path), message, advice)
 
 
 def is_missing(package: str) -> bool:
+    """Return whether a package is not installed."""
     return find_spec(module_of(package)) is None
-
-
-def _needed(view: View) -> Iterator[tuple[str, str]]:
-    """The packages that a stage needs, each with the path of what needs it."""
-    for env in view.parts.get("envs", ()):
-        yield from ((f"envs.{env.name}.{path}", package) for path, package in packages_of(env))
-    if (data := view.parts.get("data")) is not None and data.file is not None:
-        yield from (("data.path", package) for package in packages_of_file(data.file))
-    for tracker in view.parts.get("track", ()):
-        yield "track", tracker_traits(tracker.name).package
-    if (model := view.parts.get("model")) is not None:
-        yield from (("model", package) for package in SERVICE_PACKAGES[model.service])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,11 +12,6 @@ from rlc.data.splits import NoSplitError
 from rlc.plan.paths import hub_dataset
 
 MISSING = "comes from the Hugging Face hub, which needs a package: pip install datasets"
-
-
-def is_installed() -> bool:
-    """Whether the package is there that loads them."""
-    return importlib.util.find_spec("datasets") is not None
 
 
 def hub_rows(name: str, split: str) -> Iterator[DataRow]:

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import metadata
 
-from rlc.catalog.environments import env_facts, played_as, rubrics_of
 from rlc.catalog.facts.models import TINY
-from rlc.catalog.index import source_traits, tracker_traits, wrapper_traits
-from rlc.catalog.packages import packages_of, packages_of_file
+from rlc.catalog.requirements import requirements
 from rlc.emit.job.wheel import constraints
 from rlc.emit.job.wheel import requirements as requirements_of_rlc
 from rlc.plan.asked import asked_models
-from rlc.plan.environments import EndpointPlan, EnvPlan
-from rlc.plan.paths import hub_dataset
 from rlc.plan.records import LOCAL, Plan
-
-KEY_OF_TINKER = "TINKER_API_KEY"
 
 
 def extras(plans: Iterable[Plan], sweeps: bool) -> list[str]:
     """Return the extras of rlc that plans need, in order."""
     found = {"sweep"} if sweeps else set[str]()
-    for plan in plans:
-        found |= {"local" if service == LOCAL else "tinker" for service in services(plan)}
-        for env in _environments(plan):
-            found |= {extra for extra, _ in _in_extras(env)}
+    found |= {one.extra for plan in plans for one in requirements(plan) if one.extra}
     return sorted(found)
 
 
@@ -49,65 +39,20 @@ def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
     does, as pip takes them: with the version that rlc was tested with, or that is here."""
     found = dict.fromkeys(own)
     for plan in plans:
-        for env in _environments(plan):
-            in_extras = {package for _, package in _in_extras(env)}
-            found |= {p: None for _, p in packages_of(env) if p not in in_extras}
-        for stage in plan.stages:
-            for path in (data.file for data in stage.data if data.file is not None):
-                named = ("datasets",) if hub_dataset(path) else packages_of_file(path)
-                found |= dict.fromkeys(named)
-            trackers = stage.track
-            found |= {tracker_traits(one.name).package: None for one in trackers}
-            if (objective := stage.policy_gradient) and objective.loss.program is not None:
-                found["torch"] = None
+        every = [one for one in requirements(plan) if one.kind == "package"]
+        in_extras = {one.name for one in every if one.extra and one.path.split(".")[2] != "model"}
+        found |= {one.name: None for one in every if not one.extra and one.name not in in_extras}
     return sorted(filter(None, map(_pinned, found)))
 
 
 def variables(plan: Plan) -> list[str]:
     """Return the variables of the environment that hold what the plan needs to be secret."""
-    return list(dict.fromkeys(_variables(plan)))
+    return list(dict.fromkeys(one.name for one in requirements(plan) if one.kind == "key"))
 
 
 def commands(plan: Plan) -> list[str]:
     """Return the commands of the machine that agents are."""
-    agents = (env.agent for env in _environments(plan) if env.agent is not None)
-    first = (agent.command[0] for agent in agents if agent.command)
-    return list(dict.fromkeys(word for word in first if os.sep not in word))
-
-
-def _variables(plan: Plan) -> Iterator[str]:
-    if services(plan) != {LOCAL}:
-        yield KEY_OF_TINKER
-    for env in _environments(plan):
-        source = source_traits(env.source)
-        if source.key and not env.args.get("base_url"):
-            yield source.key.variable
-        if "openrouter" in env_facts(env).needs:
-            yield "OPENROUTER_API_KEY"
-        for args in (env.args, *(wrapper.args for wrapper in env.wrappers)):
-            yield from args.get("secrets") or ()
-        for _, _, judge in rubrics_of(env):
-            if isinstance(judge.model, EndpointPlan) and judge.model.key:
-                yield judge.model.key
-    for stage in plan.stages:
-        for tracker in stage.track:
-            if key := tracker_traits(tracker.name).key:
-                yield key.variable
-
-
-def _in_extras(env: EnvPlan) -> Iterator[tuple[str, str | None]]:
-    """The extras of rlc that an environment needs, each with the package in it that it is for."""
-    for player in map(source_traits, dict.fromkeys((env.source, played_as(env)))):
-        if player.extra:
-            yield player.extra, player.package
-    for wrapper in env.wrappers:
-        if needed := wrapper_traits(wrapper.name).package_of(wrapper.args):
-            package, extra = needed
-            yield extra, package
-
-
-def _environments(plan: Plan) -> list[EnvPlan]:
-    return [env for stage in plan.stages for env in stage.environments]
+    return list(dict.fromkeys(one.name for one in requirements(plan) if one.kind == "command"))
 
 
 def _pinned(package: str) -> str | None:
