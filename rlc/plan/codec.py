@@ -10,10 +10,10 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
-from attrs import evolve, resolve_types
+from attrs import evolve, fields, has, resolve_types
 
 from rlc.algo.expressions.build import validate
-from rlc.algo.expressions.program import Node, Program
+from rlc.algo.expressions.program import Program
 from rlc.algo.scheme import (
     AdvantageStep,
     Baseline,
@@ -24,11 +24,10 @@ from rlc.algo.scheme import (
 )
 from rlc.errors import Error
 from rlc.plan import upgrade
-from rlc.plan.environments import EnvPlan, PlayPlan, RewardPlan, RolloutsPlan
+from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.graph.build import build_graph
 from rlc.plan.graph.nodes import Graph
-from rlc.plan.models import SamplingPlan
 from rlc.plan.parts import LossPlan
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.plan.sources import DATA, AnyData
@@ -175,22 +174,14 @@ def _converter() -> Any:
         converter.register_structure_hook(kind, _exactly)
     env = make_dict_structure_fn(EnvPlan, converter, _cattrs_forbid_extra_keys=True)
     converter.register_structure_hook(EnvPlan, lambda data, cls: env(_env_as_now(data), cls))
-    none = override(omit_if_default=True)
-    for ended in (RolloutsPlan, SamplingPlan):
-        unended = make_dict_unstructure_fn(ended, converter, stop=none)
-        converter.register_unstructure_hook(ended, unended)
-    reward = make_dict_unstructure_fn(RewardPlan, converter, shaped=none)
-    converter.register_unstructure_hook(RewardPlan, reward)
-    play = make_dict_unstructure_fn(PlayPlan, converter, script=none)
-    converter.register_unstructure_hook(PlayPlan, play)
-    without = make_dict_unstructure_fn(
-        EnvPlan, converter, agent=none, graders=none, judging=none, play=none
-    )
-    converter.register_unstructure_hook(EnvPlan, without)
-    node = make_dict_unstructure_fn(Node, converter, args=none, value=none, name=none)
-    converter.register_unstructure_hook(Node, node)
-    loss = make_dict_unstructure_fn(LossPlan, converter, program=none, mean=none)
-    converter.register_unstructure_hook(LossPlan, loss)
+
+    def without_empty_defaults(cls: Any) -> Any:
+        """Leave out a value that is its default and empty: a new field changes no older hash."""
+        empty = [a.name for a in fields(cls) if a.default in (None, ()) or a.default is False]
+        omitted: Any = dict.fromkeys(empty, override(omit_if_default=True))
+        return make_dict_unstructure_fn(cls, converter, **omitted)
+
+    converter.register_unstructure_hook_factory(has, without_empty_defaults)
     program = make_dict_structure_fn(Program, converter, _cattrs_forbid_extra_keys=True)
 
     def checked(data: Any, cls: type) -> Program:
@@ -219,8 +210,6 @@ def _converter() -> Any:
     converter.register_structure_hook(held, structure_held)
     for union in unions:
         tagged(*union)
-    whole = make_dict_unstructure_fn(Plan, converter, data=none, expectations=none)
-    converter.register_unstructure_hook(Plan, whole)
     return converter
 
 
