@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from attrs import define, field, frozen
 
-from rlc.envs.base import Observation
+from rlc.chat.turns import Observation
 
 
 def waits(number: int, member: int, turns: int, median: float) -> list[float]:

@@ -30,18 +30,19 @@ MAY_IMPORT = {
     "check": "lang algo plan data catalog pricing",
     "compile": "lang algo plan data catalog pricing check",
     "explanation": "lang algo plan catalog pricing check compile",
-    "envs": "algo plan data catalog",
-    "service": "algo plan catalog envs",
-    "runtime": "algo plan data catalog pricing envs service",
+    "chat": "data catalog",
+    "envs": "algo plan data catalog chat",
+    "service": "algo plan catalog chat",
+    "runtime": "algo plan data catalog pricing chat envs service",
     "sweeps": "plan data catalog pricing compile service runtime",
     "report": "lang plan catalog pricing check compile explanation runtime sweeps",
-    "models": "lang plan data catalog check compile envs service runtime report",
-    "emit": "lang algo plan data catalog pricing compile explanation envs models",
+    "models": "lang plan data catalog check compile chat envs service runtime report",
+    "emit": "lang algo plan data catalog pricing compile explanation chat envs models",
     "imports": "lang catalog",
     "lsp": "lang algo plan data catalog pricing check compile explanation",
     "projects": "",
-    "cli": "lang algo plan data catalog pricing check compile explanation envs service runtime "
-    "sweeps report models emit imports lsp projects api",
+    "cli": "lang algo plan data catalog pricing check compile explanation chat envs service "
+    "runtime sweeps report models emit imports lsp projects api",
 }
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_LINES = 600  # of a Python file

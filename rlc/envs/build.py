@@ -18,23 +18,18 @@ from rlc.catalog.environments import (
     with_role,
 )
 from rlc.catalog.index import source_traits, wrapper_traits
+from rlc.chat.prompts import History, TextHistory, chat_history, load_template, tool_chat_history
+from rlc.chat.replies import StoppingHistory
+from rlc.chat.turns import EnvError
+from rlc.chat.views import AS_PLAYED, Shown, View, views_of
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
 from rlc.envs.agents.programs import agent_problem
 from rlc.envs.agents.source import AgentSource
-from rlc.envs.base import (
-    AsyncSource,
-    BlockingSource,
-    CountedSource,
-    EnvError,
-    PromptingSource,
-    TaskKey,
-)
-from rlc.envs.ends import StoppingHistory
+from rlc.envs.base import AsyncSource, BlockingSource, CountedSource, PromptingSource, TaskKey
 from rlc.envs.games.players import Program, make_program
 from rlc.envs.harbor.source import harbor_problems
-from rlc.envs.history import History, TextHistory, chat_history
 from rlc.envs.judges.endpoint import endpoint_problems
 from rlc.envs.judges.judged import JudgedSource, Judging, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
@@ -43,9 +38,6 @@ from rlc.envs.openenv.source import openenv_problem
 from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.problems.source import ProblemSource
 from rlc.envs.responders import Responders, no_responders
-from rlc.envs.templates import load_template
-from rlc.envs.tool_chat import tool_chat_history
-from rlc.envs.views import AS_PLAYED, Shown, View, views_of
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EndpointPlan, EnvPlan
 
@@ -306,7 +298,7 @@ def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.transcripts import TranscriptHistory
+    from rlc.chat.transcripts import TranscriptHistory
     from rlc.envs.verifiers.source import VerifiersSource
 
     ((_, loader),) = code_of(plan)

@@ -14,9 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from attrs import define, evolve, field
 
+from rlc.chat.transcripts import reply_message, whole_conversation
+from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.about import About
-from rlc.envs.base import Action, EnvError, Observation, PolicyClient, PolicyReply, PolicyRequest
-from rlc.envs.transcripts import reply_message, whole_conversation
+from rlc.envs.base import PolicyClient, PolicyReply, PolicyRequest
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
 R = TypeVar("R")

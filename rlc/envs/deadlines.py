@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 
-from rlc.envs.base import EnvError
+from rlc.chat.turns import EnvError
 from rlc.plan.units import elapsed
 
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
-from rlc.envs.base import EnvError
-from rlc.envs.chunks import Chunks
+from rlc.chat.tokens import Chunks
+from rlc.chat.turns import EnvError
 from rlc.plan.environments import Asked, EndpointPlan
 from rlc.plan.models import ModelState
 

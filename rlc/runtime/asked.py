@@ -10,10 +10,10 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.envs.chunks import Chunks, chunks_to_json, model_input
+from rlc.chat.prompts import fitting_renderer
+from rlc.chat.tokens import Chunks, chunks_to_json, model_input
 from rlc.envs.judges.endpoint import EndpointResponder
 from rlc.envs.responders import Question, Reply, Responder, Responders
-from rlc.envs.tool_chat import fitting_renderer
 from rlc.plan.environments import Asked, EndpointPlan
 from rlc.plan.models import ModelPlan, ModelState
 from rlc.pricing.judges import endpoint_dollars

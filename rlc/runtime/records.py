@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
+from rlc.chat.tokens import NO_CHUNKS, Chunks
+from rlc.chat.turns import Verdict
 from rlc.data.about import About
-from rlc.envs.base import Verdict
-from rlc.envs.chunks import NO_CHUNKS, Chunks
 from rlc.errors import Error
 from rlc.plan.environments import SOLVED
 from rlc.runtime.failures import Failure

@@ -56,7 +56,7 @@ def test_required_parameters_come_first() -> None:
 
 
 def test_templates_are_those_of_the_runtime() -> None:
-    from rlc.envs.templates import load_template
+    from rlc.chat.prompts import load_template
 
     for name in TEMPLATES:
         assert "OBSERVED" in load_template(name)("OBSERVED")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlc.envs.base import Action, EnvError, Observation, PolicyClient, PolicyReply, PolicyRequest
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.envs.base import PolicyClient, PolicyReply, PolicyRequest
 from rlc.envs.callback import CallbackEpisode, begin_alike
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 

@@ -21,7 +21,7 @@ from rlc.runtime.journal.runs import read_run
 
 ENV = """\
 import json
-from rlc.envs.base import Observation
+from rlc.chat.turns import Observation
 
 class Episode:
     first = Observation("Say 1.")

@@ -7,7 +7,8 @@ from collections.abc import Coroutine
 from functools import cache
 from typing import Any, TypeVar
 
-from rlc.envs.base import Observation, TaskKey
+from rlc.chat.turns import Observation
+from rlc.envs.base import TaskKey
 from rlc.envs.cookbook.history import TokenHistory
 from rlc.envs.cookbook.source import CookbookSource
 

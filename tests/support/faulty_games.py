@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from attrs import define, field
 
-from rlc.envs.base import Action, AsyncEpisode, Episode, Observation, TaskKey
+from rlc.chat.turns import Action, Observation
+from rlc.envs.base import AsyncEpisode, Episode, TaskKey
 
 RELEASE = threading.Event()  # lets steps that hang come back, at the end of a test
 

@@ -9,7 +9,7 @@ import tinker
 from serving_support import BASE, KEY
 from tinker import types
 
-from rlc.envs.tool_chat import fitting_renderer, opening, prompt_of
+from rlc.chat.prompts import fitting_renderer, opening, prompt_of
 
 CALL = ("add", '{"a": 1}')
 TOOL: Any = {

@@ -13,7 +13,8 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.envs.base import Episode, Observation
+from rlc.chat.turns import Observation
+from rlc.envs.base import Episode
 
 
 class StubbornError(Exception):

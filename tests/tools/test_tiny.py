@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tinker_cookbook.renderers import get_renderer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlc.envs.base import Observation
+from rlc.chat.prompts import ChatHistory, Chats, load_template
+from rlc.chat.turns import Observation
 from rlc.envs.gem.oracles import (
     binary_search,
     boxed,
@@ -24,8 +25,6 @@ from rlc.envs.gem.oracles import (
     sudoku_move,
 )
 from rlc.envs.gem.source import GemSource
-from rlc.envs.history import ChatHistory, Chats
-from rlc.envs.templates import load_template
 from rlc.seeds import derive_seed
 from rlc.service.tiny import path
 from tools.tiny.chatml import FRAMES, framed

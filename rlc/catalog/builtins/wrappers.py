@@ -15,7 +15,7 @@ from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsP
 
 @frozen(eq=False, repr=False, slots=False)
 class Template:
-    """A prompt around an observation that is known by name (its text: rlc.envs.templates).
+    """A prompt around an observation that is known by name (its text: rlc.chat.prompts).
     ``chatml``: it is written in Qwen's chat markup. ``asks``: as of a wrapper."""
 
     chatml: bool = False

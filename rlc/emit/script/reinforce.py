@@ -10,10 +10,10 @@ from rlc.algo.scheme import Baseline, Clip, Scale
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import is_chat, with_role
 from rlc.catalog.index import aggregate_traits, loss_traits
+from rlc.chat.prompts import load_template
 from rlc.emit.script.common import constants, ended, kept, main, opened, origin, updated
 from rlc.emit.script.literals import call, literal
 from rlc.emit.script.stitch import MARK
-from rlc.envs.templates import load_template
 from rlc.explanation.formulas.schemes import scheme_formulas
 from rlc.explanation.formulas.stages import loss_formula
 from rlc.plan.environments import EnvPlan

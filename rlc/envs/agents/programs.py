@@ -17,8 +17,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from rlc.chat.turns import EnvError
 from rlc.data.code.functions import load_attribute
-from rlc.envs.base import EnvError
 from rlc.envs.guarded import Guard, guarded_folder
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 from rlc.envs.workers.threads import ThreadWorkers

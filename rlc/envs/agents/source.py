@@ -12,18 +12,12 @@ from typing import Any
 
 from attrs import define, evolve, field
 
+from rlc.chat.prompts import text_of
+from rlc.chat.turns import ContractError, Observation
 from rlc.data.grading.rewards import Messages, as_number
 from rlc.envs.agents.programs import AgentRun, Program, make_program
-from rlc.envs.base import (
-    AgentEndpoint,
-    AsyncEpisode,
-    ContractError,
-    Observation,
-    RunningEpisode,
-    TaskKey,
-)
+from rlc.envs.base import AgentEndpoint, AsyncEpisode, RunningEpisode, TaskKey
 from rlc.envs.problems.source import Attempt, ProblemSource
-from rlc.envs.tool_chat import text_of
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import EnvPlan
 

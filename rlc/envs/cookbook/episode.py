@@ -7,7 +7,8 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.envs.base import Action, EnvError, JoiningEpisode, Observation
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.envs.base import JoiningEpisode
 from rlc.envs.cookbook.group import Group
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 

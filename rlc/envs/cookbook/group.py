@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlc.envs.base import ContractError, EnvError
-from rlc.envs.chunks import model_input, readable_text, split_chunks
+from rlc.chat.tokens import model_input, readable_text, split_chunks
+from rlc.chat.turns import ContractError, EnvError
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 from rlc.envs.group_rewards import GroupRewards
 from rlc.envs.workers.event_loop_thread import EventLoopThread

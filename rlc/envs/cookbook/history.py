@@ -6,8 +6,8 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.envs.base import Action, Observation
-from rlc.envs.chunks import NO_CHUNKS, Chunks
+from rlc.chat.tokens import NO_CHUNKS, Chunks
+from rlc.chat.turns import Action, Observation
 
 Stop = list[int] | list[str] | None
 

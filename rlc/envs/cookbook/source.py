@@ -25,6 +25,7 @@ from typing import Any
 
 from rlc.catalog.builtins.sources import COOKBOOK_GROUP, COOKBOOK_MODEL, COOKBOOK_RENDERER
 from rlc.catalog.index import source_traits
+from rlc.chat.turns import EnvError
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import (
     called,
@@ -34,7 +35,7 @@ from rlc.data.code.functions import (
     require_fits,
     signature_of,
 )
-from rlc.envs.base import AsyncEpisode, EnvError, TaskKey
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.cookbook.data import Batches
 from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
 from rlc.envs.cookbook.group import Group

@@ -30,9 +30,9 @@ from typing import Any
 
 from attrs import asdict, define, field, frozen
 
+from rlc.chat.turns import ContractError, EnvError
 from rlc.data.code.calls import PLAYER_SEES
 from rlc.data.code.functions import load_attribute, parameter_names
-from rlc.envs.base import ContractError, EnvError
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import ScriptPlan
 

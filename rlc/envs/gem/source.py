@@ -20,8 +20,9 @@ from typing import Any
 from attrs import define, field
 
 from rlc.catalog.index import wrapper_traits
+from rlc.chat.turns import ContractError, EnvError, Observation
 from rlc.data.grading.subprocess_pool import SubprocessPool
-from rlc.envs.base import ContractError, EnvError, Episode, Observation
+from rlc.envs.base import Episode
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader
 from rlc.envs.gem.tools import Call, stop_tools, tool_metrics, with_tools

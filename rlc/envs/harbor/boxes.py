@@ -19,9 +19,9 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
+from rlc.chat.turns import EnvError
 from rlc.data.commands import CONTAINERS, is_command
 from rlc.data.harbor import HarborTask
-from rlc.envs.base import EnvError
 from rlc.envs.guarded import guard, guarded_folder
 
 _MOST = 1 << 20  # bytes of a command's output that are read

@@ -16,18 +16,19 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.data.about import About
-from rlc.data.harbor import HarborTask, harbor_tasks
-from rlc.data.sets.problems import Listed
-from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
-from rlc.envs.deadlines import place
-from rlc.envs.harbor.boxes import Box, Outcome, container_problem, new_box
-from rlc.envs.tool_chat import (
+from rlc.chat.prompts import (
     calls_of,
     conversation,
     readable,
     unread_calls,
 )
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.data.about import About
+from rlc.data.harbor import HarborTask, harbor_tasks
+from rlc.data.sets.problems import Listed
+from rlc.envs.base import AsyncEpisode, TaskKey
+from rlc.envs.deadlines import place
+from rlc.envs.harbor.boxes import Box, Outcome, container_problem, new_box
 from rlc.plan.environments import EnvPlan
 
 BASH = {

@@ -10,10 +10,10 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from rlc.chat.turns import Verdict
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
 from rlc.data.grading.rewards import RewardError, as_number
-from rlc.envs.base import Verdict
 from rlc.envs.concurrency import all_of
 from rlc.envs.deadlines import Span
 from rlc.envs.judges import questions

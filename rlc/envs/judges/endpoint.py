@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from rlc.envs.base import EnvError
+from rlc.chat.turns import EnvError
 from rlc.envs.responders import Question, Reply
 from rlc.plan.environments import EndpointPlan
 

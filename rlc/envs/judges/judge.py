@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from rlc.catalog.builtins.graders import JUDGE_PROMPT
+from rlc.chat.turns import EnvError, Verdict
 from rlc.data.rubrics import Rubric, read_rubric
 from rlc.data.templates import read_template
-from rlc.envs.base import EnvError, Verdict
 from rlc.envs.judges import questions
 from rlc.envs.judges.comparisons import Judged, compared, tournament
 from rlc.envs.responders import Question, Responder, Responders

@@ -8,23 +8,21 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from rlc.chat.prompts import text_of
+from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.errors import at_place
 from rlc.data.rows import DataRow
 from rlc.envs.base import (
-    Action,
     AgentEndpoint,
     AsyncEpisode,
     AsyncSource,
-    EnvError,
     JoiningEpisode,
-    Observation,
     RunningEpisode,
     TaskKey,
 )
 from rlc.envs.judges.comparisons import Judged, OwnComparer
 from rlc.envs.judges.judge import Judge
 from rlc.envs.responders import Responders
-from rlc.envs.tool_chat import text_of
 from rlc.plan.environments import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
 
 Row = Callable[[TaskKey], Mapping[str, Any] | None]

@@ -14,10 +14,11 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.catalog.builtins.wrappers import ASKED, JUDGED
+from rlc.chat.prompts import History
+from rlc.chat.turns import Action, Observation
 from rlc.data.grading.graders import boxed, tagged
 from rlc.data.templates import read_template
-from rlc.envs.base import Action, AsyncEpisode, Observation
-from rlc.envs.history import History
+from rlc.envs.base import AsyncEpisode
 from rlc.plan.environments import SOLVED
 
 SOLVER, JUDGE = "solver", "judge"

@@ -17,8 +17,8 @@ from typing import IO, Any, TypeVar
 
 from attrs import define, field, frozen
 
+from rlc.chat.turns import EnvError
 from rlc.data.commands import server_command
-from rlc.envs.base import EnvError
 from rlc.envs.concurrency import first_cause
 from rlc.errors import first_line
 from rlc.plan.units import elapsed

@@ -19,17 +19,10 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.envs.base import (
-    Action,
-    AsyncEpisode,
-    AsyncSource,
-    EnvError,
-    JoiningEpisode,
-    Observation,
-    TaskKey,
-)
+from rlc.chat.prompts import calls_of, conversation, readable, text_of, unread_calls
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.envs.base import AsyncEpisode, AsyncSource, JoiningEpisode, TaskKey
 from rlc.envs.mcp.server import McpServer, Plain, ToolResult
-from rlc.envs.tool_chat import calls_of, conversation, readable, text_of, unread_calls
 from rlc.plan.units import elapsed
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from attrs import define, field
 
-from rlc.envs.base import ContractError, EnvError
+from rlc.chat.turns import ContractError, EnvError
 from rlc.errors import first_line
 
 Plain = dict[str, Any]

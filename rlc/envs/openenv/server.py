@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from signal import SIGKILL
 
+from rlc.chat.turns import EnvError
 from rlc.data.commands import is_command, server_command
 from rlc.data.errors import DataError
-from rlc.envs.base import EnvError
 from rlc.envs.guarded import guard
 from rlc.envs.openenv.client import schema_of
 from rlc.plan.units import elapsed

@@ -19,18 +19,19 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.data.code.functions import explained, load_attribute
-from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
-from rlc.envs.deadlines import place
-from rlc.envs.openenv.client import OpenEnvSession, Plain, RefusedError, schema_of
-from rlc.envs.openenv.server import served
-from rlc.envs.tool_chat import (
+from rlc.chat.prompts import (
     calls_of,
     conversation,
     readable,
     text_of,
     unread_calls,
 )
+from rlc.chat.turns import Action, ContractError, EnvError, Observation
+from rlc.data.code.functions import explained, load_attribute
+from rlc.envs.base import AsyncEpisode, TaskKey
+from rlc.envs.deadlines import place
+from rlc.envs.openenv.client import OpenEnvSession, Plain, RefusedError, schema_of
+from rlc.envs.openenv.server import served
 from rlc.plan.environments import EnvPlan
 
 ACT = "act"

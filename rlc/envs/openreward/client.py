@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from attrs import define, field, frozen
 
 from rlc.catalog.builtins.sources import OPENREWARD_KEY
-from rlc.envs.base import EnvError
+from rlc.chat.turns import EnvError
 from rlc.envs.deadlines import waiting
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.envs.base import Action, EnvError, Observation
+from rlc.chat.prompts import calls_of, conversation, readable, text_of, unread_calls
+from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.openreward.client import Connection, sdk
-from rlc.envs.tool_chat import calls_of, conversation, readable, text_of, unread_calls
 
 Plain = dict[str, Any]
 

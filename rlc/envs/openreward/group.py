@@ -13,11 +13,12 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.envs.base import Action, AsyncEpisode, Observation
+from rlc.chat.prompts import calls_of, rendered
+from rlc.chat.turns import Action, Observation
+from rlc.envs.base import AsyncEpisode
 from rlc.envs.group_rewards import GroupRewards
 from rlc.envs.openreward.client import sdk
 from rlc.envs.openreward.episode import OpenSession
-from rlc.envs.tool_chat import calls_of, rendered
 
 SCORE = "group_score"  # the metric
 

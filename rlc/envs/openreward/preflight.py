@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 
-from rlc.envs.base import EnvError
+from rlc.chat.turns import EnvError
 from rlc.envs.openreward.client import KEY, Address, Connection, end_session
 from rlc.envs.openreward.source import task_order
 from rlc.plan.environments import EnvPlan

@@ -10,8 +10,9 @@ from typing import Any
 
 from attrs import define, field
 
+from rlc.chat.turns import ContractError, EnvError, Observation
 from rlc.data.sets.problems import Listed
-from rlc.envs.base import AsyncEpisode, ContractError, EnvError, Observation, TaskKey
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.openreward.client import Address, Connection, end_session

@@ -7,6 +7,8 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from rlc.chat.prompts import observation_of, with_instruction
+from rlc.chat.turns import Action, Observation
 from rlc.data.about import about_row
 from rlc.data.chats import Chat, read_prompt, read_solved
 from rlc.data.errors import DataError, at_place
@@ -16,8 +18,7 @@ from rlc.data.grading.rewards import Reward
 from rlc.data.messages import Message
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import Listed, Row, problem_set
-from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Episode, Observation, TaskKey
-from rlc.envs.tool_chat import observation_of, with_instruction
+from rlc.envs.base import AsyncEpisode, AsyncSource, Episode, TaskKey
 from rlc.plan.environments import GraderPlan
 from rlc.plan.splits import FIELD as SPLIT
 
@@ -35,7 +36,7 @@ class ProblemSource:
     ) -> None:
         """``args`` are those of ``problems()`` except ``data``; the field of the answer is None for
         rows without one. ``begins``: the ``system`` message and the ``instruction`` of chats, as
-        :func:`rlc.envs.tool_chat.opening` takes them. ``rules`` of prompts as for
+        :func:`rlc.chat.prompts.opening` takes them. ``rules`` of prompts as for
         :func:`rlc.data.messages.read_prompt`.
 
         Raise DataError for data that cannot be read, has no such split, or has a row that cannot be

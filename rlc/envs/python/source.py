@@ -12,7 +12,7 @@ returns a *source*, which makes episodes. It implements one of three methods:
 ``async open(task, members)`` and ``async close()``
     For asynchronous environments (:class:`rlc.envs.base.AsyncSource`).
 
-Episodes of the first two have ``first``, the opening :class:`rlc.envs.base.Observation`, and
+Episodes of the first two have ``first``, the opening :class:`rlc.chat.turns.Observation`, and
 ``step(text)``, which plays a reply and returns the next observation:
 
     class Guess:
@@ -33,7 +33,7 @@ source or an episode with a method ``close()`` is closed in the end. An attribut
 source is its number of tasks. With ``workers(processes)`` sources and episodes are pickled.
 
 The model sees a chat through its renderer; ``chat(instruction = …)`` adds to the first message. A
-source with an attribute ``new_history``, a factory of :class:`rlc.envs.history.History`, makes its
+source with an attribute ``new_history``, a factory of :class:`rlc.chat.prompts.History`, makes its
 own prompts. An episode that raises is a failed rollout, handled as the recipe's ``on_error`` says.
 """
 
@@ -42,8 +42,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlc.chat.turns import EnvError
 from rlc.data.code.functions import called, load_attribute
-from rlc.envs.base import AsyncSource, BlockingSource, EnvError, EnvSource, NumberedSource
+from rlc.envs.base import AsyncSource, BlockingSource, EnvSource, NumberedSource
 
 
 def make_source(factory: str, args: Mapping[str, Any]) -> AsyncSource | BlockingSource:

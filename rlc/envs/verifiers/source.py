@@ -21,22 +21,15 @@ from contextvars import ContextVar
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from rlc.chat.prompts import readable
+from rlc.chat.transcripts import Plain
+from rlc.chat.turns import EnvError, Observation
 from rlc.data.about import About
 from rlc.data.code.functions import called, explained, load_attribute
 from rlc.data.sets.problems import Listed
-from rlc.envs.base import (
-    AsyncEpisode,
-    EnvError,
-    Observation,
-    PolicyClient,
-    PolicyReply,
-    PolicyRequest,
-    TaskKey,
-)
+from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, PolicyRequest, TaskKey
 from rlc.envs.callback import CallbackEpisode, begin_alike
 from rlc.envs.group_rewards import GroupRewards, require_whole
-from rlc.envs.tool_chat import readable
-from rlc.envs.transcripts import Plain
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
 # Conditions by which an environment cuts an episode off, which has no end of its own by then.

@@ -8,16 +8,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from rlc.chat.turns import Action, Observation
 from rlc.data.code.functions import load_attribute
-from rlc.envs.base import (
-    Action,
-    AsyncEpisode,
-    BlockingSource,
-    Closable,
-    Episode,
-    Observation,
-    TaskKey,
-)
+from rlc.envs.base import AsyncEpisode, BlockingSource, Closable, Episode, TaskKey
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers
 from rlc.envs.workers.ray_actors import RayWorkers

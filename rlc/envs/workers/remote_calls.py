@@ -14,15 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from attrs import frozen
 
-from rlc.envs.base import (
-    BlockingSource,
-    ContractError,
-    EnvError,
-    Episode,
-    NumberedSource,
-    Observation,
-    TaskKey,
-)
+from rlc.chat.turns import ContractError, EnvError, Observation
+from rlc.envs.base import BlockingSource, Episode, NumberedSource, TaskKey
 from rlc.errors import first_line
 
 P = ParamSpec("P")

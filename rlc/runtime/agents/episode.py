@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from rlc.envs.base import Action
-from rlc.envs.chunks import NO_CHUNKS, Chunks
+from rlc.chat.prompts import ToolChatHistory, conversation
+from rlc.chat.replies import Ends
+from rlc.chat.tokens import NO_CHUNKS, Chunks
+from rlc.chat.transcripts import Message, TranscriptPrompt, TranscriptTree
+from rlc.chat.turns import Action
 from rlc.envs.deadlines import Span
-from rlc.envs.ends import Ends
-from rlc.envs.tool_chat import ToolChatHistory, conversation
-from rlc.envs.transcripts import Message, TranscriptPrompt, TranscriptTree
 from rlc.plan.environments import RolloutsPlan
 from rlc.runtime.rollouts.attempts import Attempt, Replies, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens

@@ -8,8 +8,9 @@ from typing import Any
 
 from attrs import evolve
 
+from rlc.chat.turns import Observation
 from rlc.envs.agents.programs import AgentError
-from rlc.envs.base import Observation, RunningEpisode, validated
+from rlc.envs.base import RunningEpisode, validated
 from rlc.envs.deadlines import Span, place
 from rlc.runtime.agents.endpoint import Address, AgentsEndpoint
 from rlc.runtime.agents.episode import AgentEpisode

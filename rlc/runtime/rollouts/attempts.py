@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
+from rlc.chat.prompts import calls_of
+from rlc.chat.turns import Action, Observation
 from rlc.data.about import About
-from rlc.envs.base import Action, Observation
 from rlc.envs.deadlines import Span
-from rlc.envs.tool_chat import calls_of
 from rlc.plan.environments import RolloutsPlan
 from rlc.plan.models import SamplingPlan
 from rlc.runtime.records import RunError, Turn

@@ -13,7 +13,7 @@ from random import Random
 
 from attrs import evolve
 
-from rlc.envs.base import EnvError, Observation, Verdict
+from rlc.chat.turns import EnvError, Observation, Verdict
 from rlc.envs.judges.comparisons import Judged
 from rlc.envs.judges.judged import Judging, rewarded
 from rlc.plan.environments import RewardModelPlan

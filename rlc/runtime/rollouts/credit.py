@@ -12,10 +12,7 @@ from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.scalars import shaped_reward
 from rlc.algo.rewards import reduce_rewards
-from rlc.envs.base import (
-    EnvError,
-    Observation,
-)
+from rlc.chat.turns import EnvError, Observation
 from rlc.plan.environments import RewardPlan
 from rlc.runtime.records import Rollout, Turn
 

@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import evolve
 
+from rlc.chat.prompts import fitting_renderer
+from rlc.chat.turns import EnvError
+from rlc.chat.views import Shown
 from rlc.data.errors import DataError
-from rlc.envs.base import EnvError
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Span
 from rlc.envs.responders import Responders
-from rlc.envs.tool_chat import fitting_renderer
-from rlc.envs.views import Shown
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
 from rlc.service.pending_calls import pending_call

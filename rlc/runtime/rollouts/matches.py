@@ -14,15 +14,8 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from rlc.envs.base import (
-    Action,
-    AsyncEpisode,
-    AsyncSource,
-    JoiningEpisode,
-    Observation,
-    TaskKey,
-    validated,
-)
+from rlc.chat.turns import Action, Observation
+from rlc.envs.base import AsyncEpisode, AsyncSource, JoiningEpisode, TaskKey, validated
 from rlc.envs.deadlines import waiting
 from rlc.envs.games.game import Move
 from rlc.envs.games.players import Program, Seen

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from rlc.envs.base import (
-    AsyncEpisode,
-    ContractError,
-    JoiningEpisode,
-    RunningEpisode,
-    validated,
-)
-from rlc.envs.chunks import model_input
+from rlc.chat.prompts import History, chunks_of
+from rlc.chat.replies import ended_reply, stop_of
+from rlc.chat.tokens import model_input
+from rlc.chat.turns import ContractError
+from rlc.envs.base import AsyncEpisode, JoiningEpisode, RunningEpisode, validated
 from rlc.envs.deadlines import Span
-from rlc.envs.ends import ended_reply, stop_of
-from rlc.envs.history import History, chunks_of
 from rlc.envs.responders import Responder
 from rlc.plan.environments import RolloutsPlan
 from rlc.plan.models import SamplingPlan

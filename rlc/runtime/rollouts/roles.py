@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from rlc.envs.base import AsyncEpisode, Observation, TaskKey
+from rlc.chat.prompts import History
+from rlc.chat.turns import Observation
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.build import PlayableEnv
-from rlc.envs.history import History
 from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout

@@ -7,12 +7,12 @@ from typing import Any
 
 from attrs import define, field
 
+from rlc.chat.prompts import opening, rendered
+from rlc.chat.tokens import split_chunks
+from rlc.chat.turns import EnvError
 from rlc.data.chats import Chat
 from rlc.data.errors import DataError
 from rlc.data.messages import Message
-from rlc.envs.base import EnvError
-from rlc.envs.chunks import split_chunks
-from rlc.envs.tool_chat import opening, rendered
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
 
 _ASKED: Message = {"role": "user", "content": "."}

@@ -10,10 +10,10 @@ from typing import Any
 
 from attrs import define
 
+from rlc.chat.prompts import chunks_of, encoded_reply
 from rlc.envs.base import AsyncEpisode
 from rlc.envs.build import PlayableEnv
 from rlc.envs.gem.oracles import Oracle, find_oracle
-from rlc.envs.history import chunks_of, encoded_reply
 from rlc.plan.sources import Demonstrations
 from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout, RunError, Turn

@@ -9,6 +9,14 @@ from typing import Any
 from attrs import field, frozen
 
 from rlc.catalog.environments import code_of_data
+from rlc.chat.prompts import (
+    ToolChatHistory,
+    chunks_of,
+    encoded_reply,
+    fitting_renderer,
+    observation_of,
+)
+from rlc.chat.turns import EnvError
 from rlc.data.chats import Chat, read_chat, read_pair
 from rlc.data.comparisons import read_comparison, read_labelled
 from rlc.data.errors import DataError, Place, at_place
@@ -16,9 +24,6 @@ from rlc.data.learnt import hashed, reader_of
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import rows_in
 from rlc.data.splits import said
-from rlc.envs.base import EnvError
-from rlc.envs.history import chunks_of, encoded_reply
-from rlc.envs.tool_chat import ToolChatHistory, fitting_renderer, observation_of
 from rlc.plan.sources import (
     Chats,
     LabelledReplies,

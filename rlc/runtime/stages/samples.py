@@ -14,8 +14,8 @@ from attrs import asdict, define, evolve, field, frozen
 
 from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
+from rlc.chat.views import AS_PLAYED, Shown
 from rlc.envs.build import PlayableEnv
-from rlc.envs.views import AS_PLAYED, Shown
 from rlc.plan.environments import EnvPlan, RolloutsPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
 from rlc.plan.parts import BudgetPlan

@@ -17,7 +17,7 @@ from rlc.algo.expressions.batch import after_batch
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import FIRST, MASK, WEIGHT
 from rlc.catalog.index import loss_traits
-from rlc.envs.chunks import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json, model_input
+from rlc.chat.tokens import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json, model_input
 from rlc.plan.graph import SCORERS
 from rlc.plan.parts import LossPlan
 from rlc.runtime.records import RunError, Turn

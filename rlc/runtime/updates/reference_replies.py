@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import define, field
 
-from rlc.envs.chunks import model_input
+from rlc.chat.tokens import model_input
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from attrs import define, field
 
 from rlc.catalog.facts.models import tokenizer_of
+from rlc.chat.tokens import model_input
+from rlc.chat.views import Shown
 from rlc.data.templates import text_of
-from rlc.envs.chunks import model_input
-from rlc.envs.views import Shown
 from rlc.plan.parts import TeacherPlan, teacher_of
 from rlc.plan.stages import PolicyGradient, Training
 from rlc.runtime.asked import AskedModels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rlc.envs.base import EnvError
+from rlc.chat.turns import EnvError
 
 Part = Literal["tools", "messages"]
 

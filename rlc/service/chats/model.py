@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from attrs import define, field, frozen
 
-from rlc.envs.chunks import NO_CHUNKS, Chunks, model_input
-from rlc.envs.ends import Ends, upto_end
-from rlc.envs.tool_chat import text_of
+from rlc.chat.prompts import text_of
+from rlc.chat.replies import Ends, upto_end
+from rlc.chat.tokens import NO_CHUNKS, Chunks, model_input
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.errors import ChatError, TooLongError
 from rlc.service.chats.prompts import Message, Tool, chat_prompt

@@ -7,9 +7,9 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.envs.base import EnvError
-from rlc.envs.chunks import Chunks
-from rlc.envs.tool_chat import opening, prompt_of
+from rlc.chat.prompts import opening, prompt_of
+from rlc.chat.tokens import Chunks
+from rlc.chat.turns import EnvError
 from rlc.errors import first_line
 from rlc.service.chats.errors import ChatError, Part
 from rlc.service.chats.schemas import require_checkable
@@ -44,7 +44,7 @@ def chat_prompt(
     """Return the prompt after which the model answers, and what is not text among its tokens.
 
     Args:
-        messages: plain data in OpenAI's form; see `rlc.envs.tool_chat`.
+        messages: plain data in OpenAI's form; see `rlc.chat.prompts`.
 
     Raises:
         ChatError: the model's format has no way to show tools, or such messages.

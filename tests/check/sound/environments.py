@@ -6,7 +6,7 @@ import random
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
-from rlc.envs.base import Observation
+from rlc.chat.turns import Observation
 
 
 class Count:

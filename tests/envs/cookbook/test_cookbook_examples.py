@@ -11,9 +11,9 @@ from cookbook_support import tokenizer
 from tinker import types
 
 from rlc.catalog.index import data_traits
+from rlc.chat.turns import EnvError
 from rlc.data.code.calls import Code
 from rlc.data.errors import DataError
-from rlc.envs.base import EnvError
 from rlc.envs.cookbook.examples import Imitated, builder_examples
 
 pytestmark = pytest.mark.engine

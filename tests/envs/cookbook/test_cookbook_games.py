@@ -9,7 +9,7 @@ import cookbook_builders
 import pytest
 from cookbook_support import GUESS, WORDS, key, on, play, source, tokenizer, tokens
 
-from rlc.envs.base import EnvError, Observation
+from rlc.chat.turns import EnvError, Observation
 from rlc.envs.cookbook.history import TokenAction
 from rlc.envs.cookbook.source import CookbookSource
 

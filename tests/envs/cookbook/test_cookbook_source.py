@@ -10,7 +10,8 @@ import cookbook_builders
 import pytest
 from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokenizer, tokens
 
-from rlc.envs.base import AsyncSource, EnvError
+from rlc.chat.turns import EnvError
+from rlc.envs.base import AsyncSource
 from rlc.envs.cookbook.history import TokenHistory, TokenObservation
 from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
 from rlc.errors import Error
@@ -187,7 +188,7 @@ def test_text_is_no_action_of_the_cookbook() -> None:
     made = source()
 
     async def played() -> Any:
-        from rlc.envs.base import Action
+        from rlc.chat.turns import Action
 
         first, _ = await made.open(key(0), [0, 1])
         await first.play(Action("one"))

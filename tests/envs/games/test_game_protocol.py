@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from rlc.envs.base import ContractError, EnvError
+from rlc.chat.turns import ContractError, EnvError
 from rlc.envs.games.game import GameEpisode, GameSource, Move, outcome
 
 

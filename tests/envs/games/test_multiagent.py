@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlc.envs.base import ContractError
+from rlc.chat.turns import ContractError
 from rlc.envs.games.game import GameEpisode, GameSource, Move, OwnGame
 from rlc.envs.games.multiagent import is_multiagent
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from rlc.envs.base import ContractError, EnvError
+from rlc.chat.turns import ContractError, EnvError
 from rlc.envs.games.game import Move
 from rlc.envs.games.players import Program, Seen, make_program, perfect_move, random_move
 from rlc.envs.games.textarena import listed_moves, textarena_source

@@ -18,7 +18,7 @@ import pytest
 
 from rlc.catalog.facts.gem import gem_facts as facts
 from rlc.catalog.facts.gem import gem_ids, is_broken
-from rlc.envs.base import ContractError, EnvError
+from rlc.chat.turns import ContractError, EnvError
 from rlc.envs.gem.global_rng import GlobalRngLock
 from rlc.envs.gem.source import GemSource
 

@@ -19,7 +19,8 @@ from gem.tools.search_tool import SearchTool as GemSearchTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
 from rlc.catalog.index import wrapper_traits
-from rlc.envs.base import EnvError, Episode, Observation
+from rlc.chat.turns import EnvError, Observation
+from rlc.envs.base import Episode
 from rlc.envs.gem.sandbox import LONGEST, Sandbox
 from rlc.envs.gem.source import GemSource
 from rlc.envs.gem.tools import PythonTool, SearchTool, require_search

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from paths import RECIPES
 
+from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.errors import DataError
 from rlc.data.harbor import harbor_tasks, read_task
-from rlc.envs.base import Action, EnvError, Observation, TaskKey
+from rlc.envs.base import TaskKey
 from rlc.envs.harbor.boxes import SubprocessBox, container_problem, container_program
 from rlc.envs.harbor.source import HarborSource, solved_by
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from problem_support import problem_source
 
+from rlc.chat.prompts import History
+from rlc.chat.turns import Action, Observation
 from rlc.data.errors import DataError
 from rlc.data.sets import countdown
 from rlc.data.sets.countdown import row
-from rlc.envs.base import Action, AsyncEpisode, Observation, TaskKey
-from rlc.envs.history import History
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number
 from rlc.envs.workers.async_adapter import make_async
 

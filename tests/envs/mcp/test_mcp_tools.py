@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("mcp", reason="mcp is not installed (rlc[mcp])")
 from paths import ROOT
 
-from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.mcp.server import McpServer, server_problem
 from rlc.envs.mcp.source import McpSource
 

@@ -24,8 +24,9 @@ from plan_recipes import recipe
 from run_support import compiled, metrics, run
 
 from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
+from rlc.chat.turns import Action, ContractError, EnvError, Observation
 from rlc.compile.rehearse import rehearse
-from rlc.envs.base import Action, AsyncEpisode, ContractError, EnvError, Observation, TaskKey
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.openenv.client import schema_of
 from rlc.envs.openenv.source import OpenEnvSource, openenv_problem
 from rlc.plan.environments import EnvPlan

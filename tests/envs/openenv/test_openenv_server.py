@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.envs.base import EnvError
+from rlc.chat.turns import EnvError
 from rlc.envs.openenv.client import schema_of
 from rlc.envs.openenv.server import served
 

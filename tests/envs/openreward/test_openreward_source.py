@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from openreward_servers import KEY, base_url
 
-from rlc.envs.base import Action, AsyncEpisode, EnvError, Observation, TaskKey
+from rlc.chat.prompts import text_of
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import Span
 from rlc.envs.openreward.group import transcript
 from rlc.envs.openreward.source import OpenRewardSource, task_order
-from rlc.envs.tool_chat import text_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

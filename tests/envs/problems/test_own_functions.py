@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from problem_support import ARGS, grader, jsonl
 
+from rlc.chat.turns import Action, Observation
 from rlc.data.grading.rewards import RewardError
-from rlc.envs.base import Action, AsyncSource, Observation, TaskKey
+from rlc.envs.base import AsyncSource, TaskKey
 from rlc.envs.problems.source import ProblemSource
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import GraderPlan

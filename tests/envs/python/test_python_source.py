@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from paths import RECIPES
 
+from rlc.chat.turns import Observation
 from rlc.data.code.functions import load_attribute, search_beside
-from rlc.envs.base import AsyncSource, Observation, TaskKey
+from rlc.envs.base import AsyncSource, TaskKey
 from rlc.envs.python.source import make_source
 from rlc.envs.workers.async_adapter import make_async
 from rlc.errors import Error
 
 OWN = """
-from rlc.envs.base import EnvError, Observation
+from rlc.chat.turns import EnvError, Observation
 
 class One:
     def __init__(self, text):

@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("verifiers", reason="verifiers is not installed (rlc[verifiers])")
 import vf_environments
 
-from rlc.envs.base import Action, EnvError, Observation, TaskKey
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.envs.base import TaskKey
 from rlc.envs.verifiers.source import RubricError, VerifiersSource
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

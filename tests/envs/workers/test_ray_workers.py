@@ -15,7 +15,8 @@ import worker_games
 from run_support import TINY, compiled, rollouts, run_new, train
 from worker_games import AddingSource
 
-from rlc.envs.base import Action, EnvError, Observation, TaskKey
+from rlc.chat.turns import Action, EnvError, Observation
+from rlc.envs.base import TaskKey
 from rlc.envs.deadlines import OverdueError, Span
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.ray_actors import RayWorkers

@@ -15,8 +15,9 @@ import worker_games
 from attrs import define, field
 from worker_games import AddingSource, LockedSource, LockedStateSource
 
+from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.errors import DataError
-from rlc.envs.base import Action, AsyncEpisode, EnvError, Episode, Observation, TaskKey
+from rlc.envs.base import AsyncEpisode, Episode, TaskKey
 from rlc.envs.deadlines import OverdueError, Span
 from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
 from rlc.envs.workers.executors import ExecutorWorkers

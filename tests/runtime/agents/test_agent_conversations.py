@@ -12,8 +12,8 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.envs.tool_chat import ToolChatHistory, conversation, fitting_renderer
-from rlc.envs.transcripts import Message, TranscriptTree, reply_message
+from rlc.chat.prompts import ToolChatHistory, conversation, fitting_renderer
+from rlc.chat.transcripts import Message, TranscriptTree, reply_message
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.runtime.updates.datums import NOT_SAMPLED, merged_sequences

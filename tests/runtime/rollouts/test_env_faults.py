@@ -21,7 +21,8 @@ from test_player import (
 )
 from tinker import types
 
-from rlc.envs.base import Action, AsyncEpisode, AsyncSource, Observation, TaskKey
+from rlc.chat.turns import Action, Observation
+from rlc.envs.base import AsyncEpisode, AsyncSource, TaskKey
 from rlc.envs.build import PlayableEnv
 from rlc.envs.deadlines import waiting
 from rlc.envs.workers.async_adapter import make_async

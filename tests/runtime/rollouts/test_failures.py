@@ -9,7 +9,8 @@ import pytest
 from attrs import frozen
 from run_support import TINY, compiled, metrics, rollouts, run_new, train
 
-from rlc.envs.base import Episode, Observation
+from rlc.chat.turns import Observation
+from rlc.envs.base import Episode
 from rlc.envs.gem.source import GemSource
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.plan.records import Plan

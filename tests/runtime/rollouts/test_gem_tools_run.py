@@ -43,11 +43,10 @@ SHORT = {"batch": "groups(2, group_size = 4)", "steps": "2", "save": "every(1)"}
 
 def says_first(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Make each reply of the tiny model begin with a call of a tool."""
-    import rlc.envs.history
-    import rlc.envs.tool_chat
+    import rlc.chat.prompts
 
-    said = rlc.envs.tool_chat.text_of
-    monkeypatch.setattr(rlc.envs.history, "text_of", lambda message: f"{call} {said(message)}")
+    said = rlc.chat.prompts.text_of
+    monkeypatch.setattr(rlc.chat.prompts, "text_of", lambda message: f"{call} {said(message)}")
 
 
 def tooled(tool: str, **fields: str) -> str:

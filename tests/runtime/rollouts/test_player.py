@@ -10,7 +10,8 @@ import pytest
 from attrs import define, evolve, field
 from tinker import types
 
-from rlc.envs.base import Action, EnvSource, Episode, Observation
+from rlc.chat.turns import Action, Observation
+from rlc.envs.base import EnvSource, Episode
 from rlc.envs.build import PlayableEnv
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan

@@ -22,7 +22,8 @@ from run_support import (
 )
 from test_player import PLAN, ScriptedSampler, WordHistory
 
-from rlc.envs.base import Episode, Observation
+from rlc.chat.turns import Observation
+from rlc.envs.base import Episode
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import make_solver_judge
 from rlc.envs.workers.async_adapter import make_async

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rlc.catalog.facts.models import renderer_names
+from rlc.chat.prompts import opening, rendered, seeing_renderer
 from rlc.data.chats import read_chat
 from rlc.data.errors import DataError
-from rlc.envs.tool_chat import opening, rendered, seeing_renderer
 from rlc.runtime.stages.conversations import Conversations
 from rlc.runtime.updates.datums import TokenSequence
 

@@ -24,7 +24,7 @@ from run_support import (
 )
 
 import rlc
-from rlc.envs.views import Shown
+from rlc.chat.views import Shown
 from rlc.plan.records import Plan
 from rlc.pricing.cost import plan_cost
 from rlc.runtime.journal.folder import RunFolder
@@ -212,7 +212,7 @@ def test_scores_stand_where_the_student_has_its_tokens() -> None:
 
 
 def test_a_system_message_of_the_data_gives_way() -> None:
-    from rlc.envs.tool_chat import conversation
+    from rlc.chat.prompts import conversation
 
     said = conversation([{"role": "system", "content": "A"}, {"role": "user", "content": "B"}])
     assert [m["content"] for m in Shown(system="C").first(said).messages] == ["", "B"]

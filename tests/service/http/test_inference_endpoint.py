@@ -17,7 +17,7 @@ from attrs import asdict, evolve, field, frozen
 from PIL import Image
 from serving_support import prompt
 
-from rlc.envs.tool_chat import fitting_renderer
+from rlc.chat.prompts import fitting_renderer
 from rlc.service import local
 from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message

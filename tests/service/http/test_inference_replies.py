@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.envs.tool_chat import fitting_renderer
+from rlc.chat.prompts import fitting_renderer
 from rlc.service import tiny
 from rlc.service.chats.errors import ChatError
 from rlc.service.chats.prompts import Tool

@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 from attrs import define, evolve, field, frozen
 
 from rlc.catalog.facts.models import renderer_names
-from rlc.envs.base import EnvError
-from rlc.envs.tool_chat import fitting_renderer
+from rlc.chat.prompts import fitting_renderer
+from rlc.chat.turns import EnvError
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message, Tool

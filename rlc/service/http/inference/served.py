@@ -11,8 +11,8 @@ from attrs import define, field, frozen
 from tinker import types
 
 from rlc.catalog.facts.models import find_model
-from rlc.envs.base import EnvError
-from rlc.envs.tool_chat import fitting_renderer
+from rlc.chat.prompts import fitting_renderer
+from rlc.chat.turns import EnvError
 from rlc.service.chats.model import ChatModel
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, Served

@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 from attrs import define, field, frozen
 
-from rlc.envs.base import Action, EnvError, Observation
-from rlc.envs.chunks import NO_CHUNKS, Chunks
-from rlc.envs.tool_chat import ToolChatHistory, calls_of, conversation, readable, text_of
+from rlc.chat.prompts import ToolChatHistory, calls_of, conversation, readable, text_of
+from rlc.chat.tokens import NO_CHUNKS, Chunks
+from rlc.chat.turns import Action, EnvError, Observation
 
 Message = Mapping[str, Any]
 Plain = dict[str, Any]

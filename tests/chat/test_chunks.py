@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinker.types import EncodedTextChunk, ImageChunk, ModelInput
 
-from rlc.envs.base import ContractError
-from rlc.envs.chunks import model_input, readable_text, split_chunks
+from rlc.chat.tokens import model_input, readable_text, split_chunks
+from rlc.chat.turns import ContractError
 
 pytestmark = pytest.mark.engine
 

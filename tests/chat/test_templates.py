@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rlc.chat.prompts import load_template
 from rlc.data.errors import DataError
-from rlc.envs.templates import load_template
 
 
 def test_a_file_is_filled_with_the_observation_as_it_is(tmp_path: Path) -> None:

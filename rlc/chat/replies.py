@@ -2,7 +2,7 @@
 
 A reply ends with the token that completes the first of them. That token is a part of the reply as
 it was sampled, with whatever text it has beyond, so that what is trained on and what later prompts
-repeat are the tokens that the model drew.
+repeat are the tokens that the model sampled.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
-from rlc.envs.base import Action, Observation
-from rlc.envs.chunks import Chunks
-from rlc.envs.history import History, chunks_of
+from rlc.chat.prompts import History, chunks_of
+from rlc.chat.tokens import Chunks
+from rlc.chat.turns import Action, Observation
 
 if TYPE_CHECKING:
     from tinker import types

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.facts.models import TINY, renderer_fits, renderer_names
 from rlc.catalog.traits import BOX, TAG
-from rlc.envs.base import EnvError, Observation
+from rlc.chat.prompts import ChatHistory, Chats, TextHistory, load_template
+from rlc.chat.turns import EnvError, Observation
 from rlc.envs.build import build_env
-from rlc.envs.history import ChatHistory, Chats, TextHistory
-from rlc.envs.templates import load_template
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 
 

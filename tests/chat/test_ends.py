@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
-from rlc.envs.base import Observation
-from rlc.envs.ends import Ends, StoppingHistory, ended_reply, stop_of
-from rlc.envs.history import ChatHistory, Chats, TextHistory
-from rlc.envs.tool_chat import ToolChatHistory
+from rlc.chat.prompts import ChatHistory, Chats, TextHistory, ToolChatHistory
+from rlc.chat.replies import Ends, StoppingHistory, ended_reply, stop_of
+from rlc.chat.turns import Observation
 
 pytestmark = pytest.mark.engine
 

@@ -1,22 +1,58 @@
-"""Prompts that are not only text: images and sounds among the tokens.
+"""Prompts as tokens, those with images and sounds too, and a tokenizer that remembers.
 
-A negative number, the mark, stands for such a chunk among the tokens, once for each position that
-the chunk takes in the model's context. The mark is a hash of the chunk's content, so that prompts
-are compared, counted and extended as those of text are; the chunks go beside the tokens, by mark.
+A negative number, the mark, stands for a chunk that is no text among the tokens, once for each
+position that the chunk takes in the model's context. The mark is a hash of the chunk's content, so
+that prompts are compared, counted and extended as those of text are; the chunks go beside the
+tokens, by mark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rlc.envs.base import ContractError
+from rlc.chat.turns import ContractError
 
 if TYPE_CHECKING:
     from tinker import types
+
+
+_LONGEST = 4_096  # characters of a text that is cached
+_MOST = 2_048  # texts in the cache
+
+
+class CachingTokenizer:
+    """Any tokenizer, with a cache of recently encoded texts.
+
+    A renderer encodes each piece of a message by itself; most pieces are the same in every turn,
+    and the members of a group are shown the same text.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.latest = ""  # the text that was encoded last
+        self._tokenizer = tokenizer
+        self._cached = lru_cache(maxsize=_MOST)(self._encoded)
+
+    def encode(self, text: str, **settings: Any) -> list[int]:
+        """Encode as the tokenizer does."""
+        self.latest = text
+        if len(text) > _LONGEST:
+            tokens: list[int] = self._tokenizer.encode(text, **settings)
+            return tokens
+        return list(self._cached(text, **settings))
+
+    def _encoded(self, text: str, **settings: Any) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, **settings))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # looked up when the object is copied
+            raise AttributeError(name)
+        return getattr(self._tokenizer, name)
+
 
 Chunks = Mapping[int, Any]  # by mark: the SDK's chunks that are not text
 NO_CHUNKS: Chunks = MappingProxyType({})

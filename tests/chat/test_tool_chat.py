@@ -13,9 +13,7 @@ import pytest
 from PIL import Image
 
 from rlc.catalog.facts.models import renderer_names
-from rlc.envs.base import EnvError, Observation
-from rlc.envs.chunks import model_input, readable_text
-from rlc.envs.tool_chat import (
+from rlc.chat.prompts import (
     ToolChatHistory,
     calls_of,
     conversation,
@@ -24,6 +22,8 @@ from rlc.envs.tool_chat import (
     tool_chat_history,
     unread_calls,
 )
+from rlc.chat.tokens import model_input, readable_text
+from rlc.chat.turns import EnvError, Observation
 
 pytestmark = pytest.mark.engine
 

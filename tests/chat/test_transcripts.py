@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from cookbook_support import tokenizer
 
-from rlc.envs.base import EnvError
-from rlc.envs.tool_chat import tool_chat_history
-from rlc.envs.transcripts import (
+from rlc.chat.prompts import tool_chat_history
+from rlc.chat.transcripts import (
     TranscriptHistory,
     reply_message,
     whole_conversation,
 )
+from rlc.chat.turns import EnvError
 
 pytestmark = pytest.mark.engine
 

@@ -12,11 +12,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from rlc.chat.prompts import History, chunks_of, encoded_reply, with_text
+from rlc.chat.tokens import Chunks
+from rlc.chat.turns import Action, Observation
 from rlc.data.fields import require_field
-from rlc.envs.base import Action, Observation
-from rlc.envs.chunks import Chunks
-from rlc.envs.history import History, chunks_of, encoded_reply
-from rlc.envs.tool_chat import with_text
 
 # What a demonstration stands in, after the question (cf. arXiv 2601.19897).
 DEMONSTRATION = "\nHere is an example of a response to this:\n{}\n\nNow respond in your own words."

@@ -1,0 +1,73 @@
+"""A turn of an episode: what the policy is shown, what it replies, and what fails in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from rlc.data.about import About
+from rlc.errors import Error
+
+
+class EnvError(Error):
+    """An environment that cannot be made or failed; the text is one sentence. Failed rollouts are
+    counted by ``cause``."""
+
+    cause = "environment"
+
+
+class ContractError(EnvError):
+    """An environment returned what :class:`Observation` does not allow."""
+
+    cause = "contract"
+
+
+@frozen
+class Verdict:
+    """What a judge said of an episode: its score, from 0 to 1, and why, as far as it says so."""
+
+    judge: str
+    score: float
+    reason: str = ""
+
+
+@frozen
+class Observation:
+    """What the policy sees next, and whether the episode is over.
+
+    ``metrics`` are numbers about the previous action, such as whether an answer could be parsed.
+    ``messages``, such as the results of tools, are shown to a chat in place of ``text``, which
+    remains the form for people. No reduction counts a ``reward`` of None. ``truncated``, with
+    ``done``: the episode was cut off before an end of its own. ``about``, of a first observation,
+    is kept with the rollout; ``fields`` are those of the task's row, which others may be shown.
+    ``components`` are what the reward is the weighted sum of, by name the weight and the value of
+    each; empty where it is one number. ``verdicts`` are what judges said. In a match ``move`` is
+    the number of the reply that comes next among those of all seats, and ``others`` are replies of
+    opponents before it, each with its number and its seat.
+    """
+
+    text: str
+    reward: float | None = 0.0
+    done: bool = False
+    metrics: Mapping[str, float] = field(factory=dict)
+    messages: tuple[Mapping[str, Any], ...] = ()
+    truncated: bool = False
+    about: About | None = None
+    components: Mapping[str, tuple[float, float]] = field(factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
+    fields: Mapping[str, Any] = field(factory=dict, repr=False)
+    move: int | None = None
+    others: tuple[tuple[int, int, str], ...] = ()
+
+
+@frozen
+class Action:
+    """A reply as the history parsed it. ``message`` is the renderer's parsed message, with any tool
+    calls; None for a history that is not a chat. ``cut_off``: it is known not to have come
+    to its end."""
+
+    text: str
+    message: Mapping[str, Any] | None = None
+    cut_off: bool = False
