@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
-from rlc.check.rules import Ruled, run_rules
+from rlc.check.rules import run_rules
 from rlc.check.scope import NamedDecl, Scope, collect, is_made
 from rlc.check.stages import CheckedStage, check_stage
+from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 @frozen(eq=False, repr=False, slots=False)
 class Analysis:
     """What a recipe declares: its stages, each after those whose weights it needs, its sweeps
-    and its expectations, as far as they can be read."""
+    and its expectations, as far as they can be read, and the values of its declarations."""
 
     stages: tuple[CheckedStage, ...]
-    sweeps: tuple[CheckedSweep, ...]
+    sweeps: tuple[CheckedSweep, ...] = ()
     expectations: tuple[CheckedExpectation, ...] = ()
+    values: Mapping[str, Value | None] = field(factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -40,23 +41,23 @@ def analyse(
     recipe: Recipe,
     found: Diagnostics,
     reader: Reader | None = None,
-    evaluates: Callable[[Scope, str, Diagnostics], Evaluator] = Evaluator,
-    ruled: Ruled | None = None,
+    same: Analysis | None = None,
 ) -> Analysis:
     """Check a recipe and report all that is wrong with it, each mistake once.
 
-    Who checks many recipes with parts in common gives an evaluator that remembers these, and what
-    rules have found, in ``ruled``.
+    Of a trial, stages and values that are the ``same`` as those of its recipe are not checked
+    again, nor are declarations with parameters: only what uses make of these is new.
     """
     scope = collect(recipe, found)
-    # Declarations with parameters are checked alone; of a trial, what its uses make of them is new.
-    templates = {} if ruled is not None else scope.templates
+    templates = {} if same is not None else scope.templates
     if templates:
         # Most recipes have none.
         from rlc.check.reuse.templates import check_templates, report_unused_parameters
 
         check_templates(scope, found)
-    evaluator = evaluates(scope, recipe.span.source.name, found)
+    same = same or Analysis(())
+    known = {stage.name: stage for stage in same.stages}
+    evaluator = Evaluator(scope, recipe.span.source.name, found, same.values)
     for decl in templates.values():
         if decl.kind.id not in STAGES:
             _alone(decl, evaluator)
@@ -69,8 +70,9 @@ def analyse(
     turns = {"preference": -1, "eval": 1}
     for decl in sorted(scope.in_order, key=lambda decl: turns.get(decl.kind.id, 0)):
         if isinstance(decl, BlockDecl) and decl.kind.id in STAGES:
-            check = partial(check_stage, decl, evaluator, stages, found, reader)
-            stages[decl.name.id] = evaluator.once(decl, check)
+            stages[decl.name.id] = known.get(decl.name.id) or check_stage(
+                decl, evaluator, stages, found, reader
+            )
         elif decl.kind.id != SWEEP:
             evaluator.declared(decl)
     for decl in templates.values():
@@ -91,7 +93,7 @@ def analyse(
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
     ordered = _in_order(written, stages, found)
     parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
-    run_rules(parts, found, reader, ruled)
+    run_rules(parts, found, reader, known)
     if len(ordered) > 1 or scope.templates:
         found.drop_repeated()  # what several copies of one text have in common
     if not scope.templates:  # made to be imported, as a file with them is
@@ -101,7 +103,7 @@ def analyse(
         if templates:
             report_unused_parameters(scope, found)
         _report_trained_twice(ordered, found)
-    return Analysis(tuple(ordered), tuple(sweeps), expectations)
+    return Analysis(tuple(ordered), tuple(sweeps), expectations, evaluator.values)
 
 
 def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:

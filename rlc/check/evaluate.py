@@ -6,9 +6,9 @@ once, at its place; the value of what depends on it is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, fields_dict
@@ -40,7 +40,6 @@ from rlc.lang.ast import (
     Expr,
     ListExpr,
     Name,
-    Node,
     Number,
     Quantity,
     String,
@@ -59,14 +58,21 @@ MAX_OPEN = 40  # declarations that are evaluated for each other: Python's stack 
 
 
 class Evaluator:
-    """Evaluates the declarations of a scope, each once. ``recipe``: the path of the recipe."""
+    """Evaluates the declarations of a scope, each once. ``recipe``: the path of the recipe;
+    ``values``: what is known of some."""
 
-    def __init__(self, scope: Scope, recipe: str, found: Diagnostics) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        recipe: str,
+        found: Diagnostics,
+        values: Mapping[str, Value | None] | None = None,
+    ) -> None:
         self.scope = scope
         self.recipe = recipe
         self.found = found
         self.scalars = Scalars(self._plain_reference, scope, recipe, found)
-        self._done: dict[str, Value | None] = {}
+        self.values = dict(values or {})
         self._open: list[str] = []
         self._models: dict[int, Value | None] = {}  # by the expression: it is asked for twice
 
@@ -80,10 +86,10 @@ class Evaluator:
     def declared(self, decl: NamedDecl) -> Value | None:
         """The value of a declaration; of a stage, the model that it leaves behind."""
         name = decl.name.id
-        if name not in self._done:
+        if name not in self.values:
             with self.inside(name):
-                self._done[name] = self.made(decl)
-        return self._done[name]
+                self.values[name] = self.made(decl)
+        return self.values[name]
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
@@ -92,21 +98,13 @@ class Evaluator:
         yield
         self._open.pop()
 
-    def once(self, node: Node, evaluate: Callable[[], T]) -> T:  # noqa: ARG002
-        """What ``evaluate`` makes of a node, or of the same node in another recipe."""
-        return evaluate()
-
-    def derived(self, make: Callable[..., T], *values: Value | None) -> T:
-        """What ``make`` makes of values; in another recipe it makes the same of the same values."""
-        return make(*values)
-
     def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None:
         """The block that a declaration of one is, or stands for; None after a report. ``name`` is
         where it is named."""
         if isinstance(decl, BlockDecl) or not self.may_use(decl, name):
             return decl if isinstance(decl, BlockDecl) else None
         with self.inside(decl.name.id):
-            made = self.once(decl, partial(self.uses.block, decl))
+            made = self.uses.block(decl)
         if made is None:
             self.scope.decls.pop(decl.name.id, None)  # a circle has dropped it
             self.scope.unread |= {decl.name.id}
@@ -304,7 +302,7 @@ class Evaluator:
             advice = f"declared are {known_values(candidates)}" if candidates else None
             self.found.error("RL0201", name.span, message, advice, label)
             return None
-        if name.id not in self._done and not self.may_use(decl, name):
+        if name.id not in self.values and not self.may_use(decl, name):
             return None
         whole = self.block(decl, name) if is_made(decl) else decl
         return None if whole is None else self.declared(whole)

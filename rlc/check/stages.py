@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ class CheckedStage:
     def name(self) -> str:
         return self.decl.name.id
 
-    @property
+    @cached_property
     def needs(self) -> tuple[str, ...]:
         """The stages whose weights it continues, or asks."""
         after = self.parts.get("after")
@@ -98,8 +99,8 @@ def check_stage(
 
         values["loss"] = as_served(values["loss"], values)
     if "env" in values:
-        deciding = map(values.get, ("env", "batch", "samples", "sampling"))
-        values["env"] = evaluator.derived(_decided_envs, *deciding)
+        deciding = map(values.get, ("batch", "samples", "sampling"))
+        values["env"] = _decided_envs(values["env"], *deciding)
     if "reference" in values:
         _reference(values)
     if "kl" in values and "model" in values:
@@ -114,7 +115,7 @@ def check_stage(
         if name in values and getattr(values[name].data, "env", None) is not None:
             complete &= _demonstrations(name, values, found)
     written = {_PART_NAMES.get(name, name): value for name, value in values.items()}
-    parts = {name: evaluator.derived(settle, value) for name, value in written.items()}
+    parts = {name: settle(value) for name, value in written.items()}
     return CheckedStage(decl, parts, Origins(decl.name.span, written), complete)
 
 

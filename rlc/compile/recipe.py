@@ -167,5 +167,5 @@ def _checked(
         from rlc.compile.sweep_checks import checked_sweeps  # most recipes have none
 
         first = DEFAULT_SEED if seed is None else seed
-        sweeps = checked_sweeps(recipe, analysis.sweeps, first, _plan, reader, found)
+        sweeps = checked_sweeps(recipe, analysis, first, _plan, reader, found)
     return (None, (), found) if found.has_errors else (analysis, sweeps, found)

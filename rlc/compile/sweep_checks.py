@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from rlc.check.analyse import Analysis
 from rlc.check.stages import CheckedStage
 from rlc.check.sweeps import Axis, CheckedSweep
 from rlc.compile.sweeps import MOST_LISTED, Sweep, expression, needed, record_of, texts_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def checked_sweeps(
     recipe: Recipe,
-    sweeps: Sequence[CheckedSweep],
+    own: Analysis,
     seed: int,
     assemble: Callable[..., Plan],
     reader: Reader | None,
@@ -34,7 +35,7 @@ def checked_sweeps(
 ) -> tuple[Sweep, ...]:
     """Return the sweeps of a recipe, after a report of what is wrong with their values. ``found``
     is what is known of the recipe without them; ``seed`` is the first one of each sweep."""
-    compiler = TrialCompiler(recipe, reader, found)
+    compiler = TrialCompiler(recipe, own, reader, found)
     name = recipe.span.source.name
 
     def plan(
@@ -43,7 +44,7 @@ def checked_sweeps(
         return assemble(name, stages, expectations, seed, "seeds of the sweep", reader)
 
     made = []
-    for checked in sweeps:
+    for checked in own.sweeps:
         sweep = Sweep(record_of(checked), name, seed, checked.axes, compiler, plan)
         checker = _Checker(sweep, checked, found)
         fits = checker.sizes_fit() and checker.values_fit() and checker.combinations_fit()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
+from operator import is_
 from typing import Any
 
 from attrs import evolve, fields, has
@@ -15,27 +16,36 @@ from rlc.records import Record
 _PLAIN = {str, int, float, bool, type(None)}
 
 
-def asked_models(node: Any, path: str = "") -> Iterator[tuple[str, ModelState]]:
+def asked_models(node: Any, path: str = "") -> list[tuple[str, ModelState]]:
     """Every model that a stage's plan, or a part of one, asks, with its path there."""
-    kind = type(node)
-    parts: Iterable[tuple[int | str, Any]] = ()
+    found: list[tuple[str, ModelState]] = []
+    _collect(node, path, found)
+    return found
+
+
+def _collect(node: Any, path: str, found: list[tuple[str, ModelState]]) -> None:
+    kind: Any = type(node)
+    parts: Iterable[tuple[int | str, Any]]
     if kind is ModelState:
-        yield path, node
-    elif kind is tuple:
+        found.append((path, node))
+        return
+    if kind is tuple:
         parts = enumerate(node)
     elif kind is dict:
         parts = node.items()
-    elif has(kind) and not (isinstance(node, Record) and node.is_whole):
-        parts = ((path, getattr(node, name)) for name, path in _names(kind))
+    else:
+        parts = [(path, getattr(node, name)) for name, path in _names(kind)]
     for name, part in parts:
         if type(part) not in _PLAIN:  # most are
             inside = str(name) if not path else path if name == "" else f"{path}.{name}"
-            yield from asked_models(part, inside)
+            _collect(part, inside, found)
 
 
 @cache
-def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """The fields of a record, and what they are called in a path."""
+def _names(kind: Any) -> tuple[tuple[str, str], ...]:
+    """The parts of a record that is no value of its own, and what they are called in a path."""
+    if not has(kind) or (issubclass(kind, Record) and kind.is_whole):
+        return ()
     return tuple(
         (part.name, "" if part.metadata.get(INLINE) else part.name) for part in fields(kind)
     )
@@ -43,17 +53,19 @@ def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 
 def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:
     """The same plan of a stage, or part of one, with each model that it asks changed."""
-    kind = type(node)
+    kind: Any = type(node)
     if kind is ModelState:
         return change(node)
-    if kind is tuple:
-        return tuple(with_asked_models(item, change) for item in node)
-    if kind is dict:
-        return {key: with_asked_models(item, change) for key, item in node.items()}
-    if kind in _PLAIN or not has(kind) or (isinstance(node, Record) and node.is_whole):
+    if kind in _PLAIN:
         return node
-    names = (part.name for part in fields(kind))
-    return evolve(node, **{n: with_asked_models(getattr(node, n), change) for n in names})
+    if kind is tuple:
+        items = [with_asked_models(item, change) for item in node]
+        return node if all(map(is_, items, node)) else tuple(items)
+    parts = node if kind is dict else {name: getattr(node, name) for name, _ in _names(kind)}
+    new = {name: with_asked_models(part, change) for name, part in parts.items()}
+    if all(map(is_, new.values(), parts.values())):
+        return node
+    return new if kind is dict else evolve(node, **new)
 
 
 def needed_stages(node: Any) -> tuple[str, ...]:

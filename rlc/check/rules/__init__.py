@@ -6,7 +6,7 @@ as soon as the parts that it needs could be read, regardless of errors in the ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from rlc.check.rules.base import Rule, View
 from rlc.check.rules.models import asked, trained
 from rlc.check.rules.rewards import graders, judges, shaping
 from rlc.check.settle import Origins
-from rlc.lang.diagnostics import Diagnostic, Diagnostics
+from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.plan.leaves import children_of
 from rlc.plan.records import Plan
@@ -60,35 +60,24 @@ FAMILIES = (
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
 
-# What was found of a stage, by the ids of its origins and of those of the stages before it; with
-# its origins, so that their id stays theirs.
-Ruled = dict[tuple[int, ...], tuple[Origins, tuple[Diagnostic, ...]]]
-
-
 def run_rules(
     stages: Mapping[str, tuple[Mapping[str, Any], Origins]],
     found: Diagnostics,
     reader: Reader | None = None,
-    ruled: Ruled | None = None,
+    same: Container[str] = (),
 ) -> None:
     """Apply to each stage every rule whose parts of it are there. A stage comes after the one whose
-    weights it continues. With a ``reader`` the files that they name are read too. What is known of
-    stages from ``ruled`` is not looked for again."""
+    weights it continues. With a ``reader`` the files that they name are read too. Stages
+    that are the ``same`` as when they were looked at are not looked at again."""
     views: dict[str, View] = {}
-    keys: dict[str, tuple[int, ...]] = {}
     for name, (parts, origins) in stages.items():
         earlier = views.get(parts.get("after") or "")
         before = () if earlier is None else (earlier, *earlier.before)
         views[name] = view = _with_demonstrations(View(parts, origins, found, before, reader))
-        keys[name] = key = (id(origins), *keys.get(parts.get("after") or "", ()))
-        if ruled is not None and key in ruled:
-            found.extend(item for item in ruled[key][1] if item not in found)
+        if name in same:
             continue
-        known = len(found)
         for rule in _rules_of(frozenset(view.parts)):
             rule.check(view)
-        if ruled is not None:
-            ruled[key] = origins, tuple(found[known:])
 
 
 @cache
