@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.engine  # noqa: F401 (before torch)
 
 # isort: split
 import numpy as np
@@ -29,8 +29,8 @@ from rich.table import Table
 from tinker import types
 from torch import Tensor, nn
 
-from rlc.service import local
-from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.engine import open_engine
+from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
 
 GROUPS, MEMBERS, RANK = 16, 8, 8
 
@@ -228,7 +228,7 @@ async def medians(
 
 async def measure(root: Path, folder: str, repeats: int) -> list[Row]:
     """All comparisons."""
-    service = local.connect(root, device="cpu")
+    service = open_engine(root, device="cpu")
     client = await service.create_lora_training_client(folder, rank=RANK, seed=0)
     sampler = await client.save_weights_and_get_sampling_client()
     quickstart = Shape("29 + 41 tokens", 29, 41)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import rlc.service.local.torch_settings  # (before torch)
+import rlc.service.engine  # (before torch)
 
 # isort: split
 import numpy as np
@@ -31,7 +31,8 @@ from rich.table import Table
 from tinker import types
 
 import rlc
-from rlc.service import local, tiny
+from rlc.service import tiny
+from rlc.service.engine import open_engine
 
 RANK = 32
 RECIPE = """\
@@ -167,7 +168,7 @@ async def measure_engine(
     size: Size, folder: Path, scratch: Path, device: str, dtype: str, repeats: int
 ) -> tuple[Row, Drawn]:
     """The engine's row, and what it drew."""
-    engine = local.connect(scratch / "runs", device=device, dtype=dtype)
+    engine = open_engine(scratch / "runs", device=device, dtype=dtype)
     try:
         client = await engine.create_lora_training_client(str(folder), rank=RANK, seed=1)
         sampler = await client.save_weights_and_get_sampling_client()

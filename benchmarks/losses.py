@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.engine  # noqa: F401 (before torch)
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
@@ -148,8 +148,8 @@ async def alone(rounds: int) -> None:
     computed."""
     import torch
 
-    from rlc.service.local.custom.loss import CustomLoss
-    from rlc.service.local.training.losses import BatchLoss, BuiltinLoss
+    from rlc.service.engine.custom_loss import CustomLoss
+    from rlc.service.engine.losses import BatchLoss, BuiltinLoss
 
     torch.set_num_threads(1)
     for name in NAMES:
@@ -185,12 +185,12 @@ def main() -> None:
     os.environ["TINKER_TELEMETRY"] = "0"
     import tinker
 
-    from rlc.service import local
+    from rlc.service.engine import open_engine
 
     tokens = sum(datum.model_input.length for datum in batch("ppo"))
     print(f"a forward_backward of {GROUPS * MEMBERS} datums, {tokens} tokens")
     with tempfile.TemporaryDirectory() as folder:
-        engine = local.connect(Path(folder) / "engine", args.device)
+        engine = open_engine(Path(folder) / "engine", args.device)
         asyncio.run(measure(engine, args.rounds, "engine"))
         engine.close()
         asyncio.run(alone(args.rounds))

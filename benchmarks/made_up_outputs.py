@@ -10,8 +10,8 @@ import torch
 from tinker import types
 
 from rlc.algo.losses import loss_and_grad
-from rlc.service.local.custom.loss import CustomLoss
-from rlc.service.local.training.losses import combined
+from rlc.service.engine.custom_loss import CustomLoss
+from rlc.service.engine.losses import combined
 
 LOGPROB = -0.5  # of every token
 

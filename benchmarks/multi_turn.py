@@ -46,12 +46,12 @@ from simulated import Times, tokenizer_of
 from sudoku_service import Player, Speeds, SudokuService, write_model
 
 import rlc
-import rlc.service.local.torch_settings  # before torch
+import rlc.service.engine  # before torch
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.seeds import derive_seed
-from rlc.service.local.checkpoints import CheckpointStore
+from rlc.service.engine.checkpoints import CheckpointStore
 
 HERE = Path(__file__).parent
 OVERLAPS = {  # not streamed(): return batch normalisation waits for the whole batch

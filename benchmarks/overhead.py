@@ -26,15 +26,15 @@ from attrs import define, field
 from loop_lag import lags
 from simulated import SimulatedService, Times, tiny_replies
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.engine  # noqa: F401 (before torch)
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
+from rlc.service.engine.checkpoints import CheckpointStore
 from rlc.service.http.faults import LogNormal
-from rlc.service.local.checkpoints import CheckpointStore
 
 MIB = 2**20
 RECIPE = """\

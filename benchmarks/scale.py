@@ -43,7 +43,7 @@ from overhead import Callbacks
 from side_by_side import serving
 from simulated import SimulatedService, Times, tiny_replies
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.engine  # noqa: F401 (before torch)
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -52,9 +52,9 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.service.connect import open_service
+from rlc.service.engine.checkpoints import CheckpointStore
 from rlc.service.http.faults import Fixed
 from rlc.service.interface import ServiceClient
-from rlc.service.local.checkpoints import CheckpointStore
 
 GROUP, TURNS = 8, 4
 WAIT, ROUNDS = 0.005, 100  # median seconds that a move waits, and hashes that it computes

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.engine  # noqa: F401 (before torch)
 
 BASE, KEY = "tiny", "tml-local"
 CONCURRENCY = (1, 16, 64)
@@ -199,10 +199,10 @@ def main() -> None:
     os.environ["TINKER_TELEMETRY"] = "0"
     import tinker
 
-    from rlc.service.local import connect
-
     with tempfile.TemporaryDirectory() as folder:
-        service = connect(Path(folder) / "local", device=args.device)
+        from rlc.service.engine import open_engine
+
+        service = open_engine(Path(folder) / "local", device=args.device)
         with serving(Path(folder) / "served", args.device) as url:
             sdk = tinker.ServiceClient(base_url=url, api_key=KEY)
             asyncio.run(measure(service, sdk, args.rounds, args.tokens))

@@ -33,12 +33,12 @@ from attrs import define, field, frozen
 from made_up_outputs import LOGPROB, output_of
 from tinker import types
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.engine  # noqa: F401 (before torch)
+from rlc.service.engine.checkpoints import CheckpointStore, Description
+from rlc.service.engine.custom_loss import CustomLoss
+from rlc.service.engine.lora import LoraSpec
+from rlc.service.engine.service import ModelFacts, find_folder
 from rlc.service.http.faults import Delay, Fixed, parse_delay
-from rlc.service.local.checkpoints import CheckpointStore, Description
-from rlc.service.local.custom.loss import CustomLoss
-from rlc.service.local.model.lora import LoraSpec
-from rlc.service.local.service import ModelFacts, find_folder
 
 T = TypeVar("T")
 CONTEXT = 32_768

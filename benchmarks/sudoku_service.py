@@ -38,12 +38,12 @@ from simulated import (
 )
 from tinker import types
 
-import rlc.service.local.torch_settings  # noqa: F401 (before torch)
+import rlc.service.engine  # noqa: F401 (before torch)
 from rlc.envs.gem.oracles import Board, empty_cells, fitting_digits, read_board, sudoku_move
+from rlc.service.engine.checkpoints import CheckpointStore
+from rlc.service.engine.custom_loss import CustomLoss
+from rlc.service.engine.lora import LoraSpec
 from rlc.service.http.faults import LogNormal
-from rlc.service.local.checkpoints import CheckpointStore
-from rlc.service.local.custom.loss import CustomLoss
-from rlc.service.local.model.lora import LoraSpec
 
 BLOCK = 16  # tokens of the prefix cache that are kept or not
 SEEN_FROM = 256  # tokens at the end of a prompt in which the board and the turn are found

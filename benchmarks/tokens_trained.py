@@ -17,7 +17,7 @@ from typing import Any
 from stage_parts import flat
 from transformers import AutoTokenizer
 
-import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+import rlc.service.engine  # noqa: F401 (before anything imports torch)
 from rlc.compile.recipe import compile_source
 from rlc.envs.gem.oracles import find_oracle
 from rlc.envs.responders import no_responders

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from markers import Guard, deselects, marks_of
 
-import rlc.service.local.torch_settings  # noqa: F401 (before any test imports torch)
+import rlc.service.engine  # noqa: F401 (before any test imports torch)
 
 # Properties run the same examples everywhere; a slow machine is no failure. Most say enough with
 # 40; RLC_EXAMPLES=1000 looks further.

@@ -143,7 +143,7 @@ MAY_NAME = (
     "envs.build",
     "envs.gem",
     "envs.openreward",
-    "service.local.training",
+    "service.engine.losses",
     "emit.pieces",
     "runtime.trackers.tracking",
     "imports",

@@ -86,9 +86,8 @@ def _local_adapter(found: SavedWeights, model: ModelPlan, folder: Path) -> None:
         return
     from safetensors.numpy import save_file
 
-    from rlc.service.local.checkpoints import CheckpointStore
-    from rlc.service.local.peft import peft_arrays, peft_config
-    from rlc.service.local.service import find_folder
+    from rlc.service.engine.checkpoints import CheckpointStore, peft_arrays, peft_config
+    from rlc.service.engine.service import find_folder
 
     saved = CheckpointStore(Path(found.place).parent).load(found.place)
     arrays = peft_arrays(saved.arrays)
@@ -155,7 +154,7 @@ def _is_peft(folder: Path) -> bool:
 def _merged(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None) -> None:
     if model.service == LOCAL:
         from rlc.models.merged import write_merged
-        from rlc.service.local.service import find_folder
+        from rlc.service.engine.service import find_folder
 
         write_merged(find_folder(model.base), adapter, folder, dtype)
         return

@@ -58,7 +58,7 @@ class Model:
 
     def __init__(self, plan: ModelPlan, base_url: str | None = None) -> None:
         """Open a model; ``base_url`` as of :func:`rlc.model`."""
-        import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+        import rlc.service.engine  # noqa: F401 (before anything imports torch)
 
         self.plan = plan
         self._loop = _LoopThread()

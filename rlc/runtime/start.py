@@ -121,7 +121,7 @@ def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> Servi
     if resumed:
         require_service(folder.plan, base_url)
     if resumed and checkpoints.is_dir():  # a process that was killed may have left parts of some
-        from rlc.service.local.checkpoints import CheckpointStore
+        from rlc.service.engine.checkpoints import CheckpointStore
 
         CheckpointStore(checkpoints).delete_all_but(folder.journal.saved_paths())
     metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.recorded)}
@@ -135,7 +135,7 @@ def _run_to_end(
     observer: Observer | None,
 ) -> Summary:
     """Run the job of a folder, in another thread if this one has a running event loop."""
-    import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+    import rlc.service.engine  # noqa: F401 (before anything imports torch)
     from rlc.runtime.job import Job
 
     jobs: list[Job] = []

@@ -70,9 +70,9 @@ def open_service(
     batch at any time."""
     if name == LOCAL:
         require_packages(LOCAL)
-        from rlc.service.local import connect
+        from rlc.service.engine import open_engine
 
-        return connect(checkpoints, continuous=shared)
+        return open_engine(checkpoints, continuous=shared)
     require_packages("tinker")
     from rlc.service.hosted.endpoint import find_endpoint
 

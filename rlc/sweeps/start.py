@@ -141,7 +141,7 @@ def _prepare(base: Plan, sweep: Sweep, base_url: str | None) -> None:
 def _run_of(
     sweep: Sweep, folder: SweepFolder, base: Plan, base_url: str | None, jobs: int | None
 ) -> SweepRun:
-    import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+    import rlc.service.engine  # noqa: F401 (before anything imports torch)
     from rlc.sweeps.run import SweepRun
 
     # On this machine trials would share its cores, and each is fastest alone.

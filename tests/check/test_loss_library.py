@@ -43,7 +43,7 @@ SAID = {"log_likelihood": {"RL0435"}, "ppo_entropy": {"RL0651"}, "kl_cov": {"RL0
 def test_a_loss_of_the_library_is_computed_as_defined(name: str) -> None:
     import torch
 
-    from rlc.service.local.custom.loss import CustomLoss
+    from rlc.service.engine.custom_loss import CustomLoss
 
     call = f"{name}()" if LOSSES[name] else name
     fields = {"loss": call, "batch": "groups(3, group_size = 4, updates = 2)"}

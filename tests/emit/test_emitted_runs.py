@@ -12,7 +12,7 @@ import pytest
 from http_testing import running_server
 from paths import ROOT
 
-import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+import rlc.service.engine  # noqa: F401 (before anything imports torch)
 from rlc.compile.recipe import compile_source
 from rlc.emit.script.program import script
 from rlc.lang.source import Source
@@ -20,7 +20,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
-from rlc.service.local import connect
+from rlc.service.engine import open_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]
 
@@ -113,7 +113,7 @@ def metrics_of(path: Path) -> list[dict[str, float]]:
 def run_here(plan: Plan, path: Path) -> list[dict[str, float]]:
     """The metrics of the same plan on the embedded engine."""
     folder = RunFolder.create(path, plan)
-    service = connect(folder.path / "checkpoints", device="cpu", threads=1)
+    service = open_engine(folder.path / "checkpoints", device="cpu", threads=1)
     try:
         asyncio.run(Job(folder, service, Observer()).run())
     finally:

@@ -17,7 +17,7 @@ import pytest
 from http_testing import running_server
 from paths import RECIPES
 
-import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+import rlc.service.engine  # noqa: F401 (before anything imports torch)
 from rlc.api import Recipe
 from rlc.emit.job.folder import emit_job
 from rlc.runtime.start import run_plan

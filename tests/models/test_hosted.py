@@ -14,8 +14,8 @@ from tinker import types
 from rlc.models.export import ExportError, export_model, publish
 from rlc.models.model import Model
 from rlc.models.named import named_model
-from rlc.service.local.peft import peft_arrays
-from rlc.service.local.training.state import state_arrays
+from rlc.service.engine.checkpoints import peft_arrays
+from rlc.service.engine.trainer import state_arrays
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

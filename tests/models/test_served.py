@@ -80,7 +80,7 @@ def test_a_run_and_its_base_are_served_and_recorded(trained: Path, tmp_path: Pat
 
 def test_models_of_the_engine_share_it(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The base model is loaded once, and each model still answers as itself."""
-    from rlc.service.local.model.base_model import load_base as load
+    from rlc.service.engine.base_model import load_base as load
 
     loaded: list[str] = []
 
@@ -88,7 +88,7 @@ def test_models_of_the_engine_share_it(trained: Path, monkeypatch: pytest.Monkey
         loaded.append(name)
         return load(name, *more)
 
-    monkeypatch.setattr("rlc.service.local.service.load_base", counted)
+    monkeypatch.setattr("rlc.service.engine.service.load_base", counted)
 
     async def work() -> list[list[float]]:
         plans = {"mine": named_model(str(trained)), "tiny": named_model("tiny")}

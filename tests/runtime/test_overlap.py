@@ -23,7 +23,7 @@ from run_support import (
 )
 
 from rlc.runtime.journal.folder import RunFolder
-from rlc.service.local.checkpoints import CheckpointStore
+from rlc.service.engine.checkpoints import CheckpointStore
 
 pytestmark = pytest.mark.engine
 

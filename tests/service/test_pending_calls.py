@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rlc.service.local import wave_worker as module
-from rlc.service.local.wave_worker import Pending, WaveWorker
+from rlc.service.engine import waves as module
+from rlc.service.engine.waves import Pending, WaveWorker
 from rlc.service.pending_calls import asking, calls_of, pending_call
 
 pytestmark = pytest.mark.engine

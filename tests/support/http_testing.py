@@ -11,7 +11,7 @@ from attrs import frozen
 from server_account import Account
 from server_recordings import Recordings
 
-from rlc.service import local
+from rlc.service.engine import open_engine
 from rlc.service.http.app import build_app
 from rlc.service.http.backend import Backend, load_models
 from rlc.service.http.faults import Disturbances, Faults, Latency
@@ -53,7 +53,7 @@ def running(
     custom_losses: bool = True,
 ) -> Iterator[Running]:
     """As `running_server`, with the server's state."""
-    engine = local.connect(checkpoints, device="cpu", threads=1, continuous=True)
+    engine = open_engine(checkpoints, device="cpu", threads=1, continuous=True)
     try:
         names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
         served = asyncio.run(load_models(engine, names))

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+import rlc.service.engine  # noqa: F401 (before anything imports torch)
 
 from killing import (  # isort: skip
     SCENARIOS,

@@ -279,7 +279,7 @@ def write_recipe(folder: Path, scenario: str) -> Path:
 def outcome(path: Path) -> dict[str, Any]:
     """Everything that two runs of the same plan have in common: metrics but for times, rollouts
     but for seconds, tokens, data cursors, and the last weights and optimiser to the bit."""
-    from rlc.service.local.checkpoints import CheckpointStore
+    from rlc.service.engine.checkpoints import CheckpointStore
 
     folder = RunFolder.resume(path)
     try:

@@ -15,9 +15,9 @@ import torch
 import transformers
 from tinker import types
 
-from rlc.service import local
-from rlc.service.local.clients import LocalTrainingClient
-from rlc.service.local.service import LocalService
+from rlc.service.engine import open_engine
+from rlc.service.engine.clients import LocalTrainingClient
+from rlc.service.engine.service import LocalService
 
 # Models this small lose time to a second thread.
 torch.set_num_threads(1)
@@ -86,7 +86,7 @@ def plain_model(architecture: str = "qwen3") -> Any:
 
 def engine(root: Path) -> LocalService:
     """An engine on the CPU, with one thread so that small tests stay quick."""
-    return local.connect(root, device="cpu", threads=1)
+    return open_engine(root, device="cpu", threads=1)
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:

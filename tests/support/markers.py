@@ -23,7 +23,7 @@ FOLDERS = {
     "envs/cookbook": {"engine"},
     "service/hosted": {"engine"},
     "service/http": {"engine", "server"},
-    "service/local": {"engine"},
+    "service/engine": {"engine"},
 }
 _NEEDS = "a test without the marker `{}` {}: mark the test, or its file (see tests/support/markers)"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 FORKING = multiprocessing.get_context("forkserver")
 _PRELOADED = [
-    "rlc.service.local.torch_settings",
+    "rlc.service.engine",
     "torch",
     "transformers",
     "tinker",

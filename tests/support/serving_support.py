@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from tinker import types
 
-from rlc.service import local
-from rlc.service.local.clients import LocalTrainingClient
-from rlc.service.local.service import LocalService
+from rlc.service.engine import open_engine
+from rlc.service.engine.clients import LocalTrainingClient
+from rlc.service.engine.service import LocalService
 
 # Models this small lose time to a second thread.
 torch.set_num_threads(1)
@@ -70,7 +70,7 @@ def sft_data(seed: int = 0, count: int = 2, length: int = 7) -> list[types.Datum
 
 def in_process(folder: Path, work: Callable[[LocalService], Awaitable[T]]) -> T:
     """Do the same on the engine without a server."""
-    engine = local.connect(folder, device="cpu", threads=1)
+    engine = open_engine(folder, device="cpu", threads=1)
 
     async def call() -> T:
         return await work(engine)

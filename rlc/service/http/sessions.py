@@ -11,10 +11,10 @@ from uuid import uuid4
 from attrs import define, field
 from tinker.types.session_status import SessionActive, SessionStatus
 
+from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.engine.custom_loss import CustomLoss
+from rlc.service.engine.lora import LoraSpec
 from rlc.service.http.refusals import Refused
-from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
-from rlc.service.local.custom.loss import CustomLoss
-from rlc.service.local.model.lora import LoraSpec
 
 SILENCE = 900.0  # seconds without a heartbeat (there is one every 10) that end a session
 _SNAPSHOTS = 16  # unnamed samplers that a model may have

@@ -10,6 +10,9 @@ from tinker.types import SaveWeightsForSamplerResponseInternal
 from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerConfig
 from tinker.types.save_weights_external_response import SaveWeightsExternalResponseInternal
 
+from rlc.service.engine import losses
+from rlc.service.engine.clients import LocalSamplingClient
+from rlc.service.engine.lora import LoraSpec
 from rlc.service.errors import ServiceError
 from rlc.service.http import custom_losses
 from rlc.service.http.backend import Backend, check_ttl
@@ -18,9 +21,6 @@ from rlc.service.http.checkpoints.runs import engine_path, tinker_path
 from rlc.service.http.refusals import Refused
 from rlc.service.http.sessions import Model, Sampler
 from rlc.service.http.wire import Pass
-from rlc.service.local.clients import LocalSamplingClient
-from rlc.service.local.model.lora import LoraSpec
-from rlc.service.local.training import losses
 from rlc.service.mapped_awaitable import MappedAwaitable
 
 

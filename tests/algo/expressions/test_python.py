@@ -26,7 +26,7 @@ pytestmark = pytest.mark.engine
 
 def traced(loss: Program) -> Any:
     """The function as the embedded engine takes it from its traced graph."""
-    from rlc.service.local.custom.loss import CustomLoss
+    from rlc.service.engine.custom_loss import CustomLoss
 
     return CustomLoss.trace(*compiled(torch_function(loss, "mine", traits_of(loss).weighted)))
 

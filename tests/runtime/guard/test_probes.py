@@ -16,9 +16,9 @@ from tinker import types
 from rlc.algo.losses import LOSSES, loss_and_grad
 from rlc.plan.parts import LossPlan
 from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
+from rlc.service.engine import open_engine
 from rlc.service.errors import ServiceError
 from rlc.service.interface import SamplingClient, TrainingClient
-from rlc.service.local import connect
 
 pytestmark = pytest.mark.engine
 
@@ -140,7 +140,7 @@ RECORDED = LossPlan("stable_reinforce", {"kl_coeff": 0.1})
 @pytest.mark.parametrize("plan", [*PLANS, RECORDED], ids=lambda plan: plan.name)
 def test_the_embedded_engine_passes(plan: LossPlan, tmp_path: Path) -> None:
     async def ask() -> Any:
-        service = connect(tmp_path)
+        service = open_engine(tmp_path)
         training = await service.create_lora_training_client("tiny", rank=2, seed=1)
         return await probe_loss(training, plan)
 
@@ -149,7 +149,7 @@ def test_the_embedded_engine_passes(plan: LossPlan, tmp_path: Path) -> None:
 
 def test_the_samples_of_the_embedded_engine_differ(tmp_path: Path) -> None:
     async def ask() -> Any:
-        sampler = await connect(tmp_path).create_sampling_client(base_model="tiny")
+        sampler = await open_engine(tmp_path).create_sampling_client(base_model="tiny")
         return await probe_seeds(sampler, sampler.get_tokenizer())
 
     distinct, usage = asyncio.run(ask())
@@ -175,7 +175,7 @@ OF = pytest.mark.parametrize("of_reply", [False, True])
 @OF
 def test_the_embedded_engine_names_the_likeliest_tokens(of_reply: bool, tmp_path: Path) -> None:
     async def ask(top_k: int) -> Any:
-        sampler = await connect(tmp_path).create_sampling_client(base_model="tiny")
+        sampler = await open_engine(tmp_path).create_sampling_client(base_model="tiny")
         return await probe_likeliest(sampler, top_k, of_reply=of_reply)
 
     assert asyncio.run(ask(20)).sampled == 1

@@ -21,10 +21,10 @@ from rlc.runtime.guard.remote import RemoteSession
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
+from rlc.service.engine import open_engine
+from rlc.service.engine.service import LocalService
 from rlc.service.errors import ServiceError
 from rlc.service.interface import Listener, RemoteService
-from rlc.service.local import connect
-from rlc.service.local.service import LocalService
 
 pytestmark = pytest.mark.engine
 
@@ -168,7 +168,7 @@ def verify(tmp_path: Path, plan: Plan, remote: Remote) -> Opened:
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Remote:
-    return Remote(connect(tmp_path / "checkpoints"))
+    return Remote(open_engine(tmp_path / "checkpoints"))
 
 
 def test_the_embedded_engine_is_not_remote(tmp_path: Path, remote: Remote) -> None:

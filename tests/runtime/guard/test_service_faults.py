@@ -23,8 +23,8 @@ from rlc.plan.records import Plan
 from rlc.runtime.guard.watchdog import Watchdog
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
+from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
 from rlc.service.errors import ServiceError, ServiceLostError
-from rlc.service.local.clients import LocalSamplingClient, LocalTrainingClient
 
 pytestmark = pytest.mark.engine
 

@@ -25,7 +25,7 @@ from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import UpdateResult, finish, submit
 from rlc.runtime.updates.own_loss import open_loss
-from rlc.service import local
+from rlc.service.engine import open_engine
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 from rlc.service.interface import ServiceClient, TrainingClient
@@ -50,7 +50,7 @@ def on(place: str, root: Path, main: Call) -> Any:
             await service.close("success")
 
     async def here() -> Any:
-        return await main(local.connect(root, device="cpu", threads=1), "tiny")
+        return await main(open_engine(root, device="cpu", threads=1), "tiny")
 
     if place == "engine":
         return asyncio.run(here())

@@ -28,10 +28,11 @@ from rlc.service.conform import suite
 from rlc.service.conform.probe import Bench, Probe
 from rlc.service.conform.records import Check, Found, Report
 from rlc.service.conform.suite import CHECKS, MOST_TOKENS, chosen, run_checks
+from rlc.service.engine import losses, trainer
+from rlc.service.engine import trainer as optimizer
 from rlc.service.errors import ServiceError
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.http import app, futures, wire
-from rlc.service.local.training import losses, optimizer, trainer
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

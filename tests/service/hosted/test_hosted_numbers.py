@@ -14,10 +14,10 @@ from engine_tinker import FAULTS, MODEL, EngineTinker, engine_tinker
 from tinker import types
 
 from rlc.chat.replies import Ends
+from rlc.service.engine import open_engine
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 from rlc.service.interface import SamplingClient, ServiceClient, TrainingClient
-from rlc.service.local import connect
 
 pytestmark = pytest.mark.server
 
@@ -45,7 +45,7 @@ def hosted(server: EngineTinker, talk: Talk) -> Any:
 
 def embedded(root: Path, talk: Talk) -> Any:
     async def run() -> Any:
-        service = connect(root, threads=1)
+        service = open_engine(root, threads=1)
         try:
             return await talk(service, "tiny")
         finally:

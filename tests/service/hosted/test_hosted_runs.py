@@ -28,8 +28,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.connect import connect_service
+from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.errors import ServiceError, ServiceLostError
-from rlc.service.local.clients import LocalSamplingClient
 
 pytestmark = pytest.mark.server
 

@@ -18,15 +18,15 @@ from PIL import Image
 from serving_support import prompt
 
 from rlc.chat.prompts import fitting_renderer
-from rlc.service import local
 from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message
+from rlc.service.engine import open_engine
+from rlc.service.engine.service import LocalService
 from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.http.inference.endpoint import Answered, Caller
 from rlc.service.http.inference.routes import endpoint_app
 from rlc.service.http.refusals import Refused
 from rlc.service.http.server import serving
-from rlc.service.local.service import LocalService
 
 ASKED: Any = [{"role": "user", "content": "Spell the word apple backwards."}]
 GIVEN: Any = {"model": "any", "messages": ASKED, "max_tokens": 12, "seed": 3}
@@ -34,7 +34,7 @@ GIVEN: Any = {"model": "any", "messages": ASKED, "max_tokens": 12, "seed": 3}
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    opened = local.connect(tmp_path_factory.mktemp("engine"), device="cpu", threads=1)
+    opened = open_engine(tmp_path_factory.mktemp("engine"), device="cpu", threads=1)
     yield opened
     opened.close()
 

@@ -21,8 +21,8 @@ from tool_caller import CALL, TOOL
 from transformers import AutoTokenizer
 
 from rlc.service import tiny
+from rlc.service.engine.service import LocalService
 from rlc.service.http.inference import endpoint as endpoint_of_requests
-from rlc.service.local.service import LocalService
 
 TOKENIZER: Any = AutoTokenizer.from_pretrained(tiny.path())
 ASKED: Any = [{"role": "user", "content": "Spell the word apple backwards."}]

@@ -15,7 +15,7 @@ from http_testing import Running, running_server
 from serving_support import BASE, KEY, policy_data, prompt, sampling, weights
 from tinker import types
 
-from rlc.service.local import checkpoints
+from rlc.service.engine import checkpoints
 
 HOUR = 3600
 

@@ -21,7 +21,7 @@ from serving_support import BASE, KEY, PROMPT, policy_data, prompt, weights
 from tinker import types
 
 from rlc.service import tiny
-from rlc.service.local.checkpoints import CheckpointStore
+from rlc.service.engine.checkpoints import CheckpointStore
 
 HOUR = 3600
 

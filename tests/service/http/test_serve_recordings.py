@@ -15,7 +15,7 @@ from http_testing import Running
 from serving_support import BASE, PROMPT, in_process, prompt, sampling, weights
 from tinker import types
 
-from rlc.service.local.service import LocalService
+from rlc.service.engine.service import LocalService
 
 LOSS: types.LossFnType = "stable_reinforce"
 CONFIG = {"kl_coeff": 0.2}

@@ -25,8 +25,8 @@ from serving_support import (
 )
 from tinker import types
 
-from rlc.service.local.sampling.decoder import Decoder
-from rlc.service.local.service import LocalService
+from rlc.service.engine.decoder import Decoder
+from rlc.service.engine.service import LocalService
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from serving_support import (
 )
 from tinker import types
 
-from rlc.service.local.service import LocalService
+from rlc.service.engine.service import LocalService
 
 LOSSES: dict[types.LossFnType, dict[str, float] | None] = {
     "cross_entropy": None,

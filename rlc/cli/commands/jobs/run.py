@@ -155,7 +155,7 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
-    import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+    import rlc.service.engine  # noqa: F401 (before anything imports torch)
 
     with announced("opening the run", args.quiet):
         from rich.console import Console

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("give the folder with -o DIR, or --publish")
     if args.dtype is not None and args.form != "merged":
         raise UsageError("--dtype is the precision of merged weights: --as merged")
-    import rlc.service.local.torch_settings  # noqa: F401 (before anything imports torch)
+    import rlc.service.engine  # noqa: F401 (before anything imports torch)
     from rlc.catalog.facts.models import find_model
     from rlc.models.export import export_model, publish
     from rlc.models.named import named_model

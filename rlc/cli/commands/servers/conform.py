@@ -121,14 +121,14 @@ def _server(url: str | None) -> Iterator[Endpoint]:
         return
     import asyncio
 
-    from rlc.service import local
+    from rlc.service.engine import open_engine
     from rlc.service.http.app import build_app
     from rlc.service.http.backend import Backend, load_models
     from rlc.service.http.server import Server, on_a_thread
 
     with tempfile.TemporaryDirectory(prefix="rlc-conform-") as folder:
         # Models this small lose time to a second thread.
-        engine = local.connect(Path(folder), threads=1, continuous=True)
+        engine = open_engine(Path(folder), threads=1, continuous=True)
         try:
             backend = Backend(engine, asyncio.run(load_models(engine, {_OWN: _OWN})))
             with on_a_thread(Server(build_app(backend), backend.futures.close)) as address:

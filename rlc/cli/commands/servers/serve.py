@@ -159,7 +159,7 @@ def _usage_problem(args: argparse.Namespace) -> str | None:
 
 
 def _serve_references(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
-    import rlc.service.local.torch_settings  # noqa: F401, I001 (before anything imports torch)
+    import rlc.service.engine  # noqa: F401, I001 (before anything imports torch)
     import asyncio
 
     from rlc.models.named import named_model
@@ -202,7 +202,7 @@ Ctrl-C stops it."""
 def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
     import asyncio
 
-    from rlc.service import local
+    from rlc.service.engine import open_engine
     from rlc.service.http.app import build_app
     from rlc.service.http.backend import Backend, load_models
     from rlc.service.http.faults import Disturbances, Latency, parse_delay, parse_faults
@@ -213,7 +213,7 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
     disturbances = Disturbances(parse_faults(args.faults, args.fault_seed), latency)
     listening = bind(args.host, args.port)
     with listening:
-        engine = local.connect(
+        engine = open_engine(
             args.checkpoints, device=args.device, continuous=True, dtype=args.dtype
         )
         try:

@@ -11,11 +11,11 @@ from uuid import uuid4
 from pydantic import BaseModel
 from tinker import types
 
+from rlc.service.engine.checkpoints import CheckpointStore
 from rlc.service.http.backend import Backend, check_ttl
 from rlc.service.http.checkpoints.runs import engine_path, path_of, tinker_path
 from rlc.service.http.listing import paged
 from rlc.service.http.refusals import Refused, refusing
-from rlc.service.local.checkpoints import CheckpointStore
 
 
 class WeightsInfo(BaseModel):

@@ -17,16 +17,16 @@ import cattrs
 from attrs import define, evolve, frozen
 from tinker import types
 
-from rlc.service.http.account.signing import PROJECT
-from rlc.service.http.refusals import Refused
-from rlc.service.local.checkpoints import (
+from rlc.service.engine.checkpoints import (
     SCHEME,
     CheckpointInfo,
     CheckpointStore,
     Kind,
     is_folder_name,
 )
-from rlc.service.local.model.lora import LoraSpec
+from rlc.service.engine.lora import LoraSpec
+from rlc.service.http.account.signing import PROJECT
+from rlc.service.http.refusals import Refused
 
 TINKER = "tinker://"
 _FILE = "run.json"

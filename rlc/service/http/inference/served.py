@@ -14,14 +14,14 @@ from rlc.catalog.facts.models import find_model
 from rlc.chat.prompts import fitting_renderer
 from rlc.chat.turns import EnvError
 from rlc.service.chats.model import ChatModel
+from rlc.service.engine.checkpoints import SCHEME
+from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, Served
 from rlc.service.http.checkpoints.runs import TINKER, engine_path
 from rlc.service.http.inference.endpoint import Caller
 from rlc.service.http.refusals import Refused
 from rlc.service.interface import SampledToken
-from rlc.service.local.checkpoints import SCHEME
-from rlc.service.local.clients import LocalSamplingClient
 
 _MOST_OPENED = 16  # models whose weights are kept
 _NOT_FOUND = "model_not_found"

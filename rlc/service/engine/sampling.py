@@ -1,0 +1,438 @@
+"""Sampling requests: checked on the event loop, answered in waves on the engine's thread.
+
+Continuous batching: sampling requests join the running batch between two tokens.
+
+The worker for clients that cannot wait for each other, such as those of a server; see
+`rlc.service.engine.waves` for the one whose batches follow a program's own order. The
+reply to a request does not depend on its batch, up to the rounding of floating-point sums.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from attrs import define, field, frozen
+from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
+
+from rlc.service.engine.attention import IntArray
+from rlc.service.engine.base_model import BaseModel, Snapshot
+from rlc.service.engine.decoder import Decoder, Sample, SamplingRule, stream_key
+from rlc.service.engine.scoring import (
+    Scoring,
+    prompt_logprobs,
+    prompt_scores,
+)
+from rlc.service.engine.waves import Outcome, Pending, attempt, call_in, closed_error, fulfil
+from rlc.service.errors import ServiceError
+from rlc.service.interface import SampledToken
+
+MOST_SAMPLES = 65_536  # of one request: each takes memory at once
+
+_numbers = itertools.count()
+
+
+@define(eq=False)
+class Engine:
+    """A base model with what sampling from it needs; made once for each base model."""
+
+    base: BaseModel
+    decoder: Decoder
+    token_budget: int  # tokens of a forward pass
+    max_rows: int
+    max_kv_tokens: int  # rows × tokens that the decoder may hold
+    bare: Snapshot = field(factory=lambda: Snapshot(None))  # one, so that its requests batch
+
+
+@frozen(eq=False)
+class SampleRequest:
+    """A request that has been checked."""
+
+    engine: Engine
+    snapshot: Snapshot
+    prompt: IntArray
+    scoring: Scoring
+    num_samples: int
+    seed: int
+    rule: SamplingRule
+    limit: int
+    stops: Callable[[list[int]], bool]
+    on_token: Callable[[SampledToken], None] | None = None
+    number: int = field(factory=lambda: next(_numbers), init=False)  # for its samples' ids
+
+    def samples(self, cancelled: Callable[[], bool]) -> list[Sample]:
+        """Return the completions to make; each has its own random stream."""
+        return [
+            Sample(
+                self.prompt,
+                stream_key(self.seed, i),
+                self.rule,
+                self.limit,
+                self.stops,
+                cancelled,
+                self.scoring.sample_topk,
+                None if self.on_token is None else partial(self._tell, self.on_token, i),
+            )
+            for i in range(self.num_samples)
+        ]
+
+    def _tell(self, listener: Callable[[SampledToken], None], i: int, sample: Sample) -> None:
+        ids, logprobs = sample.likeliest[-1] if sample.likeliest else ((), ())
+        likeliest = tuple(zip(map(int, ids), map(float, logprobs), strict=True))
+        listener(
+            SampledToken(i, sample.tokens[-1], sample.logprobs[-1], likeliest, sample.stop_reason)
+        )
+
+
+def read_request(
+    engine: Engine,
+    snapshot: Snapshot,
+    prompt: types.ModelInput,
+    num_samples: int,
+    params: types.SamplingParams,
+    scoring: Scoring,
+    on_token: Callable[[SampledToken], None] | None = None,
+) -> SampleRequest:
+    """Check a request. Raise ServiceError, with one sentence, if it cannot be honoured."""
+    tokens = engine.base.token_ids(prompt, "The prompt")
+    scoring.check(len(tokens), engine.base.vocabulary)
+    if not 1 <= num_samples <= MOST_SAMPLES:
+        raise ServiceError(
+            f"num_samples must be at least 1 and at most {MOST_SAMPLES:,}, not {num_samples}."
+        )
+    room = engine.base.context - len(tokens)
+    limit = room if params.max_tokens is None else params.max_tokens
+    if params.max_tokens is not None and params.max_tokens < 1:
+        raise ServiceError(f"max_tokens must be at least 1, not {params.max_tokens}.")
+    if limit > room or room < 1:
+        raise ServiceError(
+            f"The prompt's {len(tokens)} tokens and max_tokens = {params.max_tokens} "
+            f"exceed the model's context of {engine.base.context}."
+        )
+    return SampleRequest(
+        engine,
+        snapshot,
+        tokens,
+        scoring,
+        num_samples,
+        secrets.randbits(64) if params.seed is None else params.seed,
+        SamplingRule.of(params),
+        limit,
+        read_stops(params.stop, engine.base),
+        on_token,
+    )
+
+
+def read_logprobs_request(
+    engine: Engine, snapshot: Snapshot, prompt: types.ModelInput
+) -> SampleRequest:
+    """Check a request for the prompt's own logprobs: nothing is sampled."""
+    tokens = engine.base.token_ids(prompt, "The prompt")
+    greedy = SamplingRule(0.0, -1, 1.0)
+    return SampleRequest(engine, snapshot, tokens, Scoring(True), 0, 0, greedy, 1, lambda _: False)
+
+
+def read_stops(
+    stop: str | Sequence[str] | Sequence[int] | None, base: BaseModel
+) -> Callable[[list[int]], bool]:
+    """Return a function that says whether a completion has just ended.
+
+    Token ids end it by being sampled, strings by appearing in its text; None stands for the
+    model's own end tokens, an empty list for nothing.
+    """
+    if stop is None:
+        ends = base.end_tokens
+        return lambda tokens: tokens[-1] in ends
+    items: list[Any] = [stop] if isinstance(stop, str) else list(stop)
+    if all(isinstance(item, int) for item in items):
+        ids = frozenset(items)
+        return lambda tokens: tokens[-1] in ids
+    if not all(isinstance(item, str) and item for item in items):
+        raise ServiceError("stop must be strings (none of them empty) or token ids, not a mix.")
+    tokenizer = base.decoding_tokenizer
+    # A token adds a byte of text or more, so a stop that ends here began this far back.
+    reach = max(len(item.encode()) for item in items) + 4
+
+    def stops(tokens: list[int]) -> bool:
+        text = tokenizer.decode(tokens[-reach:], skip_special_tokens=False)
+        return any(item in text for item in items)
+
+    return stops
+
+
+def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
+    """Answer requests; those of one snapshot are decoded together, in an order of their own: the
+    place in a batch can change the last bits of a result, and who comes first is up to the clock.
+    """
+
+    def place(pending: Pending[SampleRequest]) -> tuple[bytes, int, int]:
+        """Requests that are equal in this have the same reply."""
+        request = pending.work
+        return request.prompt.tobytes(), request.seed, request.num_samples
+
+    replies: dict[int, Outcome] = {}
+    together: dict[tuple[Engine, Snapshot], list[Pending[SampleRequest]]] = {}
+    for pending in sorted(wave, key=place):
+        key = (pending.work.engine, pending.work.snapshot)
+        together.setdefault(key, []).append(pending)
+    with torch.inference_mode():
+        for (engine, snapshot), some in together.items():
+            complete = [(p.work, p.work.samples(p.future.cancelled)) for p in some]
+            waiting = deque(sample for _, samples in complete for sample in samples)
+            decoder = engine.decoder
+            decoder.begin(snapshot)
+            try:
+                while waiting or decoder.samples:
+                    if joining := admit(engine, waiting):
+                        decoder.add(joining)
+                    decoder.step()
+            finally:
+                decoder.begin(None)
+            made = responses(engine, snapshot, complete)
+            replies.update(zip(map(id, some), made, strict=True))
+    return [replies[id(pending)] for pending in wave]
+
+
+def responses(
+    engine: Engine, snapshot: Snapshot, complete: Sequence[tuple[SampleRequest, Sequence[Sample]]]
+) -> list[types.SampleResponse]:
+    """Return the responses to requests whose samples are complete; prompts are scored here."""
+    scored = [request.prompt for request, _ in complete if request.scoring.logprobs]
+    scores = iter(prompt_logprobs(engine.base, snapshot, scored, engine.token_budget))
+    made = []
+    for request, samples in complete:
+        logprobs = next(scores) if request.scoring.logprobs else None
+        if logprobs is not None and request.scoring.last_n is not None:
+            logprobs[: -request.scoring.last_n] = np.nan
+        others = prompt_scores(
+            engine.base,
+            snapshot,
+            request.prompt,
+            request.scoring,
+            request.rule.temperature,
+            request.seed,
+        )
+        sequences = [
+            types.SampledSequence(
+                stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
+                sequence_id=f"{request.number}-{j}",
+                tokens_np=np.array(sample.tokens, dtype=np.int32),
+                logprobs_np=np.array(sample.logprobs, dtype=np.float32),
+                topk_logprobs_np=TopkLogprobs(*map(np.stack, zip(*sample.likeliest, strict=True)))
+                if sample.likeliest
+                else None,
+            )
+            for j, sample in enumerate(samples)
+        ]
+        computed = sum(sample.computed for sample in samples)
+        cached = max(len(request.prompt) - computed, 0) if samples else 0
+        made.append(
+            types.SampleResponse(
+                sequences=sequences,
+                prompt_logprobs_np=logprobs,
+                topk_prompt_logprobs_np=others.topk,
+                target_prompt_logprobs=others.targets,
+                prompt_alt_tokens=others.alternatives,
+                prompt_cache_hit_tokens=cached,
+            )
+        )
+    return made
+
+
+def admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
+    """Take as many of the waiting as there is room for, once a quarter of the rows is free."""
+    active = engine.decoder.samples
+    if active and len(active) > 3 * engine.max_rows // 4:
+        return []
+    joining: list[Sample] = []
+    longest = max((s.longest for s in active), default=0)
+    while waiting:
+        rows = len(active) + len(joining) + 1
+        longest = max(longest, waiting[0].longest)
+        full = rows > engine.max_rows or rows * longest > engine.max_kv_tokens
+        if full and rows > 1:
+            break
+        joining.append(waiting.popleft())
+    return joining
+
+
+T = TypeVar("T")
+Requested = Pending[SampleRequest]
+
+
+@define(eq=False)
+class _Open:
+    """A request whose samples are in the batch or about to be."""
+
+    pending: Requested
+    samples: list[Sample]
+    left: int  # samples that are not complete
+
+
+@define(eq=False)
+class ContinuousBatch:
+    """The requests being answered, on the engine's thread.
+
+    One snapshot is decoded at a time. Requests for it join in order of arrival until one for
+    other weights has come; from then on all wait for their turn behind it, so that none starves.
+    """
+
+    _arrived: deque[Requested] = field(factory=deque, init=False)
+    _waiting: deque[Sample] = field(factory=deque, init=False)  # of the current snapshot
+    _open: list[_Open] = field(factory=list, init=False)
+    _of_sample: dict[int, _Open] = field(factory=dict, init=False)
+    _current: tuple[Engine, Snapshot] | None = field(default=None, init=False)
+
+    def join(self, requests: Iterable[Requested]) -> None:
+        """Queue requests; they take part from the next turn on."""
+        self._arrived.extend(requests)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._open or self._arrived)
+
+    def turn(self) -> list[tuple[Requested, Outcome]]:
+        """Admit requests, give every row a token, and return the requests that are complete.
+
+        If the engine fails, every request in the batch gets the exception, and the batch is empty.
+        """
+        replies = attempt(self._turn)
+        if not isinstance(replies, BaseException):
+            return replies
+        failed = [entry.pending for entry in self._open]
+        self._clear()
+        if not failed:  # none was admitted: the oldest request is the one that cannot be
+            failed = [self._arrived.popleft()]
+        return [(pending, replies) for pending in failed]
+
+    @torch.inference_mode()
+    def _turn(self) -> list[tuple[Requested, Outcome]]:
+        engine, snapshot = self._admit_arrived()
+        engine.base.use_snapshot(snapshot)  # a job may have switched other weights in
+        decoder = engine.decoder
+        if joining := admit(engine, self._waiting):
+            decoder.add(joining)
+            decoder.keep_prompts(len(joining))
+        complete = [entry for entry in self._open if not entry.samples]
+        for sample in decoder.step() if decoder.samples else ():
+            entry = self._of_sample.pop(id(sample))
+            entry.left -= 1
+            if not entry.left:
+                complete.append(entry)
+        if not complete:
+            return []
+        made = responses(engine, snapshot, [(e.pending.work, e.samples) for e in complete])
+        done = {id(entry) for entry in complete}
+        self._open = [entry for entry in self._open if id(entry) not in done]
+        if not self._open:
+            self._clear()
+        return [(entry.pending, reply) for entry, reply in zip(complete, made, strict=True)]
+
+    def _admit_arrived(self) -> tuple[Engine, Snapshot]:
+        """Open the requests that are next in line, and return what they are sampled from."""
+        if not self._open:
+            first = self._arrived[0].work
+            self._current = (first.engine, first.snapshot)
+            first.engine.decoder.begin(first.snapshot)
+        assert self._current is not None
+        while self._arrived:
+            request = self._arrived[0].work
+            if (request.engine, request.snapshot) != self._current:
+                break
+            pending = self._arrived.popleft()
+            samples = request.samples(pending.future.cancelled)
+            entry = _Open(pending, samples, len(samples))
+            self._open.append(entry)
+            self._waiting.extend(samples)
+            self._of_sample.update((id(sample), entry) for sample in samples)
+        return self._current
+
+    def _clear(self) -> None:
+        if self._current is not None:
+            self._current[0].decoder.begin(None)
+        self._current = None
+        self._open = []
+        self._waiting.clear()
+        self._of_sample.clear()
+
+
+@define(eq=False)
+class ContinuousWorker:
+    """Jobs in order of submission, and beside them a batch that requests join as they come.
+
+    A job does not wait for the batch to empty, nor the batch for all jobs: after a job the
+    batch gets as much time as the job took.
+    """
+
+    threads: int
+    _batch: ContinuousBatch = field(factory=ContinuousBatch, init=False)
+    _jobs: deque[Pending[Callable[[], Any]]] = field(factory=deque, init=False)
+    _requests: deque[Requested] = field(factory=deque, init=False)
+    _bell: threading.Condition = field(factory=threading.Condition, init=False)
+    _closing: bool = field(default=False, init=False)
+    _batch_until: float = field(default=0.0, init=False)  # no job before, while it is busy
+    _thread: threading.Thread = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="rlc-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        """Queue a job. It runs even if its future is cancelled: later jobs may build on it."""
+        return self._enqueue(self._jobs, job)
+
+    def sample(self, request: SampleRequest) -> asyncio.Future[Any]:
+        """Let a request join the batch."""
+        return self._enqueue(self._requests, request)
+
+    def close(self) -> None:
+        """Finish what was submitted, and end the thread."""
+        with self._bell:
+            self._closing = True
+            self._bell.notify()
+        self._thread.join()
+
+    def _enqueue(self, queue: deque[Pending[T]], work: T) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with self._bell:
+            if self._closing:
+                future.set_exception(closed_error())
+            else:
+                queue.append(Pending(work, future))
+                self._bell.notify()
+        return future
+
+    def _run(self) -> None:
+        # The number of OpenMP threads belongs to the thread that sets it.
+        torch.set_num_threads(self.threads)
+        while self._wait_for_work():
+            if self._jobs and not (self._batch.busy and time.monotonic() < self._batch_until):
+                job, started = self._jobs.popleft(), time.monotonic()
+                outcome = attempt(job.work)
+                ended = time.monotonic()
+                self._batch_until = ended + (ended - started)
+                call_in(job.future.get_loop(), fulfil, job.future, outcome)
+            elif self._batch.busy:
+                for pending, outcome in self._batch.turn():
+                    call_in(pending.future.get_loop(), fulfil, pending.future, outcome)
+
+    def _wait_for_work(self) -> bool:
+        """Wait until there is work; return False once the worker is closed and all is done."""
+        with self._bell:
+            while not (self._jobs or self._requests or self._batch.busy):
+                if self._closing:
+                    return False
+                self._bell.wait()
+            self._batch.join(self._requests)
+            self._requests.clear()
+        return True
