@@ -145,7 +145,7 @@ MAY_NAME = (
     "envs.openreward",
     "service.engine.losses",
     "emit.pieces",
-    "runtime.trackers.tracking",
+    "runtime.trackers",
     "imports",
     "cli",
 )
@@ -167,7 +167,7 @@ MAY_LACK = {
     "envs.cookbook": ("type(self.builder)", "tokenizer"),
     "envs.games": ("env", "error", "game", "self.game"),
     "envs.gem": ("base", "env", "tokenizer"),
-    "envs.mcp.server": ("exceptions",),
+    "envs.mcp": ("exceptions",),
     "envs.openreward.client": ("error", "one", "tries[-1]"),
     "envs.verifiers": ("env", "module", "rubric"),
     "envs.workers.executors": ("executor",),

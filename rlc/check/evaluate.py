@@ -23,8 +23,8 @@ from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.check import pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
-from rlc.check.mixtures import name_single, report_tasks, single
 from rlc.check.models import model_value
+from rlc.check.pipelines import name_single, report_tasks, single
 from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made
@@ -140,7 +140,7 @@ class Evaluator:
 
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type == "expression" and not (isinstance(expr, Name) and expr.id == "none"):
-            from rlc.check.expressions.rewards import shaped_reward  # most recipes shape no reward
+            from rlc.check.expressions import shaped_reward  # most recipes shape no reward
 
             return shaped_reward(expr, self)
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
@@ -213,7 +213,7 @@ class Evaluator:
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
             if decl.kind.id == "loss":
-                from rlc.check.expressions.losses import own_loss  # most recipes have none
+                from rlc.check.expressions import own_loss  # most recipes have none
 
                 return own_loss(decl, self)
             return self._left_behind(decl)
@@ -353,7 +353,7 @@ class Evaluator:
         own = next((param for param in params if param.type == "expression"), None)
         if own is None or not call.args or call.args[0].name is not None:
             return call.args
-        from rlc.check.expressions.rewards import is_shape  # most recipes shape no reward
+        from rlc.check.expressions import is_shape  # most recipes shape no reward
 
         first, *others = call.args
         if not is_shape(first.value, params[0].all_choices()):

@@ -14,9 +14,8 @@ from rlc.catalog.environments import task_count
 from rlc.catalog.index import find_builtin, names_of, preference_traits
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
-from rlc.check.mixtures import Mixture, merged
-from rlc.check.settle import Origins, settle
-from rlc.check.values import Value, said, unwrap
+from rlc.check.pipelines import Mixture, merged
+from rlc.check.values import Origins, Value, said, settle, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.asked import needed_stages
@@ -95,7 +94,7 @@ def check_stage(
         given = {*decl.unread, *bound.unknown}
         complete &= _steps(decl, values, given, evaluator.recipe, reader, found)
     if "loss" in values and getattr(values["loss"].data, "program", None) is not None:
-        from rlc.check.expressions.losses import as_served  # most recipes have none of their own
+        from rlc.check.expressions import as_served  # most recipes have none of their own
 
         values["loss"] = as_served(values["loss"], values)
     if "env" in values:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rlc.cli.output import Line, Part, visible
-from rlc.cli.tokens.replies import COLORINGS as TOKEN_COLORINGS
-from rlc.cli.tokens.replies import in_words, reply_parts, table
+from rlc.cli.tokens import COLORINGS as TOKEN_COLORINGS
+from rlc.cli.tokens import in_words, reply_parts, table
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rlc.cli.tokens.replies import Replies, Token
+    from rlc.cli.tokens import Replies, Token
     from rlc.plan.records import Plan
     from rlc.report.episodes import Episode
     from rlc.runtime.failures import Failure

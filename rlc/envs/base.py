@@ -14,7 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import evolve, frozen
 
-from rlc.chat.turns import Action, ContractError, Observation
+# Environments of a user's own find these here, beside what they implement.
+from rlc.chat.turns import Action as Action
+from rlc.chat.turns import ContractError as ContractError
+from rlc.chat.turns import EnvError as EnvError
+from rlc.chat.turns import Observation as Observation
+from rlc.chat.turns import Verdict as Verdict
 from rlc.data.about import About
 from rlc.data.grading.rewards import as_number
 

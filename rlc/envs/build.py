@@ -29,14 +29,14 @@ from rlc.envs.agents.programs import agent_problem
 from rlc.envs.agents.source import AgentSource
 from rlc.envs.base import AsyncSource, BlockingSource, CountedSource, PromptingSource, TaskKey
 from rlc.envs.games.players import Program, make_program
-from rlc.envs.harbor.source import harbor_problems
+from rlc.envs.harbor import harbor_problems
 from rlc.envs.judges.endpoint import endpoint_problems
 from rlc.envs.judges.judged import JudgedSource, Judging, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
-from rlc.envs.mcp.server import server_problem
-from rlc.envs.openenv.source import openenv_problem
+from rlc.envs.mcp import server_problem
+from rlc.envs.openenv import openenv_problem
 from rlc.envs.openreward.preflight import openreward_problems
-from rlc.envs.problems.source import ProblemSource
+from rlc.envs.problems import ProblemSource
 from rlc.envs.responders import Responders, no_responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EndpointPlan, EnvPlan
@@ -122,7 +122,7 @@ def build_env(
             f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
         )
     if tools is not None:
-        from rlc.envs.mcp.source import McpSource
+        from rlc.envs.mcp import McpSource
 
         source = McpSource(source, tools.args)
     alone, together = make_judgings(plan, offer.row, responders)
@@ -275,7 +275,7 @@ def _python_game(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _python_source(plan: EnvPlan, *_: Any) -> Offer:
-    from rlc.envs.python.source import make_source
+    from rlc.envs.python import make_source
 
     source: Any = make_source(plan.id, plan.args["args"])
     history = source.new_history if isinstance(source, PromptingSource) else None
@@ -283,7 +283,7 @@ def _python_source(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.harbor.source import HarborSource
+    from rlc.envs.harbor import HarborSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     source = HarborSource(plan.id, plan.args)
@@ -291,7 +291,7 @@ def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.openenv.source import OpenEnvSource
+    from rlc.envs.openenv import OpenEnvSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return Offer(OpenEnvSource(plan.id, plan.args), history)
@@ -299,7 +299,7 @@ def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     from rlc.chat.transcripts import TranscriptHistory
-    from rlc.envs.verifiers.source import VerifiersSource
+    from rlc.envs.verifiers import VerifiersSource
 
     ((_, loader),) = code_of(plan)
     new_chat = tool_chat_history(tokenizer, renderer, **begins(plan))

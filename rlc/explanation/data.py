@@ -9,8 +9,7 @@ from attrs import asdict
 
 from rlc.catalog.facts.models import prices_as_of
 from rlc.catalog.files import located_files
-from rlc.explanation.amounts.sizes import datum_sentence
-from rlc.explanation.amounts.timing import stage_timing
+from rlc.explanation.amounts import datum_sentence, stage_timing
 from rlc.explanation.formulas.stages import formulas_of, loss_scale
 from rlc.explanation.job.expectations import expectation_dicts
 from rlc.explanation.job.requirements import needed, written

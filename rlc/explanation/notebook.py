@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from rlc.explanation.amounts.costs import FREE
-from rlc.explanation.amounts.sizes import when_evaluated
+from rlc.explanation.amounts import FREE, when_evaluated
 from rlc.explanation.job.graph import render_graph
 from rlc.explanation.layout import count, dollars
 from rlc.plan.codec import plan_hash

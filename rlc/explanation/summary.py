@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.compile.rehearse import left_out
-from rlc.explanation.amounts.costs import FREE
-from rlc.explanation.amounts.sizes import collected, pairs_of, when_evaluated
-from rlc.explanation.amounts.timing import stage_timing
+from rlc.explanation.amounts import FREE, collected, pairs_of, stage_timing, when_evaluated
 from rlc.explanation.formulas.distillation import reference_name, teaching, whose
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlc.catalog.declarations import STAGES
 from rlc.catalog.files import located_files
-from rlc.explanation.amounts.costs import cost_lines, job_cost_lines
-from rlc.explanation.amounts.sizes import size_lines
-from rlc.explanation.amounts.timing import timing_lines
+from rlc.explanation.amounts import cost_lines, job_cost_lines, size_lines, timing_lines
 from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.job.graph import job_lines, step_lines

@@ -36,7 +36,7 @@ from rlc.runtime.stages.evaluation import Evaluator
 from rlc.runtime.stages.opening import OPENERS
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
-from rlc.runtime.trackers.tracking import MetricsLog
+from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.updates.own_loss import open_loss
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd, TrainingClient
 

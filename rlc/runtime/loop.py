@@ -24,7 +24,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import Evaluator
-from rlc.runtime.trackers.tracking import MetricsLog
+from rlc.runtime.trackers import MetricsLog
 
 
 @define(eq=False)

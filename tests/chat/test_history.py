@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from chat_support import encode, env, renderer, tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,35 +17,7 @@ from rlc.catalog.traits import BOX, TAG
 from rlc.chat.prompts import ChatHistory, Chats, TextHistory, load_template
 from rlc.chat.turns import EnvError, Observation
 from rlc.envs.build import build_env
-from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
-
-
-@cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    from rlc.service.tiny import path
-
-    return AutoTokenizer.from_pretrained(str(path()))
-
-
-@cache
-def renderer(name: str = "qwen3_instruct") -> Any:
-    from tinker_cookbook.renderers import get_renderer
-
-    return get_renderer(name, tokenizer())
-
-
-def encode(text: str) -> list[int]:
-    tokens: list[int] = tokenizer().encode(text, add_special_tokens=False)
-    return tokens
-
-
-def env(*wrappers: StepPlan) -> EnvPlan:
-    rollouts = RolloutsPlan(8, 1.0, 16, None, None)
-    reward = RewardPlan("turns", None, None, None)
-    guess = "game:GuessTheNumber-v0-easy"
-    return EnvPlan("g", 1.0, "gem", guess, {}, wrappers, 4, rollouts, reward)
+from rlc.plan.environments import StepPlan
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from test_history import env, tokenizer
+from chat_support import env, tokenizer
 
 from rlc.catalog.environments import max_turns
 from rlc.catalog.facts.gem import ORACLES, gem_ids
@@ -13,7 +13,7 @@ from rlc.envs.build import ADAPTERS, build_env
 from rlc.envs.gem import oracles
 from rlc.envs.gem.source import OBSERVATIONS
 from rlc.plan.environments import StepPlan
-from rlc.runtime.trackers.tracking import OPENERS
+from rlc.runtime.trackers import OPENERS
 
 
 def test_every_source_has_an_adapter() -> None:

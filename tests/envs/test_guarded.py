@@ -29,7 +29,7 @@ BOX = """\
 import asyncio
 from pathlib import Path
 from rlc.data.harbor import read_task
-from rlc.envs.harbor.boxes import SubprocessBox
+from rlc.envs.harbor import SubprocessBox
 
 async def work():
     box = SubprocessBox(read_task(Path("{task}")))
@@ -49,7 +49,7 @@ CONTAINER = """\
 import asyncio, threading
 from pathlib import Path
 from rlc.data.harbor import read_task
-from rlc.envs.harbor.boxes import ContainerBox
+from rlc.envs.harbor import ContainerBox
 
 box = ContainerBox("{here}/docker", read_task(Path("{task}")))
 asyncio.run(box.open())

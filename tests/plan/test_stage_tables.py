@@ -28,7 +28,7 @@ WITH_TABLES = (
     "rlc.pricing.quantities",
     "rlc.pricing.assumptions",
     "rlc.compile.rehearse",
-    "rlc.explanation.amounts.sizes",
+    "rlc.explanation.amounts",
     "rlc.explanation.formulas.stages",
     "rlc.explanation.summary",
     "rlc.report.measures",

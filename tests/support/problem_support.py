@@ -10,7 +10,7 @@ from typing import Any
 
 from rlc.data.errors import Place
 from rlc.data.rows import DataRow
-from rlc.envs.problems.source import ProblemSource
+from rlc.envs.problems import ProblemSource
 from rlc.plan.environments import GraderPlan
 
 ARGS = {

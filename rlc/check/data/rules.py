@@ -24,7 +24,7 @@ from rlc.catalog.environments import (
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
 from rlc.check.rules.base import View, rule, rule_on_envs
-from rlc.check.rules.models.asked import teacher_paths
+from rlc.check.rules.models import teacher_paths
 from rlc.check.suggest import known_values
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan

@@ -22,16 +22,16 @@ from rlc.check.rules import (
     games,
     limits,
     loss,
+    models,
     optimizer,
     overlap,
+    rewards,
     run,
     sampling,
     tasks,
 )
 from rlc.check.rules.base import Rule, View
-from rlc.check.rules.models import asked, trained
-from rlc.check.rules.rewards import graders, judges, shaping
-from rlc.check.settle import Origins
+from rlc.check.values import Origins
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.plan.leaves import children_of
@@ -43,14 +43,11 @@ if TYPE_CHECKING:
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
     *(
-        trained,
-        asked,
+        models,
         environments,
         games,
         agents,
-        graders,
-        judges,
-        shaping,
+        rewards,
         tasks,
         data,
         advantage,

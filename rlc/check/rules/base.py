@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from rlc.algo.scheme import AdvantageStep
-from rlc.check.settle import Origins
-from rlc.check.values import is_command_line, said
+from rlc.check.values import Origins, is_command_line, said
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan

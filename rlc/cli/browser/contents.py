@@ -12,7 +12,7 @@ from attrs import define, field
 
 from rlc.cli.browser.queries import Query
 from rlc.cli.matches import games_of
-from rlc.cli.tokens.episodes import TokenReader
+from rlc.cli.tokens import TokenReader
 from rlc.cli.transcripts import system_messages
 from rlc.plan.paths import JOURNAL_FILE
 from rlc.plan.records import Plan

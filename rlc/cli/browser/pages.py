@@ -15,7 +15,7 @@ from rlc.cli.browser.differences import turn_count
 from rlc.cli.live.curves import sparkline
 from rlc.cli.matches import is_match, match_lines
 from rlc.cli.output import Line, Part, visible
-from rlc.cli.tokens.replies import Token
+from rlc.cli.tokens import Token
 from rlc.cli.transcripts import cause_lines, heading_lines, role_of, turn_lines
 from rlc.plan.units import elapsed
 from rlc.report.episodes import Episode, advantage

@@ -29,7 +29,7 @@ from rlc.cli.browser.pages import (
 )
 from rlc.cli.browser.queries import Query, QueryError, parse_query
 from rlc.cli.browser.widgets import Page
-from rlc.cli.tokens.replies import LEGEND
+from rlc.cli.tokens import LEGEND
 from rlc.report.episodes import last_step
 
 

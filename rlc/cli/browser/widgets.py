@@ -11,8 +11,8 @@ from textual.widgets import Static
 
 from rlc.cli.browser.pages import COLORINGS, Block
 from rlc.cli.output import Line, Part
-from rlc.cli.tokens.replies import COLORINGS as TOKEN_COLORINGS
-from rlc.cli.tokens.replies import token_line
+from rlc.cli.tokens import COLORINGS as TOKEN_COLORINGS
+from rlc.cli.tokens import token_line
 
 # What the styles of `rlc show` are in the theme, which is light or dark.
 _STYLES = {

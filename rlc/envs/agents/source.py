@@ -17,7 +17,7 @@ from rlc.chat.turns import ContractError, Observation
 from rlc.data.grading.rewards import Messages, as_number
 from rlc.envs.agents.programs import AgentRun, Program, make_program
 from rlc.envs.base import AgentEndpoint, AsyncEpisode, RunningEpisode, TaskKey
-from rlc.envs.problems.source import Attempt, ProblemSource
+from rlc.envs.problems import Attempt, ProblemSource
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import EnvPlan
 

@@ -16,8 +16,7 @@ from rlc.algo.scheme import (
     task_scope,
 )
 from rlc.catalog.records import Args, Builtin
-from rlc.check.settle import settle
-from rlc.check.values import Value
+from rlc.check.values import Value, settle
 from rlc.lang.source import Source, Span
 
 

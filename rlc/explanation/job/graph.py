@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
-from rlc.explanation.amounts.sizes import when_evaluated
+from rlc.explanation.amounts import when_evaluated
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.plan.graph.nodes import GraphEdge, GraphNode
 from rlc.plan.records import Plan

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import asdict
 
 from rlc.compile.sweeps import MOST_LISTED, SAMPLED, Sweep
-from rlc.explanation.amounts.costs import FREE
+from rlc.explanation.amounts import FREE
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
 from rlc.lang.render import Paint
 from rlc.plan.differences import Change, Side, Written, changes_between

@@ -11,15 +11,19 @@ from attrs import frozen
 from rlc.report.charts.axes import Axes, axes_of
 from rlc.report.formatting import moment
 from rlc.report.pages.rendering import render
-from rlc.report.side_by_side.overlays import Overlay, overlays
-from rlc.report.side_by_side.runs import MOST, Compared, Unread, read_runs
-from rlc.report.side_by_side.tables import (
+from rlc.report.side_by_side import (
+    MOST,
+    Compared,
     Found,
+    Overlay,
     Results,
     Row,
+    Unread,
     Used,
     differences,
     expectations,
+    overlays,
+    read_runs,
     results,
     shared_findings,
     used,

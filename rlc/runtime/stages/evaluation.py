@@ -36,7 +36,7 @@ from rlc.runtime.rollouts.groups import play_tasks, require_any
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.stages.weights import StageWeights
-from rlc.runtime.trackers.tracking import MetricsLog
+from rlc.runtime.trackers import MetricsLog
 from rlc.service.interface import SamplingClient, TrainingClient
 
 

@@ -6,7 +6,7 @@ import random
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
-from rlc.chat.turns import Observation
+from rlc.envs.base import Observation
 
 
 class Count:

@@ -20,8 +20,13 @@ from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.errors import DataError
 from rlc.data.harbor import harbor_tasks, read_task
 from rlc.envs.base import TaskKey
-from rlc.envs.harbor.boxes import SubprocessBox, container_problem, container_program
-from rlc.envs.harbor.source import HarborSource, solved_by
+from rlc.envs.harbor import (
+    HarborSource,
+    SubprocessBox,
+    container_problem,
+    container_program,
+    solved_by,
+)
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

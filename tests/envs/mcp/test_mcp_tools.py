@@ -18,8 +18,7 @@ from paths import ROOT
 
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import AsyncEpisode, TaskKey
-from rlc.envs.mcp.server import McpServer, server_problem
-from rlc.envs.mcp.source import McpSource
+from rlc.envs.mcp import McpServer, McpSource, server_problem
 
 pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]
 

@@ -27,8 +27,7 @@ from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
 from rlc.chat.turns import Action, ContractError, EnvError, Observation
 from rlc.compile.rehearse import rehearse
 from rlc.envs.base import AsyncEpisode, TaskKey
-from rlc.envs.openenv.client import schema_of
-from rlc.envs.openenv.source import OpenEnvSource, openenv_problem
+from rlc.envs.openenv import OpenEnvSource, openenv_problem, schema_of
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.start import open_run
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlc.chat.turns import EnvError
-from rlc.envs.openenv.client import schema_of
-from rlc.envs.openenv.server import served
+from rlc.envs.openenv import schema_of, served
 
 pytestmark = pytest.mark.server
 

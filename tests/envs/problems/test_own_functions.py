@@ -15,7 +15,7 @@ from problem_support import ARGS, grader, jsonl
 from rlc.chat.turns import Action, Observation
 from rlc.data.grading.rewards import RewardError
 from rlc.envs.base import AsyncSource, TaskKey
-from rlc.envs.problems.source import ProblemSource
+from rlc.envs.problems import ProblemSource
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import GraderPlan
 

@@ -16,7 +16,7 @@ from rlc.data.sets import countdown
 from rlc.data.sets.countdown import row
 from rlc.envs.base import TaskKey
 from rlc.envs.build import build_env
-from rlc.envs.problems.source import ProblemSource
+from rlc.envs.problems import ProblemSource
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan, StepPlan
 from rlc.service.tiny import path as tiny_path
 

@@ -14,7 +14,7 @@ import vf_environments
 
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import TaskKey
-from rlc.envs.verifiers.source import RubricError, VerifiersSource
+from rlc.envs.verifiers import RubricError, VerifiersSource
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

@@ -18,8 +18,7 @@ import pytest
 from made_up_runs import add_step, write_run
 
 from rlc.cli.main import main
-from rlc.report.live.server import PageServer
-from rlc.report.live.watched import Watched, version_of_all
+from rlc.report.live import PageServer, Watched, version_of_all
 from rlc.report.pages.run_page import run_html
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.episode_index import EpisodeIndex, Head

@@ -16,8 +16,7 @@ from rlc.report.charts.drawing import COLORS, DASHES, Figure, draw
 from rlc.report.charts.series import Series
 from rlc.report.formatting import number
 from rlc.report.pages.runs_page import RunsPage, build, runs_html
-from rlc.report.side_by_side.runs import LETTERS, read_runs
-from rlc.report.side_by_side.tables import ABSENT
+from rlc.report.side_by_side import ABSENT, LETTERS, read_runs
 
 # Another job: one environment, no evaluation, another rate.
 ALONE = RECIPE[: RECIPE.index("eval heldout")].replace("2 * guess + 1 * spell", "guess")

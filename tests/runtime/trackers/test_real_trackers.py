@@ -16,7 +16,7 @@ from run_support import tiny, train
 
 from rlc.plan.parts import TrackPlan
 from rlc.plan.stages import Training
-from rlc.runtime.trackers.tracking import MetricsLog
+from rlc.runtime.trackers import MetricsLog
 
 STEPS = [
     {"stage": "main", "step": n, "reward/mean": 0.25 * n, "turns/mean": 1.0} for n in (1, 2, 3)

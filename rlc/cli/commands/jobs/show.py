@@ -180,7 +180,7 @@ def _show(
 
     from rich.console import Console
 
-    from rlc.cli.tokens.episodes import TokenReader
+    from rlc.cli.tokens import TokenReader
     from rlc.report.episodes import Episode, read_episodes, representatives
     from rlc.runtime.failures import read_failures
 

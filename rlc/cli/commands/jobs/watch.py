@@ -43,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     import webbrowser
 
-    from rlc.report.live.server import PageServer
-    from rlc.report.live.watched import Watched
+    from rlc.report.live import PageServer, Watched
     from rlc.service.http.sockets import LOOPBACK, bind
 
     watched = Watched(args.runs)

@@ -1,4 +1,4 @@
-"""Rules on judges: that they can be asked, and that what they say tells good from bad."""
+"""Rules on rewards: graders, judges, and what shapes them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from attrs import evolve
 
 from rlc.algo.scheme import Baseline
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
+from rlc.catalog.builtins.sources import FORMAT_COEF, GRADER
+from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.environments import (
     comparers_of,
+    env_facts,
+    files_of,
     judges_of,
     reward_models_of,
     rubrics_of,
     with_role,
 )
-from rlc.catalog.index import source_traits
-from rlc.check.rules.base import View, rule_on_envs
+from rlc.catalog.facts.models import find_model
+from rlc.catalog.index import find_builtin, grader_traits, source_traits, wrapper_traits
+from rlc.check.rules.base import View, rule, rule_on_envs
 from rlc.check.suggest import closest
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import (
+    SOLVED,
     AnyJudge,
     EndpointPlan,
     EnvPlan,
@@ -28,6 +34,82 @@ from rlc.plan.environments import (
     JudgingPlan,
     is_text_file,
 )
+from rlc.plan.parts import teacher_of
+
+
+@rule_on_envs()
+def _something_rewards(view: View, env: EnvPlan) -> None:
+    source = source_traits(env.source)
+    keep = getattr(view.parts.get("data"), "keep", None)
+    if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
+        return
+    if "overlap" in view.parts and "teacher" not in view.parts:  # its teachers could not be read
+        return
+    if keep is not None and keep.kind == "all":
+        return
+    if env.agent is not None:  # it may reward itself
+        return
+    if source.graded and not (env.graders or env.judging):
+        message = f"nothing rewards the replies of `{env.name}`"
+        advice = (
+            f'give it a grader, `{GRADER} = grade_with("rewards.py:reward")`, or a judge, '
+            "`|> judged(…)`"
+        )
+        view.error("RL0530", f"envs.{env.name}.id", message, advice)
+
+
+@rule_on_envs()
+def _there_is_an_answer(view: View, env: EnvPlan) -> None:
+    """A grader that compares needs something to compare with."""
+    if source_traits(env.source).answers:
+        return
+    for part in env.graders:
+        if grader_traits(part.grader).compares:
+            message = (
+                f"`{part.grader}` compares with the answer of a row, and `{env.name}` has none"
+            )
+            advice = f'take `problems("{env.id}", answer = "…")`, or a function of your own'
+            view.error("RL0531", f"envs.{env.name}.graders.{part.name}", message, advice)
+
+
+@rule_on_envs()
+def _weights_weigh(view: View, env: EnvPlan) -> None:
+    """Weights are numbers, and not all of them are 0."""
+    for part in env.graders:
+        path = f"envs.{env.name}.graders.{part.name}.args.weights"
+        for name, weight in part.args.get("weights", {}).items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float):
+                message = f"the weight of `{name}` is not a number"
+                view.error("RL0201", f"{path}.{name}", message, "for example `0.5`")
+    if env.graders and not any(part.weight and _counts(part.args) for part in env.graders):
+        message = f"all weights are 0, so every reward of `{env.name}` is 0"
+        advice = "give one of them a weight; those with 0 are metrics only"
+        view.error("RL0532", f"envs.{env.name}.graders", message, advice)
+
+
+def _counts(args: dict[str, object]) -> bool:
+    weights = args.get("weights")
+    return not isinstance(weights, dict) or not weights or any(weights.values())
+
+
+@rule_on_envs()
+def _names_are_free(view: View, env: EnvPlan) -> None:
+    """What graders say of the format of a reply is a metric, too."""
+    if finds_answers(env) and any(part.name == FORMAT for part in env.graders):
+        message = f"`{FORMAT}` is the metric of whether a reply has an answer at all"
+        path = f"envs.{env.name}.graders.{FORMAT}"
+        view.error("RL0533", path, message, "give the grader another name")
+
+
+@rule_on_envs()
+def _format_counts(view: View, env: EnvPlan) -> None:
+    """Only graders that compare answers can miss one."""
+    coef = env.args.get("format_coef", FORMAT_COEF)
+    if coef not in (0, FORMAT_COEF) and not finds_answers(env):
+        message = "`format_coef` counts where a grader compares answers, and none does here"
+        advice = "take it out; a function of your own returns what it likes for a bad format"
+        view.error("RL0312", f"envs.{env.name}.args.format_coef", message, advice)
+
 
 HOT = 1.0  # the temperature above which verdicts are drawn rather than given
 LONG_RANKING, MANY_PAIRS = 16, 8  # members of a group
@@ -224,7 +306,7 @@ def _one_judge_of_a_game(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _names_are_free(view: View, env: EnvPlan) -> None:
+def _judges_have_names_of_their_own(view: View, env: EnvPlan) -> None:
     """A judge's name is that of its metric."""
     taken = {part.name: "a grader" for part in env.graders}
     if finds_answers(env):
@@ -266,3 +348,119 @@ def _compared_within_a_prompt(view: View, env: EnvPlan) -> None:
             )
             label = Label(view.at("advantage"), "this compares the replies to different prompts")
             view.warning("RL0778", f"envs.{env.name}.{path}", message, advice, label)
+
+
+_PEEK = 65_536  # bytes of a file that are searched
+
+
+@rule_on_envs()
+def _reward_bounds(view: View, env: EnvPlan) -> None:
+    """The smaller limit comes first, and there is room between them."""
+    low, high = env.reward.low, env.reward.high
+    if low is None or high is None:
+        return
+    if low > high:
+        message = f"low = {low:g} is more than high = {high:g}"
+        view.error("RL0202", f"envs.{env.name}.reward.low", message, "swap them")
+    learnt_alone = view.parts.get("kl") is not None or view.parts.get("teacher")
+    if low == high and not learnt_alone:
+        message = f"every reward of `{env.name}` is {low:g}, whatever the model does"
+        advice = "fine for a control run; else there is nothing to learn: take one limit out"
+        view.warning("RL0430", f"envs.{env.name}.reward.high", message, advice)
+
+
+@rule_on_envs()
+def _success_is_possible(view: View, env: EnvPlan) -> None:
+    """A task counts as solved from a reward of 1 on."""
+    high = env.reward.high
+    if high is None or high >= SOLVED:
+        return
+    counts = [f"`{metric.name}()`" for metric in view.parts.get("metrics", ()) if metric.k]
+    if (curriculum := with_role(env, "curriculum")) is not None:
+        counts.append(f"`{curriculum.name}()`")
+    if counts:
+        message = f"rewards of `{env.name}` end at {high:g}, and {counts[0]} counts those of 1"
+        advice = "every task would be called unsolved: raise `high`, or leave it out"
+        view.warning("RL0444", f"envs.{env.name}.reward.high", message, advice)
+
+
+@rule_on_envs("data")
+def _demonstrations_are_good_enough(view: View, env: EnvPlan) -> None:
+    high, least, field = env.reward.high, getattr(view.data, "min_reward", None), "min_reward"
+    if (keep := getattr(view.data, "keep", None)) is not None:
+        least = SOLVED if keep.kind == "solved" else keep.reward
+        field = "keep"
+    if high is not None and least is not None and least > high:
+        message = f"no episode of `{env.name}` has a reward of {least:g}: they end at {high:g}"
+        advice = f"`keep = at_least({high:g})`" if keep else f"`min_reward = {high:g}`"
+        view.error("RL0444", f"data.{field}", message, f"at most {advice}")
+
+
+@rule_on_envs()
+def _grader_can_grade(view: View, env: EnvPlan) -> None:
+    able = env_facts(env).graders
+    for part in env.graders:
+        if able and part.grader not in able:
+            message = f"`grader = {part.grader}` cannot tell right answers of `{env.id}`"
+            advice = f"its answers need `grader = {able[0]}`"
+            view.error("RL0324", f"envs.{env.name}.graders.{part.name}", message, advice)
+
+
+@rule_on_envs("model")
+def _answer_is_asked_for(view: View, env: EnvPlan) -> None:
+    """Where an answer is read from a mark, something must say so; what was imitated may have."""
+    marks = env_facts(env).marks
+    imitates = any("data" in stage.parts for stage in view.before) or "data" in view.parts
+    if not marks or imitates or view.model.weights is not None or env.agent is not None:
+        return  # an agent may ask for it
+    if _asks(view, env, marks):
+        return
+    mark = marks[0].replace("\\", "\\\\")  # as a recipe writes it
+    source = find_builtin("env", env.source)
+    template = with_role(env, "template")
+    if source is not None and any(param.name == "suffix" for param in source.params):
+        path, how = f"envs.{env.name}.id", f'suffix = " Put your answer in {mark}."'
+    elif template is None:
+        path, how = f"envs.{env.name}.id", f'chat(instruction = "Put your answer in {mark}.")'
+    else:
+        path = f"envs.{env.name}.wrappers.{template.name}"
+        model = find_model(view.model.base)
+        asking = [n for n, known in TEMPLATES.items() if known.asks and model and model.chatml]
+        how = f"template({asking[-1]})" if asking else "a template of your own that asks for it"
+    message = (
+        f"the reward of `{env.name}` is for what stands in `{marks[0]}`, which nothing asks for"
+    )
+    view.warning("RL0429", path, message, f"say it to the model: `{how}`")
+
+
+def _asks(view: View, env: EnvPlan, marks: tuple[str, ...]) -> bool:
+    """Whether a wrapper, an argument or a file asks the model for one of the marks."""
+    asked = set[str]()
+    texts = [value for value in env.args.values() if isinstance(value, str)]
+    for wrapper in env.wrappers:
+        traits = wrapper_traits(wrapper.name)
+        if traits.prompt is None or wrapper.args[traits.prompt] is None:
+            asked.update(traits.asks)
+        texts += [value for value in wrapper.args.values() if isinstance(value, str)]
+        if traits.role == "template" and (known := TEMPLATES.get(wrapper.args["name"])):
+            asked.update(known.asks)
+    for _, path in files_of(env):
+        try:
+            with open(view.located(path), "rb") as file:
+                beginning = file.read(_PEEK)
+        except OSError:  # a rule of its own
+            return True
+        if b"\0" in beginning:  # not a text: it may ask for anything
+            return True
+        texts.append(beginning.decode("utf-8", "replace"))
+    words = [mark.strip("\\{}") for mark in marks]
+    return not asked.isdisjoint(marks) or any(word in text for word in words for text in texts)
+
+
+@rule("on_error")
+def _failing_does_not_pay(view: View) -> None:
+    penalty = view.on_error.penalty
+    if penalty is not None and penalty > 0:
+        message = f"a rollout that fails is rewarded with {penalty:g}"
+        advice = "a model learns to make it fail; take what a wrong answer gets, such as 0"
+        view.warning("RL0442", "on_error.penalty", message, advice)

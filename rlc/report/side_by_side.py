@@ -1,20 +1,154 @@
-"""What differs between runs, and what each of them came to."""
+"""Several runs on one page: their curves in the same charts, and what differs between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from attrs import frozen
+from attrs import define, evolve, field, frozen
 
 from rlc.plan.differences import Side, differing_paths, plan_values
 from rlc.plan.units import shown_value
+from rlc.report.charts.drawing import Chart, Figure, draw
+from rlc.report.charts.figures import stage_figures
+from rlc.report.charts.series import Series
 from rlc.report.findings import Finding, findings
 from rlc.report.formatting import number
 from rlc.report.measures import Measure, measures
-from rlc.report.side_by_side.runs import Compared
+from rlc.report.run_files import RunFiles, read_files
 from rlc.report.spend import Spend, spend
 from rlc.report.timing import environment_shares, step_times, totals
+from rlc.runtime.journal.runs import RunInfo, read_run
+from rlc.runtime.records import RunError
 from rlc.runtime.summary import verdict
+from rlc.sweeps.read import runs_in
+
+LETTERS = "ABCDEFGHIJKL"
+MOST = len(LETTERS)  # on a page: more lines in a chart cannot be told apart
+
+
+@frozen
+class Compared:
+    """A run of a comparison. ``place`` is that among the colours and dashes of the page."""
+
+    letter: str
+    place: int
+    name: str
+    info: RunInfo
+    files: RunFiles
+
+
+@frozen
+class Unread:
+    """A run that cannot be shown, and why."""
+
+    path: Path
+    cause: str
+
+
+def folders_of(roots: Iterable[Path]) -> list[Path]:
+    """Return the folders of runs, each once: those that are named, and those in the folders and
+    sweeps that are, the newest first. Raise RunError if there is none in one of them."""
+    found: dict[Path, Path] = {}
+    for root in roots:
+        runs = runs_in(root)
+        if not runs:
+            raise RunError(
+                f"there are no runs in {root}", "`rlc runs FOLDER` lists those that there are"
+            )
+        for run in runs:
+            found.setdefault(run.path.resolve(), run.path)
+    return list(found.values())
+
+
+def read_runs(paths: Sequence[Path]) -> tuple[list[Compared], list[Unread]]:
+    """Read runs to compare, and say which cannot be read. Raise RunError if they are too many."""
+    if len(paths) > MOST:
+        raise RunError(
+            f"{len(paths)} runs are too many for one page, which shows {MOST}",
+            "name those that matter: `rlc runs` says what differs between them",
+        )
+    names = [path.resolve().name for path in paths]
+    found, unread = list[Compared](), list[Unread]()
+    for place, (path, name) in enumerate(zip(paths, names, strict=True)):
+        shown = name if names.count(name) == 1 else str(path)
+        try:
+            files = read_files(path)
+        except RunError as error:
+            unread.append(Unread(path, error.message))
+        else:
+            found.append(Compared(LETTERS[place], place, shown, read_run(path), files))
+    return found, unread
+
+
+@frozen
+class Overlay:
+    """The charts of a stage. ``without`` are the letters of the runs that have no such stage."""
+
+    stage: str
+    kind: str
+    charts: tuple[Chart, ...]
+    without: tuple[str, ...]
+
+
+@define
+class _Metric:
+    """One curve of a figure, in each run that has it."""
+
+    figure: Figure
+    name: str
+    alone: bool = True  # no other curve is in the figure, in any run
+    curves: dict[str, Series] = field(factory=dict)
+
+
+def overlays(runs: Sequence[Compared]) -> list[Overlay]:
+    """Draw what was measured in any of the runs, stage by stage. Stages are the same if they have
+    the same name and kind, metrics if they are the same curve of the same figure."""
+    stages: dict[tuple[str, str], dict[tuple[str, str], _Metric]] = {}
+    for run in runs:
+        for group in stage_figures(run.files):
+            metrics = stages.setdefault((group.stage, group.kind), {})
+            for figure in group.figures:
+                for curve in figure.curves:
+                    metric = metrics.setdefault(
+                        (figure.id, curve.name), _Metric(figure, curve.name)
+                    )
+                    metric.alone &= len(figure.curves) == 1
+                    metric.curves[run.letter] = curve
+    groups = []
+    for (stage, kind), metrics in stages.items():
+        figures = [figure for figure, _ in metrics]
+        charts = tuple(
+            _chart(metric, f"{of}-{place}", figures.count(of) == 1 and metric.alone, runs, stage)
+            for place, ((of, _), metric) in enumerate(metrics.items())
+        )
+        missing = [run.letter for run in runs if not _has(run, stage)]
+        groups.append(Overlay(stage, kind, charts, tuple(missing)))
+    return groups
+
+
+def _has(run: Compared, stage: str) -> bool:
+    return any(mine.name == stage for mine in run.files.plan.stages)
+
+
+def _chart(metric: _Metric, name: str, alone: bool, runs: Sequence[Compared], stage: str) -> Chart:
+    shown = [run for run in runs if run.letter in metric.curves]
+    missing = [run.letter for run in runs if run not in shown and _has(run, stage)]
+    notes = [metric.figure.note] if metric.figure.note else []
+    if missing:
+        notes.append(f"not measured in {', '.join(missing)}")
+    figure = evolve(
+        metric.figure,
+        id=name,
+        title=metric.figure.title if alone else f"{metric.figure.title}: {metric.name}",
+        note="; ".join(notes),
+        curves=tuple(
+            evolve(metric.curves[run.letter], name=f"{run.letter} {run.name}", spread=None)
+            for run in shown
+        ),
+    )
+    return draw(figure, [run.place for run in shown], [run.letter for run in shown])
+
 
 ABSENT = "—"
 

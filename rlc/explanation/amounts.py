@@ -1,4 +1,4 @@
-"""How much a stage collects and trains on."""
+"""How much a job takes: what a stage collects and trains on, costs, time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.sources import GRADER
 from rlc.catalog.environments import makes_text, max_turns, seats_of, with_role
-from rlc.catalog.facts.models import renderer_keeps_prefix
+from rlc.catalog.facts.models import prices_as_of, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, preference_traits
 from rlc.catalog.records import REQUIRED, Param
 from rlc.explanation.formulas.distillation import sampled
-from rlc.explanation.layout import Lines, count, wrapped
+from rlc.explanation.layout import Lines, count, dollars, wrapped
 from rlc.plan.environments import ANY, EnvPlan, GraderPlan, PlayPlan
 from rlc.plan.graph import barriers, takes_what_is_ready
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelPlan
+from rlc.plan.records import Plan
 from rlc.plan.sources import AnyData, Demonstrations, PreferredPairs, Samples
 from rlc.plan.stages import (
     Evaluation,
@@ -29,10 +30,14 @@ from rlc.plan.stages import (
     StagePlan,
     Table,
     Training,
+    is_training,
 )
-from rlc.plan.units import show
-from rlc.pricing.cost import StageCost
+from rlc.plan.units import elapsed, show
+from rlc.pricing.cost import KINDS, Money, StageCost, bill_rows
+from rlc.pricing.critical_path import completion_times, critical_path
+from rlc.pricing.latencies import Latencies
 from rlc.pricing.shapes import extends_prefix
+from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import shares
 
 
@@ -357,3 +362,103 @@ _SENTENCES: Table[Callable[[Any, StageCost], Iterator[str]]] = Table(
         Evaluation: _evaluation,
     }
 )
+
+
+FREE = "free: it runs on this machine, or on a server of your own"
+_LABELS = {"cached": "cached prefill"}
+_LABEL, _TOKENS, _USD = 15, 13, 12  # columns
+
+
+def cost_lines(cost: StageCost) -> Lines:
+    """The bill of one stage."""
+    head = f"tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
+    whole = "" if cost.free else f"{f'USD of {count(cost.times, cost.unit)}':>{3 * _USD}}"
+    yield f"{'':{_LABEL}}{head:>{3 * _TOKENS}}{whole}".rstrip()
+    levels = _cells(LEVELS, _TOKENS)
+    yield f"{'':{_LABEL}}{levels}" + ("" if cost.free else _cells(LEVELS))
+    for kind in KINDS:
+        yield from _kind_line(kind, cost)
+    if any(cost.tokens_before[level].total for level in LEVELS):
+        before = " / ".join(f"{cost.tokens_before[level].total:,.0f}" for level in LEVELS)
+        yield f"before the first step: {before} tokens"
+    if cost.free:
+        yield FREE
+        return
+    blank = " " * 3 * _TOKENS
+    yield f"{f'one {cost.unit}':{_LABEL}}{blank}{_money(cost.step[level] for level in LEVELS)}"
+    yield f"{'total':{_LABEL}}{blank}{_money(cost.total(level) for level in LEVELS)}"
+    yield from wrapped(f"prices of {prices_as_of()}")
+    yield "a server of your own (--base-url) bills none of it"
+
+
+def _kind_line(kind: str, cost: StageCost) -> Lines:
+    """One kind, unless none of it is used."""
+    tokens = [cost.step_parts(level).get(kind) for level in LEVELS]
+    bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
+    if not any(tokens) and not any(bill):
+        return
+    counts = _cells(("" if n is None else f"{round(n):,}" for n in tokens), _TOKENS)
+    yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{'' if cost.free else _money(bill)}".rstrip()
+
+
+def job_cost_lines(costs: tuple[StageCost, ...]) -> Lines:
+    """The bill of all stages together, by kind."""
+    if all(cost.free for cost in costs):
+        yield FREE
+        return
+    yield f"{'':{_LABEL}}{_cells(LEVELS)}"
+    rows = bill_rows(costs)
+    for kind, amounts in rows.items():
+        yield f"{_LABELS.get(kind, kind):{_LABEL}}{_money(amounts)}"
+    if not all(money.complete for money in rows["total"]):
+        yield "≥: a lower bound, for a price in it is unknown"
+
+
+def _money(amounts: Iterable[Money]) -> str:
+    return _cells(dollars(money, sign="") for money in amounts)
+
+
+def _cells(texts: Iterable[str], width: int = _USD) -> str:
+    """Columns, with a blank before a number that is too wide for its own."""
+    return "".join(f" {text:>{width - 1}}" for text in texts)
+
+
+_BEFORE_STEADY = 2  # a pipeline is full after so many times its depth
+
+
+def timing_lines(plan: Plan, stage: StagePlan, latencies: Latencies) -> Lines:
+    """Seconds of a step, what it waits for, and how much slower all else could be."""
+    timing = stage_timing(plan, stage, latencies)
+    if timing is None:
+        return
+    yield f"{elapsed(timing['seconds_per_step'])} a step, {elapsed(timing['seconds'])} in all"
+    if timing["critical_path"]:
+        yield from wrapped(" → ".join(timing["critical_path"]), bullet="a step waits for  ")
+    width = max(map(len, timing["nodes"]))
+    for kind, node in timing["nodes"].items():
+        slack = node["slack"]
+        room = "on the critical path" if slack < 1e-9 else f"{elapsed(slack)} of slack"
+        times = " / ".join(map(elapsed, dict.fromkeys(node["seconds"])))
+        if any(node["seconds"]):
+            yield f"{kind:{width}}  {times}, {room}"
+
+
+def stage_timing(plan: Plan, stage: StagePlan, latencies: Latencies) -> dict[str, Any] | None:
+    """Return the timing as data; None for an evaluation, or if nothing is known of the stage."""
+    given = latencies.get(stage.name)
+    if not is_training(stage) or not given:
+        return None
+    path = critical_path(plan.graph, stage.name, given)
+    depth = _BEFORE_STEADY * (1 + max(edge.slack for edge in plan.graph.edges))
+    head = min(depth, stage.steps)
+    begun = completion_times(plan.graph, stage.name, [given] * head)[-1]
+    return {
+        "stage": stage.name,
+        "seconds_per_step": path.seconds,
+        "seconds": begun + (stage.steps - head) * path.seconds,
+        "critical_path": list(path.critical),
+        "nodes": {
+            kind: {"seconds": given.get(kind, [0.0]), "slack": slack}
+            for kind, slack in path.slack.items()
+        },
+    }

@@ -12,10 +12,21 @@ What is observed is a record, too: the model sees the field ``show``, or all of 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from signal import SIGKILL
 from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlsplit
 
 from attrs import define, field
 
@@ -28,11 +39,169 @@ from rlc.chat.prompts import (
 )
 from rlc.chat.turns import Action, ContractError, EnvError, Observation
 from rlc.data.code.functions import explained, load_attribute
+from rlc.data.commands import is_command, server_command
+from rlc.data.errors import DataError
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
-from rlc.envs.openenv.client import OpenEnvSession, Plain, RefusedError, schema_of
-from rlc.envs.openenv.server import served
+from rlc.envs.guarded import guard
+from rlc.errors import first_line
 from rlc.plan.environments import EnvPlan
+from rlc.plan.units import elapsed
+
+Plain = dict[str, Any]
+_MOST = 1 << 26  # bytes of a message
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_ASKING = 20.0  # seconds
+
+
+@define(eq=False)
+class OpenEnvSession:
+    """One episode's session; the server frees it when the connection is closed."""
+
+    url: str
+    _socket: Any = field(default=None, init=False)
+
+    async def reset(self, arguments: Mapping[str, Any]) -> Plain:
+        """Connect and begin; return what is observed, with ``reward`` and ``done``."""
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import InvalidHandshake
+
+        host = urlsplit(self.url).hostname
+        address = f"ws{self.url.removeprefix('http')}/ws"
+        try:
+            proxy: dict[str, Any] = {"proxy": None} if host in _LOCAL else {}
+            self._socket = await connect(address, max_size=_MOST, **proxy)
+        except (OSError, InvalidHandshake, TimeoutError) as error:
+            raise EnvError(f"the OpenEnv server {self.url} does not answer: {error}") from error
+        return await self._asked("reset", dict(arguments))
+
+    async def step(self, action: Mapping[str, Any]) -> Plain:
+        """Take one action. Raise RefusedError if the environment does not take it."""
+        return await self._asked("step", dict(action))
+
+    async def close(self) -> None:
+        """End the session. Safe to call twice."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            await socket.close()
+
+    async def _asked(self, kind: str, data: Plain) -> Plain:
+        """The answer to a message. One that is given up on leaves the session unusable: its answer
+        would be taken for the next one's."""
+        from websockets.exceptions import ConnectionClosed
+
+        if self._socket is None:
+            raise EnvError(f"the session of {self.url} is closed")
+        try:
+            with suppress(ConnectionClosed):  # what it has said before it closed is read
+                await self._socket.send(json.dumps({"type": kind, "data": data}))
+            answer = json.loads(await self._socket.recv())
+        except ConnectionClosed as error:
+            raise EnvError(f"the OpenEnv server {self.url} ended the session: {error}") from error
+        given = answer.get("data", {})
+        if answer.get("type") == "error":
+            said = f"{given.get('message')} ({given.get('code')})"
+            if given.get("code") == "VALIDATION_ERROR" and kind == "step":
+                raise RefusedError(said)
+            if given.get("code") == "CAPACITY_REACHED":
+                said += "; `sessions = …` in the recipe is how many it has"
+            raise EnvError(f"the OpenEnv server {self.url} refused to {kind}: {said}")
+        if not isinstance(given.get("observation"), dict):
+            raise ContractError(f"the OpenEnv server {self.url} gave no observation")
+        return given  # type: ignore[no-any-return]
+
+
+class RefusedError(EnvError):
+    """An action that the environment does not take; the session goes on."""
+
+
+def schema_of(url: str) -> Plain:
+    """The JSON schema of a server's actions. Blocks. Raise EnvError if it gives none."""
+    opener = urllib.request.build_opener()
+    if urlsplit(url).hostname in _LOCAL:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/schema", timeout=_ASKING) as answer:
+            action = json.load(answer)["action"]
+    except (URLError, TimeoutError, ValueError, KeyError, OSError) as error:
+        why = first_line(error) or type(error).__name__
+        raise EnvError(f"the OpenEnv server {url} gives no schema of its actions: {why}") from error
+    return dict(action)
+
+
+_STARTING = 120.0  # seconds within which a server must answer: it may be installed first
+_ASKED_AGAIN = 0.1
+_PORT = "{port}"
+
+
+@contextmanager
+def served(server: str) -> Iterator[str]:
+    """The address of a server while the block runs: its own, or that of one that is started here.
+    Raise EnvError if it cannot be started or does not answer."""
+    command = _command(server)
+    if command is None:
+        yield server
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    words = [word.replace(_PORT, str(port)) for word in command]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if words[0] != sys.executable:  # another Python has packages of its own
+        env.pop("PYTHONPATH")
+    with tempfile.TemporaryFile() as log, guard() as guarded:
+        process = subprocess.Popen(
+            words,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            guarded.hold_group(process.pid)
+            _await(server, url, process, log.fileno())
+            yield url
+        finally:
+            with suppress(ProcessLookupError):  # the group may outlive its leader
+                os.killpg(process.pid, SIGKILL)
+            process.wait()
+
+
+def _command(server: str) -> list[str] | None:
+    """The words of the command that starts a server; None for an address."""
+    if server.isidentifier():
+        if importlib.util.find_spec(server) is None:
+            raise EnvError(f"there is no package `{server}` here, nor beside the recipe")
+        app = f"{server}.server.app"
+        return [sys.executable, "-m", app, "--host", "127.0.0.1", "--port", _PORT]
+    try:
+        command = server_command(server)
+    except DataError as error:
+        raise EnvError(str(error)) from error
+    if command is not None and not is_command(command[0]):
+        raise EnvError(f"the server `{server}` cannot be started: there is no `{command[0]}` here")
+    return command
+
+
+def _await(server: str, url: str, process: subprocess.Popen[bytes], log: int) -> None:
+    """Wait until a server answers. Raise EnvError if it ends before, or takes too long."""
+    end = time.monotonic() + _STARTING
+    while True:
+        try:
+            schema_of(url)
+            return
+        except EnvError:
+            status, late = process.poll(), time.monotonic() > end
+            if status is None and not late:
+                time.sleep(_ASKED_AGAIN)
+                continue
+        written = os.pread(log, 1 << 20, 0).decode(errors="replace").strip().splitlines()
+        why = f": {written[-1]}" if written else ""
+        ended = "did not answer in " + elapsed(_STARTING) if status is None else "ended"
+        raise EnvError(f"the OpenEnv server `{server}` {ended}{why}")
+
 
 ACT = "act"
 

@@ -1,1 +1,0 @@
-"""Rules on models: those that are ``trained``, and those that are ``asked``."""

@@ -1,1 +1,0 @@
-"""Rules on rewards: graders, judges, and what shapes a reward."""

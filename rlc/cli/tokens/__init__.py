@@ -1,1 +1,0 @@
-"""The tokens that a run was trained on, for `rlc show` and its browser: as text, and in colours."""

@@ -1,1 +1,0 @@
-"""Harbor's task folders: an instruction, a container to work in, tests that decide the reward."""

@@ -1,1 +1,0 @@
-"""Environments that a recipe names in Python: see :mod:`rlc.envs.python.source`."""

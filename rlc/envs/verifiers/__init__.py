@@ -1,1 +1,0 @@
-"""Environments of Prime Intellect's verifiers."""
