@@ -51,8 +51,8 @@ from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
-from rlc.service.connect import open_service
 from rlc.service.engine.checkpoints import CheckpointStore
+from rlc.service.hosted.connect import open_service
 from rlc.service.http.faults import Fixed
 from rlc.service.interface import ServiceClient
 

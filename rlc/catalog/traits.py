@@ -74,6 +74,17 @@ class LossTraits:
         low, high = (loss.config[self.config[name]] for name in self.bounds)
         return low, high
 
+    def ratios(self, config: Mapping[str, float]) -> tuple[list[float], list[float]]:
+        """Return ratios to try the loss with on the tokens of two datums: below, inside and above
+        the clip range, or around 1 if it has none. If a sequence has one ratio, one datum is below
+        and the other above."""
+        low, high = config.values() if self.clip else (0.8, 1.2)
+        below, above = low / 2 if low > 0 else 0.25, high * 1.5
+        if self.per_sequence:
+            return [below], [above]
+        ratios = [below, (low + high) / 2, 1.0, above]
+        return ratios, ratios[::-1]
+
 
 @frozen(eq=False, repr=False, slots=False)
 class PreferenceTraits:

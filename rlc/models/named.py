@@ -13,8 +13,8 @@ from rlc.check.suggest import known_values
 from rlc.errors import Error
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import LOCAL, TINKER
-from rlc.service.connect import require_packages
-from rlc.service.errors import ServiceError
+from rlc.service.hosted.connect import require_packages
+from rlc.service.interface import ServiceError
 
 _STATE = "tinker://"
 
@@ -76,7 +76,7 @@ def _asked_base(path: str, base_url: str | None) -> tuple[str, str | None]:
     its run notes one. Raise UnknownModelError if the service does not say it."""
     try:
         require_packages(TINKER)
-        from rlc.service.hosted.weights_info import find_base
+        from rlc.service.hosted.preflight import find_base
 
         return find_base(path, base_url)
     except ServiceError as error:

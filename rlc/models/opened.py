@@ -16,7 +16,7 @@ from rlc.runtime.stages.weights import open_sampler
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel, Reply
 from rlc.service.chats.prompts import Message
-from rlc.service.connect import open_service
+from rlc.service.hosted.connect import open_service
 from rlc.service.interface import RemoteService, SampledToken, ServiceClient
 from rlc.service.text import TextDecoder
 

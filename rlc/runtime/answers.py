@@ -16,7 +16,7 @@ from rlc.envs.deadlines import Span, waiting
 from rlc.envs.responders import Question, Reply, Responder
 from rlc.plan.environments import Asked
 from rlc.runtime.journal.database import Journal
-from rlc.service.pending_calls import asking
+from rlc.service.interface import asking
 
 
 def digest_of(question: Sequence[Any]) -> str:

@@ -26,8 +26,7 @@ from rlc.runtime.stages.weights import open_sampler, open_stage
 from rlc.seeds import derive_seed
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel
-from rlc.service.interface import SamplingClient, ServiceClient
-from rlc.service.pending_calls import asking, pending_call
+from rlc.service.interface import SamplingClient, ServiceClient, asking, pending_call
 
 LONGEST_REPLY = 600.0  # seconds that an endpoint has for one, where nothing else is said
 

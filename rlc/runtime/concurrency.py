@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 from attrs import define, field
 
 from rlc.envs.concurrency import all_of, first_cause
-from rlc.service.pending_calls import pending_call
+from rlc.service.interface import pending_call
 
 __all__ = ["EventLoopYield", "all_of", "first_cause", "in_thread"]
 

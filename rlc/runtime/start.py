@@ -19,7 +19,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Summary
-from rlc.service.connect import connect_service, require_service
+from rlc.service.hosted.connect import connect_service, require_service
 from rlc.service.interface import ServiceClient
 
 

@@ -1,20 +1,63 @@
-"""The client interface of a training service: Tinker's, as protocols.
+"""The client interface of a training service: Tinker's, as protocols; its errors; pending calls.
 
 Every name, argument and default is the official SDK's (tinker 0.38), and the data are its own
 ``tinker.types``. The hosted service, a compatible server and the embedded engine implement it; the
 runtime knows only this module. Each call returns an awaitable at once, so that
 ``forward_backward`` and ``optim_step`` can be submitted together.
+
+The embedded engine answers requests in waves, and a wave should hold all that the program can
+request before it needs an answer. So code that plays environments says when it waits for a pending
+call, after which it will make another request. An environment may take for ever, so a wave waits
+for it about a second; what is ``ours``, and surely ends, it waits for as long as it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from weakref import WeakKeyDictionary
 
-from attrs import frozen
+from attrs import define, frozen
+
+from rlc.errors import Error
 
 if TYPE_CHECKING:
     from tinker import types
+
+
+class ServiceError(Error):
+    """A request that a training service refused or could not carry out.
+
+    The message is one sentence for the user: what is wrong, and what would be right.
+    """
+
+
+class ServiceLostError(ServiceError):
+    """The service as a whole has failed: another request would fail, too."""
+
+
+class CheckpointError(ServiceError):
+    """A saved state that is missing, damaged or expired; an older one may serve."""
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@frozen(eq=False)
+class MappedAwaitable(Generic[T, R]):
+    """``make`` of the result of ``work``, which is already under way. Unlike a coroutine it may
+    remain unawaited, when a run or a server ends."""
+
+    work: Awaitable[T]
+    make: Callable[[T], R]
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.make((yield from self.work.__await__()))
+
 
 SessionEnd = Literal["success", "errored", "interrupted"]
 
@@ -226,3 +269,78 @@ class RemoteService(ServiceClient, Protocol):
 
     async def close(self, end: SessionEnd) -> None:
         """Finish the session. Never raises, since the run is over."""
+
+
+@define
+class PendingCalls:
+    """The calls that are pending in an event loop, and how often that has changed."""
+
+    ours: int = 0
+    environments: int = 0
+    changes: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.ours + self.environments
+
+    def add(self, ours: bool, change: int) -> None:
+        if ours:
+            self.ours += change
+        else:
+            self.environments += change
+        self.changes += 1
+
+
+_CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, PendingCalls] = WeakKeyDictionary()
+
+
+def calls_of(loop: asyncio.AbstractEventLoop) -> PendingCalls:
+    """Return the record of a loop's pending calls, which changes with them."""
+    return _CALLS.setdefault(loop, PendingCalls())
+
+
+@define(eq=False)
+class _Call:
+    """A call, and how many requests of its own it waits for; while there are any, it is not
+    counted."""
+
+    ours: bool
+    asking: int = 0
+    over: bool = False
+
+
+_AROUND: ContextVar[_Call | None] = ContextVar("pending_call", default=None)
+
+
+@contextmanager
+def pending_call(ours: bool = False) -> Iterator[None]:
+    """Count a call after which there may be another request to a service."""
+    calls, call = calls_of(asyncio.get_running_loop()), _Call(ours)
+    calls.add(ours, 1)
+    token = _AROUND.set(call)
+    try:
+        yield
+    finally:
+        _AROUND.reset(token)
+        call.over = True
+        if not call.asking:
+            calls.add(ours, -1)
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Around a request to the service from within such a call, which waits for the answer: the
+    service must not wait for the call."""
+    calls, call = calls_of(asyncio.get_running_loop()), _AROUND.get()
+    if call is None or call.over:
+        yield
+        return
+    call.asking += 1
+    if call.asking == 1:
+        calls.add(call.ours, -1)
+    try:
+        yield
+    finally:
+        call.asking -= 1
+        if not call.asking and not call.over:
+            calls.add(call.ours, 1)

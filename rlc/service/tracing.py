@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch.fx
 from tinker.lib.public_interfaces.custom_loss import LossHandle, trace_loss
 
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 
 class _WatchfulTracer(torch.fx.Tracer):

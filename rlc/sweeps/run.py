@@ -31,7 +31,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Summary
-from rlc.service.connect import require_service
+from rlc.service.hosted.connect import require_service
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.halving import Halving
 from rlc.sweeps.jobs import JobStoppedError, StoppableJob

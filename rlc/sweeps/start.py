@@ -14,7 +14,7 @@ from rlc.data.reading import Reader
 from rlc.plan.records import LOCAL, Plan
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
-from rlc.service.connect import require_service
+from rlc.service.hosted.connect import require_service
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.observer import SweepObserver
 from rlc.sweeps.read import begun_with

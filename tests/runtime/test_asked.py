@@ -18,8 +18,8 @@ from rlc.runtime.asked import AskedModels
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
-from rlc.service.connect import connect_service
-from rlc.service.pending_calls import calls_of, pending_call
+from rlc.service.hosted.connect import connect_service
+from rlc.service.interface import calls_of, pending_call
 
 pytestmark = pytest.mark.engine
 

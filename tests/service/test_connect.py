@@ -11,8 +11,8 @@ from paths import RECIPES
 
 from rlc.compile.recipe import load
 from rlc.plan.records import Plan
-from rlc.service.connect import require_service
-from rlc.service.errors import ServiceError
+from rlc.service.hosted.connect import require_service
+from rlc.service.interface import ServiceError
 
 
 def plan(name: str) -> Plan:

@@ -9,7 +9,7 @@ import pytest
 
 from rlc.service.engine import waves as module
 from rlc.service.engine.waves import Pending, WaveWorker
-from rlc.service.pending_calls import asking, calls_of, pending_call
+from rlc.service.interface import asking, calls_of, pending_call
 
 pytestmark = pytest.mark.engine
 

@@ -29,7 +29,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.tokens import TOKENS_FILE
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
-from rlc.service.connect import connect_service
+from rlc.service.hosted.connect import connect_service
 
 TINY = """\
 model policy { base = "tiny" lora_rank = 4 }

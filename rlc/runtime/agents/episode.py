@@ -35,7 +35,7 @@ from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest
 from rlc.service.chats.prompts import Tool
 from rlc.service.http.inference.messages import parts_of
 from rlc.service.http.refusals import TOO_LONG, Refused
-from rlc.service.pending_calls import asking
+from rlc.service.interface import asking
 
 if TYPE_CHECKING:
     from tinker import types

@@ -20,9 +20,7 @@ from rlc.catalog.index import loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.runtime.records import Turn, Usage
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums
-from rlc.service.conform.ratios import ratios_of
-from rlc.service.errors import ServiceError
-from rlc.service.interface import SamplingClient, TrainingClient
+from rlc.service.interface import SamplingClient, ServiceError, TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types
@@ -62,7 +60,7 @@ async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | No
     if loss_traits(loss).recorded:
         datums = await _sampled_datums(training, usage)
     first = await _forward(training, datums, LIKELIHOOD)
-    ratios = ratios_of(loss_traits(loss), loss.config)
+    ratios = loss_traits(loss).ratios(loss.config)
     datums = [
         _aimed(datum, logprobs_T, ratios)
         for datum, logprobs_T, ratios in zip(datums, _logprobs(first), ratios, strict=True)

@@ -14,7 +14,7 @@ from rlc.plan.parts import DeadlinesPlan
 from rlc.plan.stages import Training
 from rlc.plan.units import elapsed
 from rlc.runtime.records import RunError
-from rlc.service.errors import ServiceError, ServiceLostError
+from rlc.service.interface import ServiceError, ServiceLostError
 
 PING_SECONDS = 5.0  # of silence before a server is pinged, and between two pings
 

@@ -18,8 +18,7 @@ from rlc.plan.parts import SavePlan
 from rlc.plan.stages import Training
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.metrics import score
-from rlc.service.errors import CheckpointError, ServiceError
-from rlc.service.interface import ServiceClient
+from rlc.service.interface import CheckpointError, ServiceClient, ServiceError
 
 ROLLING_TTL = 7 * 24 * 3600  # seconds that a service keeps the newest state of a run that ended
 _GRACE = 5.0  # seconds that a failing run waits for a state on its way

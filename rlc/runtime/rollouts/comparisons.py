@@ -24,7 +24,7 @@ from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.updates.datums import merged_sequences
 from rlc.seeds import derive_seed
-from rlc.service.errors import ServiceLostError
+from rlc.service.interface import ServiceLostError
 
 
 async def compare(player: Player, task: Task, rollouts: Sequence[Rollout]) -> list[Rollout]:

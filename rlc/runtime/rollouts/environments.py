@@ -19,7 +19,7 @@ from rlc.envs.deadlines import Span
 from rlc.envs.responders import Responders
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
-from rlc.service.pending_calls import pending_call
+from rlc.service.interface import pending_call
 
 T = TypeVar("T")
 

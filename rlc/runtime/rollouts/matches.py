@@ -21,7 +21,7 @@ from rlc.envs.games.game import Move
 from rlc.envs.games.players import Program, Seen
 from rlc.envs.responders import Question, Responder
 from rlc.seeds import derive_seed
-from rlc.service.pending_calls import pending_call
+from rlc.service.interface import pending_call
 
 _CUT_OFF = Observation("", done=True, truncated=True)
 

@@ -27,8 +27,7 @@ from rlc.runtime.rollouts.environments import call_environment, close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.seeds import derive_seed
-from rlc.service.errors import ServiceLostError
-from rlc.service.interface import SamplingClient
+from rlc.service.interface import SamplingClient, ServiceLostError
 
 if TYPE_CHECKING:
     from tinker import types

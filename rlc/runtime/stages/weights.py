@@ -26,8 +26,13 @@ from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.seeds import derive_seed
-from rlc.service.errors import CheckpointError
-from rlc.service.interface import LossHandle, SamplingClient, ServiceClient, TrainingClient
+from rlc.service.interface import (
+    CheckpointError,
+    LossHandle,
+    SamplingClient,
+    ServiceClient,
+    TrainingClient,
+)
 
 
 class LostCheckpointError(RunError):

@@ -22,8 +22,7 @@ from rlc.runtime.guard.meter import Meter
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence, merged_sequences
 from rlc.runtime.updates.scores import Scores
-from rlc.service.errors import ServiceError
-from rlc.service.interface import SamplingClient
+from rlc.service.interface import SamplingClient, ServiceError
 
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
 

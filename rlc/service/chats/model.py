@@ -17,8 +17,7 @@ from rlc.service.chats.draw import Draw
 from rlc.service.chats.errors import ChatError, TooLongError
 from rlc.service.chats.prompts import Message, Tool, chat_prompt
 from rlc.service.chats.replies import ChatReader, TextReader
-from rlc.service.errors import ServiceError
-from rlc.service.interface import SampledToken, SamplingClient
+from rlc.service.interface import SampledToken, SamplingClient, ServiceError
 
 if TYPE_CHECKING:
     from tinker import types

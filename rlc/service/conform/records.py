@@ -1,4 +1,4 @@
-"""A check, and what it has found."""
+"""A check, how a function becomes one, and what it has found."""
 
 from __future__ import annotations
 
@@ -86,3 +86,17 @@ class Report:
                 for found in self.found
             ],
         }
+
+
+Run = Callable[[Probe], None]
+
+
+def check(into: list[Check], name: str, *calls: str, required: bool = True) -> Callable[[Run], Run]:
+    """Add a function as a check; the first line of its docstring is the promise."""
+
+    def add(run: Run) -> Run:
+        promise = (run.__doc__ or name).splitlines()[0].rstrip(".")
+        into.append(Check(name, promise, calls, run, required))
+        return run
+
+    return add

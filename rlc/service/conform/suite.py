@@ -12,30 +12,19 @@ import tinker
 from tinker.types import RequestErrorCategory
 
 from rlc.plan.units import elapsed
-from rlc.service.conform.checks import (
-    account,
-    checkpoints,
-    custom,
-    losses,
-    optimizer,
-    sampling,
-    training,
-)
+from rlc.service.conform import account, checkpoints, losses, sampling, training
 from rlc.service.conform.measures import DiffersError, Tokens
 from rlc.service.conform.probe import Bench, Probe
 from rlc.service.conform.records import Check, Found, Report, State
-from rlc.service.errors import ServiceError
-from rlc.service.hosted.notices import reported_to
-from rlc.service.hosted.refusals import translate
-from rlc.service.hosted.replies import start_thread
+from rlc.service.hosted.clients import start_thread
+from rlc.service.hosted.refusals import reported_to, translate
+from rlc.service.interface import ServiceError
 
 CHECKS: tuple[Check, ...] = (
     *account.FIRST,
     *sampling.CHECKS,
     *training.CHECKS,
     *losses.CHECKS,
-    *custom.CHECKS,
-    *optimizer.CHECKS,
     *checkpoints.CHECKS,
     *account.CHECKS,
 )

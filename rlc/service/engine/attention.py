@@ -36,7 +36,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface
 
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 IntArray = npt.NDArray[np.int64]
 

@@ -41,7 +41,7 @@ from rlc.service.engine.attention import (
     using,
 )
 from rlc.service.engine.lora import Adapter, LoraLinear, install
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")

@@ -34,7 +34,7 @@ from attrs import define, evolve, field, frozen
 from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
 from rlc.service.engine.base_model import BaseModel
 from rlc.service.engine.lora import ALPHA, Adapter, LoraSpec
-from rlc.service.errors import CheckpointError, ServiceError
+from rlc.service.interface import CheckpointError, ServiceError
 
 SCHEME = "local://"
 _FORMAT = 1

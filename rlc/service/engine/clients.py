@@ -27,9 +27,7 @@ from rlc.service.engine.sampling import (
 from rlc.service.engine.scoring import Scoring
 from rlc.service.engine.trainer import Trainer, restore, state_arrays
 from rlc.service.engine.waves import WaveWorker, call_in
-from rlc.service.errors import ServiceError
-from rlc.service.interface import LossHandle, SampledToken
-from rlc.service.mapped_awaitable import MappedAwaitable
+from rlc.service.interface import LossHandle, MappedAwaitable, SampledToken, ServiceError
 
 AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
 

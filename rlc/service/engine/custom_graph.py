@@ -17,7 +17,7 @@ from tinker import types
 
 from rlc.service.engine import custom_operations as operations
 from rlc.service.engine.custom_operations import Operation
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 MOST_NODES = 512
 MOST_INPUTS = 16  # as the SDK has it

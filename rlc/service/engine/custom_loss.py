@@ -34,7 +34,7 @@ from rlc.service.engine.custom_graph import (
     read_graph,
 )
 from rlc.service.engine.losses import finite_array, target_shape
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 from rlc.service.tracing import trace
 
 # How many numbers all values of a datum may hold together: for small datums this many, and for

@@ -37,7 +37,7 @@ from rlc.service.engine.attention import (
     padded,
 )
 from rlc.service.engine.base_model import BaseModel, Entry, PrefixCache, Snapshot
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 UInt64 = npt.NDArray[np.uint64]
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from rlc.catalog.saved_weights import layer_kind
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 ALPHA = 32.0
 ATTENTION, MLP, UNEMBED = "attn", "mlp", "unembed"

@@ -35,7 +35,7 @@ from tinker import types
 from torch import Tensor
 
 from rlc.catalog.index import service_settings
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 _LOW, _HIGH = "clip_low_threshold", "clip_high_threshold"
 _LENGTHS = "lengths_D"  # tokens of each datum, in the order in which they follow one another

@@ -34,8 +34,7 @@ from rlc.service.engine.scoring import (
     prompt_scores,
 )
 from rlc.service.engine.waves import Outcome, Pending, attempt, call_in, closed_error, fulfil
-from rlc.service.errors import ServiceError
-from rlc.service.interface import SampledToken
+from rlc.service.interface import SampledToken, ServiceError
 
 MOST_SAMPLES = 65_536  # of one request: each takes memory at once
 

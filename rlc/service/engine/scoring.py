@@ -19,7 +19,7 @@ from rlc.service.engine.attention import IntArray, micro_batches
 from rlc.service.engine.base_model import BaseModel, Snapshot
 from rlc.service.engine.decoder import invert, stream_key, uniforms
 from rlc.service.engine.trainer import packed_logprobs, split_targets
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 _NOT_ASKED = -1  # in a tensor of targets
 

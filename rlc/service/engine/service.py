@@ -19,7 +19,7 @@ from rlc.service.engine.lora import Adapter, LoraSpec
 from rlc.service.engine.sampling import ContinuousWorker, Engine, run_wave
 from rlc.service.engine.trainer import Trainer, restore_optimizer, restored_adapter
 from rlc.service.engine.waves import WaveWorker
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 T = TypeVar("T")
 TINY = "tiny"

@@ -32,7 +32,7 @@ from rlc.service.engine.checkpoints import (
 )
 from rlc.service.engine.lora import Adapter
 from rlc.service.engine.losses import BatchLoss, combined
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 
 @define(eq=False)

@@ -6,7 +6,7 @@ it is done. Jobs run in the order of submission.
 Sampling requests are batched in *waves*. A wave leaves when every job submitted before its
 first request is done and the loop has then turned a few times in which nothing happened: it
 holds all that the program can request before it needs a reply. For replies of environments
-(`rlc.service.pending_calls`) it waits until none has come for about a second, for the program's own
+(`rlc.service.interface`) it waits until none has come for about a second, for the program's own
 computations as long as they take. What a wave holds depends on the program's own order and never on
 the clock, which is why the same program gives the same numbers to the last bit, unless its
 environments take longer.
@@ -23,8 +23,7 @@ from weakref import WeakKeyDictionary
 import torch
 from attrs import define, field
 
-from rlc.service.errors import ServiceError
-from rlc.service.pending_calls import calls_of
+from rlc.service.interface import ServiceError, calls_of
 
 # Turns of the loop in which nothing happens: there is no new request, and no call begins or ends. A
 # task that wakes up may pass its result on through a few others (gather, a queue, a lock) before

@@ -12,7 +12,7 @@ from rlc.catalog.facts.models import find_retired
 from rlc.plan.asked import asked_models
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 if TYPE_CHECKING:
     from tinker.types import SupportedModel

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 DOTENV = ".env"
 KEY, URL, PROJECT = "TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_PROJECT_ID"

@@ -1,4 +1,4 @@
-"""Whether a server can be used, found out in seconds and before a run folder is made.
+"""What a server says of itself and of a saved state, found out in seconds.
 
 The SDK retries failures for minutes, since they may pass. Before a run begins, a wrong address or a
 key that is not accepted is the likelier reason, and is reported at once.
@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from concurrent.futures import TimeoutError as OutOfTime
 
 import httpx
+import tinker
 from tinker import types
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
 from rlc.plan.records import Plan
 from rlc.plan.units import elapsed
-from rlc.service.errors import ServiceLostError
 from rlc.service.hosted.capabilities import smaller_contexts
-from rlc.service.hosted.endpoint import Endpoint
+from rlc.service.hosted.clients import start_thread
+from rlc.service.hosted.endpoint import Endpoint, find_endpoint
 from rlc.service.hosted.refusals import translate
-from rlc.service.hosted.replies import start_thread
 from rlc.service.hosted.service import default_url, open_rest
+from rlc.service.interface import ServiceLostError
 
 _REACH_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
@@ -70,3 +71,27 @@ def _capabilities(endpoint: Endpoint) -> types.GetServerCapabilitiesResponse:
             return await client.service.get_server_capabilities()
 
     return holder.run_coroutine_threadsafe(ask()).result()
+
+
+_RENDERER = "renderer_name"  # where the cookbook and rlc note it in the metadata of a run
+
+
+def find_base(path: str, base_url: str | None = None) -> tuple[str, str | None]:
+    """Return the base model of a state, and the renderer that its run notes, if it notes one.
+    Blocks. Raise ServiceError if the service does not know the state, or cannot be asked."""
+    endpoint = find_endpoint(base_url)
+
+    def ask() -> tuple[str, str | None]:
+        rest: tinker.RestClient = open_rest(endpoint)
+        base = rest.get_weights_info_by_tinker_path(path).result().base_model
+        run = rest.get_training_run_by_tinker_path(path).result()
+        return base, (run.user_metadata or {}).get(_RENDERER)
+
+    try:
+        return start_thread(ask).result(_ANSWER_SECONDS)
+    except OutOfTime as error:
+        raise ServiceLostError(
+            f"{endpoint.name} has not answered within {elapsed(_ANSWER_SECONDS)}"
+        ) from error
+    except Exception as error:
+        raise translate(error, endpoint.name) from error

@@ -14,18 +14,25 @@ import tinker
 from attrs import define, field
 from tinker import types
 
-from rlc.service.errors import CheckpointError, ServiceError, ServiceLostError
 from rlc.service.hosted.clients import (
     HostedLoss,
     HostedSamplingClient,
     HostedTrainingClient,
+    Patience,
+    Reply,
+    in_thread,
     own_tokenizer,
+    submit,
 )
 from rlc.service.hosted.endpoint import Endpoint
-from rlc.service.hosted.notices import reported_to
-from rlc.service.hosted.refusals import translate
-from rlc.service.hosted.replies import Patience, Reply, in_thread, submit
-from rlc.service.interface import Listener, SessionEnd
+from rlc.service.hosted.refusals import reported_to, translate
+from rlc.service.interface import (
+    CheckpointError,
+    Listener,
+    ServiceError,
+    ServiceLostError,
+    SessionEnd,
+)
 from rlc.service.tracing import trace
 
 _CLOSING_SECONDS = 5.0  # after Ctrl-C was pressed twice, the user waits for it

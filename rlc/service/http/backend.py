@@ -11,7 +11,6 @@ from tinker import types
 
 from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.engine.service import LocalService, ModelFacts
-from rlc.service.errors import ServiceError
 from rlc.service.http.account.signing import Signer
 from rlc.service.http.checkpoints.runs import Runs
 from rlc.service.http.extension import Extension
@@ -19,6 +18,7 @@ from rlc.service.http.faults import Disturbances
 from rlc.service.http.futures import SAMPLE, Futures
 from rlc.service.http.refusals import Refused
 from rlc.service.http.sessions import Model, Session, Sessions
+from rlc.service.interface import ServiceError
 
 
 @frozen

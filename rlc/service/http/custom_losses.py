@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from tinker import types
 
 from rlc.service.engine.custom_loss import CustomLoss
-from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend
 from rlc.service.http.sessions import Session
+from rlc.service.interface import ServiceError
 
 CUSTOM = "custom"  # the name that stands for all of them
 _MOST = 256  # that a session may have

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rlc.service.engine.decoder import stream_key, uniforms
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 # Requests that a client sends in the background, or before it can handle a failure.
 _SPARED = ("client/", "auth/", "telemetry", "healthz", "session_heartbeat")

@@ -16,12 +16,12 @@ from attrs import define, field, frozen
 from pydantic import BaseModel
 from tinker import types
 
-from rlc.service.errors import ServiceError
 from rlc.service.http.account.traces import Span, Traces
 from rlc.service.http.bodies import JSON
 from rlc.service.http.faults import Disturbances
 from rlc.service.http.refusals import Refused
 from rlc.service.http.wire import PROTOBUF, write_output, write_sample
+from rlc.service.interface import ServiceError
 
 SAMPLE = "sample"
 _POLL_SECONDS = 25.0  # the SDK gives a poll 45

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rlc.chat.turns import EnvError
 from rlc.errors import Error
 from rlc.service.chats.errors import ChatError, TooLongError
-from rlc.service.errors import ServiceError, ServiceLostError
+from rlc.service.interface import ServiceError, ServiceLostError
 
 _OPENAI = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC = {

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from rlc.service.errors import ServiceError
 from rlc.service.http.sockets import BACKLOG, LOOPBACK, bind
+from rlc.service.interface import ServiceError
 from rlc.version import __version__
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 2048

@@ -13,7 +13,6 @@ from tinker.types.save_weights_external_response import SaveWeightsExternalRespo
 from rlc.service.engine import losses
 from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.engine.lora import LoraSpec
-from rlc.service.errors import ServiceError
 from rlc.service.http import custom_losses
 from rlc.service.http.backend import Backend, check_ttl
 from rlc.service.http.checkpoints.external import check_recipients
@@ -21,7 +20,7 @@ from rlc.service.http.checkpoints.runs import engine_path, tinker_path
 from rlc.service.http.refusals import Refused
 from rlc.service.http.sessions import Model, Sampler
 from rlc.service.http.wire import Pass
-from rlc.service.mapped_awaitable import MappedAwaitable
+from rlc.service.interface import MappedAwaitable, ServiceError
 
 
 def create_model(backend: Backend, request: types.CreateModelRequest) -> types.UntypedAPIFuture:

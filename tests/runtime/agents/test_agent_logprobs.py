@@ -18,7 +18,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums
-from rlc.service.connect import connect_service
+from rlc.service.hosted.connect import connect_service
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

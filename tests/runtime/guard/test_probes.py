@@ -17,8 +17,7 @@ from rlc.algo.losses import LOSSES, loss_and_grad
 from rlc.plan.parts import LossPlan
 from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
 from rlc.service.engine import open_engine
-from rlc.service.errors import ServiceError
-from rlc.service.interface import SamplingClient, TrainingClient
+from rlc.service.interface import SamplingClient, ServiceError, TrainingClient
 
 pytestmark = pytest.mark.engine
 

@@ -23,8 +23,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.service.engine import open_engine
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
-from rlc.service.interface import Listener, RemoteService
+from rlc.service.interface import Listener, RemoteService, ServiceError
 
 pytestmark = pytest.mark.engine
 

@@ -24,7 +24,7 @@ from rlc.runtime.guard.watchdog import Watchdog
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
-from rlc.service.errors import ServiceError, ServiceLostError
+from rlc.service.interface import ServiceError, ServiceLostError
 
 pytestmark = pytest.mark.engine
 

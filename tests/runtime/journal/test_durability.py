@@ -22,8 +22,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.start import resume_run
-from rlc.service.connect import connect_service
-from rlc.service.errors import ServiceError
+from rlc.service.hosted.connect import connect_service
+from rlc.service.interface import ServiceError
 
 SMALL = {
     "env": "guess",  # its rewards differ

@@ -15,7 +15,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import GONE, list_runs, read_run
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
-from rlc.service.connect import connect_service
+from rlc.service.hosted.connect import connect_service
 
 SMALL = {"env": "guess", "batch": "groups(2, group_size = 4)", "sampling": "sample(max_tokens = 8)"}
 PLAN = tiny(

@@ -32,7 +32,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.start import run_plan
-from rlc.service.connect import connect_service
+from rlc.service.hosted.connect import connect_service
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

@@ -22,7 +22,7 @@ from rlc.runtime.rollouts.comparisons import above
 from rlc.runtime.stages.weights import open_sampler, open_stage
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, merged_sequences
 from rlc.runtime.updates.preferences import Preference, Side, judge
-from rlc.service.connect import connect_service
+from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import SamplingClient
 
 BETA = 0.3

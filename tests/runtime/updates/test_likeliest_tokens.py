@@ -29,7 +29,7 @@ from rlc.pricing.cost import plan_cost
 from rlc.runtime.records import Rollout, Turn, Usage
 from rlc.runtime.updates.datums import episode_datums
 from rlc.runtime.updates.scorers import Scorer
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 pytestmark = pytest.mark.engine
 

@@ -30,9 +30,9 @@ from rlc.service.conform.records import Check, Found, Report
 from rlc.service.conform.suite import CHECKS, MOST_TOKENS, chosen, run_checks
 from rlc.service.engine import losses, trainer
 from rlc.service.engine import trainer as optimizer
-from rlc.service.errors import ServiceError
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.http import app, futures, wire
+from rlc.service.interface import ServiceError
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

@@ -22,7 +22,7 @@ from tinker import types
 from rlc.service.engine import custom_operations as operations
 from rlc.service.engine.custom_graph import MOST_INPUTS, MOST_NODES
 from rlc.service.engine.custom_loss import CustomLoss
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 T = TypeVar("T")
 GIVEN = [types.CustomLossInput.model_validate(given) for given in INPUTS]

@@ -20,7 +20,7 @@ from torch import Tensor
 from rlc.service.engine.clients import LocalTrainingClient
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 
 async def cleared(service: LocalService) -> LocalTrainingClient:

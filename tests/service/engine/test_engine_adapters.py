@@ -23,7 +23,7 @@ from tinker import types
 
 from rlc.service.engine.clients import LocalTrainingClient
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 
 def test_gradients_accumulate_until_the_step(service: LocalService) -> None:

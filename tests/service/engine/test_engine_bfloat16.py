@@ -30,7 +30,7 @@ from rlc.service.engine import attention, open_engine
 from rlc.service.engine.base_model import pick_dtype
 from rlc.service.engine.clients import LocalTrainingClient
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 BASES = [*ARCHITECTURES, "tiny"]
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")

@@ -14,7 +14,7 @@ from tinker import types
 
 from rlc.service.engine.clients import LocalTrainingClient
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 STEP = types.AdamParams(learning_rate=0.02, weight_decay=0.01)
 

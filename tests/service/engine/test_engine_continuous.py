@@ -18,8 +18,7 @@ from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.engine.decoder import Decoder, Sample
 from rlc.service.engine.service import LocalService
 from rlc.service.engine.trainer import Trainer
-from rlc.service.errors import ServiceError
-from rlc.service.interface import SampledToken
+from rlc.service.interface import SampledToken, ServiceError
 
 FOREVER: list[int] = []
 

@@ -9,7 +9,7 @@ from tinker import types
 
 from rlc.algo.losses import loss_and_grad
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 
 def inputs(**arrays: object) -> dict[str, types.TensorData]:

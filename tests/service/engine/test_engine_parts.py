@@ -31,7 +31,7 @@ from rlc.service.engine.decoder import (
     stream_key,
     uniforms,
 )
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 EXAMPLES = settings(deadline=None, derandomize=True)
 SEQUENCES = st.lists(

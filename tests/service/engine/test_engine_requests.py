@@ -19,7 +19,7 @@ from local_support import (
 )
 
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 
 def test_the_cache_hits_are_counted_truthfully(service: LocalService) -> None:

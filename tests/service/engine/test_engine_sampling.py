@@ -28,8 +28,7 @@ from local_support import (
 from tinker import types
 
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
-from rlc.service.interface import ServiceClient
+from rlc.service.interface import ServiceClient, ServiceError
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -29,7 +29,7 @@ from tinker import types
 
 from rlc.service.engine.clients import LocalTrainingClient
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError
+from rlc.service.interface import ServiceError
 
 
 def plain_loss(name: str, lp: Any, datum: types.Datum, config: Mapping[str, float]) -> Any:

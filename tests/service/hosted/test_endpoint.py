@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlc.service.errors import ServiceError
 from rlc.service.hosted.endpoint import find_endpoint, parse_dotenv
+from rlc.service.interface import ServiceError
 
 KEY = "tml-a-key-for-tests"
 

@@ -24,7 +24,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
-from rlc.service.connect import connect_service
+from rlc.service.hosted.connect import connect_service
 
 pytestmark = pytest.mark.server
 

@@ -13,9 +13,8 @@ from attrs import define, field
 from tinker import types
 from tinker.lib.public_interfaces.api_future import AwaitableConcurrentFuture
 
-from rlc.service.hosted.clients import HostedSamplingClient, sample_seed
-from rlc.service.hosted.notices import notice
-from rlc.service.hosted.replies import Patience
+from rlc.service.hosted.clients import HostedSamplingClient, Patience, sample_seed
+from rlc.service.hosted.refusals import notice
 
 PROMPT = types.ModelInput.from_ints([1, 2, 3, 4, 5])
 

@@ -15,11 +15,10 @@ from tinker import types
 from torch import Tensor
 
 from rlc.runtime.guard.service_guard import ServiceGuard
-from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 from rlc.service.http.faults import Faults
-from rlc.service.interface import ServiceClient
+from rlc.service.interface import ServiceClient, ServiceError, ServiceLostError
 
 pytestmark = pytest.mark.server
 

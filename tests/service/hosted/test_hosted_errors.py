@@ -13,10 +13,10 @@ from tinker import types
 from tinker.lib import queue_state_logger
 
 from rlc.service import tiny
-from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.hosted.clients import HostedTrainingClient
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
+from rlc.service.interface import ServiceError, ServiceLostError
 
 KEY = "tml-secret"
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("hurried")]

@@ -18,10 +18,10 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
-from rlc.service.connect import connect_service
-from rlc.service.errors import ServiceLostError
+from rlc.service.hosted.connect import connect_service
 from rlc.service.http.faults import Faults
 from rlc.service.http.server import Server
+from rlc.service.interface import ServiceLostError
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -10,8 +10,8 @@ from hosted_support import hosted_plan, with_model
 from stub_tinker import stub_tinker
 
 from rlc.plan.records import Plan
-from rlc.service.connect import require_service
-from rlc.service.errors import ServiceError
+from rlc.service.hosted.connect import require_service
+from rlc.service.interface import ServiceError
 
 pytestmark = pytest.mark.server
 

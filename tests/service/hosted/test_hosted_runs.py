@@ -27,9 +27,9 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
-from rlc.service.connect import connect_service
 from rlc.service.engine.clients import LocalSamplingClient
-from rlc.service.errors import ServiceError, ServiceLostError
+from rlc.service.hosted.connect import connect_service
+from rlc.service.interface import ServiceError, ServiceLostError
 
 pytestmark = pytest.mark.server
 

@@ -16,7 +16,7 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
-from rlc.service.connect import connect_service
+from rlc.service.hosted.connect import connect_service
 
 pytestmark = pytest.mark.server
 

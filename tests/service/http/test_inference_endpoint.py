@@ -22,11 +22,11 @@ from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message
 from rlc.service.engine import open_engine
 from rlc.service.engine.service import LocalService
-from rlc.service.errors import ServiceError, ServiceLostError
 from rlc.service.http.inference.endpoint import Answered, Caller
 from rlc.service.http.inference.routes import endpoint_app
 from rlc.service.http.refusals import Refused
 from rlc.service.http.server import serving
+from rlc.service.interface import ServiceError, ServiceLostError
 
 ASKED: Any = [{"role": "user", "content": "Spell the word apple backwards."}]
 GIVEN: Any = {"model": "any", "messages": ASKED, "max_tokens": 12, "seed": 3}

@@ -14,7 +14,6 @@ from serving_support import BASE, KEY, policy_data, prompt, sampling, weights
 from tinker import types
 from tinker.lib.retryable_exception import RetryableException
 
-from rlc.service.errors import ServiceError
 from rlc.service.http.faults import (
     Dice,
     Faults,
@@ -25,6 +24,7 @@ from rlc.service.http.faults import (
     parse_delay,
     parse_faults,
 )
+from rlc.service.interface import ServiceError
 
 STEPS = 3
 

@@ -18,10 +18,10 @@ from tinker import types
 
 from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from rlc.service.engine.checkpoints import peft_config
-from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend
 from rlc.service.http.checkpoints.runs import engine_path, path_of
 from rlc.service.http.refusals import Refused, refusing
+from rlc.service.interface import ServiceError
 
 _EXPORTS = "external_weights"
 _ENCRYPTED = ".age"

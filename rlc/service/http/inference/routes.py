@@ -26,7 +26,6 @@ from starlette.routing import BaseRoute, Mount, Route
 from rlc.service.chats.model import Generation, ReplyRequest
 from rlc.service.chats.prompts import Message
 from rlc.service.chats.replies import Reader, Step, Whole, read_steps
-from rlc.service.errors import ServiceError
 from rlc.service.http.bodies import JSON, read_content
 from rlc.service.http.inference.anthropic.replies import MessageAnswer
 from rlc.service.http.inference.anthropic.requests import CountRequest, MessagesRequest
@@ -48,6 +47,7 @@ from rlc.service.http.refusals import (
     given_key,
     speaks_anthropic,
 )
+from rlc.service.interface import ServiceError
 
 OPENAI = ("/v1", "/oai/api/v1")
 ANTHROPIC = ("/v1", "/anthropic/api/v1")

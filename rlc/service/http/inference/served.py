@@ -16,12 +16,11 @@ from rlc.chat.turns import EnvError
 from rlc.service.chats.model import ChatModel
 from rlc.service.engine.checkpoints import SCHEME
 from rlc.service.engine.clients import LocalSamplingClient
-from rlc.service.errors import ServiceError
 from rlc.service.http.backend import Backend, Served
 from rlc.service.http.checkpoints.runs import TINKER, engine_path
 from rlc.service.http.inference.endpoint import Caller
 from rlc.service.http.refusals import Refused
-from rlc.service.interface import SampledToken
+from rlc.service.interface import SampledToken, ServiceError
 
 _MOST_OPENED = 16  # models whose weights are kept
 _NOT_FOUND = "model_not_found"

@@ -9,8 +9,7 @@ from pathlib import Path
 from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
 from rlc.plan.asked import asked_models
 from rlc.plan.records import LOCAL, Plan
-from rlc.service.errors import ServiceError
-from rlc.service.interface import RemoteService, ServiceClient
+from rlc.service.interface import RemoteService, ServiceClient, ServiceError
 
 _NEEDED_BY = {
     LOCAL: ("the embedded engine", "local,gem"),

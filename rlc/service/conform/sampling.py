@@ -12,12 +12,9 @@ import numpy as np
 import tinker
 from tinker import types
 
-from rlc.service.conform.checks import check
-from rlc.service.conform.data import PROMPT
 from rlc.service.conform.measures import DiffersError
-from rlc.service.conform.probe import EXACT, REFERENCE, Probe
-from rlc.service.conform.records import Check
-from rlc.service.conform.reference import reference_logprobs
+from rlc.service.conform.probe import EXACT, PROMPT, REFERENCE, Probe, reference_logprobs
+from rlc.service.conform.records import Check, check
 
 CHECKS: list[Check] = []
 

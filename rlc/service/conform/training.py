@@ -10,11 +10,17 @@ import numpy as np
 from tinker import types
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.service.conform.checks import check
-from rlc.service.conform.data import datum, likelihood, sequences
-from rlc.service.conform.probe import EXACT, REFERENCE, Probe, outputs
-from rlc.service.conform.records import Check
-from rlc.service.conform.reference import reference_logprobs
+from rlc.service.conform.probe import (
+    EXACT,
+    REFERENCE,
+    Probe,
+    datum,
+    likelihood,
+    outputs,
+    reference_logprobs,
+    sequences,
+)
+from rlc.service.conform.records import Check, check
 
 CHECKS: list[Check] = []
 

@@ -7,9 +7,8 @@ from urllib.request import urlopen
 
 from tinker import types
 
-from rlc.service.conform.checks import check
 from rlc.service.conform.probe import Probe
-from rlc.service.conform.records import Check
+from rlc.service.conform.records import Check, check
 
 FIRST: list[Check] = []
 CHECKS: list[Check] = []

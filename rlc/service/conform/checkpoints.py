@@ -10,10 +10,8 @@ import numpy as np
 import tinker
 
 from rlc.algo.ragged import Floats
-from rlc.service.conform.checks import check
-from rlc.service.conform.data import likelihood, sequences
-from rlc.service.conform.probe import HOUR, Probe
-from rlc.service.conform.records import Check
+from rlc.service.conform.probe import HOUR, Probe, likelihood, sequences
+from rlc.service.conform.records import Check, check
 
 CHECKS: list[Check] = []
 
