@@ -123,10 +123,9 @@ class Evaluator:
         func = expr.func if want.also and isinstance(expr, Call) else None
         if want.also and isinstance(func, Name) and find_builtin(want.also, func.id):
             want = evolve(want, type=want.also)
-        if want.also and isinstance(expr, Name):
-            kinds = NAMEABLE.get(want.also, (want.also,))
-            if expr.id in self.scope.of_kind(*kinds):
-                want = evolve(want, type=want.also)
+        named = isinstance(expr, Name) and expr.id not in self.scope.of_kind("param")
+        if want.also and want.type in SCALARS and named:
+            want = evolve(want, type=want.also)
         if want.named:
             return pipelines.named_parts(self, expr, want)
         if want.type == "model":

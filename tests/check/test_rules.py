@@ -212,3 +212,20 @@ def test_a_judge_is_there_before_what_it_judges(judge: str, expected: list[str])
     text += f'judge taste = rubric("Is it kind?", model = {judge})\n'
     text += "env tasted = guess |> judged(taste)\n"
     assert codes(text + train(env="tasted")) == ["RL0412"] * (judge == "policy") + expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("polcy", "`polcy` is not declared"),
+        ("guess", "`guess` is an environment, where a model belongs"),
+        ("main", "`main` needs the weights that it leaves itself"),
+        ('"tinny"', 'there is no model "tinny" to compare with'),
+    ],
+)
+def test_a_reference_is_a_model(reference: str, message: str) -> None:
+    text = 'model policy { base = "tiny" }\n'
+    text += 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n'
+    text += train(kl=f"reference({reference}, coef = 0.1)")
+    found = compile_source(Source("recipe.rl", text)).diagnostics
+    assert [item.message for item in found] == [message]
