@@ -34,7 +34,7 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.service.engine.checkpoints import CheckpointStore
-from rlc.service.http.faults import LogNormal
+from rlc.service.server.faults import LogNormal
 
 MIB = 2**20
 RECIPE = """\

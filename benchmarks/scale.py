@@ -53,8 +53,8 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.service.engine.checkpoints import CheckpointStore
 from rlc.service.hosted.connect import open_service
-from rlc.service.http.faults import Fixed
 from rlc.service.interface import ServiceClient
+from rlc.service.server.faults import Fixed
 
 GROUP, TURNS = 8, 4
 WAIT, ROUNDS = 0.005, 100  # median seconds that a move waits, and hashes that it computes

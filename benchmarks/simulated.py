@@ -38,7 +38,7 @@ from rlc.service.engine.checkpoints import CheckpointStore, Description
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraSpec
 from rlc.service.engine.service import ModelFacts, find_folder
-from rlc.service.http.faults import Delay, Fixed, parse_delay
+from rlc.service.server.faults import Delay, Fixed, parse_delay
 
 T = TypeVar("T")
 CONTEXT = 32_768
@@ -371,10 +371,10 @@ def main() -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve until told to stop; the first line says where."""
-    from rlc.service.http.app import build_app
-    from rlc.service.http.backend import Backend, load_models
-    from rlc.service.http.server import Server
-    from rlc.service.http.sockets import LOOPBACK, bind
+    from rlc.service.http import Server
+    from rlc.service.server.app import build_app
+    from rlc.service.server.backend import Backend, load_models
+    from rlc.service.sockets import LOOPBACK, bind
 
     times = Times(
         parse_delay(options.sample),

@@ -43,7 +43,7 @@ from rlc.envs.gem.oracles import Board, empty_cells, fitting_digits, read_board,
 from rlc.service.engine.checkpoints import CheckpointStore
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraSpec
-from rlc.service.http.faults import LogNormal
+from rlc.service.server.faults import LogNormal
 
 BLOCK = 16  # tokens of the prefix cache that are kept or not
 SEEN_FROM = 256  # tokens at the end of a prompt in which the board and the turn are found
@@ -249,10 +249,10 @@ def main() -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve until told to stop; the first line says where."""
-    from rlc.service.http.app import build_app
-    from rlc.service.http.backend import Backend, load_models
-    from rlc.service.http.server import Server
-    from rlc.service.http.sockets import LOOPBACK, bind
+    from rlc.service.http import Server
+    from rlc.service.server.app import build_app
+    from rlc.service.server.backend import Backend, load_models
+    from rlc.service.sockets import LOOPBACK, bind
 
     speeds = Speeds(**{name: getattr(options, name) for name in asdict(Speeds())})
     pause = speeds.scale * speeds.update

@@ -13,10 +13,9 @@ from starlette.types import ASGIApp
 from rlc.models.opened import OpenedService
 from rlc.plan.models import ModelPlan
 from rlc.service.chats.model import ChatModel
-from rlc.service.http.inference.endpoint import Caller, Observer
-from rlc.service.http.inference.routes import endpoint_app
-from rlc.service.http.refusals import Refused, key_checker, require_key
-from rlc.service.http.server import serving
+from rlc.service.http import Refused, key_checker, require_key, serving
+from rlc.service.inference.endpoint import Caller, Observer
+from rlc.service.inference.routes import endpoint_app
 
 
 @frozen(eq=False)

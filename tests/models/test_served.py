@@ -23,8 +23,8 @@ from rlc.models.named import UnknownModelError, named_model
 from rlc.models.served import serving_models
 from rlc.plan.models import ModelPlan
 from rlc.service.chats.draw import Draw
-from rlc.service.http.inference.record import Recorder
-from rlc.service.http.sockets import LOOPBACK
+from rlc.service.inference.endpoint import Recorder
+from rlc.service.sockets import LOOPBACK
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

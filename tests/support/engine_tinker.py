@@ -15,9 +15,9 @@ from attrs import define, field
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rlc.service.http.app import build_app
-from rlc.service.http.backend import Backend
-from rlc.service.http.faults import Faults
+from rlc.service.server.app import build_app
+from rlc.service.server.backend import Backend
+from rlc.service.server.faults import Faults
 
 MODEL = "Qwen/Qwen3-8B"
 FAULTS = Faults(too_many=0.05, errors=0.05, drops=0.05, slow=0.05, slow_seconds=0.05, seed=1)

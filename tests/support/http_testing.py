@@ -12,10 +12,10 @@ from server_account import Account
 from server_recordings import Recordings
 
 from rlc.service.engine import open_engine
-from rlc.service.http.app import build_app
-from rlc.service.http.backend import Backend, load_models
-from rlc.service.http.faults import Disturbances, Faults, Latency
-from rlc.service.http.server import Server, on_a_thread
+from rlc.service.http import Server, on_a_thread
+from rlc.service.server.app import build_app
+from rlc.service.server.backend import Backend, load_models
+from rlc.service.server.faults import Disturbances, Faults, Latency
 
 
 @frozen

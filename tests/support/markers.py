@@ -22,7 +22,8 @@ TESTS = Path(__file__).parents[1]
 FOLDERS = {
     "envs/cookbook": {"engine"},
     "service/hosted": {"engine"},
-    "service/http": {"engine", "server"},
+    "service/inference": {"engine", "server"},
+    "service/server": {"engine", "server"},
     "service/engine": {"engine"},
 }
 _NEEDS = "a test without the marker `{}` {}: mark the test, or its file (see tests/support/markers)"

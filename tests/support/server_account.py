@@ -13,11 +13,10 @@ from attrs import define, field, frozen
 from pydantic import BaseModel, ValidationError
 from tinker import types
 
-from rlc.service.http.account.signing import USER
-from rlc.service.http.backend import Backend
-from rlc.service.http.checkpoints.runs import tinker_path
-from rlc.service.http.extension import Extension, Handlers
-from rlc.service.http.refusals import Refused
+from rlc.service.http import Refused
+from rlc.service.server.backend import Backend, Extension, Handlers
+from rlc.service.server.runs import tinker_path
+from rlc.service.server.signing import USER
 
 _LONGEST = timedelta(days=14)
 _HOUR = timedelta(hours=1)

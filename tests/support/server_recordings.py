@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from attrs import define, field
 from tinker import types
 
-from rlc.service.http.extension import Extension
-from rlc.service.http.refusals import Refused
+from rlc.service.http import Refused
+from rlc.service.server.backend import Extension
 
 _DAY = 24 * 3600.0
 

@@ -15,10 +15,9 @@ from attrs import define, field, frozen
 from rlc.runtime.agents.episode import MODEL, AgentEpisode, AgentModel
 from rlc.service.chats.model import ChatModel
 from rlc.service.chats.prompts import Message
-from rlc.service.http.inference.endpoint import Caller
-from rlc.service.http.inference.routes import endpoint_app
-from rlc.service.http.refusals import Refused
-from rlc.service.http.server import serving
+from rlc.service.http import Refused, serving
+from rlc.service.inference.endpoint import Caller
+from rlc.service.inference.routes import endpoint_app
 
 if TYPE_CHECKING:
     pass
@@ -62,7 +61,7 @@ class AgentsEndpoint:
             del self._addresses[session]
 
     def names(self) -> Mapping[str, float]:
-        """See :class:`rlc.service.http.inference.endpoint.Models`."""
+        """See :class:`rlc.service.inference.endpoint.Models`."""
         return {MODEL: 0.0}
 
     async def find(self, name: str, caller: Caller) -> ChatModel:

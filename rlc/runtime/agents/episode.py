@@ -33,8 +33,8 @@ from rlc.seeds import derive_seed
 from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest, sampled_tokens
 from rlc.service.chats.prompts import Tool
-from rlc.service.http.inference.messages import parts_of
-from rlc.service.http.refusals import TOO_LONG, Refused
+from rlc.service.http import TOO_LONG, Refused
+from rlc.service.inference.requests import parts_of
 from rlc.service.interface import asking
 
 if TYPE_CHECKING:

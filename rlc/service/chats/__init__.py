@@ -3,5 +3,5 @@ tokens back to text, reasoning and calls of tools.
 
 To read it: `model`, a client with the renderer that writes its chats; `draw`, how it samples;
 `prompts` and `replies`, the ways there and back. Who asks a model uses it: `rlc chat`, judges and
-opponents of a run, and the routes of `rlc.service.http.inference`.
+opponents of a run, and the routes of `rlc.service.inference`.
 """

@@ -73,7 +73,7 @@ class Patience:
 
 
 @define(eq=False)
-class Reply(Generic[T]):
+class PendingReply(Generic[T]):
     """The answer to a request that is already on its way; awaiting it raises ServiceError."""
 
     _future: APIFuture[T]
@@ -105,11 +105,11 @@ def submit(
     ask: Callable[[], APIFuture[T]],
     patience: Patience,
     explain: Callable[[BaseException, str], ServiceError] = translate,
-) -> Reply[T]:
+) -> PendingReply[T]:
     """Make a request now; ``explain`` what the SDK raises instead of an answer. Raise ServiceError
     if the SDK does not even send it."""
     try:
-        return Reply(ask(), patience, explain)
+        return PendingReply(ask(), patience, explain)
     except Exception as error:
         raise translate(error, patience.where) from error
 
@@ -179,7 +179,7 @@ class HostedSamplingClient:
         """Draw completions; the request is under way when this returns."""
         scores = include_prompt_logprobs, topk_prompt_logprobs, topk_sample_logprobs
 
-        def ask(count: int, params: types.SamplingParams) -> Reply[types.SampleResponse]:
+        def ask(count: int, params: types.SamplingParams) -> PendingReply[types.SampleResponse]:
             return submit(lambda: self.sdk.sample(prompt, count, params, *scores), self._patience)
 
         seed = sampling_params.seed
@@ -201,7 +201,7 @@ class HostedSamplingClient:
 
 
 async def _joined(
-    replies: Sequence[Reply[types.SampleResponse]], prompt_length: int
+    replies: Sequence[PendingReply[types.SampleResponse]], prompt_length: int
 ) -> types.SampleResponse:
     """Join responses of one sample each.
 

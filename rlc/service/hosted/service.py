@@ -19,7 +19,7 @@ from rlc.service.hosted.clients import (
     HostedSamplingClient,
     HostedTrainingClient,
     Patience,
-    Reply,
+    PendingReply,
     in_thread,
     own_tokenizer,
     submit,
@@ -242,7 +242,7 @@ class HostedService:
 
     async def _create(self, ask: Callable[[], tinker.APIFuture[C]]) -> C:
         """A new client; the first one opens the session, which blocks a thread."""
-        reply: Reply[C] = await in_thread(lambda: submit(ask, self.patience))
+        reply: PendingReply[C] = await in_thread(lambda: submit(ask, self.patience))
         client = await reply
         holder = client.holder
         # The SDK retries a refused sample by itself, and shows that nowhere else.
@@ -263,7 +263,7 @@ class HostedService:
     async def _rest(self, ask: Callable[[tinker.RestClient], tinker.APIFuture[Any]]) -> Any:
         """One answer of the part of the API that needs no session."""
 
-        def connect() -> Reply[Any]:
+        def connect() -> PendingReply[Any]:
             rest = open_rest(self.endpoint)
             return submit(lambda: ask(rest), self.patience)
 

@@ -23,7 +23,7 @@ from rlc.report.pages.run_page import run_html
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.episode_index import EpisodeIndex, Head
 from rlc.runtime.journal.locks import lock
-from rlc.service.http.sockets import bind
+from rlc.service.sockets import bind
 
 pytestmark = pytest.mark.server
 

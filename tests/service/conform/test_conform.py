@@ -31,8 +31,8 @@ from rlc.service.conform.suite import CHECKS, MOST_TOKENS, chosen, run_checks
 from rlc.service.engine import losses, trainer
 from rlc.service.engine import trainer as optimizer
 from rlc.service.hosted.endpoint import Endpoint
-from rlc.service.http import app, futures, wire
 from rlc.service.interface import ServiceError
+from rlc.service.server import app, futures, wire
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

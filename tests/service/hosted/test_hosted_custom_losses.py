@@ -17,8 +17,8 @@ from torch import Tensor
 from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
-from rlc.service.http.faults import Faults
 from rlc.service.interface import ServiceClient, ServiceError, ServiceLostError
+from rlc.service.server.faults import Faults
 
 pytestmark = pytest.mark.server
 

@@ -19,9 +19,9 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.hosted.connect import connect_service
-from rlc.service.http.faults import Faults
-from rlc.service.http.server import Server
+from rlc.service.http import Server
 from rlc.service.interface import ServiceLostError
+from rlc.service.server.faults import Faults
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

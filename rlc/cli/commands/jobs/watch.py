@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     import webbrowser
 
     from rlc.report.live import PageServer, Watched
-    from rlc.service.http.sockets import LOOPBACK, bind
+    from rlc.service.sockets import LOOPBACK, bind
 
     watched = Watched(args.runs)
     watched.page()  # what cannot be shown is said here, not in the browser

@@ -122,9 +122,9 @@ def _server(url: str | None) -> Iterator[Endpoint]:
     import asyncio
 
     from rlc.service.engine import open_engine
-    from rlc.service.http.app import build_app
-    from rlc.service.http.backend import Backend, load_models
-    from rlc.service.http.server import Server, on_a_thread
+    from rlc.service.http import Server, on_a_thread
+    from rlc.service.server.app import build_app
+    from rlc.service.server.backend import Backend, load_models
 
     with tempfile.TemporaryDirectory(prefix="rlc-conform-") as folder:
         # Models this small lose time to a second thread.

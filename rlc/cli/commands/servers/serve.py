@@ -16,8 +16,8 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.plan.models import ModelPlan
-    from rlc.service.http.backend import Backend
-    from rlc.service.http.inference.endpoint import Observer
+    from rlc.service.inference.endpoint import Observer
+    from rlc.service.server.backend import Backend
 
 PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         key = _key(args)
         if args.record is not None:
-            from rlc.service.http.inference.record import Recorder
+            from rlc.service.inference.endpoint import Recorder
 
             recorder = Recorder(args.record)
         if args.references:
@@ -203,11 +203,11 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
     import asyncio
 
     from rlc.service.engine import open_engine
-    from rlc.service.http.app import build_app
-    from rlc.service.http.backend import Backend, load_models
-    from rlc.service.http.faults import Disturbances, Latency, parse_delay, parse_faults
-    from rlc.service.http.server import Server
-    from rlc.service.http.sockets import bind
+    from rlc.service.http import Server
+    from rlc.service.server.app import build_app
+    from rlc.service.server.backend import Backend, load_models
+    from rlc.service.server.faults import Disturbances, Latency, parse_delay, parse_faults
+    from rlc.service.sockets import bind
 
     latency = Latency(parse_delay(args.sample_latency), parse_delay(args.train_latency))
     disturbances = Disturbances(parse_faults(args.faults, args.fault_seed), latency)

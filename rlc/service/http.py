@@ -1,0 +1,267 @@
+"""What HTTP servers here have in common: bodies read within bounds, refusals, the socket.
+
+A request is refused with the HTTP status that says so, and in the body of its API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from hmac import compare_digest
+from typing import Any
+
+import uvicorn
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rlc.chat.turns import EnvError
+from rlc.errors import Error
+from rlc.service.chats.errors import ChatError, TooLongError
+from rlc.service.interface import ServiceError, ServiceLostError
+from rlc.service.sockets import BACKLOG, LOOPBACK, bind
+from rlc.version import __version__
+
+_OPENAI = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_ANTHROPIC = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+_CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
+TOO_LONG = "context_length_exceeded"
+_RENEW = {"www-authenticate": 'Bearer error="invalid_token"'}  # the SDK exchanges its key again
+_log = logging.getLogger(__name__)
+
+
+class Refused(Error):  # noqa: N818 (it is what happened, not what went wrong here)
+    """One sentence for the client.
+
+    The status decides what the SDK does: it gives up on 400, 401, 404, 413 and 415, takes 410
+    as "this will never come, ask anew", and tries 408, 409, 429 and 5xx again for minutes.
+    ``param`` is the parameter that is refused and ``code`` a word for programs, in APIs that have
+    them.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+
+
+@contextmanager
+def refusing(status: int) -> Iterator[None]:
+    """Raise Refused with this status in place of a ServiceError."""
+    try:
+        yield
+    except ServiceError as error:
+        raise Refused(status, str(error)) from error
+
+
+def speaks_anthropic(scope: Scope) -> bool:
+    """Whether a request is one of Anthropic's API. Paths that both APIs have are told apart by a
+    header that all of its clients send."""
+    path = _path(scope)
+    if path.startswith("/anthropic/"):
+        return True
+    return path.startswith("/v1/") and (
+        path.startswith("/v1/messages") or "anthropic-version" in Headers(scope=scope)
+    )
+
+
+def error_body(
+    scope: Scope, status: int, message: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """The body of an error: that of OpenAI's API, of Anthropic's, or of Tinker's."""
+    otherwise = "invalid_request_error" if status < 500 else None
+    if speaks_anthropic(scope):
+        kind = _ANTHROPIC.get(status, otherwise or "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    if not _path(scope).startswith(("/v1/", "/oai/")):
+        return {"detail": message}
+    kind = _OPENAI.get(status, otherwise or "server_error")
+    error = {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}
+    return {"error": error}
+
+
+def _path(scope: Scope) -> str:
+    """The path of a request, without the session that it may begin with."""
+    path = str(scope["path"])
+    return f"/{path.split('/', 3)[-1]}" if path.startswith("/s/") else path
+
+
+def as_refused(error: Refused | ServiceError | EnvError) -> Refused:
+    """What went wrong with a request, as its client is told."""
+    if isinstance(error, Refused):
+        return error
+    said = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
+    said += f" ({error.hint})" if error.hint else ""
+    if isinstance(error, ChatError):
+        return Refused(400, said, param=error.part)
+    lost = isinstance(error, ServiceLostError)  # which may be there again
+    return Refused(
+        503 if lost else 400, said, code=TOO_LONG if isinstance(error, TooLongError) else None
+    )
+
+
+async def _refused(request: Request, error: Refused | ServiceError | EnvError) -> JSONResponse:
+    known = as_refused(error)
+    body = error_body(request.scope, known.status, known.message, known.param, known.code)
+    return JSONResponse(body, known.status)
+
+
+async def _no_such_path(request: Request, error: HTTPException) -> JSONResponse:
+    details = {
+        404: f"This server has no {request.url.path}.",
+        405: f"{request.url.path} does not take {request.method}.",
+    }
+    detail = details.get(error.status_code, error.detail)
+    return JSONResponse(error_body(request.scope, error.status_code, detail), error.status_code)
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s failed", request.url.path, exc_info=error)
+    said = f"The server failed: {type(error).__name__}."
+    return JSONResponse(error_body(request.scope, 500, said), 500)
+
+
+ON_ERROR: Any = {
+    Refused: _refused,
+    ServiceError: _refused,
+    EnvError: _refused,
+    HTTPException: _no_such_path,
+    Exception: _failed,
+}
+
+
+def given_key(scope: Scope) -> str | None:
+    """The key that a request carries, as ``X-API-Key`` or ``Authorization: Bearer``."""
+    headers = dict(scope["headers"])
+    bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+    given: bytes = headers.get(b"x-api-key", bearer)
+    return given.decode("latin-1") or None
+
+
+def key_checker(key: str) -> Callable[[str], bool]:
+    """Return what tells whether a request has the key, in a time that says nothing of it."""
+    return lambda given: compare_digest(given.encode("latin-1"), key.encode())
+
+
+def require_key(app: ASGIApp, is_right: Callable[[str], bool], free: str | None = None) -> ASGIApp:
+    """Pass on what carries the right key, or has a path that begins with ``free``."""
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        is_free = free is not None and scope["type"] == "http" and scope["path"].startswith(free)
+        if scope["type"] == "http" and not is_free:
+            given = given_key(scope) or ""
+            if not is_right(given):
+                said = error_body(scope, 401, "The key is not the one of this server.")
+                refusal = JSONResponse(said, 401, _RENEW if given.startswith("eyJ") else None)
+                return await refusal(scope, receive, send)
+        return await app(scope, receive, send)
+
+    return checked
+
+
+JSON = "application/json"
+LARGEST_BODY = 64 * 2**20  # the SDK cuts forward_backward at 5 MB unless one datum is larger
+
+
+async def read_content(request: Request, content_type: str) -> bytes:
+    """Read a body. Raise Refused if it is of another type (415) or too large (413)."""
+    given = request.headers.get("content-type", "nothing")
+    if given.split(";")[0].strip().lower() != content_type:
+        raise Refused(415, f"This path takes {content_type}, not {given}.")
+    if encoding := request.headers.get("content-encoding"):
+        raise Refused(415, f"This server takes no compressed bodies ({encoding}).")
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > LARGEST_BODY:
+            raise Refused(413, f"The body is larger than {LARGEST_BODY // 2**20} MiB.")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+class Server(uvicorn.Server):
+    """Sets ``is_up`` when it has started, and calls ``closing``, which answers what waits, before
+    it ends."""
+
+    def __init__(self, app: ASGIApp, closing: Callable[[], None] = lambda: None) -> None:
+        # An injected fault that drops a connection is not an error worth a line.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            backlog=BACKLOG,
+            timeout_keep_alive=120,
+            timeout_graceful_shutdown=5,
+            server_header=False,
+            headers=[("Server", f"rlc/{__version__}")],
+        )
+        super().__init__(config)
+        self.is_up = threading.Event()
+        self._closing = closing
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing()
+        await super().shutdown(sockets)
+
+    def serve_on(self, listening: socket.socket) -> None:
+        """Serve until a signal on the main thread, or ``should_exit``, ends it."""
+        try:
+            asyncio.run(self.serve(sockets=[listening]))
+        finally:
+            self.is_up.set()
+            listening.close()
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
+    """Serve in the running event loop while the block runs; return the address. Raise ServiceError
+    if the port cannot be listened on."""
+    server = Server(app)
+    with bind(host, port) as listening:
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup([listening])
+        try:
+            yield f"http://{host}:{listening.getsockname()[1]}"
+        finally:
+            await server.shutdown([listening])
+
+
+@contextmanager
+def on_a_thread(server: Server) -> Iterator[str]:
+    """Serve on a free port of this machine, in a thread, until the block ends; its address. Raise
+    ServiceError if the server does not start."""
+    listening = bind(LOOPBACK, 0)
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.serve_on, args=[listening], name="rlc-serve")
+    thread.start()
+    try:
+        server.is_up.wait()
+        if not server.started:
+            raise ServiceError("the server did not start")
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()

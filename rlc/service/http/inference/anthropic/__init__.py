@@ -1,1 +1,0 @@
-"""Anthropic's API: messages, and counting their tokens."""

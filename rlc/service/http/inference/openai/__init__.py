@@ -1,1 +1,0 @@
-"""OpenAI's API: chat completions, completions and models."""

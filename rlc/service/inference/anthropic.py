@@ -1,0 +1,349 @@
+"""Anthropic's API: what a request means, and how its answer is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
+
+from attrs import define, field
+from pydantic import Field
+
+from rlc.service.chats.draw import Draw
+from rlc.service.chats.model import Generation
+from rlc.service.chats.prompts import Message, Tool
+from rlc.service.chats.replies import End, Step, Whole
+from rlc.service.http import Refused
+from rlc.service.inference.requests import Body, Strict, image_part
+
+
+class _CacheControl(Strict):
+    """Prompts are always cached, whatever is asked."""
+
+    type: Literal["ephemeral"]
+    ttl: Literal["5m", "1h"] | None = None
+
+
+class _Block(Strict):
+    """A block of content of any kind; which fields it has depends on its type."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: dict[str, Any] | None = None
+    tool_use_id: str | None = None
+    content: str | list[_Block] | None = None
+    is_error: bool | None = None
+    cache_control: _CacheControl | None = None
+    citations: None = None
+    caller: Any = None
+    source: Any = None
+
+
+class _Turn(Strict):
+    role: Literal["user", "assistant", "system"]
+    content: str | list[_Block]
+
+
+class _Tool(Strict):
+    name: str = Field(min_length=1)
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    type: str | None = None
+    strict: bool | None = None
+    cache_control: _CacheControl | None = None
+
+
+class _ToolChoice(Strict):
+    type: str
+    name: str | None = None
+    disable_parallel_tool_use: Literal[False] | None = None
+
+
+class _Metadata(Strict):
+    user_id: str | None = None
+
+
+class CountRequest(Body):
+    """The body of ``messages/count_tokens``."""
+
+    without_effect: ClassVar[dict[str, tuple[Any, ...]]] = dict.fromkeys(
+        ("context_management", "mcp_servers", "output_config"), ()
+    )
+
+    model: str
+    messages: list[_Turn] = Field(min_length=1)
+    system: str | list[_Block] | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: _ToolChoice | None = None
+    renderer: str | None = None  # an extension
+    cache_control: _CacheControl | None = None
+
+    def offered(self) -> list[Tool]:
+        """The tools that the model may call. Raise Refused (400) for a ``tool_choice`` that nothing
+        here can enforce, for strict ones that cannot be checked, and for tools that Anthropic
+        runs."""
+        choice = "auto" if self.tool_choice is None else self.tool_choice.type
+        if choice not in ("auto", "none"):
+            said = "tool_choice is auto or none: this server cannot force a call."
+            raise Refused(400, said, param="tool_choice")
+        for tool in self.tools or ():
+            if tool.type not in (None, "custom") or tool.input_schema is None:
+                said = (
+                    f"The tool {tool.name} is of type {tool.type}; a tool here has an input_schema."
+                )
+                raise Refused(400, said, param="tools")
+        return [
+            Tool(
+                tool.name,
+                tool.description or "",
+                tool.input_schema or {},
+                # The API has no room for arguments that are no object.
+                {**(tool.input_schema or {} if tool.strict else {}), "type": "object"},
+            )
+            for tool in self.tools or ()
+            if choice != "none"
+        ]
+
+    def conversation(self) -> list[Message]:
+        """The messages as plain data in OpenAI's form, the system's first.
+
+        Raise Refused (400) for what models here cannot read, and for a reply that is begun.
+        """
+        if self.messages[-1].role == "assistant":
+            said = "The last message is the assistant's: this server cannot continue a reply."
+            raise Refused(400, said, param="messages")
+        said_first = [] if self.system is None else [_text(self.system, "system")]
+        turns = []
+        for i, turn in enumerate(self.messages):
+            if turn.role == "system":  # some clients put more of it among the messages
+                said_first.append(_text(turn.content, f"messages[{i}]"))
+            else:
+                turns += _messages(turn, f"messages[{i}]")
+        system = "\n\n".join(filter(None, said_first))
+        return [*([{"role": "system", "content": system}] if system else []), *turns]
+
+
+class MessagesRequest(CountRequest):
+    """The body of ``messages``."""
+
+    without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **CountRequest.without_effect,
+        "container": (),
+        "service_tier": ("auto", "standard_only"),
+        "thinking": ({"type": "disabled"},),
+    }
+
+    max_tokens: int = Field(ge=1)
+    temperature: float | None = Field(None, ge=0, le=1)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=1)
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+    metadata: _Metadata | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)  # an extension
+    return_token_ids: bool | None = None  # an extension
+
+    def how(self) -> Draw:
+        """How to sample. Raise Refused (400) for a stop that is empty."""
+        if not all(self.stop_sequences or ()):
+            raise Refused(400, "A stop sequence must not be empty.", param="stop_sequences")
+        return Draw(
+            max_tokens=self.max_tokens,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            top_k=self.top_k or -1,
+            seed=self.seed,
+            stops=tuple(self.stop_sequences or ()),
+        )
+
+
+def reply_message(content: list[dict[str, Any]]) -> Message:
+    """The content of an answer, as it is among the messages of a request that has it."""
+    turn = _Turn.model_validate({"role": "assistant", "content": content})
+    return next(iter(_messages(turn, "content")), {"role": "assistant", "content": ""})
+
+
+def _messages(turn: _Turn, where: str) -> list[Message]:
+    """A turn as messages: results of tools are messages of their own, before what the user says."""
+    if isinstance(turn.content, str):
+        return [{"role": turn.role, "content": turn.content}]
+    results: list[Message] = []
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for block in turn.content:
+        if block.type == "text" and block.text is not None:
+            parts.append({"type": "text", "text": block.text})
+        elif (block.type, turn.role) == ("thinking", "assistant") and block.thinking is not None:
+            parts.append({"type": "thinking", "thinking": block.thinking})
+        elif (block.type, turn.role) == ("tool_use", "assistant") and block.id and block.name:
+            called = {"name": block.name, "arguments": json.dumps(block.input or {})}
+            calls.append({"id": block.id, "type": "function", "function": called})
+        elif (block.type, turn.role) == ("image", "user"):
+            parts.append(image_part(_data_url(block.source), where))
+        elif (block.type, turn.role) == ("tool_result", "user") and block.tool_use_id:
+            said = "" if block.content is None else _text(block.content, where)
+            results.append({"role": "tool", "content": said, "tool_call_id": block.tool_use_id})
+        else:
+            raise Refused(
+                400,
+                f"{where} has a block of type {block.type!r} that models here cannot read: they "
+                "read text, some images, and calls of tools with their results.",
+                param="messages",
+            )
+    if not (parts or calls):
+        return results
+    only_text = all(part["type"] == "text" for part in parts)
+    content: Any = "".join(part["text"] for part in parts) if only_text else parts
+    return [
+        *results,
+        {"role": turn.role, "content": content, **({"tool_calls": calls} if calls else {})},
+    ]
+
+
+def _data_url(source: Any) -> str | None:
+    """The image of a block as OpenAI's API has it; None if it is somewhere else."""
+    if not isinstance(source, dict) or source.get("type") != "base64":
+        return None
+    return f"data:{source.get('media_type')};base64,{source.get('data')}"
+
+
+def _text(content: str | list[_Block], where: str) -> str:
+    if isinstance(content, str):
+        return content
+    for block in content:
+        if block.type != "text" or block.text is None:
+            said = f"{where} has a block of type {block.type!r}; models here read text only."
+            raise Refused(400, said, param="messages")
+    return "".join(block.text or "" for block in content)
+
+
+_REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
+Json = dict[str, Any]
+
+
+@define(eq=False)
+class MessageAnswer:
+    """The answer to a request, whole or in events."""
+
+    id: str
+    generation: Generation
+    request: MessagesRequest
+    _block: int = field(default=-1, init=False)  # the one that is open
+    _kind: str | None = field(default=None, init=False)
+
+    def whole(self, wholes: Sequence[Whole]) -> Json:
+        """The answer that is not streamed."""
+        (whole,) = wholes
+        assert whole.end is not None
+        return {**self._head(self._content(whole), whole), **self._ending(whole.end)}
+
+    def message(self, i: int, whole: Whole) -> Message:  # noqa: ARG002
+        """The reply as a later request has it."""
+        return reply_message(self._content(whole))
+
+    def _content(self, whole: Whole) -> list[Json]:
+        content: list[Json] = []
+        if whole.reasoning:
+            content.append({"type": "thinking", "thinking": whole.reasoning, "signature": ""})
+        if whole.text:
+            content.append({"type": "text", "text": whole.text})
+        content += [
+            {"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)}
+            for call_id, name, arguments in (self._calls(whole.end) if whole.end else ())
+        ]
+        return content
+
+    def first(self) -> list[Json]:
+        """The events before the first token."""
+        start = {**self._head([], None), "stop_reason": None, "stop_sequence": None}
+        return [{"type": "message_start", "message": start}]
+
+    def step(self, step: Step) -> list[Json]:
+        """The events for another token: none if it has nothing to say yet."""
+        events: list[Json] = []
+        if step.piece.reasoning:
+            events += self._open("thinking", {"thinking": "", "signature": ""})
+            events.append(self._delta("thinking_delta", thinking=step.piece.reasoning))
+        if step.piece.text:
+            events += self._open("text", {"text": ""})
+            events.append(self._delta("text_delta", text=step.piece.text))
+        for call_id, name, arguments in self._calls(step.end) if step.end else ():
+            events += self._close()
+            events += self._open("tool_use", {"id": call_id, "name": name, "input": {}})
+            events.append(self._delta("input_json_delta", partial_json=arguments))
+        return events
+
+    def last(self, wholes: Sequence[Whole]) -> list[Json]:
+        """The events after the last token."""
+        (whole,) = wholes
+        assert whole.end is not None
+        delta = {"type": "message_delta", "delta": self._ending(whole.end)}
+        said = {"usage": self._usage(whole), **self._token_ids(whole)}
+        return [*self._close(), {**delta, **said}, {"type": "message_stop"}]
+
+    def _open(self, kind: str, block: Json) -> Iterator[Json]:
+        if kind == self._kind:
+            return
+        yield from self._close()
+        self._block, self._kind = self._block + 1, kind
+        started = {"type": kind, **block}
+        yield {"type": "content_block_start", "index": self._block, "content_block": started}
+
+    def _close(self) -> list[Json]:
+        if self._kind is None:
+            return []
+        self._kind = None
+        return [{"type": "content_block_stop", "index": self._block}]
+
+    def _delta(self, kind: str, **said: str) -> Json:
+        delta = {"type": kind, **said}
+        return {"type": "content_block_delta", "index": self._block, "delta": delta}
+
+    def _head(self, content: list[Json], whole: Whole | None) -> Json:
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.generation.model.name,
+            "content": content,
+            "usage": self._usage(whole),
+            **self._token_ids(whole),
+        }
+
+    def _ending(self, end: End) -> Json:
+        stop = end.stop if end.stop in (self.request.stop_sequences or ()) else None
+        reason = _REASONS.get(end.reason, "end_turn" if stop is None else "stop_sequence")
+        return {"stop_reason": reason, "stop_sequence": stop}
+
+    def _usage(self, whole: Whole | None) -> Json:
+        prompt = sum(map(len, self.generation.prompts))
+        if whole is None:
+            return {"input_tokens": prompt, "output_tokens": 0}
+        cached = self.generation.cached_tokens
+        return {
+            "input_tokens": prompt - cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": cached,
+            "output_tokens": len(whole.tokens),
+        }
+
+    def _token_ids(self, whole: Whole | None) -> Json:
+        if whole is None or not self.request.return_token_ids:
+            return {}
+        return {
+            "prompt_token_ids": list(self.generation.prompts[0]),
+            "token_ids": [token.token for token in whole.tokens],
+            "logprobs": [token.logprob for token in whole.tokens],
+        }
+
+    def _calls(self, end: End) -> list[tuple[str, str, str]]:
+        """Ids, names and arguments of the calls."""
+        own = self.id.removeprefix("msg_")
+        return [
+            (call.id or f"toolu_{own}_{k}", call.name, call.arguments)
+            for k, call in enumerate(end.calls)
+        ]

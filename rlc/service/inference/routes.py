@@ -1,0 +1,334 @@
+"""The paths of OpenAI's and Anthropic's APIs: read a body, sample, write the answer.
+
+OpenAI's clients take ``http://HOST:PORT/v1`` as their base URL and Anthropic's ``http://HOST:PORT``.
+Hosted Tinker has both APIs under paths of their own, which are here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol
+from uuid import uuid4
+
+from attrs import frozen
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+
+from rlc.service.chats.model import Generation, ReplyRequest
+from rlc.service.chats.prompts import Message
+from rlc.service.chats.replies import Reader, Step, Whole, read_steps
+from rlc.service.http import (
+    JSON,
+    ON_ERROR,
+    error_body,
+    given_key,
+    read_content,
+    speaks_anthropic,
+)
+from rlc.service.inference.anthropic import CountRequest, MessageAnswer, MessagesRequest
+from rlc.service.inference.endpoint import (
+    Answered,
+    Caller,
+    Choice,
+    ModelEndpoint,
+    Models,
+    Observer,
+)
+from rlc.service.inference.openai import (
+    ChatAnswer,
+    ChatRequest,
+    CompletionAnswer,
+    CompletionRequest,
+)
+from rlc.service.inference.requests import name_results, read_body
+from rlc.service.interface import ServiceError
+
+OPENAI = ("/v1", "/oai/api/v1")
+ANTHROPIC = ("/v1", "/anthropic/api/v1")
+SESSION = "/s/{session}"  # before the paths: whose requests they are
+_NOBODY = Response(status_code=499)  # the client has left
+_log = logging.getLogger(__name__)
+
+
+class Answer(Protocol):
+    """What writes an answer of one API."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def generation(self) -> Generation: ...
+    def whole(self, wholes: Sequence[Whole]) -> dict[str, Any]: ...
+    def message(self, i: int, whole: Whole) -> Message: ...
+    def first(self) -> list[dict[str, Any]]: ...
+    def step(self, step: Step) -> list[dict[str, Any]]: ...
+    def last(self, wholes: Sequence[Whole]) -> list[dict[str, Any]]: ...
+
+
+def endpoint_app(models: Models, answered: Observer | None = None) -> Starlette:
+    """Return an ASGI application with both APIs over some models. ``answered`` is called with each
+    request that was answered."""
+    return Starlette(routes=inference_routes(models, answered), exception_handlers=ON_ERROR)
+
+
+def inference_routes(models: Models, answered: Observer | None = None) -> list[BaseRoute]:
+    """Return the routes of both APIs over some models."""
+    endpoint = ModelEndpoint(models, answered)
+
+    def at(
+        prefixes: Sequence[str],
+        path: str,
+        handler: Callable[[ModelEndpoint, Request], Awaitable[Response]],
+        method: str = "POST",
+    ) -> list[Route]:
+        handle = partial(handler, endpoint)
+        return [Route(f"{prefix}/{path}", handle, methods=[method]) for prefix in prefixes]
+
+    everywhere = tuple(dict.fromkeys((*OPENAI, *ANTHROPIC)))
+    routes = [
+        *at(OPENAI, "chat/completions", _chat),
+        *at(OPENAI, "completions", _complete),
+        *at(ANTHROPIC, "messages", _message),
+        *at(ANTHROPIC, "messages/count_tokens", _count_tokens),
+        *at(everywhere, "models", _list_models, "GET"),
+        *at(everywhere, "models/{name:path}", _model, "GET"),
+        *at(everywhere, "requests/{id}", _sampled, "GET"),
+    ]
+    return [*routes, Mount(SESSION, routes=routes)]
+
+
+async def _chat(endpoint: ModelEndpoint, request: Request) -> Response:
+    body = read_body(ChatRequest, await read_content(request, JSON))
+    said = body.user, body.metadata or {}
+    asked = await _ask_chat(endpoint, request, "chat/completions", body, *said)
+    answer_id = f"chatcmpl-{uuid4().hex}"
+    answer = ChatAnswer(answer_id, int(time.time()), asked.generation, body)
+    return await _respond(request, asked, answer, body.stream)
+
+
+async def _message(endpoint: ModelEndpoint, request: Request) -> Response:
+    body = read_body(MessagesRequest, await read_content(request, JSON))
+    user = None if body.metadata is None else body.metadata.user_id
+    asked = await _ask_chat(endpoint, request, "messages", body, user, {})
+    answer = MessageAnswer(f"msg_{uuid4().hex}", asked.generation, body)
+    return await _respond(request, asked, answer, body.stream)
+
+
+async def _complete(endpoint: ModelEndpoint, request: Request) -> Response:
+    body = read_body(CompletionRequest, await read_content(request, JSON))
+    caller = _caller(request)
+    model = await endpoint.models.find(body.model, caller)
+    wanted = ReplyRequest(body.how(), texts=body.prompts(model.tokenizer))
+    generation, said = endpoint.start(model, wanted), (body.user, body.metadata or {})
+    asked = _Asked(endpoint, caller, "completions", generation, wanted, *said)
+    answer = CompletionAnswer(f"cmpl-{uuid4().hex}", int(time.time()), generation, body)
+    return await _respond(request, asked, answer, body.stream)
+
+
+async def _count_tokens(endpoint: ModelEndpoint, request: Request) -> Response:
+    body = read_body(CountRequest, await read_content(request, JSON))
+    model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
+    prompt, _ = model.prompt(name_results(body.conversation()), body.offered())
+    return JSONResponse({"input_tokens": len(prompt)})
+
+
+@frozen(eq=False)
+class _Asked:
+    """A request whose samples are under way, until it is answered."""
+
+    endpoint: ModelEndpoint
+    caller: Caller
+    path: str
+    generation: Generation
+    request: ReplyRequest
+    user: str | None
+    metadata: Mapping[str, str]
+
+    def readers(self) -> list[Reader]:
+        """Return what reads each choice, once sampling has begun."""
+        generation, model = self.generation, self.generation.model
+        if self.request.messages is None:
+            return [model.text_reader(generation.ends) for _ in range(self.request.count)]
+        (prompt,), tools = generation.prompts, self.request.tools
+        return [model.chat_reader(prompt, generation.ends, tools) for _ in range(generation.n)]
+
+    def keep(self, answer: Answer, wholes: Sequence[Whole]) -> None:
+        """Remember exactly what was sampled."""
+        choices = tuple(_choice(answer, i, whole) for i, whole in enumerate(wholes))
+        self.generation.keep([one.text for one in choices], [one.message for one in choices])
+        self.endpoint.keep(
+            Answered(
+                answer.id,
+                self.caller,
+                self.generation.model.name,
+                self.path,
+                tuple(array("i", prompt) for prompt in self.generation.prompts),
+                choices,
+                self.generation.draw,
+                self.request.messages,
+                self.request.tools,
+                self.user,
+                self.metadata,
+            )
+        )
+
+
+def _choice(answer: Answer, i: int, whole: Whole) -> Choice:
+    assert whole.end is not None
+    return Choice(
+        array("i", [token.token for token in whole.tokens]),
+        array("d", [token.logprob for token in whole.tokens]),
+        whole.tokens[-1].stop_reason or "stop",
+        whole.text,
+        whole.reasoning,
+        whole.end.calls,
+        answer.message(i, whole),
+    )
+
+
+async def _ask_chat(
+    endpoint: ModelEndpoint,
+    request: Request,
+    path: str,
+    body: ChatRequest | MessagesRequest,
+    user: str | None,
+    metadata: Mapping[str, str],
+) -> _Asked:
+    caller = _caller(request)
+    model = await endpoint.chat_model(body.model, caller, body.renderer)
+    tools, messages = body.offered(), name_results(body.conversation())
+    wanted = ReplyRequest(body.how(), messages, tools)
+    generation = endpoint.start(model, wanted)
+    return _Asked(endpoint, caller, path, generation, wanted, user, metadata)
+
+
+def _caller(request: Request) -> Caller:
+    return Caller(given_key(request.scope), request.path_params.get("session"))
+
+
+async def _respond(
+    request: Request, asked: _Asked, answer: Answer, stream: bool | None
+) -> Response:
+    """Answer at once or in a stream. Where the client disconnects, sampling stops. What goes wrong
+    before the first token is an error of the request."""
+    if not await _unless_gone(request, asked.generation.begin()):
+        return _NOBODY
+    readers = asked.readers()
+    wholes = [Whole() for _ in readers]
+
+    async def steps() -> AsyncIterator[Step]:
+        async for step in read_steps(asked.generation.tokens(), readers):
+            wholes[step.choice].add(step)
+            if all(whole.end is not None for whole in wholes):
+                asked.keep(answer, wholes)  # the client may leave once it knows the end
+            yield step
+
+    if stream:
+        events = _events(request, answer, steps(), wholes)
+        headers = {"cache-control": "no-cache"}
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+    async def all_steps() -> None:
+        async for _ in steps():
+            pass
+
+    if not await _unless_gone(request, all_steps()):
+        return _NOBODY
+    return JSONResponse(answer.whole(wholes))
+
+
+async def _events(
+    request: Request, answer: Answer, steps: AsyncIterator[Step], wholes: Sequence[Whole]
+) -> AsyncIterator[bytes]:
+    """An answer as server-sent events: Anthropic's have names, OpenAI's end with a word."""
+    anthropic = isinstance(answer, MessageAnswer)
+
+    def written(events: Sequence[dict[str, Any]]) -> bytes:
+        lines = []
+        for event in events:
+            name = f"event: {event['type']}\n" if anthropic else ""
+            lines.append(f"{name}data: {json.dumps(event)}\n\n")
+        return "".join(lines).encode()
+
+    try:
+        yield written(answer.first())
+        async for step in steps:
+            if events := answer.step(step):
+                yield written(events)
+        yield written(answer.last(wholes))
+    except ServiceError as error:
+        yield written([error_body(request.scope, 500, str(error))])
+    except Exception as error:
+        _log.error("%s failed in a stream", request.url.path, exc_info=error)
+        said = f"The server failed: {type(error).__name__}."
+        yield written([error_body(request.scope, 500, said)])
+    if not anthropic:
+        yield b"data: [DONE]\n\n"
+
+
+async def _unless_gone(request: Request, work: Awaitable[None]) -> bool:
+    """Wait for some work, but cancel it when the client disconnects; return whether it is done."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            return False
+        doing.result()
+        return True
+    finally:
+        doing.cancel()
+        leaving.cancel()
+
+
+async def _list_models(endpoint: ModelEndpoint, request: Request) -> Response:
+    models = [_described(request, name, made) for name, made in endpoint.models.names().items()]
+    if speaks_anthropic(request.scope):
+        ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]}
+        return JSONResponse({"data": models, "has_more": False, **ends})
+    return JSONResponse({"object": "list", "data": models})
+
+
+async def _model(endpoint: ModelEndpoint, request: Request) -> Response:
+    name = request.path_params["name"]
+    model = await endpoint.models.find(name, _caller(request))
+    made = endpoint.models.names().get(model.name.rpartition(";")[2], 0.0)
+    return JSONResponse(_described(request, name, made))
+
+
+def _described(request: Request, name: str, made: float) -> dict[str, Any]:
+    if speaks_anthropic(request.scope):
+        created = datetime.fromtimestamp(made, UTC).isoformat()
+        said = {"display_name": name, "created_at": created, "lifecycle": "active"}
+        return {"type": "model", "id": name, **said}
+    return {"id": name, "object": "model", "created": int(made), "owned_by": "rlc"}
+
+
+async def _sampled(endpoint: ModelEndpoint, request: Request) -> Response:
+    """The tokens of an answered request, exactly as they were sampled."""
+    answered = endpoint.find(request.path_params["id"], _caller(request))
+    return JSONResponse(
+        {
+            "id": answered.id,
+            "model": answered.model,
+            "prompts": [list(prompt) for prompt in answered.prompts],
+            "choices": [
+                {"token_ids": list(choice.token_ids), "logprobs": list(choice.logprobs)}
+                for choice in answered.choices
+            ],
+            "user": answered.user,
+            "metadata": dict(answered.metadata),
+        }
+    )
