@@ -121,7 +121,7 @@ async def play(agents: int, turns: int, commands: bool, seed: int, folder: Path)
     echo: Any = Echo(tokenizer, agents - 1)  # the victim asks nothing
     began = time.perf_counter()
     envs = build_envs([env_plan], tokenizer, "qwen3_instruct", None)  # type: ignore[arg-type]
-    drop, sampling = FailurePlan(0, "drop", None), SamplingPlan(16, 1.0, 1.0, -1, None, None)
+    drop, sampling = FailurePlan(0, "drop", None), SamplingPlan(16, 1.0, 1.0, -1)
     player = Player(echo, sampling, None, drop, Usage())
     stream = TaskStream(envs, new_cursor([*envs]), seed, ("main",), size=1)
     played = asyncio.ensure_future(play_tasks(player, stream.take(agents), lambda _: None))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
+from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.environments import task_count
 from rlc.catalog.index import find_builtin, names_of, preference_traits
@@ -19,7 +20,7 @@ from rlc.check.values import Origins, Value, said, settle, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.asked import needed_stages
-from rlc.plan.environments import EnvPlan, JudgingPlan, RewardModelPlan
+from rlc.plan.environments import OF_EACH_ENVIRONMENT, EnvPlan, JudgingPlan, RewardModelPlan
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelState
 from rlc.plan.parts import PreferenceLossPlan
@@ -311,11 +312,10 @@ def _decided_envs(
 ) -> Value:
     """Each environment once, its rollouts as it says, else as the stage says."""
     given = {
-        "group": _origin_of(samples or (batch and batch.data.size), batch),
-        "temperature": _origin_of(sampling and sampling.data.temperature, sampling),
-        "max_tokens": _origin_of(sampling and sampling.data.max_tokens, sampling),
-        "stop": _origin_of(sampling and sampling.data.stop, sampling),
+        name: _origin_of(sampling and getattr(sampling.data, name), sampling)
+        for name in OF_EACH_ENVIRONMENT
     }
+    given["group"] = _origin_of(samples or (batch and batch.data.size), batch)
     defaults = evolve(envs, type="any", data=None, origin="default of rollouts")
     decided = tuple(_with_rollouts(env, given, defaults) for env in merged(envs.data))
     return evolve(envs, data=decided)
@@ -340,10 +340,12 @@ def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
         message = f"`{made.word}()` plays one environment, not a mixture"
         found.error("RL0201", env.span, message, "take one stage for each")
     defaults = evolve(env, type="any", data=None, origin=f"default of {made.word}")
-    settings = {"group": 1, "temperature": 1.0, "max_tokens": 1_024, "stop": ()}
-    given = {name: evolve(defaults, data=value) for name, value in settings.items()}
+    given = {
+        name: evolve(defaults, data=getattr(DEFAULT_SAMPLING, name)) for name in OF_EACH_ENVIRONMENT
+    }
+    given["group"] = evolve(defaults, data=1)
     if size is not None and how is not None:
-        drawn = {key: _origin_of(getattr(how.data, key), how) for key in settings if key != "group"}
+        drawn = {key: _origin_of(getattr(how.data, key), how) for key in OF_EACH_ENVIRONMENT}
         given = {"group": size, **{key: v for key, v in drawn.items() if v is not None}}
     decided = _with_rollouts(envs[0], given, defaults)
     if samples is not None:

@@ -199,7 +199,7 @@ _FEW: Mapping[type[Any], Callable[[Any, ModelPlan], AnyData]] = {
 
 
 def _sampling(sampling: SamplingPlan) -> SamplingPlan:
-    return evolve(sampling, max_tokens=min(sampling.max_tokens, MAX_TOKENS))
+    return evolve(sampling, max_tokens=min(sampling.max_tokens or MAX_TOKENS, MAX_TOKENS))
 
 
 def _batch(batch: BatchPlan) -> BatchPlan:

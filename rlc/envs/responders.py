@@ -10,22 +10,19 @@ from attrs import frozen
 from rlc.chat.tokens import Chunks
 from rlc.chat.turns import EnvError
 from rlc.plan.environments import Asked, EndpointPlan
-from rlc.plan.models import ModelState
+from rlc.plan.models import ModelState, Sampling
 
 Message = Mapping[str, Any]
 
 
 @frozen
 class Question:
-    """A chat to answer, whose messages have a ``role`` and a ``content``, and how to sample the
-    reply. ``key`` names its random stream under the seed of the run: the same messages under the
-    same key get the same reply."""
+    """A chat to answer, whose messages have a ``role`` and a ``content``. ``key`` names its random
+    stream under the seed of the run: the same messages under the same key get the same reply."""
 
     messages: Sequence[Message]
-    max_tokens: int
-    temperature: float
+    sampling: Sampling
     key: tuple[str | int, ...]
-    stop: tuple[str, ...] = ()  # texts that end it
 
 
 @frozen

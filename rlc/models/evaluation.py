@@ -18,7 +18,7 @@ from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, rebased
 from rlc.plan.records import Plan
 from rlc.report.run_files import read_plan
-from rlc.service.chats.draw import Draw
+from rlc.service.interface import SamplingRequest
 
 NAME = "quick"
 _SOURCE = "rlc eval"
@@ -35,7 +35,7 @@ def evaluation_plan(
     env: str,
     tasks: int,
     samples: int,
-    draw: Draw | None,
+    sampling: SamplingRequest | None,
     metrics: Sequence[str] = (),
     seed: int = 1,
 ) -> Plan:
@@ -44,7 +44,7 @@ def evaluation_plan(
     Args:
         env: an environment as a recipe writes it, ``gem("game:Sudoku-v0-easy") |> chat()``, whose
             paths start at the working directory; or the name of one that the model's run had.
-        draw: how replies are drawn; None: as that run drew them, or with 512 tokens.
+        sampling: how replies are sampled; None: as that run sampled them, or with 512 tokens.
         metrics: as a recipe writes them; by default the mean reward, and pass@k for several
             samples.
 
@@ -52,7 +52,7 @@ def evaluation_plan(
         EvaluationError: the environment or a metric cannot be read, or the run has no such one.
     """
     known, recipe = _of_run(model, env) if env.isidentifier() else (None, _SOURCE)
-    drawn = draw or Draw()
+    asked = sampling or SamplingRequest(512)
     metrics = metrics or ["mean_reward()", *([f"pass_at({samples})"] if samples > 1 else [])]
     text = f"""\
 model m {{ base = "tiny" }}
@@ -60,7 +60,7 @@ env shown = {'gem("game:GuessTheNumber-v0-easy") |> chat()' if known else env}
 eval {NAME} {{
   model = m  env = shown  tasks = {tasks}  samples = {samples}  metrics = [{", ".join(metrics)}]
   sampling = sample(
-    max_tokens = {drawn.max_tokens}, temperature = {drawn.temperature!r}, top_p = {drawn.top_p!r}
+    max_tokens = {asked.max_tokens}, temperature = {asked.temperature!r}, top_p = {asked.top_p!r}
   )
 }}
 """
@@ -74,16 +74,16 @@ eval {NAME} {{
     stage = evolve(stage, model=evolve(model, name="m", weights=weights))
     if known is not None:
         own = evolve(known.rollouts, group=samples)
-        if draw is not None:
-            most = draw.max_tokens or own.max_tokens
-            own = evolve(own, temperature=draw.temperature, max_tokens=most)
-        sampling = evolve(stage.sampling, temperature=own.temperature, max_tokens=own.max_tokens)
+        if sampling is not None:
+            most = asked.max_tokens or own.max_tokens
+            own = evolve(own, temperature=asked.temperature, max_tokens=most)
+        how = evolve(stage.sampling, temperature=own.temperature, max_tokens=own.max_tokens)
         env_plan = evolve(known, weight=1.0, rollouts=own)
-        stage = evolve(stage, envs=(env_plan,), sampling=sampling)
-    if drawn.stops:
-        ended = [evolve(e, rollouts=evolve(e.rollouts, stop=drawn.stops)) for e in stage.envs]
-        sampling = evolve(stage.sampling, stop=drawn.stops)
-        stage = evolve(stage, envs=tuple(ended), sampling=sampling)
+        stage = evolve(stage, envs=(env_plan,), sampling=how)
+    if asked.stop:
+        ended = [evolve(e, rollouts=evolve(e.rollouts, stop=asked.stop)) for e in stage.envs]
+        how = evolve(stage.sampling, stop=asked.stop)
+        stage = evolve(stage, envs=tuple(ended), sampling=how)
     stages = (stage,)
     return evolve(
         compiled.plan, recipe=recipe, stages=stages, graph=build_graph(stages), provenance={}

@@ -14,9 +14,9 @@ from attrs import define, evolve, field
 from rlc.models.named import named_model
 from rlc.models.opened import OnText, open_model
 from rlc.plan.models import ModelPlan
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import Reply
 from rlc.service.chats.prompts import Message
+from rlc.service.interface import SamplingRequest
 
 T = TypeVar("T")
 
@@ -97,39 +97,41 @@ class Model:
             rlc.Error: the chat cannot be shown to the model, is too long for it, or the service
                 does not answer.
         """
-        draw = Draw(max_tokens, temperature, seed=seed)
-        return self.sample(with_system(as_messages(text), system), draw)[0].text
+        sampling = SamplingRequest(max_tokens, temperature, seed=seed)
+        return self.sample(with_system(as_messages(text), system), sampling)[0].text
 
-    def conversation(self, system: str = "", draw: Draw | None = None) -> Conversation:
+    def conversation(
+        self, system: str = "", sampling: SamplingRequest | None = None
+    ) -> Conversation:
         """Return a chat of several turns, which remembers what was said."""
-        return Conversation(self, draw or Draw(), system)
+        return Conversation(self, sampling or SamplingRequest(512), system)
 
     def sample(
         self,
         messages: str | Sequence[Message],
-        draw: Draw | None = None,
+        sampling: SamplingRequest | None = None,
         count: int = 1,
         on_text: OnText | None = None,
     ) -> list[Reply]:
         """Return ``count`` replies, with their tokens and logprobs. ``on_text`` is called with the
         text of the first as it comes, in another thread."""
-        drawn = evolve(draw or Draw(), n=count)
-        return self._loop.wait(self._opened.replies(as_messages(messages), drawn, on_text))
+        wanted = evolve(sampling or SamplingRequest(512), n=count)
+        return self._loop.wait(self._opened.replies(as_messages(messages), wanted, on_text))
 
     def sample_all(
         self,
         chats: Iterable[Sequence[Message]],
-        draw: Draw | None = None,
+        sampling: SamplingRequest | None = None,
         count: int = 1,
         on_done: Callable[[], None] = lambda: None,
     ) -> list[list[Reply]]:
-        """Return the replies to several chats, which are drawn side by side. With a seed, that of
+        """Return the replies to several chats, which are sampled side by side. With a seed, that of
         each chat is the seed plus its number."""
-        drawn = evolve(draw or Draw(), n=count)
+        wanted = evolve(sampling or SamplingRequest(512), n=count)
 
         async def one(number: int, chat: Sequence[Message]) -> list[Reply]:
-            seed = None if drawn.seed is None else drawn.seed + number
-            replies = await self._opened.replies(chat, evolve(drawn, seed=seed))
+            seed = None if wanted.seed is None else wanted.seed + number
+            replies = await self._opened.replies(chat, evolve(wanted, seed=seed))
             on_done()
             return replies
 
@@ -164,7 +166,7 @@ class Conversation:
     """A chat that goes on. ``messages`` are what was said so far, the system message aside."""
 
     model: Model
-    draw: Draw
+    sampling: SamplingRequest
     system: str = ""
     messages: list[Message] = field(factory=list)
 
@@ -172,9 +174,9 @@ class Conversation:
         """Return the reply to a text, after all that was said before. If it fails, nothing was
         said."""
         asked = [*self.messages, {"role": "user", "content": text}]
-        seed = None if self.draw.seed is None else self.draw.seed + len(self.messages)
-        draw = evolve(self.draw, seed=seed)
-        (reply,) = self.model.sample(with_system(asked, self.system), draw, 1, on_text)
+        seed = None if self.sampling.seed is None else self.sampling.seed + len(self.messages)
+        sampling = evolve(self.sampling, seed=seed)
+        (reply,) = self.model.sample(with_system(asked, self.system), sampling, 1, on_text)
         self.messages = [*asked, {"role": "assistant", "content": reply.text}]
         return reply
 

@@ -13,11 +13,10 @@ from rlc.plan.models import ModelPlan
 from rlc.runtime.asked import chat_model
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.stages.weights import open_sampler
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel, Reply
 from rlc.service.chats.prompts import Message
 from rlc.service.hosted.connect import open_service
-from rlc.service.interface import RemoteService, SampledToken, ServiceClient
+from rlc.service.interface import RemoteService, SampledToken, SamplingRequest, ServiceClient
 from rlc.service.text import TextDecoder
 
 OnText = Callable[[str], None]
@@ -74,7 +73,7 @@ class OpenedModel:
     async def replies(
         self,
         messages: Sequence[Message],
-        draw: Draw,
+        sampling: SamplingRequest,
         on_text: OnText | None = None,
     ) -> list[Reply]:
         """Answer a chat. ``on_text`` is called with the text of the first reply as it comes: a
@@ -84,14 +83,14 @@ class OpenedModel:
         hold the chat, and ServiceError if the service does not answer.
         """
         prompt, chunks = self.chats.prompt(messages)
-        decoder, ends = TextDecoder(self.chats.tokenizer), self.chats.chat_ends(draw.stops)
+        decoder, ends = TextDecoder(self.chats.tokenizer), self.chats.chat_ends(sampling.stop)
 
         def tell(token: SampledToken) -> None:
             if on_text is not None and token.sample == 0 and token.token not in ends.tokens:
                 on_text(decoder.feed(token.token))
 
         told = None if on_text is None else tell
-        response = await self.chats.sample(prompt, draw, ends, chunks, told)
+        response = await self.chats.sample(prompt, sampling, ends, chunks, told)
         if on_text is not None:
             on_text(decoder.finish())
         return [self.chats.reply(sequence, ends) for sequence in response.sequences]

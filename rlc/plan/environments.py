@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import frozen
+from attrs import evolve, fields, fields_dict, frozen
 
-from rlc.plan.models import ModelState
+from rlc.plan.models import ModelState, Sampling
 from rlc.records import Record
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ class RolloutsPlan(Record):
     step_timeout: float | None = STEP_TIMEOUT
     max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
     stop: tuple[str, ...] = ()  # texts that end a reply
+
+    def sampling(self, stage: Sampling) -> Sampling:
+        """Return how replies are sampled: as the stage says, but for what is said here."""
+        return evolve(stage, **{name: getattr(self, name) for name in OF_EACH_ENVIRONMENT})
+
+
+OF_EACH_ENVIRONMENT = tuple(  # the settings of sampling that each environment may decide
+    one.name for one in fields(Sampling) if one.name in fields_dict(RolloutsPlan)
+)
 
 
 @frozen(eq=False, repr=False, slots=False)

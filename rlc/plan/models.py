@@ -36,16 +36,26 @@ class ModelState(Record):
 
 
 @frozen(eq=False, repr=False, slots=False)
-class SamplingPlan(Record):
-    """How replies are drawn. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a prompt, and
-    a whole episode; ``concurrency`` the replies that are drawn at once. A reply ends with any of
-    the texts ``stop``, as it does with the renderer's own end of a turn."""
+class Sampling(Record):
+    """How a reply is sampled, wherever a model is asked for one.
 
-    max_tokens: int
-    temperature: float
-    top_p: float
-    top_k: int
-    max_prompt_tokens: int | None
-    max_episode_tokens: int | None
-    concurrency: int | None = None  # None: as many as the service bears
+    It has at most ``max_tokens`` tokens; None: what the context has left. ``temperature`` 0 and
+    ``top_k`` 1 take the likeliest token. A reply ends with any of the texts ``stop``, as it does
+    with the renderer's own end of a turn.
+    """
+
+    max_tokens: int | None
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1  # -1: all tokens
     stop: tuple[str, ...] = ()
+
+
+@frozen(eq=False, repr=False, slots=False)
+class SamplingPlan(Sampling):
+    """How a stage samples its replies. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a
+    prompt, and a whole episode; ``concurrency`` the replies that are sampled at once."""
+
+    max_prompt_tokens: int | None = None
+    max_episode_tokens: int | None = None
+    concurrency: int | None = None  # None: as many as the service bears

@@ -15,6 +15,7 @@ from attrs import define, field
 from rlc.envs.deadlines import Span, waiting
 from rlc.envs.responders import Question, Reply, Responder
 from rlc.plan.environments import Asked
+from rlc.plan.models import Sampling
 from rlc.runtime.journal.database import Journal
 from rlc.service.interface import asking
 
@@ -65,8 +66,11 @@ class Remembering:
     async def reply(self, question: Question) -> Reply:
         model = repr(self.asked)
         messages = [dict(message) for message in question.messages]
-        parts = [model, messages, question.max_tokens, question.temperature, question.key]
-        parts += [question.stop] if question.stop else []
+        sampling = question.sampling
+        usual = Sampling(sampling.max_tokens, sampling.temperature, stop=sampling.stop)
+        parts = [model, messages, sampling.max_tokens, sampling.temperature, question.key]
+        parts += [sampling.stop] if sampling.stop else []
+        parts += [repr(sampling)] if sampling != usual else []
         digest = digest_of(parts)
         lock, places = self.answers.lock(digest), self.answers.places(model, self.most)
         with asking(), waiting():  # whoever asks is not at work meanwhile

@@ -24,9 +24,14 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Usage
 from rlc.runtime.stages.weights import open_sampler, open_stage
 from rlc.seeds import derive_seed
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel
-from rlc.service.interface import SamplingClient, ServiceClient, asking, pending_call
+from rlc.service.interface import (
+    SamplingClient,
+    SamplingRequest,
+    ServiceClient,
+    asking,
+    pending_call,
+)
 
 LONGEST_REPLY = 600.0  # seconds that an endpoint has for one, where nothing else is said
 
@@ -152,10 +157,10 @@ class _ModelResponder:
         with asking():
             model = await self._opened()
             seed = derive_seed(self.asked.folder.plan.seed, "asked", *question.key) % 2**31
-            draw = Draw(question.max_tokens, question.temperature, seed=seed)
+            request = SamplingRequest(None, seed=seed).sampled(question.sampling)
             prompt, chunks = model.prompt(question.messages)
-            ends = model.chat_ends(question.stop)
-            response = await model.sample(prompt, draw, ends, chunks)
+            ends = model.chat_ends(question.sampling.stop)
+            response = await model.sample(prompt, request, ends, chunks)
         usage = Usage()
         usage.add_samples(len(prompt), 1, response)
         _charge(self.around, self.state.model, usage)

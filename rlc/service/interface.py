@@ -14,15 +14,16 @@ for it about a second; what is ``ours``, and surely ends, it waits for as long a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from attrs import define, frozen
+from attrs import define, evolve, fields_dict, frozen
 
 from rlc.errors import Error
+from rlc.plan.models import Sampling
 
 if TYPE_CHECKING:
     from tinker import types
@@ -60,6 +61,36 @@ class MappedAwaitable(Generic[T, R]):
 
 
 SessionEnd = Literal["success", "errored", "interrupted"]
+
+
+@frozen
+class SamplingRequest(Sampling):
+    """How the replies to one prompt are sampled, and what is wanted beside their tokens."""
+
+    seed: int | None = None
+    n: int = 1  # replies
+    top_logprobs: int = 0  # of the likeliest tokens beside each sampled one
+    prompt_logprobs: bool = False  # the same for the tokens of the prompt
+
+    def sampled(self, sampling: Sampling) -> SamplingRequest:
+        """Return this request with its replies sampled in another way."""
+        return evolve(self, **{name: getattr(sampling, name) for name in fields_dict(Sampling)})
+
+
+def sampling_params(
+    sampling: Sampling, seed: int | None, stop: Sequence[str] | Sequence[int] | None
+) -> types.SamplingParams:
+    """Return how a service is asked to sample; ``stop`` holds all that ends a reply."""
+    from tinker import types
+
+    return types.SamplingParams(
+        max_tokens=sampling.max_tokens,
+        seed=seed,
+        stop=stop,
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+    )
 
 
 @frozen

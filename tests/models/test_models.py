@@ -20,8 +20,8 @@ from rlc.models.export import ExportError, export_model
 from rlc.models.named import named_model
 from rlc.models.opened import open_model
 from rlc.report.pages.run_page import run_html
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.errors import TooLongError
+from rlc.service.interface import SamplingRequest
 
 pytestmark = pytest.mark.engine
 
@@ -57,10 +57,12 @@ def test_a_model_answers(trained: Path) -> None:
         one = model.chat(ASKED, seed=1, max_tokens=12)
         assert one == model.chat([{"role": "user", "content": ASKED}], seed=1, max_tokens=12)
         parts: list[str] = []
-        (reply,) = model.sample(ASKED, Draw(12, seed=1), on_text=parts.append)
+        (reply,) = model.sample(ASKED, SamplingRequest(12, seed=1), on_text=parts.append)
         assert reply.text == "".join(parts).strip() == one.strip()
         assert len(reply.tokens) == len(reply.logprobs)
-        all_replies = model.sample_all([[{"role": "user", "content": ASKED}]] * 2, Draw(8, seed=1))
+        all_replies = model.sample_all(
+            [[{"role": "user", "content": ASKED}]] * 2, SamplingRequest(8, seed=1)
+        )
         assert len(all_replies) == 2
         talk = model.conversation("Be brief.")
         talk.say(ASKED)

@@ -22,8 +22,8 @@ from rlc.cli.main import main
 from rlc.models.named import UnknownModelError, named_model
 from rlc.models.served import serving_models
 from rlc.plan.models import ModelPlan
-from rlc.service.chats.draw import Draw
 from rlc.service.inference.endpoint import Recorder
+from rlc.service.interface import SamplingRequest
 from rlc.service.sockets import LOOPBACK
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
@@ -73,7 +73,7 @@ def test_a_run_and_its_base_are_served_and_recorded(trained: Path, tmp_path: Pat
     assert first["choices"][0]["logprobs"] == [t.logprob for t in choice.logprobs.content]
     assert "secret" not in file.read_text()
     with rlc.model(str(trained)) as model:
-        (reply,) = model.sample(ASKED, Draw(8, seed=1))
+        (reply,) = model.sample(ASKED, SamplingRequest(8, seed=1))
     assert list(reply.tokens) == first["choices"][0]["token_ids"]
     assert reply.text == choice.message.content
 
@@ -115,7 +115,9 @@ def test_an_evaluation_through_the_endpoint_is_that_of_the_model(trained: Path) 
 
     through = asyncio.run(work())
     with rlc.model(str(trained)) as model:
-        own = [reply.text for (reply,) in model.sample_all(chats, Draw(6, temperature=0.0))]
+        own = [
+            reply.text for (reply,) in model.sample_all(chats, SamplingRequest(6, temperature=0.0))
+        ]
     assert through == own
 
 

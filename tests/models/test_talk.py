@@ -12,8 +12,8 @@ from attrs import define, field
 from rlc.cli.commands.models.talk import Talk
 from rlc.errors import Error
 from rlc.models.model import Conversation
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import Reply
+from rlc.service.interface import SamplingRequest
 
 
 @define
@@ -21,9 +21,11 @@ class Echo:
     """Says what it was told, and how it was asked."""
 
     name: str = "echo"
-    asked: list[tuple[Any, Draw]] = field(factory=list)
+    asked: list[tuple[Any, SamplingRequest]] = field(factory=list)
 
-    def sample(self, messages: Any, draw: Draw, _count: int, on_text: Any) -> list[Reply]:
+    def sample(
+        self, messages: Any, draw: SamplingRequest, _count: int, on_text: Any
+    ) -> list[Reply]:
         self.asked.append((messages, draw))
         text = messages[-1]["content"]
         if text == "fail":
@@ -35,7 +37,7 @@ class Echo:
 
 def talk(lines: str, *models: Echo, system: str = "") -> str:
     out = io.StringIO()
-    chats: Any = [Conversation(model, Draw(seed=5), system) for model in models]  # type: ignore[arg-type]
+    chats: Any = [Conversation(model, SamplingRequest(512, seed=5), system) for model in models]  # type: ignore[arg-type]
     Talk(chats, out).run(io.StringIO(lines))
     return out.getvalue()
 

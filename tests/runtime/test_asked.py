@@ -13,7 +13,7 @@ from attrs import evolve
 from run_support import run_new, tiny, train
 
 from rlc.envs.responders import Question, Reply
-from rlc.plan.models import ModelState
+from rlc.plan.models import ModelState, Sampling
 from rlc.runtime.asked import AskedModels
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
@@ -49,7 +49,7 @@ async def answers(folder: RunFolder, asked: AskedModels, state: ModelState) -> l
     around = Meter(folder.journal, "first", state.model)
     responder = asked.responders(around)(state)
     keys = [("a", 1), ("a", 2), ("a", 1)]
-    asks = (responder.reply(Question(ASKED, 12, 1.0, key)) for key in keys)
+    asks = (responder.reply(Question(ASKED, Sampling(12), key)) for key in keys)
     return list(await asyncio.gather(*asks))
 
 

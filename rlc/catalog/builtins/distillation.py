@@ -125,7 +125,7 @@ KEEPS = (
         example="data = samples(big, env = guess, n = 1_000, keep = at_least(0.5))",
     ),
 )
-DEFAULT_SAMPLING = SamplingPlan(1_024, 1.0, 1.0, -1, None, None)
+DEFAULT_SAMPLING = SamplingPlan(1_024)
 
 
 def _samples(args: Args) -> Samples:

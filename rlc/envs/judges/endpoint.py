@@ -48,10 +48,12 @@ class EndpointResponder:
         body: dict[str, Any] = {
             "model": self.plan.model,
             "messages": [dict(message) for message in question.messages],
-            "temperature": question.temperature,
+            "temperature": question.sampling.temperature,
             "seed": seed,
         }
-        answer = await self._posted(body, question.max_tokens, random.Random(seed))
+        if question.sampling.stop:
+            body["stop"] = list(question.sampling.stop)
+        answer = await self._posted(body, question.sampling.max_tokens, random.Random(seed))
         try:
             choice, usage = answer["choices"][0], answer.get("usage") or {}
             text, stop = choice["message"]["content"] or "", choice.get("finish_reason")
@@ -64,14 +66,14 @@ class EndpointResponder:
         return Reply(str(text), "length" if stop == "length" else "stop")
 
     async def _posted(
-        self, body: Mapping[str, Any], max_tokens: int, draw: random.Random
+        self, body: Mapping[str, Any], max_tokens: int | None, draw: random.Random
     ) -> dict[str, Any]:
         import httpx
 
         why = ""
         for number in range(TRIES):
             try:
-                given = {**body, self._length: max_tokens}
+                given = body if max_tokens is None else {**body, self._length: max_tokens}
                 response = await self._client.post("chat/completions", json=given)
             except httpx.TransportError as error:
                 why, after = f"{type(error).__name__}: {error}", None

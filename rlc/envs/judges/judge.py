@@ -19,6 +19,7 @@ from rlc.envs.judges import questions
 from rlc.envs.judges.comparisons import Judged, compared, tournament
 from rlc.envs.responders import Question, Responder, Responders
 from rlc.plan.environments import JudgePlan
+from rlc.plan.models import Sampling
 
 T = TypeVar("T")
 AGAIN = 0.7  # the least temperature of another attempt: at 0 the answer would be the same
@@ -122,7 +123,7 @@ class Judge:
         for attempt in range(self.plan.attempts):
             warm = self.plan.temperature if attempt == 0 else max(self.plan.temperature, AGAIN)
             key = ("judge", digest, attempt)
-            question = Question(messages, self.plan.max_tokens, warm, key)
+            question = Question(messages, Sampling(self.plan.max_tokens, warm), key)
             answer = (await self._responder.reply(question)).text
             if (found := read(answer)) is not None:
                 return found, questions.reason_of(answer)

@@ -30,12 +30,11 @@ from rlc.runtime.rollouts.attempts import Attempt, Replies, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
 from rlc.runtime.updates.scores import first_of
 from rlc.seeds import derive_seed
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest, sampled_tokens
 from rlc.service.chats.prompts import Tool
 from rlc.service.http import TOO_LONG, Refused
 from rlc.service.inference.requests import parts_of
-from rlc.service.interface import asking
+from rlc.service.interface import SamplingRequest, asking
 
 if TYPE_CHECKING:
     from tinker import types
@@ -84,19 +83,19 @@ class AgentEpisode:
         """Return replies to a chat or to one text. Raise Refused if a limit forbids them."""
         if self.over.done():
             raise Refused(401, "This episode is over.")
-        draw, model, prompt = self._decided(request.draw), self.model(ChatModel), None
+        sampling, model, prompt = self._decided(request.sampling), self.model(ChatModel), None
         if request.messages is None:
-            (given,), ends = request.texts, model.text_ends(draw.stops)
+            (given,), ends = request.texts, model.text_ends(sampling.stop)
             tokens = list(given)
         else:
             prompt = self.prompt(request.messages, request.tools)
-            tokens, ends = prompt.tokens, model.chat_ends(draw.stops)
-        self._require_room(tokens, draw.n)
+            tokens, ends = prompt.tokens, model.chat_ends(sampling.stop)
+        self._require_room(tokens, sampling.n)
         key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
         seed = derive_seed(self.attempt.seed, "request", key.hex(), self._asked[key])
-        self._asked[key] += draw.n
-        response = await model.sample(tokens, evolve(draw, seed=seed % 2**31), ends)
-        return AgentReply(request, prompt, tokens, draw, ends, response)
+        self._asked[key] += sampling.n
+        response = await model.sample(tokens, evolve(sampling, seed=seed % 2**31), ends)
+        return AgentReply(request, prompt, tokens, sampling, ends, response)
 
     def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
         """Return the policy as a model; limits of its context are those of the recipe."""
@@ -104,17 +103,12 @@ class AgentEpisode:
         end = frozenset({self.tokenizer.eos_token_id})
         return kind(name, MODEL, client, self.tokenizer, self.renderer, None, end, **more)
 
-    def _decided(self, draw: Draw) -> Draw:
-        """How a request is sampled, as the recipe says."""
-        longest, sampling = self.limits.max_tokens, self.player.sampling
-        return evolve(
-            draw,
-            max_tokens=min(draw.max_tokens or longest, longest),
-            temperature=self.limits.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            stops=(*draw.stops, *self.limits.stop),
-        )
+    def _decided(self, asked: SamplingRequest) -> SamplingRequest:
+        """Return how a request is sampled: as the recipe says, but for a shorter reply and further
+        texts that end it."""
+        sampling, longest = self.limits.sampling(self.player.sampling), self.limits.max_tokens
+        most = min(asked.max_tokens or longest, longest)
+        return asked.sampled(evolve(sampling, max_tokens=most, stop=(*asked.stop, *sampling.stop)))
 
     def _require_room(self, prompt: list[int], count: int) -> None:
         """Raise Refused for a prompt that leaves no room, which an agent may answer by a shorter
@@ -202,7 +196,7 @@ class AgentReply:
     request: ReplyRequest
     prompt: TranscriptPrompt | None  # of a chat
     tokens: list[int]  # of the prompt
-    draw: Draw
+    sampling: SamplingRequest
     ends: Ends
     response: types.SampleResponse
 
@@ -221,9 +215,11 @@ class AgentGeneration(Generation):
         self._given[number] = reply = await self.episode.reply(one)
         if not texts:
             self.prompts = (tuple(reply.tokens),)
-        self.draw, self.ends = reply.draw, reply.ends
+        self.sampling, self.ends = reply.sampling, reply.ends
         own = [  # the policy's may come with more of the likeliest tokens than the agent asks for
-            replace(one, topk_logprobs_np=first_of(one.topk_logprobs_np, asked.draw.topk))
+            replace(
+                one, topk_logprobs_np=first_of(one.topk_logprobs_np, asked.sampling.top_logprobs)
+            )
             for one in reply.response.sequences
         ]
         response = replace(reply.response, sequences=own)
@@ -256,7 +252,7 @@ class AgentModel(ChatModel):
         prompts = tuple(map(tuple, request.texts)) or ((),)
         ends = self.text_ends()  # both are decided with the reply
         return AgentGeneration(
-            self, prompts, request.draw, ends, request=request, episode=self.episode
+            self, prompts, request.sampling, ends, request=request, episode=self.episode
         )
 
 

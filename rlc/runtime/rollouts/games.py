@@ -13,6 +13,7 @@ from attrs import evolve
 
 from rlc.catalog.environments import seats_of, trained_seats
 from rlc.envs.build import begins
+from rlc.plan.models import Sampling
 from rlc.plan.parts import FailurePlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
@@ -77,13 +78,13 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
     else:
         assert play.opponent is not None
         responder = task.env.responders(play.opponent)
-    chat = begins(plan)
+    chat, policy = begins(plan), plan.rollouts
+    most, temperature = play.max_tokens or policy.max_tokens, play.temperature or policy.temperature
+    sampling = Sampling(most, temperature, stop=policy.stop)
     return {
         seat: Asked(
             responder,
-            play.max_tokens or plan.rollouts.max_tokens,
-            play.temperature or plan.rollouts.temperature,
-            plan.rollouts.stop,
+            sampling,
             ("opponent", seed, seat),
             chat.get("instruction", ""),
             [{"role": "system", "content": chat["system"]}] if chat.get("system") else [],

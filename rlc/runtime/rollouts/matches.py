@@ -20,6 +20,7 @@ from rlc.envs.deadlines import waiting
 from rlc.envs.games.game import Move
 from rlc.envs.games.players import Program, Seen
 from rlc.envs.responders import Question, Responder
+from rlc.plan.models import Sampling
 from rlc.seeds import derive_seed
 from rlc.service.interface import pending_call
 
@@ -41,9 +42,7 @@ class Asked:
     those that come before the first."""
 
     responder: Responder
-    max_tokens: int
-    temperature: float
-    stop: tuple[str, ...]
+    sampling: Sampling
     key: tuple[str | int, ...]
     instruction: str
     messages: list[Mapping[str, str]]
@@ -55,8 +54,7 @@ class Asked:
             text = f"{text}\n\n{self.instruction}"
         self.messages.append({"role": "user", "content": text})
         with waiting():
-            key = (*self.key, self.moves)
-            question = Question(self.messages, self.max_tokens, self.temperature, key, self.stop)
+            question = Question(self.messages, self.sampling, (*self.key, self.moves))
             reply = await self.responder.reply(question)
         self.moves += 1
         self.messages.append({"role": "assistant", "content": reply.text})

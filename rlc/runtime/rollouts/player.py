@@ -27,7 +27,7 @@ from rlc.runtime.rollouts.environments import call_environment, close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.seeds import derive_seed
-from rlc.service.interface import SamplingClient, ServiceLostError
+from rlc.service.interface import SamplingClient, ServiceLostError, sampling_params
 
 if TYPE_CHECKING:
     from tinker import types
@@ -278,17 +278,8 @@ class Player:
     async def _sample(
         self, attempt: Attempt, prompt: list[int], history: History, count: int, seed: int
     ) -> Sequence[types.SampledSequence]:
-        from tinker import types
-
-        rollouts = attempt.task.env.plan.rollouts
-        params = types.SamplingParams(
-            max_tokens=rollouts.max_tokens,
-            temperature=rollouts.temperature,
-            top_p=self.sampling.top_p,
-            top_k=self.sampling.top_k,
-            stop=stop_of(history),
-            seed=seed % 2**31,
-        )
+        sampling = attempt.task.env.plan.rollouts.sampling(self.sampling)
+        params = sampling_params(sampling, seed % 2**31, stop_of(history))
         asked = model_input(prompt, chunks_of(history))
         replies = (await self.sample(attempt, asked, count, params)).sequences
         return [ended_reply(reply, history) for reply in replies]

@@ -8,16 +8,21 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from rlc.chat.prompts import text_of
 from rlc.chat.replies import Ends, upto_end
 from rlc.chat.tokens import NO_CHUNKS, Chunks, model_input
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.errors import ChatError, TooLongError
 from rlc.service.chats.prompts import Message, Tool, chat_prompt
 from rlc.service.chats.replies import ChatReader, TextReader
-from rlc.service.interface import SampledToken, SamplingClient, ServiceError
+from rlc.service.interface import (
+    SampledToken,
+    SamplingClient,
+    SamplingRequest,
+    ServiceError,
+    sampling_params,
+)
 
 if TYPE_CHECKING:
     from tinker import types
@@ -48,7 +53,7 @@ class ReplyRequest:
     """Replies that a model is asked for: to a chat, or to ``texts`` that it goes on with, as
     tokens."""
 
-    draw: Draw
+    sampling: SamplingRequest
     messages: Sequence[Message] | None = None
     tools: Sequence[Tool] = ()
     texts: Sequence[Sequence[int]] = ()
@@ -56,7 +61,7 @@ class ReplyRequest:
     @property
     def count(self) -> int:
         """How many replies there are."""
-        return self.draw.n * max(1, len(self.texts))
+        return self.sampling.n * max(1, len(self.texts))
 
 
 @frozen(eq=False)
@@ -120,57 +125,51 @@ class ChatModel:
 
     def start(self, request: ReplyRequest) -> Generation:
         """Begin to sample. Raise TooLongError if the context has no room for a reply."""
-        draw, chunks, prompts = request.draw, NO_CHUNKS, request.texts
+        sampling, chunks, prompts = request.sampling, NO_CHUNKS, request.texts
         if request.messages is None:
-            ends = self.text_ends(draw.stops)
+            ends = self.text_ends(sampling.stop)
         else:
             prompt, chunks = self.prompt(request.messages, request.tools)
-            prompts, ends = [prompt], self.chat_ends(draw.stops)
+            prompts, ends = [prompt], self.chat_ends(sampling.stop)
         for length in map(len, prompts):
-            if self.context and length + (draw.max_tokens or 1) > self.context:
-                limit = "" if draw.max_tokens is None else f" and max_tokens = {draw.max_tokens}"
+            if self.context and length + (sampling.max_tokens or 1) > self.context:
+                most = sampling.max_tokens
+                limit = "" if most is None else f" and max_tokens = {most}"
                 raise TooLongError(
                     f"The prompt is too long: {length} tokens{limit} exceed the context of "
                     f"{self.context} tokens."
                 )
-        return Generation(self, tuple(map(tuple, prompts)), draw, ends, chunks)
+        return Generation(self, tuple(map(tuple, prompts)), sampling, ends, chunks)
 
     async def sample(
         self,
         prompt: Sequence[int],
-        draw: Draw,
+        request: SamplingRequest,
         ends: Ends,
         chunks: Chunks = NO_CHUNKS,
         on_token: OnToken | None = None,
     ) -> types.SampleResponse:
-        """Draw replies, of at most the tokens that the context has left.
+        """Sample replies, of at most the tokens that the context has left.
 
         Raise TooLongError if it has none left, and ServiceError if the service does not answer.
         """
-        from tinker import types
-
-        most = draw.max_tokens
+        most = request.max_tokens
         if self.context is not None:
             room = self.context - len(prompt)
             if room < 1:
                 said = f"the chat has {len(prompt):,} tokens, and the context is {self.context:,}"
                 raise TooLongError(said)
             most = room if most is None else min(most, room)
-        params = types.SamplingParams(
-            max_tokens=most,
-            seed=draw.seed,
-            stop=ends.stop(self.tokenizer),
-            temperature=draw.temperature,
-            top_k=draw.top_k,
-            top_p=draw.top_p,
-        )
+        limited = evolve(request, max_tokens=most)
+        params = sampling_params(limited, request.seed, ends.stop(self.tokenizer))
         client: Any = self.client
         scores: dict[str, Any] = {}
-        if draw.scores_prompts:
-            scores |= {"include_prompt_logprobs": True, "topk_prompt_logprobs": draw.topk}
-        if draw.topk:
-            scores["topk_sample_logprobs"] = draw.topk
-        asked = model_input(prompt, chunks), draw.n, params
+        if request.prompt_logprobs:
+            scores["include_prompt_logprobs"] = True
+            scores["topk_prompt_logprobs"] = request.top_logprobs
+        if request.top_logprobs:
+            scores["topk_sample_logprobs"] = request.top_logprobs
+        asked = model_input(prompt, chunks), request.n, params
         if on_token is not None and "on_token" in inspect.signature(client.sample).parameters:
             live: types.SampleResponse = await client.sample(*asked, on_token=on_token, **scores)
             return live
@@ -222,7 +221,7 @@ class Generation:
 
     model: ChatModel
     prompts: tuple[tuple[int, ...], ...]
-    draw: Draw
+    sampling: SamplingRequest
     ends: Ends
     chunks: Chunks = NO_CHUNKS  # what is not text among the tokens of the prompts
     _events: asyncio.Queue[tuple[int, SampledToken] | None] = field(
@@ -246,7 +245,7 @@ class Generation:
     async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
         """Sample replies to prompt ``number``."""
         prompt = self.prompts[number]
-        return await self.model.sample(prompt, self.draw, self.ends, self.chunks, on_token)
+        return await self.model.sample(prompt, self.sampling, self.ends, self.chunks, on_token)
 
     def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
         """Called once all is sampled, before the client has the last of it, with each choice as a
@@ -255,7 +254,7 @@ class Generation:
     @property
     def n(self) -> int:
         """Samples of each prompt."""
-        return self.draw.n
+        return self.sampling.n
 
     async def begin(self) -> None:
         """Wait for the first token. Raise what the service raises instead, and stop sampling."""

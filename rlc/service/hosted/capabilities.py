@@ -63,7 +63,7 @@ def _needs(stage: StagePlan) -> Iterator[Need]:
         sampled = any(data.from_policy for data in stage.data)
         yield Need(stage.name, stage.model.base, trained=True, sampled=sampled, least_context=2)
         return
-    replies = [stage.sampling.max_tokens, *(env.rollouts.max_tokens for env in stage.played)]
+    replies = [stage.sampling.max_tokens or 1, *(env.rollouts.max_tokens for env in stage.played)]
     context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
     yield Need(stage.name, stage.model.base, stage.trains, sampled=True, least_context=context)
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 from attrs import define, field
 from pydantic import Field
 
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, Step, Whole
 from rlc.service.http import Refused
 from rlc.service.inference.requests import Body, Strict, image_part
+from rlc.service.interface import SamplingRequest
 
 
 class _CacheControl(Strict):
@@ -147,17 +147,17 @@ class MessagesRequest(CountRequest):
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)  # an extension
     return_token_ids: bool | None = None  # an extension
 
-    def how(self) -> Draw:
+    def how(self) -> SamplingRequest:
         """How to sample. Raise Refused (400) for a stop that is empty."""
         if not all(self.stop_sequences or ()):
             raise Refused(400, "A stop sequence must not be empty.", param="stop_sequences")
-        return Draw(
+        return SamplingRequest(
             max_tokens=self.max_tokens,
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=self.top_k or -1,
             seed=self.seed,
-            stops=tuple(self.stop_sequences or ()),
+            stop=tuple(self.stop_sequences or ()),
         )
 
 

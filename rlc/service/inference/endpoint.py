@@ -19,11 +19,11 @@ from rlc.catalog.facts.models import renderer_names
 from rlc.chat.prompts import fitting_renderer
 from rlc.chat.turns import EnvError
 from rlc.errors import Error
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import Call
 from rlc.service.http import Refused
+from rlc.service.interface import SamplingRequest
 
 _MOST_AT_ONCE = 4_096  # samples under way
 _MOST_KEPT = 8 * 2**20  # tokens in the book, of prompts and replies: about 100 MB
@@ -70,7 +70,7 @@ class Choice:
 @frozen
 class Answered:
     """A request that was answered: what a training program needs of it. Choice ``i`` is sample
-    ``i % draw.n`` of prompt ``i // draw.n``."""
+    ``i % sampling.n`` of prompt ``i // sampling.n``."""
 
     id: str
     caller: Caller
@@ -78,7 +78,7 @@ class Answered:
     path: str  # chat/completions, completions or messages
     prompts: tuple[array[int], ...]
     choices: tuple[Choice, ...]
-    draw: Draw
+    sampling: SamplingRequest
     messages: Sequence[Message] | None  # None for a text
     tools: Sequence[Tool]
     user: str | None
@@ -135,7 +135,7 @@ class ModelEndpoint:
         generation = model.start(request)
         self._under_way += request.count
         for reply in generation.replies:
-            reply.add_done_callback(partial(self._leave, request.draw.n))
+            reply.add_done_callback(partial(self._leave, request.sampling.n))
         return generation
 
     def _leave(self, count: int, _: asyncio.Future[Any]) -> None:
@@ -175,7 +175,7 @@ class Recorder:
 
     def __call__(self, answered: Answered) -> None:
         """Write a request."""
-        draw = answered.draw
+        sampling = answered.sampling
         row = {
             "id": answered.id,
             "model": answered.model,
@@ -183,10 +183,10 @@ class Recorder:
             "session": answered.caller.session,
             "messages": answered.messages,
             "tools": [tool.shown() for tool in answered.tools],
-            "temperature": draw.temperature,
-            "top_p": draw.top_p,
-            "max_tokens": draw.max_tokens,
-            "seed": draw.seed,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "seed": sampling.seed,
             "prompts": [list(prompt) for prompt in answered.prompts],
             "choices": [
                 {

@@ -8,13 +8,12 @@ from typing import Any, ClassVar, Literal
 from attrs import evolve, field, frozen
 from pydantic import Field
 
-from rlc.service.chats.draw import Draw
 from rlc.service.chats.model import Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, Step, Whole
 from rlc.service.http import Refused
 from rlc.service.inference.requests import Body, Strict, image_part
-from rlc.service.interface import SampledToken
+from rlc.service.interface import SampledToken, SamplingRequest
 
 _MOST_CHOICES = 128  # of a request
 _MOST_LIKELIEST = 20
@@ -50,7 +49,7 @@ class _Request(Body):
     metadata: dict[str, str] | None = None
     return_token_ids: bool | None = None  # an extension, as vLLM has it
 
-    def draw(self, max_tokens: int | None, topk: int | None) -> Draw:
+    def sampling(self, max_tokens: int | None, topk: int | None) -> SamplingRequest:
         """How to sample. Raise Refused (400) for parameters that contradict each other."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if not all(stops):
@@ -60,15 +59,15 @@ class _Request(Body):
         if self.stream_options is not None and not self.stream:
             said = "stream_options are for requests with stream = true."
             raise Refused(400, said, param="stream_options")
-        return Draw(
+        return SamplingRequest(
             n=self.n or 1,
             max_tokens=max_tokens,
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=self.top_k or -1,
             seed=self.seed,
-            stops=tuple(stops),
-            topk=topk or 0,
+            stop=tuple(stops),
+            top_logprobs=topk or 0,
         )
 
     @property
@@ -157,7 +156,7 @@ class ChatRequest(_Request):
     tool_choice: str | dict[str, Any] | None = None
     renderer: str | None = None  # an extension
 
-    def how(self) -> Draw:
+    def how(self) -> SamplingRequest:
         """How to sample. Raise Refused (400) for parameters that contradict each other."""
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
@@ -165,7 +164,7 @@ class ChatRequest(_Request):
             raise Refused(400, said, param="max_tokens")
         if self.top_logprobs and not self.logprobs:
             raise Refused(400, "top_logprobs need logprobs = true.", param="top_logprobs")
-        return self.draw(next(iter(limits), None), self.top_logprobs)
+        return self.sampling(next(iter(limits), None), self.top_logprobs)
 
     def offered(self) -> list[Tool]:
         """The tools that the model may call. Raise Refused (400) for a ``tool_choice`` that nothing
@@ -251,15 +250,15 @@ class CompletionRequest(_Request):
     max_tokens: int | None = Field(None, ge=0)  # none with `echo`: only the prompt is scored
     echo: bool | None = None
 
-    def how(self) -> Draw:
+    def how(self) -> SamplingRequest:
         """How to sample. Raise Refused (400) for parameters that contradict each other."""
         if self.max_tokens == 0 and not self.echo:
             raise Refused(400, "max_tokens = 0 needs echo = true.", param="max_tokens")
         if self.echo and self.stream:
             raise Refused(400, "What echoes its prompt cannot be streamed.", param="echo")
         limit = _SHORT if self.max_tokens is None else max(self.max_tokens, 1)
-        how = self.draw(limit, self.logprobs)
-        return evolve(how, scores_prompts=bool(self.echo) and self.logprobs is not None)
+        how = self.sampling(limit, self.logprobs)
+        return evolve(how, prompt_logprobs=bool(self.echo) and self.logprobs is not None)
 
     def prompts(self, tokenizer: Any) -> list[list[int]]:
         """Its prompts as tokens. Raise Refused (400) for none, or an empty one."""

@@ -172,7 +172,7 @@ class _Asked:
                 self.path,
                 tuple(array("i", prompt) for prompt in self.generation.prompts),
                 choices,
-                self.generation.draw,
+                self.generation.sampling,
                 self.request.messages,
                 self.request.tools,
                 self.user,

@@ -15,7 +15,7 @@ from rlc.envs.games.game import GameSource
 from rlc.envs.responders import Question, Reply, Responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan
-from rlc.plan.models import ModelState
+from rlc.plan.models import ModelState, Sampling
 from rlc.plan.parts import FailurePlan
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player
@@ -137,7 +137,7 @@ def test_an_opponent_has_the_seats_that_are_not_trained() -> None:
     first, second = responder.asked
     assert first.messages == [{"role": "user", "content": "0: "}]
     assert [message["role"] for message in second.messages] == ["user", "assistant", "user"]
-    assert (first.max_tokens, first.temperature) == (9, 0.5)  # its own, and the policy's
+    assert first.sampling == Sampling(9, 0.5)  # its own, and the policy's
     assert first.key != second.key
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.engine
 
 ROLLOUTS = RolloutsPlan(2, 1.0, 4, None, None)
 REWARD = RewardPlan("turns", None, None, None)
-SAMPLING = SamplingPlan(4, 1.0, 1.0, -1, None, None)
+SAMPLING = SamplingPlan(4)
 DROP = FailurePlan(0, "drop", None)
 PLAN = EnvPlan("count", 1.0, "fake", "count", {}, (), None, ROLLOUTS, REWARD)
 

@@ -184,7 +184,7 @@ def play(broken: int, retries: int = 0) -> tuple[list[Rollout], ScriptedSampler]
     Problem.broken = broken
     usual = {"solvers": 2, "solver_prompt": None, "judge_prompt": None}
     roles = make_solver_judge(usual, WordHistory, in_box=False)
-    sampler, sampling = ScriptedSampler(), SamplingPlan(4, 1.0, 1.0, -1, None, None)
+    sampler, sampling = ScriptedSampler(), SamplingPlan(4)
     player = Player(sampler, sampling, None, FailurePlan(retries, "drop", None), Usage())
     env = PlayableEnv(PLAN, make_async(Problems()), WordHistory, roles)
     return asyncio.run(play_task(player, Task(env, number=5, size=2, seed=1))), sampler

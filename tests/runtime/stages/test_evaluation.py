@@ -22,7 +22,7 @@ def env(name: str) -> EnvPlan:
 
 def plan(*metrics: MetricPlan, envs: str = "a") -> Evaluation:
     model = ModelPlan("m", "tiny", 4, True, True, True, None, "r", None, "local")
-    sampling = SamplingPlan(8, 1.0, 1.0, -1, None, None)
+    sampling = SamplingPlan(8)
     places = tuple(env(name) for name in envs)
     return Evaluation("e", model, None, places, 2, 4, sampling, metrics, None, False)
 

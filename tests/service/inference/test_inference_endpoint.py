@@ -122,7 +122,7 @@ def test_each_answer_is_told_to_the_token(engine: LocalService, streams: bool) -
             assert (told.id, told.user) == (reply.id, "me")
             assert told.caller == Caller("right", "first")
             assert list(told.prompts[0]) == reply.prompt_token_ids
-            assert len(told.choices) == told.draw.n == 2
+            assert len(told.choices) == told.sampling.n == 2
             for choice, own in zip(reply.choices, told.choices, strict=True):
                 assert list(own.token_ids) == choice.token_ids
                 assert list(own.logprobs) == [t.logprob for t in choice.logprobs.content]
@@ -203,16 +203,16 @@ def test_a_prompt_may_be_written_from_what_was_sampled(engine: LocalService) -> 
 
 def test_the_owner_has_the_last_word_on_sampling(engine: LocalService) -> None:
     def begin(model: Any, request: ReplyRequest) -> Generation:
-        if request.draw.n > 1:
+        if request.sampling.n > 1:
             raise Refused(400, "An episode asks for one reply.", param="n")
-        draw = evolve(request.draw, temperature=0.0, max_tokens=3)
-        return model.start(evolve(request, draw=draw))  # type: ignore[no-any-return]
+        sampling = evolve(request.sampling, temperature=0.0, max_tokens=3)
+        return model.start(evolve(request, sampling=sampling))  # type: ignore[no-any-return]
 
     async def work() -> None:
         async with endpoint(await own_model(engine, begin)) as opened:
             ask = opened.client().chat.completions.create
             await ask(**GIVEN, temperature=2.0)
-            assert opened.answered[0].draw.temperature == 0.0
+            assert opened.answered[0].sampling.temperature == 0.0
             assert len(opened.answered[0].choices[0].token_ids) <= 3
             with pytest.raises(openai.BadRequestError, match="one reply"):
                 await ask(**GIVEN, n=2)

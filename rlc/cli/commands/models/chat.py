@@ -6,10 +6,10 @@ import argparse
 import sys
 
 from rlc.cli.commands.models.options import (
-    add_draw_options,
     add_model_options,
-    draw_of,
+    add_sampling_options,
     opened,
+    sampling_of,
     text_of,
 )
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     parser.add_argument("--against", metavar="MODEL", help="another model, which answers as well")
     parser.add_argument("--system", default="", metavar="TEXT|@FILE", help="the system message")
-    add_draw_options(parser, max_tokens=512)
+    add_sampling_options(parser, max_tokens=512)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,11 +42,11 @@ def run(args: argparse.Namespace) -> int:
 
     from rlc.cli.commands.models.talk import Talk
 
-    system, draw = text_of(args.system), draw_of(args)
+    system, sampling = text_of(args.system), sampling_of(args)
     with ExitStack() as stack:
         names = [args.model, *([args.against] if args.against else [])]
         models = [stack.enter_context(opened(name, args)) for name in names]
         if sys.stdin.isatty():
             print(f"{' and '.join(model.name for model in models)}   (/help, Ctrl-D ends)")
-        Talk([model.conversation(system, draw) for model in models]).run(sys.stdin)
+        Talk([model.conversation(system, sampling) for model in models]).run(sys.stdin)
     return 0

@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rlc.cli.commands.models.options import UsageError, add_draw_options, add_model_options, draw_of
+from rlc.cli.commands.models.options import (
+    UsageError,
+    add_model_options,
+    add_sampling_options,
+    sampling_of,
+)
 
 HELP = "evaluate a model, without a recipe"
 DESCRIPTION = (
@@ -39,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
-    add_draw_options(parser, max_tokens=512)
+    add_sampling_options(parser, max_tokens=512)
     parser.set_defaults(resume=None)
 
 
@@ -62,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         args.env,
         args.tasks,
         args.samples,
-        draw_of(args) if given else None,
+        sampling_of(args) if given else None,
         args.metrics,
         seed,
     )

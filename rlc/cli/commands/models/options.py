@@ -1,4 +1,4 @@
-"""The arguments of commands that name a model, and draw replies from it."""
+"""The arguments of commands that name a model, and sample replies from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.models.model import Model
-    from rlc.service.chats.draw import Draw
+    from rlc.service.interface import SamplingRequest
 
 
 class UsageError(Error):
@@ -32,8 +32,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add_base_url(parser)
 
 
-def add_draw_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
-    """Add how replies are drawn."""
+def add_sampling_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
+    """Add how replies are sampled."""
     parser.add_argument("--temperature", type=float, default=1.0, metavar="X", help="(default 1)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="X", help="(default 1)")
     parser.add_argument(
@@ -53,16 +53,17 @@ def add_draw_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="the same replies each time")
 
 
-def draw_of(args: argparse.Namespace) -> Draw:
-    """How replies are drawn. Raise UsageError for what cannot be."""
-    from rlc.service.chats.draw import Draw
+def sampling_of(args: argparse.Namespace) -> SamplingRequest:
+    """How replies are sampled. Raise UsageError for what cannot be."""
+    from rlc.service.interface import SamplingRequest
 
     if not 0 <= args.temperature < 100 or not 0 < args.top_p <= 1 or args.max_tokens < 1:
         raise UsageError("--temperature is at least 0, --top-p above 0, and --max-tokens above 0")
     if not all(args.stop):
         raise UsageError("--stop is a text that a reply may have: it cannot be empty")
-    stops = tuple(args.stop)
-    return Draw(args.max_tokens, args.temperature, args.top_p, args.seed, stops=stops)
+    return SamplingRequest(
+        args.max_tokens, args.temperature, args.top_p, stop=tuple(args.stop), seed=args.seed
+    )
 
 
 def opened(name: str, args: argparse.Namespace) -> Model:

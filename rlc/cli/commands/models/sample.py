@@ -12,18 +12,18 @@ from typing import IO, Any
 
 from rlc.cli.commands.models.options import (
     UsageError,
-    add_draw_options,
     add_model_options,
-    draw_of,
+    add_sampling_options,
     opened,
+    sampling_of,
     text_of,
 )
 
-HELP = "draw replies of a model to prompts, as JSON lines"
+HELP = "sample replies of a model to prompts, as JSON lines"
 DESCRIPTION = (
-    "Draw replies to prompts: rows of a JSONL file with a field `prompt` or `messages`, or texts. "
-    "A line is written for each reply: its row with `reply`, `sample`, `stop_reason` and `tokens`, "
-    "so that it is a row of `rows()` too."
+    "Sample replies to prompts: rows of a JSONL file with a field `prompt` or `messages`, or "
+    "texts. A line is written for each reply: its row with `reply`, `sample`, `stop_reason` and "
+    "`tokens`, so that it is a row of `rows()` too."
 )
 EPILOG = """\
 examples:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", type=int, default=1, metavar="N", help="replies to each (default 1)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="(default: standard output)")
     parser.add_argument("--logprobs", action="store_true", help="with those of the reply's tokens")
-    add_draw_options(parser, max_tokens=512)
+    add_sampling_options(parser, max_tokens=512)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("-n is at least 1")
     from rlc.models.model import with_system
 
-    draw, system = draw_of(args), text_of(args.system)
+    sampling, system = sampling_of(args), text_of(args.system)
     rows = list(_rows(args.file)) if args.file else [{"prompt": text} for text in args.prompts]
     chats = [
         with_system(_chat(row, args.field, number), system) for number, row in enumerate(rows, 1)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             args.out.open("w", encoding="utf-8") if args.out else nullcontext(sys.stdout)
         )
         model = stack.enter_context(opened(args.model, args))
-        for row, replies in zip(rows, model.sample_all(chats, draw, args.n), strict=True):
+        for row, replies in zip(rows, model.sample_all(chats, sampling, args.n), strict=True):
             for sample, reply in enumerate(replies):
                 made: dict[str, Any] = {
                     **row,

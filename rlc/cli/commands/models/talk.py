@@ -22,7 +22,7 @@ PROMPT = "you › "
 _NARROWEST = 60  # columns in which two replies are still shown side by side
 HELP = """\
 /system TEXT       what the model is told before all else (without a text: nothing)
-/temperature X     how replies are drawn; 0: the likeliest tokens
+/temperature X     how replies are sampled; 0: the likeliest tokens
 /max_tokens N      the longest reply
 /undo              forget the last exchange
 /reset             forget all of them
@@ -76,9 +76,9 @@ class Talk:
                 case "/system":
                     self._change(lambda chat: setattr(chat, "system", rest))
                 case "/temperature":
-                    self._draw(temperature=_number(rest, 0.0))
+                    self._sample(temperature=_number(rest, 0.0))
                 case "/max_tokens":
-                    self._draw(max_tokens=int(_number(rest, 1.0)))
+                    self._sample(max_tokens=int(_number(rest, 1.0)))
                 case "/undo":
                     self._change(lambda chat: chat.undo())
                 case "/reset":
@@ -94,9 +94,9 @@ class Talk:
         for chat in self.chats:
             change(chat)
 
-    def _draw(self, **values: Any) -> None:
+    def _sample(self, **values: Any) -> None:
         for chat in self.chats:
-            chat.draw = evolve(chat.draw, **values)
+            chat.sampling = evolve(chat.sampling, **values)
 
     def _save(self, path: Path) -> None:
         with path.open("a", encoding="utf-8") as file:
