@@ -107,12 +107,23 @@ class _Responders:
     ) -> float:
         async def read() -> str:
             client = await self.asked.client(model)
-            found = await client.compute_logprobs(model_input(list(tokens), chunks))
-            _charge(self.around, model.model, Usage(prefill=len(tokens)))
-            return repr(fsum(found[at] or 0.0 for at in said))  # what is not text has none
+            usage = Usage()
+            logprobs = await token_logprobs(client, list(tokens), chunks, usage)
+            _charge(self.around, model.model, usage)
+            return repr(fsum(logprobs[at - 1] for at in said))
 
         parts = [repr(model), list(tokens), chunks_to_json(chunks), list(said)]
         return float(await self.asked.answers.once(parts, read))
+
+
+async def token_logprobs(
+    client: SamplingClient, tokens: Sequence[int], chunks: Chunks, usage: Usage
+) -> list[float]:
+    """Return a model's logprob of each token after the first, and 0 of what is not text; ``usage``
+    counts the tokens sent."""
+    logprobs = await client.compute_logprobs(model_input(tokens, chunks))
+    usage.prefill += len(tokens)
+    return [0.0 if one is None else one for one in logprobs[1:]]
 
 
 def _charge(around: Meter, model: ModelPlan, usage: Usage) -> None:

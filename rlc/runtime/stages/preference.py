@@ -29,7 +29,7 @@ from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.preferences import Judged, Preference, Side, judge, labelled, pairs
-from rlc.runtime.updates.reference_replies import ReferenceReplies
+from rlc.runtime.updates.scorers import ReferenceReplies
 
 # What makes preferences of records, by the objective.
 READERS = {PairwisePreference: pairs, LabelledPreference: labelled}

@@ -1,8 +1,10 @@
-"""Models that score what another one sampled, by their logprobs of it: references and teachers."""
+"""Logprobs of tokens under a model that is not trained: a reference, a teacher, a reward."""
 
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,12 +18,14 @@ from rlc.chat.views import Shown
 from rlc.data.templates import text_of
 from rlc.plan.parts import TeacherPlan, teacher_of
 from rlc.plan.stages import PolicyGradient, Training
-from rlc.runtime.asked import AskedModels
+from rlc.runtime.asked import AskedModels, token_logprobs
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence, merged_sequences
-from rlc.runtime.updates.scores import Scores
+from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence, TrainingDatum, merged_sequences
+from rlc.runtime.updates.preferences import Side
+from rlc.runtime.updates.scores import FloatArray, Scores
 from rlc.service.interface import SamplingClient, ServiceError
 
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
@@ -73,21 +77,19 @@ class Scorer:
 
         length, room = len(sequence.tokens), self.context or len(sequence.tokens) + 1
         known = min(length, room if self.top_k is None else room - 1)  # of which one is for a reply
-        prompt, topk = model_input(sequence.tokens[:known], sequence.chunks), None
+        tokens, unknown = sequence.tokens[:known], [np.nan] * (length - known)
         if self.top_k is None:
-            logprobs = await self.client.compute_logprobs(prompt)
-        else:
-            reply = types.SamplingParams(max_tokens=1, seed=0)  # no request without one
-            response = await self.client.sample(prompt, 1, reply, True, self.top_k)
-            logprobs, topk = response.prompt_logprobs or [], response.topk_prompt_logprobs_np
+            known_T = await token_logprobs(self.client, tokens, sequence.chunks, usage)
+            return Scores.of_tokens([*known_T, *unknown])
+        reply = types.SamplingParams(max_tokens=1, seed=0)  # no request without one
+        prompt = model_input(tokens, sequence.chunks)
+        response = await self.client.sample(prompt, 1, reply, True, self.top_k)
         usage.prefill += known
-        # What is not text has no logprob.
-        values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
-        values += [np.nan] * (length - 1 - len(values))
-        if self.top_k is None:
-            return Scores.of_tokens(values)
+        logprobs, topk = response.prompt_logprobs or [], response.topk_prompt_logprobs_np
         if topk is None:
             raise ServiceError("the service did not say which tokens a teacher finds likeliest")
+        values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
+        values += [np.nan] * (length - 1 - len(values))
         return Scores.with_likeliest(values, topk, self.vocabulary)
 
 
@@ -158,6 +160,87 @@ async def _cancel(tasks: Iterable[asyncio.Task[list[Scores]]]) -> None:
     for task in cancelled:
         task.cancel()
     await asyncio.gather(*cancelled, return_exceptions=True)
+
+
+@define(eq=False)
+class ReferenceReplies:
+    """Asks a frozen model for the logprobs of replies, each once in the life of a run.
+
+    ``meter`` counts the tokens sent, at that model's price, in the step that needs them. ``file``
+    has what is known, by the keys of the sides.
+    """
+
+    client: SamplingClient
+    meter: Meter
+    folder: RunFolder
+    file: str
+    _known: dict[str, FloatArray] = field(factory=dict, init=False)
+    _read: Counter[int] = field(factory=Counter, init=False)  # tokens, by the step they were for
+    _asked: dict[int, asyncio.Task[None]] = field(factory=dict, init=False)  # by step
+
+    def __attrs_post_init__(self) -> None:
+        if (self.folder.path / self.file).exists():
+            for record in self.folder.read(self.file):
+                if "key" in record:  # the last line may be damaged by a crash
+                    values = np.frombuffer(b64decode(record["logprobs"]), dtype="<f4")
+                    self._known[record["key"]] = values.astype(np.float64)
+                    self._read[record["step"]] += record["tokens"]
+
+    def ask(self, step: int, sides: Sequence[Side]) -> None:
+        """Start to ask for what a step will need, without waiting."""
+        if step not in self._asked:
+            self._asked[step] = asyncio.create_task(self._ask(step, sides))
+
+    async def logprobs(self, step: int, sides: Sequence[Side]) -> list[FloatArray]:
+        """Return the logprobs of each side's reply, token by token."""
+        self.ask(step, sides)
+        await self._asked.pop(step)
+        self.meter.running[step]
+        await self._ask(step, sides)  # of others than were foreseen
+        return [self._known[side.key] for side in sides]
+
+    def write(self) -> None:
+        """Write down what the running steps have read so far."""
+        self.meter.write()
+
+    def finish(self, step: int) -> int:
+        """Write all down, and return the tokens that were read for a step, by this process or an
+        earlier one."""
+        self.meter.running[step]
+        self.meter.finish(step)
+        return self._read[step]
+
+    async def close(self) -> None:
+        """Give up what was asked for ahead."""
+        for task in self._asked.values():
+            task.cancel()
+        await asyncio.gather(*self._asked.values(), return_exceptions=True)
+
+    async def _ask(self, step: int, sides: Sequence[Side]) -> None:
+        missing = {side.key: side for side in sides if side.key not in self._known}
+        if not missing:
+            return
+        found = await all_of(self._of_side(step, side) for side in missing.values())
+        records: list[dict[str, Any]] = [
+            {
+                "key": key,
+                "step": step,
+                "tokens": sum(len(datum.inputs) + 1 for datum in side.datums),
+                "logprobs": b64encode(row.astype("<f4").tobytes()).decode(),
+            }
+            for (key, side), row in zip(missing.items(), found, strict=True)
+        ]
+        self.folder.append(self.file, records)
+        self._known |= zip(missing, found, strict=True)
+        self._read[step] += sum(record["tokens"] for record in records)
+
+    async def _of_side(self, step: int, side: Side) -> FloatArray:
+        return side.replies(await all_of(self._of_datum(step, datum) for datum in side.datums))
+
+    async def _of_datum(self, step: int, datum: TrainingDatum) -> FloatArray:
+        tokens = [*datum.inputs, int(datum.targets_T[-1])]
+        usage = self.meter.running[step]
+        return np.array(await token_logprobs(self.client, tokens, datum.chunks, usage))
 
 
 async def open_scorers(asked: AskedModels, stage: Training, tokenizer: Any) -> dict[str, Scorers]:
