@@ -54,7 +54,7 @@ from rlc.runtime.observer import Observer
 from rlc.service.engine.checkpoints import CheckpointStore
 from rlc.service.hosted.connect import open_service
 from rlc.service.interface import ServiceClient
-from rlc.service.server.faults import Fixed
+from rlc.service.server.faults import ConstantDelay
 
 GROUP, TURNS = 8, 4
 WAIT, ROUNDS = 0.005, 100  # median seconds that a move waits, and hashes that it computes
@@ -156,7 +156,7 @@ def serviced(folder: Path, sample: float, inside: bool) -> Iterator[ServiceClien
         return
     folder.mkdir()
     with (folder / "events.jsonl").open("w") as events:
-        store, times = CheckpointStore(folder), Times(sample=Fixed(sample))
+        store, times = CheckpointStore(folder), Times(sample=ConstantDelay(sample))
         service: Any = SimulatedService(store, times, tiny_replies(["0", "1", "2"]), events=events)
         yield service
 

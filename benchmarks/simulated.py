@@ -38,7 +38,7 @@ from rlc.service.engine.checkpoints import CheckpointStore, Description
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraSpec
 from rlc.service.engine.service import ModelFacts, find_folder
-from rlc.service.server.faults import Delay, Fixed, parse_delay
+from rlc.service.server.faults import ConstantDelay, Delay, parse_delay
 
 T = TypeVar("T")
 CONTEXT = 32_768
@@ -50,8 +50,8 @@ class Times:
     """How long things take, in seconds. A ``gradient`` or ``forward`` pass is one request,
     of however many datums, and ``score`` the logprobs of one prompt."""
 
-    sample: Delay = field(factory=Fixed)
-    score: Delay = field(factory=Fixed)
+    sample: Delay = field(factory=ConstantDelay)
+    score: Delay = field(factory=ConstantDelay)
     forward: float = 0.0
     gradient: float = 0.0
     update: float = 0.0

@@ -12,7 +12,7 @@ from rlc.errors import Error
 from rlc.lang.read import STDIN, read_source
 
 if TYPE_CHECKING:
-    from rlc.compile.recipe import Compiled
+    from rlc.compile.recipe import CompileResult
     from rlc.compile.sweeps import Sweep
     from rlc.explanation.job.graph import Format
     from rlc.lang.diagnostics import Diagnostics
@@ -62,7 +62,7 @@ class Recipe:
     rehearse: bool = False
     service: str | None = None
 
-    def compile(self, data: bool = True, imports: bool = False) -> Compiled:
+    def compile(self, data: bool = True, imports: bool = False) -> CompileResult:
         """Return the plan, which is None if there are errors, with all diagnostics.
 
         Args:

@@ -224,6 +224,37 @@ def test_no_file_imports_itself_over_others() -> None:
         visit(name, ())
 
 
+SAME_NAMES = {"Recipe"}  # of a file for users, and of its syntax
+# Nouns that end like participles.
+NOUNS = {
+    "Finding",
+    "Halving",
+    "Lowering",
+    "ModelNeed",
+    "Sampling",
+    "SharedFinding",
+    "String",
+    "Training",
+}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """No two rooms name a class alike, and none is a bare participle. What `emit` writes out for
+    users has short names of its own."""
+    rooms: dict[str, set[str]] = {}
+    for path in modules().values():
+        room = path.relative_to(ROOT / "rlc").parts[0]
+        if path.is_relative_to(ROOT / "rlc" / "emit" / "pieces"):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                rooms.setdefault(node.name, set()).add(room)
+    shared = {name for name, found in rooms.items() if len(found) > 1}
+    assert shared == SAME_NAMES
+    bare = {name for name in rooms if re.search(r"(ed|wn|ing)$", name)}
+    assert bare == NOUNS
+
+
 def test_every_error_derives_from_one() -> None:
     """Private ones aside, which their own module catches."""
     for name, path in modules().items():

@@ -37,7 +37,7 @@ def stable_order(label_V: Ints) -> Ints | None:
 
 
 @frozen(eq=False)
-class Summary:
+class ScopeSummary:
     """Of each scope: the sum of the weights, the weighted mean, and the range of the values that
     weigh anything."""
 
@@ -86,7 +86,7 @@ class Scopes:
         """The sum of each scope, shape (S,), bitwise the same in any order of the values."""
         return self._reduced(x_V, lambda rows_Pn: np.sort(rows_Pn, axis=1).sum(axis=1))
 
-    def summary(self, x_V: Floats, weight_V: Floats | None = None) -> Summary:
+    def summary(self, x_V: Floats, weight_V: Floats | None = None) -> ScopeSummary:
         """Weights, mean and range of each scope; without weights each value counts once.
 
         Weights are whole numbers, whose sums are exact in any order.
@@ -102,7 +102,7 @@ class Scopes:
                 low_V = np.where(weight_V > 0, x_V, np.inf)
                 high_V = np.where(weight_V > 0, x_V, -np.inf)
             low_S, high_S = self._reduced(low_V, _smallest), self._reduced(high_V, _largest)
-        return Summary(weight_S, total_S / weight_S, low_S, high_S)
+        return ScopeSummary(weight_S, total_S / weight_S, low_S, high_S)
 
     def best_of_others(self, x_V: Floats) -> Floats:
         """For each value the largest of the others in its scope; -inf if there are no others."""

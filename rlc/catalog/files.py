@@ -15,7 +15,7 @@ from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.environments import code_of_stage
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
-from rlc.plan.asked import with_asked_models
+from rlc.plan.auxiliary import with_asked_models
 from rlc.plan.environments import (
     AgentPlan,
     AnyJudge,

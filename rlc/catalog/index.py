@@ -44,7 +44,7 @@ from rlc.errors import Error
 from rlc.plan.parts import KlPlan, LossPlan, TeacherPlan
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.analysis.known import Known
+    from rlc.algo.expressions.analysis.known import KnownLoss
     from rlc.algo.expressions.program import Program
 
 T = TypeVar("T")
@@ -251,7 +251,7 @@ def service_settings(loss: str) -> dict[str, float | None]:
     return {key: None if key == traits.pull else default for key, default in keys.items()}
 
 
-def known_loss(program: Program) -> Known | None:
+def known_loss(program: Program) -> KnownLoss | None:
     """Return the loss of the service that an expression is by another name, with its settings as
     the service calls them; None if it is none of those whose definition is known."""
     from rlc.algo.expressions.analysis.known import Candidate, known_loss

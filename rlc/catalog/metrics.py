@@ -29,7 +29,7 @@ SIDES = ("chosen", "rejected")  # of a preference
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Entry:
+class MetricEntry:
     """Entries of metrics.jsonl that are alike.
 
     ``keys`` have holes, as of :func:`_fillings`. ``of``: the kinds of stages that have them;
@@ -45,7 +45,7 @@ class Entry:
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Measured:
+class StageMetric:
     """One entry that a stage has. ``name`` is what a recipe calls it, without its stage."""
 
     name: str
@@ -55,12 +55,12 @@ class Measured:
     high: float
 
 
-def _share(*keys: str, of: tuple[str, ...] = ("train",)) -> Entry:
-    return Entry(keys, of, "share", 0, 1)
+def _share(*keys: str, of: tuple[str, ...] = ("train",)) -> MetricEntry:
+    return MetricEntry(keys, of, "share", 0, 1)
 
 
-def _count(*keys: str, of: tuple[str, ...] = ("train",)) -> Entry:
-    return Entry(keys, of, low=0)
+def _count(*keys: str, of: tuple[str, ...] = ("train",)) -> MetricEntry:
+    return MetricEntry(keys, of, low=0)
 
 
 def _by_env(*keys: str) -> tuple[str, ...]:
@@ -123,9 +123,9 @@ def _holds_out(stage: StagePlan) -> bool:
 _TRAINED, _ALL = TRAINING, tuple(STAGES)
 
 ENTRIES = (
-    Entry(("reward/mean", "reward/{env}", "reward/{env}/{role}")),
+    MetricEntry(("reward/mean", "reward/{env}", "reward/{env}/{role}")),
     _count("reward_std/{env}"),
-    Entry(("raw_reward/{env}",), needs=_shapes),
+    MetricEntry(("raw_reward/{env}",), needs=_shapes),
     _share("{role}_acc"),
     _share(*_by_env("groups/constant", "groups/all_good", "groups/all_bad")),
     _count("turns/mean", "turns/{env}"),
@@ -137,59 +137,59 @@ ENTRIES = (
     ),
     _count("rollouts/context_overflow", "rollouts/cut_short"),
     _count("rollouts/staleness"),
-    Entry(("env/{env}/{part}", "env/{env}/{role}/{part}")),
-    Entry(
+    MetricEntry(("env/{env}/{part}", "env/{env}/{role}/{part}")),
+    MetricEntry(
         tuple(
             f"episodes/{{env}}/{what}" for what in ("turns", "return", "return_min", "return_max")
         ),
         needs=partial(_wrapped, role="tracking"),
     ),
-    Entry(("curriculum/{env}/{part}",), low=0, needs=partial(_wrapped, role="curriculum")),
-    Entry(("loss/sum",), ("train", "sft")),
-    Entry(("loss/mean",), ("sft", "preference")),
+    MetricEntry(("curriculum/{env}/{part}",), low=0, needs=partial(_wrapped, role="curriculum")),
+    MetricEntry(("loss/sum",), ("train", "sft")),
+    MetricEntry(("loss/mean",), ("sft", "preference")),
     _share("accuracy", of=("preference",)),
-    Entry(("margin", "rewards/{side}", "logps/{side}"), ("preference",)),
-    Entry(("kl/reference",), ("preference",), low=0, needs=_refers),
-    Entry(("kl/mismatched",), ("preference",), low=0, needs=_estimates),
-    Entry(("heldout/accuracy",), ("preference",), "share", 0, 1, needs=_holds_out),
-    Entry(
+    MetricEntry(("margin", "rewards/{side}", "logps/{side}"), ("preference",)),
+    MetricEntry(("kl/reference",), ("preference",), low=0, needs=_refers),
+    MetricEntry(("kl/mismatched",), ("preference",), low=0, needs=_estimates),
+    MetricEntry(("heldout/accuracy",), ("preference",), "share", 0, 1, needs=_holds_out),
+    MetricEntry(
         ("heldout/loss", "heldout/margin", "heldout/rewards/{side}", "heldout/logps/{side}"),
         ("preference",),
         needs=_holds_out,
     ),
-    Entry(("heldout/loss",), ("train", "sft"), low=0, needs=_holds_out),
-    Entry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
-    Entry(("kl/reference",), needs=_compares),
-    Entry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
-    Entry(("teacher/forward_kl",), ("train", "sft"), low=0, needs=_names_targets),
-    Entry(("teacher/mass",), ("train", "sft"), "share", 0, 1, needs=_names_targets),
-    Entry(("baseline/{env}", "baseline/{env}/{role}"), needs=_averages),
+    MetricEntry(("heldout/loss",), ("train", "sft"), low=0, needs=_holds_out),
+    MetricEntry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
+    MetricEntry(("kl/reference",), needs=_compares),
+    MetricEntry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
+    MetricEntry(("teacher/forward_kl",), ("train", "sft"), low=0, needs=_names_targets),
+    MetricEntry(("teacher/mass",), ("train", "sft"), "share", 0, 1, needs=_names_targets),
+    MetricEntry(("baseline/{env}", "baseline/{env}/{role}"), needs=_averages),
     _share("policy/ess"),
-    Entry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),
+    MetricEntry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),
     _count("optim/lr", "optim/grad_norm", "optim/datums", of=_TRAINED),
     _share("optim/skipped", of=_TRAINED),
     _share(*_evaluated("{solved}"), of=("eval",)),
-    Entry(_evaluated("{reward}"), ("eval",)),
-    Entry(("eval/{name}/raw_reward",), ("eval",), needs=_shapes),
-    Entry(("eval/{name}/env/{env}/{part}", "eval/{name}/env/{env}/{role}/{part}"), ("eval",)),
+    MetricEntry(_evaluated("{reward}"), ("eval",)),
+    MetricEntry(("eval/{name}/raw_reward",), ("eval",), needs=_shapes),
+    MetricEntry(("eval/{name}/env/{env}/{part}", "eval/{name}/env/{env}/{role}/{part}"), ("eval",)),
     _count("eval/{name}/failed", of=("eval",)),
     _share("eval/{name}/cut_off", "eval/{name}/format", of=("eval",)),
     _count("tokens/prefill", "tokens/cached", "tokens/sampled", "tokens/trained", of=_ALL),
-    Entry(("tokens/reference",), low=0, needs=_compares),
-    Entry(("tokens/teacher",), low=0, needs=_taught),
-    Entry(("tokens/reference",), ("preference",), low=0, needs=_refers),
+    MetricEntry(("tokens/reference",), low=0, needs=_compares),
+    MetricEntry(("tokens/teacher",), low=0, needs=_taught),
+    MetricEntry(("tokens/reference",), ("preference",), low=0, needs=_refers),
     _count("examples/tokens", of=("sft", "preference")),
-    Entry(("spend/usd",), _TRAINED, "money", 0),
-    Entry(("time/total",), _ALL, "duration", 0),
-    Entry(("time/{part}",), _TRAINED, "duration", 0),
-    Entry(("time/episode/{part}",), unit="duration", low=0),
-    Entry(
+    MetricEntry(("spend/usd",), _TRAINED, "money", 0),
+    MetricEntry(("time/total",), _ALL, "duration", 0),
+    MetricEntry(("time/{part}",), _TRAINED, "duration", 0),
+    MetricEntry(("time/episode/{part}",), unit="duration", low=0),
+    MetricEntry(
         ("service/{part}",),
         _TRAINED,
         low=0,
         needs=lambda stage: stage.model.service != LOCAL,
     ),
-    Entry(
+    MetricEntry(
         ("guard/{part}",),
         unit="share",
         low=0,
@@ -199,21 +199,21 @@ ENTRIES = (
 )
 
 
-def metrics_of(stage: StagePlan) -> dict[str, Measured]:
+def metrics_of(stage: StagePlan) -> dict[str, StageMetric]:
     """What is measured of a stage, by name: ``reward/mean`` is its ``reward``, ``time/total`` its
     ``time``. A name that ends in ``.*`` stands for any one that begins so: whether that is there is
     not known before the run."""
-    found: dict[str, Measured] = {}
+    found: dict[str, StageMetric] = {}
     for entry in ENTRIES:
         if stage.kind in entry.of and entry.needs(stage):
             for key in (filled for one in entry.keys for filled in _filled(one, stage)):
                 name = key.removeprefix(f"eval/{stage.name}/").replace("@", "_at_")
                 name = re.sub(r"/(mean|total)$", "", name).replace("/", ".")
-                found[name] = Measured(name, key, entry.unit, entry.low, entry.high)
+                found[name] = StageMetric(name, key, entry.unit, entry.low, entry.high)
     return found
 
 
-def find_metric(stage: StagePlan, name: str) -> Measured | None:
+def find_metric(stage: StagePlan, name: str) -> StageMetric | None:
     """The entry that a name stands for, if the stage has it."""
     known, name = metrics_of(stage), name.removesuffix(".total")
     if name in known:

@@ -15,7 +15,13 @@ from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.examples import example_of, example_of_declaration
 from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_signature, is_broken, library
-from rlc.catalog.facts.models import Model, find_model, find_retired, model_names, retired_names
+from rlc.catalog.facts.models import (
+    BaseModelFacts,
+    find_model,
+    find_retired,
+    model_names,
+    retired_names,
+)
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Param
 from rlc.lang.codes import CODES
@@ -41,7 +47,7 @@ BY_STRING = ("base", "environment", "problems", "prompt")
 
 
 @frozen
-class Entry:
+class NameEntry:
     """One thing that a recipe can name. ``reason`` says why one that is known elsewhere is not
     possible here; ``facts`` are what else is known, by name."""
 
@@ -56,29 +62,29 @@ class Entry:
     reason: str | None = None
 
 
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[NameEntry, ...]:
     """Everything, kind by kind."""
     builtins = (b for kind in KINDS for b in BUILTINS if b.kind == kind)
     return (
         *(
-            Entry(
+            NameEntry(
                 "declaration", d.kind, d.doc, d.written(), d.fields, (), example_of_declaration(d)
             )
             for d in DECLARATIONS.values()
         ),
         *(
-            Entry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
+            NameEntry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
             for b in builtins
         ),
         *(
-            Entry(
+            NameEntry(
                 "input", each.name, each.doc, facts={"of a": kind, "is one": f"each {each.shape}"}
             )
             for kind, inputs in INPUTS.items()
             for each in inputs.values()
         ),
         *(
-            Entry("function", each.name, each.doc, each.usage)
+            NameEntry("function", each.name, each.doc, each.usage)
             for each in OPERATIONS.values()
             if each.usage.startswith(each.name)
         ),
@@ -86,12 +92,15 @@ def entries() -> tuple[Entry, ...]:
         *(_retired(name) for name in retired_names()),
         *(_environment(env_id) for env_id in gem_ids()),
         *_problem_sets(),
-        *(Entry("prompt", name, "a prompt template", f"template({name})") for name in TEMPLATES),
         *(
-            Entry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
+            NameEntry("prompt", name, "a prompt template", f"template({name})")
+            for name in TEMPLATES
+        ),
+        *(
+            NameEntry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
             for name, reason in UNSUPPORTED.items()
         ),
-        *(Entry("code", code, title, f"rlc explain {code}") for code, title in CODES.items()),
+        *(NameEntry("code", code, title, f"rlc explain {code}") for code, title in CODES.items()),
     )
 
 
@@ -102,7 +111,7 @@ def kinds() -> dict[str, str]:
     return {"declaration": OTHER_KINDS["declaration"], **nouns, **OTHER_KINDS}
 
 
-def find(term: str, among: Sequence[Entry]) -> list[Entry]:
+def find(term: str, among: Sequence[NameEntry]) -> list[NameEntry]:
     """The entries that ``term`` may mean, the best first: named so, those whose name or a word in
     it begins so, what is written about it, and what has such a parameter. What has it inside of a
     word, as Minesweeper has sweep, only if there is nothing else."""
@@ -112,7 +121,7 @@ def find(term: str, among: Sequence[Entry]) -> list[Entry]:
     return [entry for _, entry in ranked] or [e for e in among if wanted in e.name.lower()]
 
 
-def related(named: Sequence[Entry], found: Sequence[Entry]) -> list[Entry]:
+def related(named: Sequence[NameEntry], found: Sequence[NameEntry]) -> list[NameEntry]:
     """The other entries that were found, those of the kinds of the ``named`` ones first; then what
     their parameters take, and what else is of their kinds."""
     kinds = {entry.kind for entry in named}
@@ -124,14 +133,14 @@ def related(named: Sequence[Entry], found: Sequence[Entry]) -> list[Entry]:
     return list({(each.kind, each.name): each for each in others}.values())
 
 
-def words(among: Sequence[Entry]) -> list[str]:
+def words(among: Sequence[NameEntry]) -> list[str]:
     """The names and the words in them, as candidates for a mistyped one."""
     names = [entry.name for entry in among]
     parts = [part for name in names for part in re.split(r"[\W_]+", name) if len(part) > 3]
     return list(dict.fromkeys([*names, *parts]))
 
 
-def as_data(entry: Entry) -> dict[str, Any]:
+def as_data(entry: NameEntry) -> dict[str, Any]:
     """An entry as data for JSON."""
     return {**asdict(entry, recurse=False), "params": [_param_data(each) for each in entry.params]}
 
@@ -160,12 +169,12 @@ def plain_default(param: Param) -> Any:
     return asdict(param.default) if has(type(param.default)) else param.default
 
 
-def is_named(term: str, entry: Entry) -> bool:
+def is_named(term: str, entry: NameEntry) -> bool:
     """Whether ``term`` is the entry's very name."""
     return entry.name.lower() == term.lower().rstrip("()")
 
 
-def _rank(wanted: str, entry: Entry) -> int | None:
+def _rank(wanted: str, entry: NameEntry) -> int | None:
     name = entry.name.lower()
     if name == wanted:
         return 0
@@ -183,7 +192,7 @@ def _rank(wanted: str, entry: Entry) -> int | None:
     return 4 if takes else None
 
 
-def _model(name: str) -> Entry:
+def _model(name: str) -> NameEntry:
     model = find_model(name)
     assert model is not None
     facts: dict[str, Any] = {
@@ -205,10 +214,10 @@ def _model(name: str) -> Entry:
             f"on Tinker, context {facts['context']}, sample {sample}, train {train} per million "
             "tokens"
         )
-    return Entry("base", name, doc, f'model policy {{ base = "{name}" }}', facts=facts)
+    return NameEntry("base", name, doc, f'model policy {{ base = "{name}" }}', facts=facts)
 
 
-def _prices(model: Model) -> dict[str, str]:
+def _prices(model: BaseModelFacts) -> dict[str, str]:
     if model.service == LOCAL:
         return {"price": "free"}
     return {
@@ -221,14 +230,14 @@ def _dollars(usd: float | None) -> str:
     return UNKNOWN if usd is None else f"${usd:g}"
 
 
-def _retired(name: str) -> Entry:
+def _retired(name: str) -> NameEntry:
     retired = find_retired(name)
     assert retired is not None
     reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
-    return Entry("base", name, "retired", reason=reason)
+    return NameEntry("base", name, "retired", reason=reason)
 
 
-def _environment(env_id: str) -> Entry:
+def _environment(env_id: str) -> NameEntry:
     facts = gem_facts(env_id)
     chars = facts["chars"] or {}
     known: dict[str, Any] = {
@@ -243,14 +252,14 @@ def _environment(env_id: str) -> Entry:
     doc = "several turns" if facts["multi_turn"] else "one question, one answer"
     reason = f"{library()} registers it but cannot make it" if is_broken(env_id) else None
     usage, params = f'gem("{env_id}")', gem_signature(env_id).params
-    return Entry("environment", env_id, doc, usage, params, facts=known, reason=reason)
+    return NameEntry("environment", env_id, doc, usage, params, facts=known, reason=reason)
 
 
-def _problem_sets() -> Iterator[Entry]:
+def _problem_sets() -> Iterator[NameEntry]:
     for name, known in PROBLEM_SETS.items():
         facts = {
             f"split {split}": f"{size:,} tasks" if size else "tasks without end"
             for split, size in known.splits.items()
         }
         doc = f"questions with answers; splits {', '.join(known.splits)}"
-        yield Entry("problems", name, doc, f'problems("{name}")', facts=facts)
+        yield NameEntry("problems", name, doc, f'problems("{name}")', facts=facts)

@@ -250,7 +250,7 @@ def seeing_renderer(tokenizer: Any, name: str) -> Any:
     # The renderers of gpt-oss say so of every system message, although they write it where it
     # belongs, as the developer's.
     warnings.filterwarnings("ignore", "use_system_prompt=True but messages already", UserWarning)
-    sight: Any = Sight(str(tokenizer.name_or_path))
+    sight: Any = ImageProcessor(str(tokenizer.name_or_path))
     if not isinstance(tokenizer, CachingTokenizer):
         tokenizer = CachingTokenizer(tokenizer)
     return get_renderer(name, tokenizer, image_processor=sight)
@@ -285,7 +285,7 @@ def fitting_renderer(tokenizer: Any, name: str) -> Any:
 
 
 @define
-class Sight:
+class ImageProcessor:
     """A model's image processor, which is loaded with the first image."""
 
     model: str
@@ -366,7 +366,7 @@ _GROUPS = 1_024  # whose openings are cached
 _REPLY = {"role": "assistant", "content": ""}  # stands for any reply
 
 
-class History(Protocol):
+class PromptBuilder(Protocol):
     """The prompt side of one episode."""
 
     @property
@@ -389,12 +389,12 @@ class ChunkedHistory(Protocol):
         """The parts of the prompts so far that are not text, by their marks among the tokens."""
 
 
-def chunks_of(history: History) -> Chunks:
+def chunks_of(history: PromptBuilder) -> Chunks:
     """Return the ``chunks`` of a history; none if it has text alone."""
     return history.chunks if isinstance(history, ChunkedHistory) else NO_CHUNKS
 
 
-class Chats:
+class ChatFormat:
     """What the chats of an environment share: a renderer of tinker-cookbook, how each of them
     begins, and a cache of what is rendered more than once.
 
@@ -432,7 +432,7 @@ class Chats:
 class ChatHistory:
     """A chat. Each prompt extends the previous tokens, so a whole episode becomes one datum."""
 
-    def __init__(self, chats: Chats) -> None:
+    def __init__(self, chats: ChatFormat) -> None:
         self.stop = chats.renderer.get_stop_sequences()
         self.chunks: Chunks = NO_CHUNKS
         self._chats = chats
@@ -488,8 +488,8 @@ def chat_history(
     one_reply: bool = False,
     may_rewrite: bool = False,
     **begins: Any,
-) -> Callable[[], History]:
-    """Return a factory of chats; ``begins`` as for :class:`Chats`.
+) -> Callable[[], PromptBuilder]:
+    """Return a factory of chats; ``begins`` as for :class:`ChatFormat`.
 
     Raise EnvError for a renderer that does not fit the tokenizer, or that cannot keep a prefix,
     unless a chat ends with its first reply, or it ``may_rewrite`` earlier turns.
@@ -498,7 +498,7 @@ def chat_history(
     if may_rewrite and not renderer.has_extension_property:
         own = {name: begins.get(name, "") for name in ("instruction", "system")}
         return lambda: RewrittenChat(renderer, **own)
-    chats = Chats(renderer, **begins)
+    chats = ChatFormat(renderer, **begins)
     if one_reply:
         return lambda: ChatHistory(chats)
     if not renderer.has_extension_property:
@@ -510,7 +510,7 @@ def chat_history(
     return lambda: ChatHistory(chats)
 
 
-def encoded_reply(reply: str, history: History, tokenizer: Any) -> list[int]:
+def encoded_reply(reply: str, history: PromptBuilder, tokenizer: Any) -> list[int]:
     """Return a reply with its end: the history's own stop, or the end-of-sequence token."""
     tokens: list[int] = tokenizer.encode(reply, add_special_tokens=False)
     stop = history.stop

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
-from rlc.chat.prompts import History, chunks_of
+from rlc.chat.prompts import PromptBuilder, chunks_of
 from rlc.chat.tokens import Chunks
 from rlc.chat.turns import Action, Observation
 
@@ -57,7 +57,7 @@ class StoppingHistory:
     and follows in later prompts where the text has ended the turn before it: a reply like that is
     complete. It was not sampled and is not trained on."""
 
-    inner: History
+    inner: PromptBuilder
     texts: tuple[str, ...]
     tokenizer: Any
 
@@ -90,14 +90,14 @@ class StoppingHistory:
         return self.inner.reply([*tokens, ends.tokens[0]])
 
 
-def stop_of(history: History) -> list[int] | list[str] | None:
+def stop_of(history: PromptBuilder) -> list[int] | list[str] | None:
     """What ends a reply, as a service takes it."""
     if not isinstance(history, StoppingHistory):
         return history.stop
     return history.ends.stop(history.tokenizer)
 
 
-def ended_reply(reply: types.SampledSequence, history: History) -> types.SampledSequence:
+def ended_reply(reply: types.SampledSequence, history: PromptBuilder) -> types.SampledSequence:
     """Return a reply up to its end. A service that takes no mark of a renderer for text may have
     sampled more than that."""
     if not isinstance(history, StoppingHistory):

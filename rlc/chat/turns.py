@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.data.about import About
+from rlc.data.about import TaskFacts
 from rlc.errors import Error
 
 
@@ -54,7 +54,7 @@ class Observation:
     metrics: Mapping[str, float] = field(factory=dict)
     messages: tuple[Mapping[str, Any], ...] = ()
     truncated: bool = False
-    about: About | None = None
+    about: TaskFacts | None = None
     components: Mapping[str, tuple[float, float]] = field(factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     fields: Mapping[str, Any] = field(factory=dict, repr=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.chat.prompts import History, chunks_of, encoded_reply, with_text
+from rlc.chat.prompts import PromptBuilder, chunks_of, encoded_reply, with_text
 from rlc.chat.tokens import Chunks
 from rlc.chat.turns import Action, Observation
 from rlc.data.fields import require_field
@@ -22,7 +22,7 @@ DEMONSTRATION = "\nHere is an example of a response to this:\n{}\n\nNow respond 
 
 
 @frozen
-class Shown:
+class ViewChange:
     """What a view changes: the ``system`` message (None: as it is; empty: none), and the field of
     the task's row that is added to the first question as a ``demonstration`` (None: none). With a
     ``reader``, a tokenizer and the name of a renderer, chats are written as that model reads them,
@@ -56,16 +56,16 @@ class Shown:
         return evolve(seen, text=text, messages=messages)
 
 
-AS_PLAYED = Shown()
+AS_PLAYED = ViewChange()
 
 
 class View:
     """The history of an episode as it is ``shown`` to another model."""
 
-    def __init__(self, history: History, shown: Shown) -> None:
+    def __init__(self, history: PromptBuilder, shown: ViewChange) -> None:
         self.history = history
         self._reader = shown.reader
-        self._shown: Shown | None = shown
+        self._shown: ViewChange | None = shown
 
     @property
     def chunks(self) -> Chunks:
@@ -85,11 +85,11 @@ class View:
 
 
 def views_of(
-    shown: Mapping[str, Shown], histories: Callable[[Shown], Callable[[], History]]
+    shown: Mapping[str, ViewChange], histories: Callable[[ViewChange], Callable[[], PromptBuilder]]
 ) -> dict[str, Callable[[], View]]:
     """Return factories of views; ``histories`` makes one of the histories behind them."""
 
-    def view(one: Shown) -> Callable[[], View]:
+    def view(one: ViewChange) -> Callable[[], View]:
         new_history = histories(one)
         return lambda: View(new_history(), one)
 

@@ -159,7 +159,7 @@ class _Binder:
             new = replace(name.span, param.name, advice, True)
             self.found.warning("RL0116", name.span, message, advice, fix=new)
             return param
-        from rlc.catalog.elsewhere import advice_for, alias_of  # only needed for a mistake
+        from rlc.catalog.aliases import advice_for, alias_of  # only needed for a mistake
 
         owner, given = self.owner, {item.name.id for item in self.items if item.name}
         code = "RL0105" if owner.slot == "argument" else "RL0104"

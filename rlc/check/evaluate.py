@@ -29,7 +29,7 @@ from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Unknown, Value, report_unfit
+from rlc.check.values import UnknownValue, Value, report_unfit
 from rlc.lang.ast import (
     Amend,
     Argument,
@@ -115,7 +115,7 @@ class Evaluator:
     def value(self, expr: Expr, want: Param) -> Value | None:
         """Return the value of an expression as ``want`` takes it, or None after a report, and
         without one if it is not known."""
-        if isinstance(expr, Unknown):
+        if isinstance(expr, UnknownValue):
             report_unfit(expr, want, self.found)
             return None
         if want.many:
@@ -171,7 +171,7 @@ class Evaluator:
                 return pipelines.then(self, expr, want)
         if KINDS[want.type].plain:
             return self._shorthand(expr, want)
-        from rlc.check.misfits import report_misfit  # only needed for a mistake
+        from rlc.check.mismatches import report_misfit  # only needed for a mistake
 
         report_misfit(expr, want, self.scope, self.found)
         return None
@@ -264,7 +264,7 @@ class Evaluator:
         """A param, or a field of a model: ``learning_rate``, ``policy.base``."""
         if isinstance(expr, Name):
             return self._reference(expr, ("param",), _ANY)
-        if isinstance(expr.value, Unknown):
+        if isinstance(expr.value, UnknownValue):
             report_unfit(expr.value, Param("model", "model", ""), self.found)
             return None
         if not isinstance(expr.value, Name):
@@ -378,7 +378,7 @@ class Evaluator:
         if builtin is not None and not builtin.word:
             self.found.note("builtin", call.func.span, builtin)
             return builtin
-        from rlc.check.misfits import report_call  # only needed for a mistake
+        from rlc.check.mismatches import report_call  # only needed for a mistake
 
         report_call(call.func, name, want, self.scope, self.found)
         return None

@@ -29,13 +29,13 @@ from rlc.plan.expectations import (
     shown,
 )
 from rlc.plan.units import show, unit_of
-from rlc.pricing.quantities import ESTIMATES, JOB, Estimated, values_of
+from rlc.pricing.quantities import ESTIMATES, JOB, EstimatedQuantities, values_of
 
 _OVERS = get_args(Over)
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Found:
+class NamedQuantity:
     """A quantity that a path names, where it is written, and the range of what it can be."""
 
     quantity: QuantityPlan
@@ -60,7 +60,7 @@ class Paths:
             return decl is None or decl.kind.id != "param"
         return isinstance(expr, Attribute)
 
-    def find(self, expr: Name | Attribute) -> Found | None:
+    def find(self, expr: Name | Attribute) -> NamedQuantity | None:
         """Return what a path names; None after a report, here or of the stage that it names."""
         head, *rest = names = list(_names(expr))
         inside, scope = ".".join(name.id for name in rest), self.evaluator.scope
@@ -70,7 +70,7 @@ class Paths:
         if decl is None and head.id == JOB:
             if inside in ESTIMATES:
                 unit = ESTIMATES[inside].unit
-                return Found(
+                return NamedQuantity(
                     QuantityPlan(f"{JOB}.{inside}", "estimate", None, inside, unit), expr.span
                 )
             self._report_unknown(expr, [f"{JOB}.{name}" for name in ESTIMATES], "the whole job")
@@ -92,12 +92,12 @@ class Paths:
         self.found.error("RL0671", head.span, message, advice, fix=fix)
         return None
 
-    def _of_stage(self, expr: Expr, stage: CheckedStage, inside: str) -> Found | None:
+    def _of_stage(self, expr: Expr, stage: CheckedStage, inside: str) -> NamedQuantity | None:
         plan, name = stage.plan(), stage.name
         if inside in ESTIMATES:
             unit = ESTIMATES[inside].unit
             quantity = QuantityPlan(f"{name}.{inside}", "estimate", name, inside, unit)
-            return Found(quantity, expr.span, 0)
+            return NamedQuantity(quantity, expr.span, 0)
         values = values_of(plan)
         if inside in values:
             return self._value(expr, f"{name}.{inside}", name, inside, values[inside])
@@ -112,7 +112,7 @@ class Paths:
             low, high = measured.low, measured.high
             if over == "sum":
                 low, high = (0 if low >= 0 else -math.inf), math.inf
-            return Found(quantity, expr.span, low, high)
+            return NamedQuantity(quantity, expr.span, low, high)
         numbers = [path for path, value in values.items() if _is_number(value)]
         known = [f"{name}.{what}" for what in (*metrics_of(plan), *ESTIMATES, *numbers)]
         if find_metric(plan, beginning) and not closest(format_expression(expr), known):
@@ -124,7 +124,7 @@ class Paths:
             self._report_unknown(expr, known, f"`{name}`")
         return None
 
-    def _of_model(self, expr: Expr, model: str, inside: str) -> Found | None:
+    def _of_model(self, expr: Expr, model: str, inside: str) -> NamedQuantity | None:
         """A value of a declared model, which every stage on it has."""
         for stage in self.stages.values():
             if stage.complete and stage.parts["model"].name == model:
@@ -141,11 +141,13 @@ class Paths:
             self.found.error("RL0671", expr.span, message, advice)
         return None
 
-    def _value(self, expr: Expr, path: str, stage: str, key: str, value: object) -> Found | None:
+    def _value(
+        self, expr: Expr, path: str, stage: str, key: str, value: object
+    ) -> NamedQuantity | None:
         if _is_number(value):
             unit = unit_of(key) or "number"
             quantity = QuantityPlan(path, "value", stage, key, unit)  # type: ignore[arg-type]
-            return Found(quantity, expr.span, value, value)
+            return NamedQuantity(quantity, expr.span, value, value)
         shown = "none" if value is None else show(value, "string" if isinstance(value, str) else "")
         message = f"`{path}` is {shown}, and an expectation compares numbers"
         self.found.error("RL0679", expr.span, message, "take a value of the plan that is a number")
@@ -226,7 +228,7 @@ class _Sum:
 
     unit: Unit
     constant: float = 0.0
-    terms: list[tuple[float, Found]] = field(factory=list)
+    terms: list[tuple[float, NamedQuantity]] = field(factory=list)
 
     def times(self, factor: float) -> _Sum:
         terms = [(factor * own, found) for own, found in self.terms]
@@ -284,7 +286,7 @@ class _Reader:
             return None
         return CheckedExpectation(plan, comparison.span)
 
-    def _left(self, expr: Name | Attribute) -> Found | None:
+    def _left(self, expr: Name | Attribute) -> NamedQuantity | None:
         if self.paths.is_path(expr):
             return self.paths.find(expr)
         message = f"`{expr.span.text}` is a param, of which everything is known already"
@@ -343,7 +345,7 @@ class _Reader:
         self.found.error("RL0679", expr.span, message, advice)
         return None
 
-    def _units_fit(self, left: Found, right: _Sum, comparison: Binary) -> bool:
+    def _units_fit(self, left: NamedQuantity, right: _Sum, comparison: Binary) -> bool:
         unit, expr = left.quantity.unit, comparison.right
         if _NOUNS[unit] == _NOUNS[right.unit]:
             return True
@@ -359,7 +361,7 @@ class _Reader:
         return False
 
     def _can_turn_out_either_way(
-        self, plan: ExpectationPlan, left: Found, right: _Sum, comparison: Binary
+        self, plan: ExpectationPlan, left: NamedQuantity, right: _Sum, comparison: Binary
     ) -> bool:
         """Report what no run can fail, or none can fulfil."""
         low, high = right.range
@@ -399,7 +401,9 @@ def report_expectations(
     """Report those that do not hold, and those of which it is not known."""
     known = [one for one in expectations if not one.plan.after]
     by_name = {stage.name: stage for stage in stages}
-    estimated = Estimated(tuple(stage.plan() for stage in stages), recipe) if known else None
+    estimated = (
+        EstimatedQuantities(tuple(stage.plan() for stage in stages), recipe) if known else None
+    )
     for one in known:
         assert estimated is not None
         judged, unit = one.plan.judged(estimated.value), one.plan.quantity.unit
@@ -432,7 +436,7 @@ def _place(quantity: QuantityPlan, stages: Mapping[str, CheckedStage]) -> Span |
     return stages[quantity.stage or ""].origins.at(quantity.key)
 
 
-def _advice(one: CheckedExpectation, estimated: Estimated) -> str:
+def _advice(one: CheckedExpectation, estimated: EstimatedQuantities) -> str:
     """What a number is made of, the largest part first."""
     quantity = one.plan.quantity
     parts = sorted(estimated.parts(quantity).items(), key=lambda part: -part[1])

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from attrs import evolve, fields, has
 
 from rlc.algo.expressions.analysis.growth import overflows_at
-from rlc.algo.expressions.analysis.ranges import Undefined, ranges
+from rlc.algo.expressions.analysis.ranges import UndefinedPart, ranges
 from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import NUMBER, ExpressionError, Kind, Program, Shape
@@ -20,7 +20,7 @@ from rlc.catalog.records import Param
 from rlc.check.scalars import NUMBERS, Scalars, describe
 from rlc.check.scope import Scope
 from rlc.check.suggest import closest, known_values, rename
-from rlc.check.values import Unknown, Value, report_unfit, said, settle, unwrap
+from rlc.check.values import UnknownValue, Value, report_unfit, said, settle, unwrap
 from rlc.lang.ast import (
     COMPARISONS,
     Attribute,
@@ -46,7 +46,7 @@ _PLAIN = Param("expression", "float", "a number of an expression")
 _EXPRESSION = Param("expression", "expression", "a part of an expression")
 
 
-class Evaluator(Protocol):
+class LoweringContext(Protocol):
     """What lowering asks of the evaluator of a recipe."""
 
     scope: Scope
@@ -61,7 +61,9 @@ class Lowering:
     report; ``uses`` the parts that each expression names, with those of ``defining``.
     """
 
-    def __init__(self, evaluator: Evaluator, kind: Kind, components: Collection[str] = ()) -> None:
+    def __init__(
+        self, evaluator: LoweringContext, kind: Kind, components: Collection[str] = ()
+    ) -> None:
         self.evaluator, self.found, self.kind = evaluator, evaluator.found, kind
         self.builder = Builder(kind, components)
         self.parts: dict[str, int | None] = {}
@@ -97,7 +99,7 @@ class Lowering:
                 return self._apply(op, expr.span, [expr.left, expr.right], expr.span)
             case Call(func=Name()):
                 return self._call(expr)
-            case Unknown():
+            case UnknownValue():
                 self.found.note("hole", expr.span, want=_EXPRESSION)
                 report_unfit(expr, _PLAIN, self.found)
                 return None
@@ -289,7 +291,7 @@ def _report_no_gradient(
 
 
 def report_undefined(
-    undefined: Undefined, lowering: Lowering, result: Span, found: Diagnostics
+    undefined: UndefinedPart, lowering: Lowering, result: Span, found: Diagnostics
 ) -> None:
     """Report where a part of an expression has no value."""
     span = lowering.span_of(undefined.node, result)
@@ -321,7 +323,7 @@ _SAID: Mapping[Shape, str] = {
 }
 
 
-def own_loss(decl: BlockDecl, evaluator: Evaluator) -> Value | None:
+def own_loss(decl: BlockDecl, evaluator: LoweringContext) -> Value | None:
     """Return the loss of a block, or None after a report."""
     found = evaluator.found
     lowering = Lowering(evaluator, "loss")
@@ -352,7 +354,7 @@ def own_loss(decl: BlockDecl, evaluator: Evaluator) -> Value | None:
     return Value("loss", LossPlan(called, {}, made, mean), place, place)
 
 
-def _parts(decl: BlockDecl, evaluator: Evaluator) -> list[Field]:
+def _parts(decl: BlockDecl, evaluator: LoweringContext) -> list[Field]:
     """The fields that can be parts, each once."""
     known: dict[str, Field] = {}
     for field in decl.fields:
@@ -369,7 +371,7 @@ def _parts(decl: BlockDecl, evaluator: Evaluator) -> list[Field]:
     return list(known.values())
 
 
-def _result(decl: BlockDecl, evaluator: Evaluator) -> Field | None:
+def _result(decl: BlockDecl, evaluator: LoweringContext) -> Field | None:
     """The field that says what is minimised, or None after a report."""
     results = [field for field in decl.fields if field.name.id in _RESULTS]
     if not results:
@@ -465,7 +467,7 @@ def is_shape(expr: Expr, words: Collection[str]) -> bool:
     return expr.id in _INPUTS and expr.id not in words if isinstance(expr, Name) else True
 
 
-def shaped_reward(expr: Expr, evaluator: Evaluator) -> Value | None:
+def shaped_reward(expr: Expr, evaluator: LoweringContext) -> Value | None:
     """Return the program of a shaped reward, or None after a report."""
     scope, found = evaluator.scope, evaluator.found
     others = (name for name, decl in scope.decls.items() if decl.kind.id not in _NAMING)

@@ -17,7 +17,7 @@ _FOLDER = re.compile(r"\$\{[A-Z][A-Z0-9_]*\}(?:/|$)")
 
 def report_word(name: Name, want: Param, found: Diagnostics) -> bool:
     """Report a word that other languages have for a plain value, ``True`` or ``null``, if it is."""
-    from rlc.catalog.elsewhere import WORDS  # only needed for a mistake
+    from rlc.catalog.aliases import WORDS  # only needed for a mistake
 
     meant = WORDS.get(name.id, name.id)
     if meant not in ("true", "false", "none"):

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from rlc.catalog.declarations import MODEL_FIELDS
-from rlc.catalog.facts.models import FREE, Model, find_model, find_retired, model_names
+from rlc.catalog.facts.models import FREE, BaseModelFacts, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
 from rlc.check.suggest import known_values, rename
 from rlc.check.values import Value, said
@@ -164,7 +164,7 @@ def _folder(base: Value, recipe: str) -> Value:
     return Value("path", path, base.span, base.origin)
 
 
-def _find(base: Value, recipe: str, found: Diagnostics) -> Model | None:
+def _find(base: Value, recipe: str, found: Diagnostics) -> BaseModelFacts | None:
     """Return the catalogue's model, or an unknown one for a folder; None after a report."""
     name = base.data
     if (model := find_model(name)) is not None:
@@ -176,7 +176,7 @@ def _find(base: Value, recipe: str, found: Diagnostics) -> Model | None:
     if base.type == "path":
         folder = located(name, recipe)
         if os.path.isdir(folder):
-            return Model(name, LOCAL, None, (), FREE)
+            return BaseModelFacts(name, LOCAL, None, (), FREE)
         found.error("RL0107", base.span, f'there is no folder "{folder}"', WHERE_PATHS_START)
         return None
     message = f'there is no model "{name}"'
@@ -185,7 +185,7 @@ def _find(base: Value, recipe: str, found: Diagnostics) -> Model | None:
     return None
 
 
-def _service(chosen: Value, base: Value, model: Model, found: Diagnostics) -> Value | None:
+def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnostics) -> Value | None:
     if chosen.data is None:
         return Value("word", model.service, base.span, CATALOGUE)
     if chosen.data != model.service:
@@ -200,7 +200,7 @@ def _service(chosen: Value, base: Value, model: Model, found: Diagnostics) -> Va
 
 
 def _renderer(
-    chosen: Value, base: Value, model: Model, decl: BlockDecl, found: Diagnostics
+    chosen: Value, base: Value, model: BaseModelFacts, decl: BlockDecl, found: Diagnostics
 ) -> Value | None:
     if chosen.data is not None:
         return chosen

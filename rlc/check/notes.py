@@ -23,7 +23,7 @@ from rlc.check.reuse.changes import names_of
 from rlc.check.reuse.copies import names_in, nodes_in
 from rlc.check.reuse.templates import check_templates
 from rlc.check.scope import NamedDecl, collect, is_made
-from rlc.check.values import Unknown, Value
+from rlc.check.values import UnknownValue, Value
 from rlc.lang.ast import (
     Amend,
     Argument,
@@ -88,7 +88,7 @@ class Note(NamedTuple):
 
 
 @frozen
-class Written:
+class WrittenDefault:
     """A default as it is written in a recipe."""
 
     text: str
@@ -213,7 +213,7 @@ class Annotator:
                     self.notes.note("parameter", name.span, wants[name.id])
             decl = uses.alone(decl)
         known = DECLARATIONS[decl.kind.id]
-        if known.is_block and isinstance(decl, ValueDecl) and isinstance(decl.value, Unknown):
+        if known.is_block and isinstance(decl, ValueDecl) and isinstance(decl.value, UnknownValue):
             want = Param(decl.name.id, known.kind, f"what `{decl.name.id}` stands for")
             self.notes.note("hole", decl.value.span, want=want)
             return
@@ -246,14 +246,14 @@ class Annotator:
             )
         if not fields.keys() & {field.name.id for field in decl.fields}:
             span, name = decl.name.span, next(iter(fields))
-            result = Field(span, Name(span, name), Unknown(span, fields[name]))
+            result = Field(span, Name(span, name), UnknownValue(span, fields[name]))
             decl = evolve(decl, fields=(*decl.fields, result))
         self.evaluator.made(decl)
 
     # Names of the recipe, as sweeps and expectations have them
 
     def _swept(self, expr: Expr, want: Param) -> Value | None:
-        if isinstance(expr, Unknown):
+        if isinstance(expr, UnknownValue):
             self.notes.note("hole", expr.span, want=want)
         elif want.type == AXIS:
             for field in expr.fields if isinstance(expr, RecordExpr) else ():
@@ -286,12 +286,12 @@ class Annotator:
         if isinstance(value, Call):
             self.evaluator.call(value, evolve(want, named=False))
         for item in value.items if isinstance(value, ListExpr) else (value,):
-            if isinstance(item, Unknown) or not isinstance(value, Call):
+            if isinstance(item, UnknownValue) or not isinstance(value, Call):
                 self.evaluator.value(item, evolve(param, many=param.many and item is value))
 
     def _measure(self, expr: Expr, want: Param) -> None:
         """The paths in what is measured, or compared with that."""
-        if isinstance(expr, Unknown):
+        if isinstance(expr, UnknownValue):
             self.notes.note("hole", expr.span, want=want)
         elif isinstance(expr, Attribute):
             self._measure(expr.value, want)
@@ -374,7 +374,7 @@ def as_written(decl: NamedDecl, params: Iterable[Param]) -> tuple[Param, ...]:
     """The parameters of a declaration, each default as it is written."""
     defaults = (parameter.default for parameter in decl.parameters or ())
     return tuple(
-        param if default is None else evolve(param, default=Written(default.span.text))
+        param if default is None else evolve(param, default=WrittenDefault(default.span.text))
         for param, default in zip(params, defaults, strict=True)
     )
 

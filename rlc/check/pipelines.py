@@ -14,7 +14,7 @@ from rlc.catalog.builtins.training import retry_then
 from rlc.catalog.index import KINDS, find_builtin, how_to_make
 from rlc.catalog.records import Param
 from rlc.check.scalars import LARGEST, describe
-from rlc.check.values import Unknown, Value, said, settle, unwrap
+from rlc.check.values import UnknownValue, Value, said, settle, unwrap
 from rlc.lang.ast import Binary, Call, Expr, Name, Number, RecordExpr
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.environments import EnvPlan, JudgingPlan, PlayPlan, RewardPlan, RolloutsPlan
@@ -194,7 +194,7 @@ def _stages(evaluator: Evaluator, expr: Expr, want: Param) -> tuple[Value, ...] 
         message = f"`{expr.id}` is a builtin and needs its parentheses"
         evaluator.found.error("RL0208", expr.span, message, f"write `{expr.id}()`")
         return None
-    if not (isinstance(expr, Call | Unknown) or _is_declared(evaluator, expr)):
+    if not (isinstance(expr, Call | UnknownValue) or _is_declared(evaluator, expr)):
         message = f"a stage after `|>` is a call, found {describe(expr)}"
         evaluator.found.error("RL0201", expr.span, message, how_to_make(want.type))
         return None
@@ -289,7 +289,7 @@ def weight_and_rest(
 
 def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     """``retry(n) then …``."""
-    if not (isinstance(expr.left, Call | Unknown) or _is_declared(evaluator, expr.left)):
+    if not (isinstance(expr.left, Call | UnknownValue) or _is_declared(evaluator, expr.left)):
         message = f"`then` comes after a number of retries, found {describe(expr.left)}"
         example = f"for example `{KINDS[want.type].example}`"
         evaluator.found.error("RL0201", expr.left.span, message, example)

@@ -12,7 +12,7 @@ from rlc.catalog.records import SCALARS, Param
 from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
 from rlc.check.scope import Scope
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Unknown, Value, is_command_line, report_unfit, said
+from rlc.check.values import UnknownValue, Value, is_command_line, report_unfit, said
 from rlc.lang.ast import (
     Attribute,
     Binary,
@@ -54,7 +54,7 @@ class Scalars:
 
     def fitting(self, expr: Expr, want: Param) -> Value | None:
         """The value of ``expr`` as ``want`` takes it, or None after a report."""
-        if isinstance(expr, Unknown):
+        if isinstance(expr, UnknownValue):
             report_unfit(expr, want, self._found)
             return None
         if isinstance(expr, Name):
@@ -117,7 +117,7 @@ class Scalars:
                 return Value("bool", expr.value, span, span)
             case Name() | Attribute():
                 return self._lookup(expr)
-            case Unknown():  # perhaps only a part of what is wanted
+            case UnknownValue():  # perhaps only a part of what is wanted
                 report_unfit(expr, evolve(want, type="any"), self._found)
                 return None
             case Negative():

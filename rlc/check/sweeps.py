@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from rlc.catalog.declarations import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
-from rlc.check.misfits import report_misfit
+from rlc.check.mismatches import report_misfit
 from rlc.check.reuse.changes import names_of
 from rlc.check.rules.tasks import has_tasks_of
 from rlc.check.scalars import describe

@@ -50,14 +50,14 @@ def unwrap(node: Any) -> Any:
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Unknown(Expr):
+class UnknownValue(Expr):
     """A parameter that has no value, while its declaration is checked alone. It may be any value
     that fits ``want``; what depends on it is not known either."""
 
     want: Param
 
 
-def report_unfit(unknown: Unknown, want: Param, found: Diagnostics) -> None:
+def report_unfit(unknown: UnknownValue, want: Param, found: Diagnostics) -> None:
     """Report a parameter whose type never fits where it stands. Its value is None: not known."""
     found.note("hole", unknown.span, want=want)
     have, need = unknown.want.type, want.type

@@ -11,7 +11,7 @@ from rlc.cli.output import print_error, visible
 
 if TYPE_CHECKING:
     from rlc.plan.stages import Training
-    from rlc.report.comparisons import Comparison
+    from rlc.report.comparisons import StepComparison
     from rlc.runtime.journal.history import Record
 
 
@@ -54,7 +54,7 @@ def show_comparisons(
     return 0
 
 
-def _lines(one: Comparison) -> Iterator[tuple[str, str]]:
+def _lines(one: StepComparison) -> Iterator[tuple[str, str]]:
     from rlc.report.formatting import signed
 
     why = f"{one.why}  " if one.why else ""

@@ -17,7 +17,7 @@ from rlc.plan.sweeps import SweepPlan, Trial, values_text
 from rlc.plan.units import elapsed
 from rlc.sweeps.journal import TrialRecord
 from rlc.sweeps.observer import SweepObserver
-from rlc.sweeps.results import Result, SweepSummary, ranked
+from rlc.sweeps.results import ConfigurationResult, SweepSummary, ranked
 
 _STYLES = {
     "running": "cyan",
@@ -130,7 +130,7 @@ class LiveSweep(SweepObserver):
         return table
 
 
-def _row(result: Result) -> tuple[RenderableType, ...]:
+def _row(result: ConfigurationResult) -> tuple[RenderableType, ...]:
     """The number of a configuration, its values, seeds, state and mean."""
     states = dict.fromkeys(record.state for record in result.trials)
     shown = Text(", ").join(Text(state, _STYLES[state]) for state in states)
@@ -144,7 +144,7 @@ def _row(result: Result) -> tuple[RenderableType, ...]:
     )
 
 
-def value_text(result: Result) -> str:
+def value_text(result: ConfigurationResult) -> str:
     """``0.8750 ± 0.0210``, or nothing."""
     if result.mean is None:
         return ""

@@ -106,7 +106,7 @@ _NOTABLE = (0.01, 0.05, 0.2)  # distances of a ratio from 1 (of its logarithm fr
 
 
 @frozen
-class Token:
+class TrainedToken:
     """A token of a reply that was trained on: the logprobs are the sampler's and the trainer's, NaN
     where it computed none."""
 
@@ -122,7 +122,7 @@ class Token:
         return math.exp(min(self.trainer - self.logprob, 700.0))
 
 
-Replies = dict[int, tuple[Token, ...]]  # by turn
+Replies = dict[int, tuple[TrainedToken, ...]]  # by turn
 
 
 def replies_of(sequences: Sequence[SequenceTokens], vocabulary: Vocabulary) -> Replies:
@@ -135,12 +135,12 @@ def replies_of(sequences: Sequence[SequenceTokens], vocabulary: Vocabulary) -> R
             part = slice(at, at + len(ids))
             numbers = one.logprobs_S[part], one.trainer_S[part], one.advantages_S[part]
             rows = zip(ids, vocabulary.texts(ids), *numbers, strict=True)
-            found[turn] = tuple(Token(*row) for row in rows)
+            found[turn] = tuple(TrainedToken(*row) for row in rows)
             at += len(ids)
     return found
 
 
-def shade(token: Token, by: str, widest: float) -> int:
+def shade(token: TrainedToken, by: str, widest: float) -> int:
     """Return how a token is coloured: from -3 to 3, 0 for not at all. ``widest`` is the largest
     advantage of its reply, without its sign."""
     if by == "ratio":
@@ -152,7 +152,7 @@ def shade(token: Token, by: str, widest: float) -> int:
     return int(math.copysign(max(1, math.ceil(3 * abs(token.advantage) / widest)), token.advantage))
 
 
-def reply_parts(tokens: Sequence[Token], by: str, chosen: int | None = None) -> list[Part]:
+def reply_parts(tokens: Sequence[TrainedToken], by: str, chosen: int | None = None) -> list[Part]:
     """Return a reply as parts of lines, each token in the style of its shade; that of the one that
     is ``chosen`` says so."""
     widest = max((abs(token.advantage) for token in tokens), default=0.0)
@@ -164,7 +164,7 @@ def reply_parts(tokens: Sequence[Token], by: str, chosen: int | None = None) -> 
     return parts
 
 
-def in_words(tokens: Sequence[Token]) -> Line:
+def in_words(tokens: Sequence[TrainedToken]) -> Line:
     """Return what the colours of a reply say, in a line: the range of its tokens' advantages, and
     of their ratios, with the token that is farthest from 1."""
     low, high = (signed(f(token.advantage for token in tokens)) for f in (min, max))
@@ -182,7 +182,7 @@ def in_words(tokens: Sequence[Token]) -> Line:
     return "dim", [said]
 
 
-def token_line(token: Token, place: int, count: int) -> str:
+def token_line(token: TrainedToken, place: int, count: int) -> str:
     """Return all that is known of a token in a line."""
     about = f"token {place + 1:,}/{count:,} {token.text!r} (id {token.id})"
     about += f"  advantage {signed(token.advantage)}"
@@ -192,7 +192,7 @@ def token_line(token: Token, place: int, count: int) -> str:
     return f"{about}  ratio {token.ratio:.3f}  {told}"
 
 
-def table(tokens: Sequence[Token]) -> Iterator[str]:
+def table(tokens: Sequence[TrainedToken]) -> Iterator[str]:
     """Yield a line for each token of a reply, with a heading, for where there are no colours."""
     yield "  token      id  advantage    logprob    trained    ratio  text"
     for place, token in enumerate(tokens, 1):

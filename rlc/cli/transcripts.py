@@ -12,9 +12,9 @@ from rlc.cli.tokens import in_words, reply_parts, table
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rlc.cli.tokens import Replies, Token
+    from rlc.cli.tokens import Replies, TrainedToken
     from rlc.plan.records import Plan
-    from rlc.report.episodes import Episode
+    from rlc.report.episodes import ShownEpisode
     from rlc.runtime.failures import Failure
     from rlc.runtime.journal.history import Record
 
@@ -40,7 +40,7 @@ def system_messages(plan: Plan) -> dict[str, str]:
 
 
 def transcript(
-    episode: Episode, system: str | None = None, replies: Replies | None = None, by: str = ""
+    episode: ShownEpisode, system: str | None = None, replies: Replies | None = None, by: str = ""
 ) -> list[Text]:
     """Return an episode line by line: a heading, the ``system`` message of its chat, its turns.
 
@@ -79,7 +79,7 @@ def cause_lines(failure: Failure) -> Iterator[Line]:
     yield "dim", [failure.traceback.rstrip()]
 
 
-def heading_lines(episode: Episode) -> Iterator[Line]:
+def heading_lines(episode: ShownEpisode) -> Iterator[Line]:
     """Yield what an episode is and how it went."""
     from rlc.report.episodes import about_line, advantage
 
@@ -120,7 +120,7 @@ def turn_lines(
     record: Record,
     number: int,
     system: str | None,
-    tokens: Sequence[Token] = (),
+    tokens: Sequence[TrainedToken] = (),
     by: str | None = None,
     chosen: int | None = None,
 ) -> Iterator[Line]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from rlc.catalog.declarations import DECLARATIONS, TRAINING
-from rlc.check.reuse.changes import Change
+from rlc.check.reuse.changes import Amendment
 from rlc.check.suggest import known_values
 from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
@@ -78,7 +78,7 @@ def put_in(
             found.error("RL0106", head.span, f"this recipe declares no `{head.id}`", advice)
         return recipe
     known = {d.name.id: d for d in decls if isinstance(d, BlockDecl | ValueDecl)}
-    change = Change(
+    change = Amendment(
         path,
         value,
         known,
@@ -92,7 +92,7 @@ def put_in(
 
 
 def _changed(
-    decl: BlockDecl | ValueDecl, change: Change, found: Diagnostics
+    decl: BlockDecl | ValueDecl, change: Amendment, found: Diagnostics
 ) -> BlockDecl | ValueDecl:
     path, value = change.path, change.value
     for parameter in decl.parameters or ():
@@ -123,7 +123,7 @@ def _changed(
     return evolve(decl, value=evolve(amend, fields=fields))
 
 
-def _made_by(decl: ValueDecl, base: Expr, change: Change) -> Call | None:
+def _made_by(decl: ValueDecl, base: Expr, change: Amendment) -> Call | None:
     """The use of a declaration that a block is made by, if the path names a parameter of it."""
     if not (isinstance(base, Call) and isinstance(base.func, Name)) or len(change.path) < 2:
         return None

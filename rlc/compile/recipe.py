@@ -31,7 +31,7 @@ Overrides = Mapping[str, str] | Collection[str]
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Compiled:
+class CompileResult:
     """What a recipe compiles to. ``plan`` is None if there are errors or no stages; ``sweeps`` are
     those that the recipe declares, if there are no errors."""
 
@@ -48,7 +48,7 @@ def load(
     service: str | None = None,
     folder: str = "",
     reader: Reader | None = None,
-) -> Compiled:
+) -> CompileResult:
     """Compile the recipe in a file (``-``: standard input). With a ``reader`` the data that it
     names is read and checked too.
 
@@ -58,7 +58,7 @@ def load(
     """
     source, found = read_source(path)
     if source is None:
-        return Compiled(None, found)
+        return CompileResult(None, found)
     compiled = compile_source(source, overrides, seed, folder, reader)
     if compiled.plan is None or not (rehearse or service):
         return compiled
@@ -75,7 +75,7 @@ def load(
         return plan
 
     sweeps = tuple(sweep.finished(as_asked, rehearse) for sweep in compiled.sweeps)
-    return Compiled(as_asked(compiled.plan), compiled.diagnostics, sweeps)
+    return CompileResult(as_asked(compiled.plan), compiled.diagnostics, sweeps)
 
 
 def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
@@ -94,16 +94,16 @@ def compile_source(
     folder: str = "",
     reader: Reader | None = None,
     read: Read = read_source,
-) -> Compiled:
+) -> CompileResult:
     """Compile a recipe, with the values that ``overrides`` put into it; paths in these start at
     ``folder``. With a ``reader`` the data that it names is read and checked too. ``read`` reads the
     files that it imports."""
     analysis, sweeps, found = _checked(source, overrides, folder, reader, seed, read)
     if analysis is None or not analysis.stages:
-        return Compiled(None, found)
+        return CompileResult(None, found)
     origin, first = "default" if seed is None else "--seed", DEFAULT_SEED if seed is None else seed
     given = analysis.stages, analysis.expectations
-    return Compiled(_plan(source.name, *given, first, origin, reader), found, sweeps)
+    return CompileResult(_plan(source.name, *given, first, origin, reader), found, sweeps)
 
 
 def _plan(

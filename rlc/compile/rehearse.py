@@ -10,7 +10,7 @@ from attrs import evolve
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
-from rlc.plan.asked import with_asked_models
+from rlc.plan.auxiliary import with_asked_models
 from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, JudgePlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves

@@ -12,7 +12,7 @@ from rlc.check.analyse import Analysis
 from rlc.check.stages import CheckedStage
 from rlc.check.sweeps import Axis, CheckedSweep
 from rlc.compile.sweeps import MOST_LISTED, Sweep, expression, needed, record_of, texts_of
-from rlc.compile.trials import TrialCompiler, Tried
+from rlc.compile.trials import TrialCompiler, TriedRecipe
 from rlc.lang.ast import Recipe
 from rlc.lang.diagnostics import Diagnostics, Label, Severity
 from rlc.lang.source import Span
@@ -119,7 +119,7 @@ class _Checker:
             self.found.error("RL0603", again[1], message, "keep one of them", label)
         return False
 
-    def _is_right(self, tried: Tried, place: Span, warned: dict[str, int]) -> bool:
+    def _is_right(self, tried: TriedRecipe, place: Span, warned: dict[str, int]) -> bool:
         """Report what is wrong with a value: errors wherever they are, warnings of the value
         alone; what a trial says of other places need not matter to who compares it. What an
         earlier value is ``warned`` of, code -> finding, is said of both at once."""
@@ -143,7 +143,7 @@ class _Checker:
         own = self.checked.decl.span
         return span.source is own.source and own.start <= span.start < own.end
 
-    def _lacks_metric(self, tried: Tried, place: Span) -> bool:
+    def _lacks_metric(self, tried: TriedRecipe, place: Span) -> bool:
         """Report a value with which the stage is no longer measured by the sweep's metric."""
         metric = self.checked.metric
         measured = next(stage for stage in tried.analysis.stages if stage.name == metric.stage)

@@ -16,7 +16,7 @@ from rlc.catalog.declarations import EVAL
 from rlc.check.stages import CheckedStage
 from rlc.check.suggest import known_values
 from rlc.check.sweeps import Axis, CheckedSweep
-from rlc.compile.trials import TrialCompiler, Tried
+from rlc.compile.trials import TrialCompiler, TriedRecipe
 from rlc.errors import Error
 from rlc.lang.ast import Expr, Negative, Number
 from rlc.lang.diagnostics import Diagnostics, Severity
@@ -61,7 +61,7 @@ class Sweep:
     _assemble: Callable[[Sequence[CheckedStage], Sequence[CheckedExpectation], int], Plan]
     _finish: Callable[[Plan], Plan] | None = None
     most: int | None = None  # configurations, of a rehearsal
-    _known: dict[tuple[tuple[str, str], ...], Tried] = field(factory=dict, init=False)
+    _known: dict[tuple[tuple[str, str], ...], TriedRecipe] = field(factory=dict, init=False)
 
     @property
     def size(self) -> int:
@@ -117,7 +117,7 @@ class Sweep:
             raise TrialError(render_human(Diagnostics(errors), color=False).rstrip())
         return needed(tried.analysis.stages, self.plan.of)
 
-    def with_values(self, configuration: Configuration) -> Tried:
+    def with_values(self, configuration: Configuration) -> TriedRecipe:
         """The recipe with the values of some axes put in, as it is checked."""
         key = tuple(configuration.items())
         if key not in self._known:

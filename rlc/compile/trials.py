@@ -26,7 +26,7 @@ _AXIS = "{} = […]"  # how a sweep writes what is put in
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Tried:
+class TriedRecipe:
     """What a recipe is with some values: its stages, and what is wrong with these values alone."""
 
     analysis: Analysis
@@ -46,7 +46,7 @@ class TrialCompiler:
         named = {decl.name.id: decl for decl in decls if isinstance(decl, BlockDecl | ValueDecl)}
         self._own, self._reached = own, {name: _reached(name, named) for name in named}
 
-    def with_values(self, changes: Sequence[Change]) -> Tried:
+    def with_values(self, changes: Sequence[Change]) -> TriedRecipe:
         """Check the recipe with values put in; the findings are those that it has not without."""
         found = Diagnostics()
         recipe = self._recipe
@@ -63,7 +63,7 @@ class TrialCompiler:
                     from rlc.check.expectations import report_expectations
 
                     report_expectations(analysis.expectations, analysis.stages, name, found)
-        return Tried(analysis, Diagnostics(item for item in found if self._is_new(item)))
+        return TriedRecipe(analysis, Diagnostics(item for item in found if self._is_new(item)))
 
     def _unchanged(self, changed: set[str]) -> Analysis:
         """Return what depends on none of the declarations that are changed."""

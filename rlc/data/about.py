@@ -37,7 +37,7 @@ def _is_finite(value: Any) -> bool:
 
 
 @frozen
-class About:
+class TaskFacts:
     """What is known of a task, for people: where it stands, its ``id`` or None, other fields."""
 
     place: str
@@ -50,7 +50,7 @@ class About:
         return {"place": self.place, **named, "fields": dict(self.fields)}
 
 
-def about_row(row: DataRow, name: str | None, shown: Collection[str] = ()) -> About:
+def about_row(row: DataRow, name: str | None, shown: Collection[str] = ()) -> TaskFacts:
     """What is kept of a row. ``name``: the field of its id; None: `id`, if there is one.
     ``shown``: fields that are seen elsewhere."""
     ident = name or ID
@@ -58,4 +58,4 @@ def about_row(row: DataRow, name: str | None, shown: Collection[str] = ()) -> Ab
     place = row.place
     if hub_dataset(place.path) is None:
         place = evolve(place, path=os.path.basename(place.path))
-    return About(str(place), row.fields.get(ident), others)
+    return TaskFacts(str(place), row.fields.get(ident), others)

@@ -58,7 +58,7 @@ class Comparison:
 
 
 @frozen
-class Labelled:
+class LabelledReply:
     """A reply that is good or bad: a chat whose first ``asked`` messages are the prompt."""
 
     reply: Chat
@@ -96,7 +96,7 @@ def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
     return Comparison(better, worse, shared)
 
 
-def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> Labelled:
+def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> LabelledReply:
     """The labelled reply of a row. Raise MessageError or ComparisonError as `read_comparison`."""
     tools = read_tools(row.get("tools"))
     prompt = _first(row, PROMPTS, data.prompt)
@@ -112,7 +112,7 @@ def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> Labelled:
     if asked is None:
         last = [at for at, message in enumerate(whole) if message["role"] == "user"]
         asked = whole[: last[-1] + 1] if last else []
-    return Labelled(_chat(whole, len(asked), tools), len(asked), word in _TRUE)
+    return LabelledReply(_chat(whole, len(asked), tools), len(asked), word in _TRUE)
 
 
 def repeats(row: Mapping[str, Any], data: Pairs) -> bool:

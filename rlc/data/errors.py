@@ -11,7 +11,7 @@ from rlc.errors import Error
 
 
 @frozen
-class Place:
+class FilePlace:
     """Where something stands in a file: a row (from 1), with its line where the file has lines, and
     a column (from 1) where that is known."""
 
@@ -36,7 +36,7 @@ class DataError(Error):
 
     cause = "data"
 
-    def __init__(self, what: str, hint: str | None = None, place: Place | None = None) -> None:
+    def __init__(self, what: str, hint: str | None = None, place: FilePlace | None = None) -> None:
         super().__init__(what if place is None else f"{place}: {what}", hint)
         self.args = (what, hint, place)  # what a copy in another process is made from
         self.what = what
@@ -64,7 +64,7 @@ class CodeError(DataError):
 
 
 @contextmanager
-def at_place(place: Place) -> Iterator[None]:
+def at_place(place: FilePlace) -> Iterator[None]:
     """Say where an error stands that is raised inside, if it does not say so itself."""
     try:
         yield

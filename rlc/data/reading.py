@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
-    from rlc.data.code.trial import Failed, Trial
+    from rlc.data.code.trial import CodeFailure, CodeTrial
     from rlc.data.errors import DataError
     from rlc.data.rows import DataRow
     from rlc.plan.splits import Split
@@ -39,7 +39,7 @@ class Reader:
     imports: bool = False
     _files: dict[str, FileRows] = field(factory=dict, init=False)
     _counts: dict[str, int | None] = field(factory=dict, init=False)
-    _tried: list[tuple[Trial, Failed | None]] = field(factory=list, init=False)
+    _tried: list[tuple[CodeTrial, CodeFailure | None]] = field(factory=list, init=False)
 
     def read(self, path: str) -> FileRows:
         """The rows of a file. Reading goes on until the time is over, or something is wrong."""
@@ -76,7 +76,7 @@ class Reader:
             self.seconds = max(0.0, self.seconds - (time.perf_counter() - started))
         return FileRows(rows, error, whole)
 
-    def failed(self, trial: Trial) -> Failed | None:
+    def failed(self, trial: CodeTrial) -> CodeFailure | None:
         """What is wrong with code that is tried; None if nothing is. It is tried once."""
         for earlier, found in self._tried:
             if earlier == trial:

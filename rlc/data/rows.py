@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from attrs import frozen
 
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.plan.paths import is_saved_set
 
 _WHITE = " \t\n\r"
@@ -22,7 +22,7 @@ class DataRow:
     """One row of a file, by the names of its fields, and where it stands."""
 
     fields: Mapping[str, Any]
-    place: Place
+    place: FilePlace
 
 
 def rows_of(path: str) -> Iterator[DataRow]:
@@ -52,7 +52,7 @@ def rows_of(path: str) -> Iterator[DataRow]:
         raise DataError(f"{path} has no rows")
 
 
-Found = Iterator[tuple[Place, Any]]
+Found = Iterator[tuple[FilePlace, Any]]
 
 
 def _text(path: str, newline: str | None = None) -> IO[str]:
@@ -70,12 +70,12 @@ def _json_lines(path: str) -> Found:
             if text.strip():
                 row += 1
                 try:
-                    yield Place(path, row, line), json.loads(text.rstrip("\r\n"))
+                    yield FilePlace(path, row, line), json.loads(text.rstrip("\r\n"))
                 except json.JSONDecodeError as error:
-                    place = Place(path, row, line, error.pos + 1)
+                    place = FilePlace(path, row, line, error.pos + 1)
                     raise DataError(f"the line is not JSON: {_said(error)}", place=place) from error
                 except RecursionError as error:
-                    place = Place(path, row, line)
+                    place = FilePlace(path, row, line)
                     raise DataError("the line is nested too deeply", place=place) from error
 
 
@@ -92,7 +92,7 @@ def _json_list(path: str) -> Found:
 
     def wrong(what: str, at: int, row: int, hint: str | None = None) -> DataError:
         column = at - text.rfind("\n", 0, at)
-        return DataError(what, hint, Place(path, row, text.count("\n", 0, at) + 1, column))
+        return DataError(what, hint, FilePlace(path, row, text.count("\n", 0, at) + 1, column))
 
     at = skipped(0)
     if at == len(text):
@@ -112,7 +112,7 @@ def _json_list(path: str) -> Found:
             raise wrong(f"this is not JSON: {_said(error)}", error.pos, row) from error
         except RecursionError as error:
             raise wrong("the object is nested too deeply", at, row) from error
-        yield Place(path, row, line), value
+        yield FilePlace(path, row, line), value
         at = skipped(at)
         if text[at : at + 1] == "]":
             break
@@ -133,7 +133,7 @@ def _csv(path: str) -> Found:
                 inside = sum(
                     value.count("\n") for value in fields.values() if isinstance(value, str)
                 )
-                place = Place(path, row, reader.line_num - inside)
+                place = FilePlace(path, row, reader.line_num - inside)
                 if None in fields:
                     what = (
                         f"the row has more values than the {len(reader.fieldnames or ())} columns"
@@ -141,7 +141,7 @@ def _csv(path: str) -> Found:
                     raise DataError(what, place=place)
                 yield place, fields
         except csv.Error as error:
-            place = Place(path, row + 1, max(reader.reader.line_num, 1))
+            place = FilePlace(path, row + 1, max(reader.reader.line_num, 1))
             raise DataError(f"this is not CSV: {error}", place=place) from error
 
 
@@ -156,7 +156,7 @@ def _parquet(path: str) -> Found:
             for batch in parquet.ParquetFile(file).iter_batches():
                 for fields in batch.to_pylist():
                     row += 1
-                    yield Place(path, row), fields
+                    yield FilePlace(path, row), fields
     except arrow.ArrowException as error:
         first = str(error).splitlines()[0]
         raise DataError(f"{path} cannot be read as Parquet: {first}") from error

@@ -20,7 +20,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.data.fields import require_field
 from rlc.data.templates import read_text
 from rlc.plan.environments import is_text_file
@@ -91,13 +91,13 @@ def _rubric(text: str, path: str | None) -> Rubric:
         elif not listing:
             said.append(line)
         elif item := _ITEM.fullmatch(line):
-            place = None if path is None else Place(path, number, number)
+            place = None if path is None else FilePlace(path, number, number)
             criteria.append(_criterion(item[1], place, criteria))
         elif line.strip() and criteria and line[0].isspace():  # an item goes on
             last = criteria[-1]
             criteria[-1] = Criterion(last.name, f"{last.text} {line.strip()}", last.weight)
         elif line.strip():
-            place = None if path is None else Place(path, number, number)
+            place = None if path is None else FilePlace(path, number, number)
             raise DataError("this is no item of the list of criteria", _FORM, place)
     if not "".join(said).strip() and not criteria:
         raise DataError(f"the rubric{f' {path}' if path else ''} is empty")
@@ -107,7 +107,7 @@ def _rubric(text: str, path: str | None) -> Rubric:
 _FORM = "an item reads `- correct (3): the answer is right`; 3 is its weight"
 
 
-def _criterion(item: str, place: Place | None, before: Sequence[Criterion]) -> Criterion:
+def _criterion(item: str, place: FilePlace | None, before: Sequence[Criterion]) -> Criterion:
     match = _CRITERION.fullmatch(item.strip())
     weight = _number(match[2]) if match and match[2] is not None else 1.0
     if match is None or weight is None:

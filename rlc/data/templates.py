@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.plan.environments import is_text_file
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def text_of(given: str) -> str:
 
 
 @frozen
-class Read:
+class ParsedTemplate:
     """A template, and the line in which each of its variables is used first."""
 
     template: Template
@@ -51,7 +51,7 @@ class Read:
         return [name for name in given if name not in self.variables]
 
 
-def parsed_template(path: str) -> Read:
+def parsed_template(path: str) -> ParsedTemplate:
     """The template of a jinja2 file. Raise DataError, with the place, if it is not one."""
     from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError, meta, nodes
 
@@ -67,7 +67,7 @@ def parsed_template(path: str) -> Read:
     except UnicodeDecodeError as error:
         raise DataError(f"cannot read the template {path}: {error}") from error
     except TemplateSyntaxError as error:
-        place, why = Place(path, error.lineno, error.lineno), (error.message or "").rstrip(".")
+        place, why = FilePlace(path, error.lineno, error.lineno), (error.message or "").rstrip(".")
         raise DataError(f"this is no jinja2 template: {why}", place=place) from error
     except (TemplateError, RecursionError) as error:
         raise DataError(f"{path} is no jinja2 template: {error}") from error
@@ -75,7 +75,7 @@ def parsed_template(path: str) -> Read:
     for name in sorted(tree.find_all(nodes.Name), key=lambda name: name.lineno):
         if name.name in names:
             used.setdefault(name.name, name.lineno)
-    return Read(template, used)
+    return ParsedTemplate(template, used)
 
 
 def read_template(path: str, variables: Sequence[str]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from rlc.chat.turns import ContractError as ContractError
 from rlc.chat.turns import EnvError as EnvError
 from rlc.chat.turns import Observation as Observation
 from rlc.chat.turns import Verdict as Verdict
-from rlc.data.about import About
+from rlc.data.about import TaskFacts
 from rlc.data.grading.rewards import as_number
 
 
@@ -178,7 +178,7 @@ class CountedSource(Protocol):
 @runtime_checkable
 class PromptingSource(Protocol):
     """A source of the user's own whose prompts are its own: ``new_history`` returns the
-    :class:`rlc.chat.prompts.History` of an episode."""
+    :class:`rlc.chat.prompts.PromptBuilder` of an episode."""
 
     def new_history(self) -> Any: ...
 
@@ -190,7 +190,7 @@ def validated(seen: Any) -> Observation:
         raise ContractError(f"the environment gave a {type(seen).__name__}, not an Observation")
     if type(seen.text) is not str:
         raise ContractError(f"the observation is a {type(seen.text).__name__}, not text")
-    if not isinstance(seen.about, About | None):
+    if not isinstance(seen.about, TaskFacts | None):
         raise ContractError(f"`about` of an observation is a {type(seen.about).__name__}")
     reward = None if seen.reward is None else _number("the reward", seen.reward)
     metrics = {name: _number(f"the metric `{name}`", v) for name, v in seen.metrics.items()}

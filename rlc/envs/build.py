@@ -18,20 +18,26 @@ from rlc.catalog.environments import (
     with_role,
 )
 from rlc.catalog.index import source_traits, wrapper_traits
-from rlc.chat.prompts import History, TextHistory, chat_history, load_template, tool_chat_history
+from rlc.chat.prompts import (
+    PromptBuilder,
+    TextHistory,
+    chat_history,
+    load_template,
+    tool_chat_history,
+)
 from rlc.chat.replies import StoppingHistory
 from rlc.chat.turns import EnvError
-from rlc.chat.views import AS_PLAYED, Shown, View, views_of
+from rlc.chat.views import AS_PLAYED, View, ViewChange, views_of
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
 from rlc.envs.agents.programs import agent_problem
 from rlc.envs.agents.source import AgentSource
 from rlc.envs.base import AsyncSource, BlockingSource, CountedSource, PromptingSource, TaskKey
-from rlc.envs.games.players import Program, make_program
+from rlc.envs.games.players import OpponentProgram, make_program
 from rlc.envs.harbor import harbor_problems
 from rlc.envs.judges.endpoint import endpoint_problems
-from rlc.envs.judges.judged import JudgedSource, Judging, make_judgings
+from rlc.envs.judges.judged import JudgedReward, JudgedSource, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp import server_problem
 from rlc.envs.openenv import openenv_problem
@@ -55,14 +61,14 @@ class PlayableEnv:
 
     plan: EnvPlan
     source: AsyncSource
-    new_history: Callable[[], History]
+    new_history: Callable[[], PromptBuilder]
     roles: SolverJudge | None = None
     count: int | None = None
     responders: Responders = no_responders
     views: Mapping[str, Callable[[], View]] = field(factory=dict)
-    comparing: tuple[Judging, ...] = ()
+    comparing: tuple[JudgedReward, ...] = ()
     endpoint: Any = None
-    program: Program | None = None
+    program: OpponentProgram | None = None
 
 
 def build_env(
@@ -70,7 +76,7 @@ def build_env(
     tokenizer: Any,
     renderer: str,
     responders: Responders = no_responders,
-    views: Mapping[str, Shown] | None = None,
+    views: Mapping[str, ViewChange] | None = None,
 ) -> PlayableEnv:
     """Make an environment; the models that answer inside of it are those of ``responders``. Its
     episodes are also followed as ``views`` show them to others.
@@ -83,13 +89,15 @@ def build_env(
 
     tools = with_role(plan, "server_tools")
 
-    def ended(new_history: Callable[[], History], reader: Any = tokenizer) -> Callable[[], History]:
+    def ended(
+        new_history: Callable[[], PromptBuilder], reader: Any = tokenizer
+    ) -> Callable[[], PromptBuilder]:
         texts = plan.rollouts.stop
         return (lambda: StoppingHistory(new_history(), texts, reader)) if texts else new_history
 
     def histories(
-        solved: Sequence[Mapping[str, Any]], shown: Shown = AS_PLAYED
-    ) -> Callable[[], History]:
+        solved: Sequence[Mapping[str, Any]], shown: ViewChange = AS_PLAYED
+    ) -> Callable[[], PromptBuilder]:
         own = begins(plan) | ({} if shown.system is None else {"system": shown.system})
         reader = shown.reader or (tokenizer, renderer)
         if tools is not None:
@@ -165,7 +173,7 @@ class Offer:
     """
 
     source: AsyncSource | BlockingSource
-    new_history: Callable[[], History] | None = None
+    new_history: Callable[[], PromptBuilder] | None = None
     count: int | None = None
     few_shot: Sequence[Mapping[str, Any]] = ()
     rows: Sequence[DataRow] = ()
@@ -174,7 +182,7 @@ class Offer:
 
 
 @frozen
-class Adapter:
+class SourceAdapter:
     """How the environments of a source are played.
 
     ``make``: the source of a planned environment, for a tokenizer and a renderer; raises EnvError.
@@ -308,17 +316,17 @@ def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 ADAPTERS = {
-    "gem": Adapter(_gem_source, _each(_require_gem)),
-    "problems": Adapter(_problem_source),
-    "rows": Adapter(_row_source),
-    "openreward": Adapter(_openreward_source, openreward_problems),
-    "cookbook": Adapter(_cookbook_source),
-    "python": Adapter(_python_source),
-    "harbor": Adapter(_harbor_source, harbor_problems),
-    "openenv": Adapter(_openenv_source, _each(openenv_problem)),
-    "verifiers": Adapter(_verifiers_source),
-    "textarena": Adapter(_textarena_source),
-    "python_game": Adapter(_python_game),
+    "gem": SourceAdapter(_gem_source, _each(_require_gem)),
+    "problems": SourceAdapter(_problem_source),
+    "rows": SourceAdapter(_row_source),
+    "openreward": SourceAdapter(_openreward_source, openreward_problems),
+    "cookbook": SourceAdapter(_cookbook_source),
+    "python": SourceAdapter(_python_source),
+    "harbor": SourceAdapter(_harbor_source, harbor_problems),
+    "openenv": SourceAdapter(_openenv_source, _each(openenv_problem)),
+    "verifiers": SourceAdapter(_verifiers_source),
+    "textarena": SourceAdapter(_textarena_source),
+    "python_game": SourceAdapter(_python_game),
 }
 
 

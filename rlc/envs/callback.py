@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from rlc.chat.transcripts import reply_message, whole_conversation
 from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.about import About
+from rlc.data.about import TaskFacts
 from rlc.envs.base import PolicyClient, PolicyReply, PolicyRequest
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
@@ -38,7 +38,7 @@ class CallbackEpisode(Generic[R]):
     loop: EventLoopThread
     rollout: Callable[[PolicyClient], Coroutine[Any, Any, R]]
     finish: Callable[[R], Awaitable[Observation]]
-    about: About | None = None
+    about: TaskFacts | None = None
     left: Callable[[], None] = lambda: None
     first: Observation = field(init=False)
     _task: asyncio.Task[R] | None = field(default=None, init=False)

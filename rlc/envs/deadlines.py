@@ -23,7 +23,7 @@ class OverdueError(EnvError):
     cause = "timeout"
 
 
-class Span:
+class Deadline:
     """Measure what happens within, and end it after so many seconds of work (None: never). Raise
     OverdueError with ``what`` as its subject. ``worked`` and ``waited`` are wall seconds, valid
     when the span is over. An episode has many spans, so there is no generator behind them."""
@@ -34,7 +34,7 @@ class Span:
         self._what = what
         self._waiters = 0
 
-    async def __aenter__(self) -> Span:
+    async def __aenter__(self) -> Deadline:
         self._timer = asyncio.timeout(self._seconds)
         self._started = asyncio.get_running_loop().time()
         self._token = _AROUND.set((*_AROUND.get(), self))
@@ -82,7 +82,7 @@ class Span:
             self._timer.reschedule(now + (self._seconds if renewed else self._left))
 
 
-_AROUND: ContextVar[tuple[Span, ...]] = ContextVar("spans", default=())
+_AROUND: ContextVar[tuple[Deadline, ...]] = ContextVar("spans", default=())
 
 
 @contextmanager

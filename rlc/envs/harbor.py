@@ -33,10 +33,10 @@ from rlc.chat.prompts import (
     unread_calls,
 )
 from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.about import About
+from rlc.data.about import TaskFacts
 from rlc.data.commands import CONTAINERS, is_command
 from rlc.data.harbor import HarborTask, harbor_tasks
-from rlc.data.sets.problems import Listed
+from rlc.data.sets.problems import ListedProblems
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.guarded import guard, guarded_folder
@@ -54,7 +54,7 @@ class Outcome:
     status: int | None
 
 
-class Box(Protocol):
+class EpisodeMachine(Protocol):
     """One episode's machine."""
 
     async def open(self) -> None:
@@ -267,7 +267,7 @@ class SubprocessBox:
             shutil.copy2(source, inside)
 
 
-def new_box(runtime: str, task: HarborTask) -> Box:
+def new_box(runtime: str, task: HarborTask) -> EpisodeMachine:
     """A box of a runtime: ``docker``, ``podman``, ``container`` for the one that is here, or
     ``subprocess``. Raise EnvError if there is none."""
     if runtime == "subprocess":
@@ -340,7 +340,7 @@ class HarborSource:
         if (samples or 0) > len(tasks):
             there = f"{len(tasks):,} tasks, and {samples:,} are asked for"
             raise EnvError(f"`{pattern}` has {there}")
-        self._tasks = Listed(tasks, args["shuffle"]).first(samples)
+        self._tasks = ListedProblems(tasks, args["shuffle"]).first(samples)
         self._places = asyncio.Semaphore(args["boxes"])
         self.count = self._tasks.count
 
@@ -360,7 +360,7 @@ class HarborEpisode:
     args: Mapping[str, Any]
     places: asyncio.Semaphore
     first: Observation = field(init=False)
-    _box: Box | None = field(default=None, init=False)
+    _box: EpisodeMachine | None = field(default=None, init=False)
     _held: AsyncExitStack = field(factory=AsyncExitStack, init=False)  # the box and its place
     _left: float = field(init=False)  # of the agent's seconds
     _turns: int = field(default=0, init=False)
@@ -368,7 +368,7 @@ class HarborEpisode:
 
     def __attrs_post_init__(self) -> None:
         asked = conversation([{"role": "user", "content": self.task.instruction}], [BASH])
-        about = About(str(self.task.folder), self.task.name)
+        about = TaskFacts(str(self.task.folder), self.task.name)
         self.first = Observation(asked.text, None, messages=asked.messages, about=about)
         self._left = math.inf if self.task.agent is None else self.task.agent
 

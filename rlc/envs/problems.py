@@ -17,7 +17,7 @@ from rlc.data.grading.graders import completed
 from rlc.data.grading.rewards import Reward
 from rlc.data.messages import Message
 from rlc.data.rows import DataRow, rows_of
-from rlc.data.sets.problems import Listed, Row, problem_set
+from rlc.data.sets.problems import ListedProblems, Row, problem_set
 from rlc.envs.base import AsyncEpisode, AsyncSource, Episode, TaskKey
 from rlc.plan.environments import GraderPlan
 from rlc.plan.splits import FIELD as SPLIT
@@ -59,7 +59,7 @@ class ProblemSource:
         self._problems = problem_set(data, *chosen, check)
         self.count = self._problems.count
         self.few_shot = self._solved(args["few_shot"])
-        if isinstance(self._problems, Listed):
+        if isinstance(self._problems, ListedProblems):
             rows = self._problems.rows
             self._reward.try_on(rows, data, lambda row: self._asked(self._prompt(row.fields)))
 
@@ -70,7 +70,7 @@ class ProblemSource:
     @property
     def rows(self) -> Sequence[DataRow]:
         """All of its rows; none where they are made on demand."""
-        return self._problems.rows if isinstance(self._problems, Listed) else ()
+        return self._problems.rows if isinstance(self._problems, ListedProblems) else ()
 
     def row(self, task: TaskKey) -> Row:
         """The fields of the row that a task is."""
@@ -81,14 +81,14 @@ class ProblemSource:
         compute."""
         return _AwaitedSource(others, self.attempt) if self._reward.is_awaited else others
 
-    def attempt(self, order: int, number: int) -> Attempt:
+    def attempt(self, order: int, number: int) -> ProblemEpisode:
         """Problem ``number`` of the order."""
         row = self._problems.row(order, number)
         row = evolve(row, fields=self._complete(row.fields))
         prompt = self._prompt(row.fields)
         about = about_row(row, self._id, shown=(self._question, "tools", SPLIT))
         first = evolve(observation_of(prompt), about=about, fields=row.fields)
-        return Attempt(first, self._asked(prompt), self._reward, row)
+        return ProblemEpisode(first, self._asked(prompt), self._reward, row)
 
     def _asked(self, prompt: Chat) -> tuple[Message, ...]:
         """The messages of a prompt with those that the chats of this environment begin with."""
@@ -124,7 +124,7 @@ class ProblemSource:
 
 
 @frozen
-class Attempt:
+class ProblemEpisode:
     """One reply to a prompt, which is the end of the episode."""
 
     first: Observation
@@ -170,7 +170,7 @@ class _AwaitedSource:
 @frozen
 class _AwaitedEpisode:
     episode: AsyncEpisode
-    attempt: Attempt
+    attempt: ProblemEpisode
 
     @property
     def first(self) -> Observation:

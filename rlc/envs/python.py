@@ -33,8 +33,9 @@ source or an episode with a method ``close()`` is closed in the end. An attribut
 source is its number of tasks. With ``workers(processes)`` sources and episodes are pickled.
 
 The model sees a chat through its renderer; ``chat(instruction = …)`` adds to the first message. A
-source with an attribute ``new_history``, a factory of :class:`rlc.chat.prompts.History`, makes its
-own prompts. An episode that raises is a failed rollout, handled as the recipe's ``on_error`` says.
+source with an attribute ``new_history``, a factory of :class:`rlc.chat.prompts.PromptBuilder`,
+makes its own prompts. An episode that raises is a failed rollout, handled as the recipe's
+``on_error`` says.
 """
 
 from __future__ import annotations

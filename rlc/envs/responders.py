@@ -16,7 +16,7 @@ Message = Mapping[str, Any]
 
 
 @frozen
-class Question:
+class ModelRequest:
     """A chat to answer, whose messages have a ``role`` and a ``content``. ``key`` names its random
     stream under the seed of the run: the same messages under the same key get the same reply."""
 
@@ -26,7 +26,7 @@ class Question:
 
 
 @frozen
-class Reply:
+class ModelReply:
     """What a model answers: its text without any thinking, and why it ended (``"stop"``, or
     ``"length"`` for a reply that was cut off)."""
 
@@ -37,7 +37,7 @@ class Reply:
 class Responder(Protocol):
     """A model that answers chats."""
 
-    async def reply(self, question: Question) -> Reply:
+    async def reply(self, question: ModelRequest) -> ModelReply:
         """Answer a question. Raise ServiceError if the service does not answer, and EnvError if
         the chat cannot be shown to the model."""
 

@@ -24,9 +24,9 @@ from typing import Any
 from rlc.chat.prompts import readable
 from rlc.chat.transcripts import Plain
 from rlc.chat.turns import EnvError, Observation
-from rlc.data.about import About
+from rlc.data.about import TaskFacts
 from rlc.data.code.functions import called, explained, load_attribute
-from rlc.data.sets.problems import Listed
+from rlc.data.sets.problems import ListedProblems
 from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, PolicyRequest, TaskKey
 from rlc.envs.callback import CallbackEpisode, begin_alike
 from rlc.envs.group_rewards import GroupRewards, require_whole
@@ -65,7 +65,7 @@ class VerifiersSource:
             if (samples or 0) > len(self._rows):
                 there = f"{len(self._rows):,} tasks, and {samples:,} are asked for"
                 raise EnvError(f"`{name}` has {there}")
-            self._tasks = Listed(range(len(self._rows)), args["shuffle"]).first(samples)
+            self._tasks = ListedProblems(range(len(self._rows)), args["shuffle"]).first(samples)
         except BaseException:
             self._loop.close()
             raise
@@ -81,7 +81,7 @@ class VerifiersSource:
             )
         row = self._rows[self._tasks.row(task.order, task.number)]
         others = {key: row[key] for key in ("answer", "info", "task") if row.get(key)}
-        about = About(f"{self._name}:{row['example_id']}", row["example_id"], others)
+        about = TaskFacts(f"{self._name}:{row['example_id']}", row["example_id"], others)
         episodes = [self._episode(row, about, group, at) for at in range(len(members))]
         await begin_alike(self._name, episodes)
         return [*episodes]
@@ -95,7 +95,7 @@ class VerifiersSource:
     def _episode(
         self,
         row: Mapping[str, Any],
-        about: About,
+        about: TaskFacts,
         group: ScoredGroup | None,
         member: int,
     ) -> CallbackEpisode[Any]:

@@ -9,10 +9,10 @@ from attrs import asdict
 
 from rlc.catalog.facts.models import prices_as_of
 from rlc.catalog.files import located_files
-from rlc.explanation.amounts import datum_sentence, stage_timing
 from rlc.explanation.formulas.stages import formulas_of, loss_scale
 from rlc.explanation.job.expectations import expectation_dicts
 from rlc.explanation.job.requirements import needed, written
+from rlc.explanation.sizes import datum_sentence, stage_timing
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.formats import finding_dicts
 from rlc.plan.codec import plan_hash, plan_to_dict

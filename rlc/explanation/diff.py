@@ -19,7 +19,7 @@ from rlc.explanation.job.sweeps import sweep_changes
 from rlc.explanation.layout import WIDTH, Lines, dollars, section
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
-from rlc.plan.differences import Change, Side, change_lines, value_changes
+from rlc.plan.differences import Change, ComparedValue, change_lines, value_changes
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.pricing.cost import KINDS, Money, bill_of, plan_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
@@ -159,7 +159,7 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _plain(side: Side) -> dict[str, Any] | None:
+def _plain(side: ComparedValue) -> dict[str, Any] | None:
     return {"value": side.value, "origin": side.origin} if side.exists else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlc.catalog.index import KINDS, find_builtin
 from rlc.catalog.records import Param
-from rlc.catalog.search import Entry, plain_default
+from rlc.catalog.search import NameEntry, plain_default
 from rlc.check.scalars import bounds
 from rlc.explanation.formulas.schemes import preset_formulas
 from rlc.plan.units import show
@@ -39,7 +39,7 @@ def meaning_of(param: Param) -> str:
     return "; ".join(note for note in (param.doc, choices, bounds(param)) if note)
 
 
-def formulas_of(entry: Entry) -> tuple[str, ...]:
+def formulas_of(entry: NameEntry) -> tuple[str, ...]:
     """Return the formulas of an entry, of an advantage preset those of its scheme."""
     preset = None if entry.formula else find_builtin("advantage", entry.name)
     if preset is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from rlc.explanation.amounts import FREE, when_evaluated
 from rlc.explanation.job.graph import render_graph
 from rlc.explanation.layout import count, dollars
+from rlc.explanation.sizes import FREE, when_evaluated
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
 from rlc.plan.stages import is_evaluation

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.compile.rehearse import left_out
-from rlc.explanation.amounts import FREE, collected, pairs_of, stage_timing, when_evaluated
 from rlc.explanation.formulas.distillation import reference_name, teaching, whose
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars
+from rlc.explanation.sizes import FREE, collected, pairs_of, stage_timing, when_evaluated
 from rlc.lang.diagnostics import Diagnostics, in_order
 from rlc.lang.render import Paint
 from rlc.lang.source import printable
-from rlc.plan.asked import asked_models
+from rlc.plan.auxiliary import asked_models
 from rlc.plan.codec import plan_hash
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import evaluations_of

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from rlc.catalog.declarations import STAGES
 from rlc.catalog.files import located_files
-from rlc.explanation.amounts import cost_lines, job_cost_lines, size_lines, timing_lines
 from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.job.graph import job_lines, step_lines
 from rlc.explanation.job.requirements import needed, written
 from rlc.explanation.layout import Lines, count, section, wrapped
+from rlc.explanation.sizes import cost_lines, job_cost_lines, size_lines, timing_lines
 from rlc.explanation.values import value_lines
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.render import Paint, render_human

@@ -21,7 +21,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"  # a name stays with its value
 
 
 @frozen
-class Row:
+class ValueRow:
     """``group`` is the part of the stage, ``name`` the value's name there."""
 
     group: str
@@ -47,7 +47,7 @@ def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
     same = next((other.name for other in earlier if other.model == stage.model), None)
     if same is not None:  # the very same model need not be shown again
         rows = [row for row in rows if row.group != "model"]
-        rows.insert(0, Row("model", "name", stage.model.name, f"as in {same}"))
+        rows.insert(0, ValueRow("model", "name", stage.model.name, f"as in {same}"))
     decided = [row for row in rows if row.decided]
     table = [(row.name, row.text) for row in decided]
     head = max(len(row.group) for row in rows)
@@ -61,7 +61,7 @@ def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
             label = ""
 
 
-def _part_lines(rows: list[Row], widths: list[int], room: int, paint: Paint) -> Lines:
+def _part_lines(rows: list[ValueRow], widths: list[int], room: int, paint: Paint) -> Lines:
     """One part of a stage in ``room`` columns."""
     for row in rows:
         if row.decided:
@@ -77,7 +77,7 @@ def _part_lines(rows: list[Row], widths: list[int], room: int, paint: Paint) -> 
             yield paint.dim(line.replace(_NO_BREAK, " "))
 
 
-def _decided(row: Row, widths: list[int], room: int, paint: Paint) -> Lines:
+def _decided(row: ValueRow, widths: list[int], room: int, paint: Paint) -> Lines:
     start = f"{row.name:{widths[0]}}  {row.text:{widths[1]}}  "
     if len(start) + len(row.origin) <= room:
         yield start + paint.dim(row.origin)
@@ -88,7 +88,7 @@ def _decided(row: Row, widths: list[int], room: int, paint: Paint) -> Lines:
     yield indent + paint.dim(row.origin)
 
 
-def value_rows(plan: Plan, stage: StagePlan) -> list[Row]:
+def value_rows(plan: Plan, stage: StagePlan) -> list[ValueRow]:
     """Every value of a stage with its origin, but for what a name alone says: that of a builtin,
     or of a stage that goes on from no other."""
     prefix = f"stages.{stage.name}."
@@ -105,7 +105,7 @@ def value_rows(plan: Plan, stage: StagePlan) -> list[Row]:
             and (path != f"{prefix}after" or value is not None)
         ):
             group, name = _heading(path.removeprefix(prefix), stage)
-            rows.append(Row(group, name, value, origin))
+            rows.append(ValueRow(group, name, value, origin))
     groups = list(dict.fromkeys(row.group for row in rows))
     return sorted(rows, key=lambda row: groups.index(row.group))  # stable: the recipe's order
 

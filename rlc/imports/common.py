@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from rlc.catalog.facts.models import Model, find_model, find_retired
+from rlc.catalog.facts.models import BaseModelFacts, find_model, find_retired
 from rlc.catalog.index import is_taken
 from rlc.imports.settings import Settings
-from rlc.imports.write import Line, Word, block, call, literal, recipe_text
+from rlc.imports.write import RecipeLine, Word, block, call, literal, recipe_text
 
 POLICY, MAIN = "policy", "main"
 TRAINER_LOSSES = ("importance_sampling", "ppo", "cispo", "dro")  # what Tinker's trainers accept
 _TAKEN = {POLICY, MAIN, "heldout", "then", "true", "false", "none"}
 
 
-def current_model(base: str) -> Model | None:
+def current_model(base: str) -> BaseModelFacts | None:
     """Return what the catalogue knows of a base model, or of the one that replaces it."""
     retired = find_retired(base)
     return find_model(retired.use if retired else base)
@@ -28,40 +28,42 @@ def quiet_renderer(base: str) -> str | None:
     return next((name for name in renderers if "disable_thinking" in name), None)
 
 
-def base_line(base: str, comment: str = "") -> Line:
+def base_line(base: str, comment: str = "") -> RecipeLine:
     """Write ``base``, with the original in a comment if it is retired."""
     retired = find_retired(base)
     if retired is None:
-        return Line("base", literal(base), comment)
+        return RecipeLine("base", literal(base), comment)
     said = f" ({comment})" if comment else ""
     why = f"which the hosted service no longer trains (since {retired.since})"
-    return Line("base", literal(retired.use), f'in place of "{base}"{said}, {why}')
+    return RecipeLine("base", literal(retired.use), f'in place of "{base}"{said}, {why}')
 
 
-def weights_line(base: str, path: str, comment: str = "") -> Line:
+def weights_line(base: str, path: str, comment: str = "") -> RecipeLine:
     """Write ``weights``, a saved state to start from; those of a retired model fit no other."""
     foreign = f'a state of "{base}", which fits no other model: take it out, or give one that fits'
-    return Line("weights", literal(path), remarks(comment, foreign if find_retired(base) else ""))
+    return RecipeLine(
+        "weights", literal(path), remarks(comment, foreign if find_retired(base) else "")
+    )
 
 
-def model_block(settings: Settings, base: str, rank: str, lines: Sequence[Line] = ()) -> str:
+def model_block(settings: Settings, base: str, rank: str, lines: Sequence[RecipeLine] = ()) -> str:
     """Write the ``model``; ``base`` and ``rank`` are the names of its options."""
     return block(
         "model",
         POLICY,
         [
             base_line(settings[base], settings.default_note(base)),
-            Line("lora_rank", literal(settings[rank]), settings.default_note(rank)),
+            RecipeLine("lora_rank", literal(settings[rank]), settings.default_note(rank)),
             *lines,
         ],
     )
 
 
-def save_line(every: int, comment: str, **more: Word) -> list[Line]:
+def save_line(every: int, comment: str, **more: Word) -> list[RecipeLine]:
     """Write ``save``; nothing without an interval, for at the end rlc always saves."""
     if every <= 0:
         return []
-    return [Line("save", call("every", literal(every), **more), comment)]
+    return [RecipeLine("save", call("every", literal(every), **more), comment)]
 
 
 def remarks(*texts: str) -> str:

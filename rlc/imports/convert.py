@@ -25,7 +25,7 @@ _CONFIG_FLAGS = ("--config_path", "--config-path", "--config")
 
 
 @frozen
-class Job:
+class ForeignJob:
     """A job as it was given: the script's name, its options in order, and its configuration."""
 
     script: str = ""
@@ -36,7 +36,7 @@ class Job:
 
 
 def convert(
-    job: Job, source: str | None = None, env: str | None = None, keep_going: bool = False
+    job: ForeignJob, source: str | None = None, env: str | None = None, keep_going: bool = False
 ) -> str:
     """Return the recipe of a job. ``source`` is one of SOURCES; None finds it out. ``env`` is the
     environment of an rLLM job, as an expression of the language.
@@ -57,12 +57,12 @@ def convert(
     return importers[source](settings)
 
 
-def job_of_text(text: str) -> Job:
+def job_of_text(text: str) -> ForeignJob:
     """Read a file: a configuration in YAML, or a shell script with one training command."""
     lines = (line for line in text.splitlines() if line.strip())
     first = next((line for line in lines if not line.startswith(("#", "---"))), "")
     if _YAML.match(first):
-        return Job(config=read_yaml(text))
+        return ForeignJob(config=read_yaml(text))
     found = []
     for words in commands(text):
         # A command trains if it has a Python script, and options; or nothing but options.
@@ -83,7 +83,7 @@ def job_of_text(text: str) -> Job:
     return found[0]
 
 
-def job_of_command(words: Sequence[str]) -> Job:
+def job_of_command(words: Sequence[str]) -> ForeignJob:
     """Read a command, as the words of its command line."""
     start = _script_at(words)
     script, rest = ("", words) if start is None else (words[start], words[start + 1 :])
@@ -99,15 +99,15 @@ def job_of_command(words: Sequence[str]) -> Job:
             pairs.append((name.removeprefix("--"), value))
         elif word != "--overrides":
             unknown.append(word)
-    return Job(script, tuple(pairs), None, config, tuple(unknown))
+    return ForeignJob(script, tuple(pairs), None, config, tuple(unknown))
 
 
-def with_config(job: Job, text: str) -> Job:
+def with_config(job: ForeignJob, text: str) -> ForeignJob:
     """Return the job with the configuration that it names."""
     return evolve(job, config=read_yaml(text), config_path=None)
 
 
-def with_overrides(job: Job, overrides: Iterable[str]) -> Job:
+def with_overrides(job: ForeignJob, overrides: Iterable[str]) -> ForeignJob:
     """Return the job with more ``name=value`` options. Raise InputError for anything else."""
     pairs = []
     for word in overrides:
@@ -118,7 +118,7 @@ def with_overrides(job: Job, overrides: Iterable[str]) -> Job:
     return evolve(job, pairs=(*job.pairs, *pairs))
 
 
-def _settings(job: Job, source: str, keep_going: bool) -> Settings:
+def _settings(job: ForeignJob, source: str, keep_going: bool) -> Settings:
     if source == OPENREWARD:
         if job.config is None:
             raise InputError(
@@ -161,7 +161,7 @@ def _script_at(words: Sequence[str]) -> int | None:
     return None
 
 
-def _guess(job: Job) -> str:
+def _guess(job: ForeignJob) -> str:
     """Tell which trainer a job is for: by its script, else by its options."""
     name = re.split(r"[./\\]", job.script.removesuffix(".py"))[-1]
     if name in _SCRIPTS:

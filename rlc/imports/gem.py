@@ -12,7 +12,7 @@ from rlc.imports.common import MAIN, POLICY, env_name, model_block, recipe_of, s
 from rlc.imports.errors import shown
 from rlc.imports.settings import Option, Settings, table
 from rlc.imports.write import (
-    Line,
+    RecipeLine,
     Word,
     block,
     call,
@@ -70,7 +70,7 @@ def recipe(settings: Settings) -> str:
     return recipe_of("A GEM training command (tinker_train.py)", settings, parts)
 
 
-def _training(settings: Settings, env: str) -> list[Line]:
+def _training(settings: Settings, env: str) -> list[RecipeLine]:
     note, every = settings.default_note, settings["save_every"]
     if every <= 0:
         settings.note("the script saves nothing by itself; rlc saves at the end in any case")
@@ -81,14 +81,14 @@ def _training(settings: Settings, env: str) -> list[Line]:
     rate = literal(settings["learning_rate"])
     adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-8)
     return [
-        Line("model", POLICY),
-        Line("env", env),
-        Line("batch", turns, note("batch_size", "num_env")),
-        Line("sampling", sampling, note("max_tokens") or "the script samples at 1"),
-        Line("advantage", advantage, note("gamma", "use_rebn")),
-        Line("loss", "importance_sampling()"),
-        Line("optimizer", adam, note("learning_rate")),
-        Line("steps", literal(settings["max_steps"]), note("max_steps")),
+        RecipeLine("model", POLICY),
+        RecipeLine("env", env),
+        RecipeLine("batch", turns, note("batch_size", "num_env")),
+        RecipeLine("sampling", sampling, note("max_tokens") or "the script samples at 1"),
+        RecipeLine("advantage", advantage, note("gamma", "use_rebn")),
+        RecipeLine("loss", "importance_sampling()"),
+        RecipeLine("optimizer", adam, note("learning_rate")),
+        RecipeLine("steps", literal(settings["max_steps"]), note("max_steps")),
         *save_line(every, "the script keeps them all; rlc the newest 3 of them"),
         *wandb(settings),
     ]
@@ -116,14 +116,14 @@ def gem_source(settings: Settings, env_id: str, arguments: Mapping[str, Any]) ->
     return call("gem", literal(env_id), **taken)
 
 
-def wandb(settings: Settings) -> list[Line]:
+def wandb(settings: Settings) -> list[RecipeLine]:
     """Write ``track`` if a W&B project is given."""
     project, run = settings["wandb_project"], settings["wandb_name"]
     if project is None:
         if run is not None:
             settings.note(f"wandb_name = {shown(run)}: there is no wandb_project")
         return []
-    return [Line("track", f"[{call('wandb', literal(project), run=run)}]")]
+    return [RecipeLine("track", f"[{call('wandb', literal(project), run=run)}]")]
 
 
 def _environment(settings: Settings, name: str) -> str:

@@ -18,7 +18,7 @@ from rlc.imports.common import (
 from rlc.imports.gem import gem_source, wandb
 from rlc.imports.settings import Option, Settings, table
 from rlc.imports.write import (
-    Line,
+    RecipeLine,
     Word,
     block,
     call,
@@ -68,7 +68,7 @@ def recipe(settings: Settings) -> str:
     if (path := settings["load_checkpoint_path"]) is not None:
         lines.append(weights_line(settings["model_name"], path))
     if (renderer := settings["renderer_name"]) is not None:
-        lines.append(Line("renderer", choice(renderer, renderer_names())))
+        lines.append(RecipeLine("renderer", choice(renderer, renderer_names())))
     parts = [
         model_block(settings, "model_name", "lora_rank", lines),
         _environment(settings, name),
@@ -102,7 +102,7 @@ def _environment(settings: Settings, name: str) -> str:
     return declaration("env", name, pipeline([source, chat]), above)
 
 
-def _training(settings: Settings, env: str) -> list[Line]:
+def _training(settings: Settings, env: str) -> list[RecipeLine]:
     note = settings.default_note
     updates, coef = settings["num_substeps"], settings["kl_penalty_coef"]
     why = "the script names no reference, so the cookbook stops; this is the base model"
@@ -115,32 +115,32 @@ def _training(settings: Settings, env: str) -> list[Line]:
         updates=updates if updates != 1 else None,
     )
     return [
-        Line("model", POLICY),
-        Line("env", env),
-        Line("batch", batch, note("groups_per_batch", "group_size")),
-        Line(
+        RecipeLine("model", POLICY),
+        RecipeLine("env", env),
+        RecipeLine("batch", batch, note("groups_per_batch", "group_size")),
+        RecipeLine(
             "sampling",
             call("sample", max_tokens=settings["max_tokens"], temperature=1.0),
             note("max_tokens") or "temperature: the cookbook's default",
         ),
-        Line("advantage", "cookbook.center()", "reward less the group's mean"),
+        RecipeLine("advantage", "cookbook.center()", "reward less the group's mean"),
         *_loss(settings),
-        *([Line("kl", call("reference", "policy.base", coef=coef), why)] if coef else []),
-        Line("optimizer", adam, note("learning_rate")),
-        Line("steps", literal(settings["n_batches"]), note("n_batches")),
+        *([RecipeLine("kl", call("reference", "policy.base", coef=coef), why)] if coef else []),
+        RecipeLine("optimizer", adam, note("learning_rate")),
+        RecipeLine("steps", literal(settings["n_batches"]), note("n_batches")),
         *save_line(settings["save_every"], remarks(note("save_every"), kept), ttl=Word("7d")),
         *wandb(settings),
     ]
 
 
-def _loss(settings: Settings) -> list[Line]:
+def _loss(settings: Settings) -> list[RecipeLine]:
     staleness = settings["max_steps_off_policy"]
-    loss = Line("loss", "importance_sampling()", "the cookbook's default")
+    loss = RecipeLine("loss", "importance_sampling()", "the cookbook's default")
     if not staleness:
         return [loss]
     if staleness != 1:
         why = (
             "importance_sampling() in the script: without a clip, refused with rollouts this stale"
         )
-        loss = Line("loss", "ppo()", why)
-    return [loss, Line("overlap", call("asynchronous", max_staleness=staleness))]
+        loss = RecipeLine("loss", "ppo()", why)
+    return [loss, RecipeLine("overlap", call("asynchronous", max_staleness=staleness))]

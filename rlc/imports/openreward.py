@@ -22,7 +22,7 @@ from rlc.imports.common import (
 )
 from rlc.imports.errors import InputError, shown
 from rlc.imports.settings import REQUIRED, TRAINER, Option, Settings, table
-from rlc.imports.write import Line, Word, block, call, declaration, literal, pipeline
+from rlc.imports.write import RecipeLine, Word, block, call, declaration, literal, pipeline
 
 _FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
 _LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"
@@ -79,7 +79,7 @@ ADVANTAGES = ("centered_normalized", "centered", "direct")
 
 
 @frozen
-class Env:
+class SplitEnv:
     """One split of one environment."""
 
     name: str
@@ -99,18 +99,18 @@ def recipe(settings: Settings) -> str:
     return recipe_of("An OpenReward configuration for Tinker", settings, parts)
 
 
-def _model(settings: Settings) -> list[Line]:
-    base, lines = settings["model_name"], list[Line]()
+def _model(settings: Settings) -> list[RecipeLine]:
+    base, lines = settings["model_name"], list[RecipeLine]()
     if settings["resume_from"] is not None:
         text = "the trainer takes the optimiser's state along and starts its steps anew"
         lines.append(weights_line(base, settings["resume_from"], text))
     if not settings["thinking"] and (quiet := quiet_renderer(base)):
-        lines.append(Line("renderer", quiet, "thinking: false"))
+        lines.append(RecipeLine("renderer", quiet, "thinking: false"))
     return lines
 
 
-def _environments(settings: Settings) -> list[Env]:
-    envs: list[Env] = []
+def _environments(settings: Settings) -> list[SplitEnv]:
+    envs: list[SplitEnv] = []
     given = settings["environments"]
     for env_id, values in given.items():
         where = f"environments.{shown(env_id)}."
@@ -139,7 +139,7 @@ def _inner(options: Mapping[str, Option], values: Any, where: str, settings: Set
 
 def _environment(
     name: str, env_id: str, split: str, own: Settings, chosen: Settings, settings: Settings
-) -> Env:
+) -> SplitEnv:
     source = call(
         "openreward",
         literal(env_id),
@@ -174,7 +174,7 @@ def _environment(
             f"distribution than is trained"
         )
     text = declaration("env", name, pipeline([source, rollouts, reward]), above)
-    return Env(name, text, chosen["num_samples"], own["top_p"] or 1.0)
+    return SplitEnv(name, text, chosen["num_samples"], own["top_p"] or 1.0)
 
 
 def _secrets(own: Settings, settings: Settings) -> list[str]:
@@ -186,11 +186,11 @@ def _secrets(own: Settings, settings: Settings) -> list[str]:
     return [str(name).upper() for name, value in merged.items() if value != ""]
 
 
-def _training(settings: Settings, envs: list[Env]) -> list[Line]:
+def _training(settings: Settings, envs: list[SplitEnv]) -> list[RecipeLine]:
     lines = [
-        Line("model", POLICY),
+        RecipeLine("model", POLICY),
         _mixture(envs),
-        Line("batch", call("groups", literal(settings["batch_size"]))),
+        RecipeLine("batch", call("groups", literal(settings["batch_size"]))),
         _sampling(settings, envs),
         _advantage(settings),
         _loss(settings),
@@ -205,29 +205,31 @@ def _training(settings: Settings, envs: list[Env]) -> list[Line]:
     upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
     return [
         *lines,
-        Line("optimizer", adam, remarks(settings.default_note("learning_rate"), betas)),
+        RecipeLine("optimizer", adam, remarks(settings.default_note("learning_rate"), betas)),
         _length(settings, envs),
         *save_line(settings["save_every"], kept),
-        Line("on_error", on_error, settings.default_note("max_rollout_retries")),
-        Line("track", f"[{call('wandb', literal(project), run=run)}, {upload}]"),
+        RecipeLine("on_error", on_error, settings.default_note("max_rollout_retries")),
+        RecipeLine("track", f"[{call('wandb', literal(project), run=run)}, {upload}]"),
     ]
 
 
-def _mixture(envs: list[Env]) -> Line:
+def _mixture(envs: list[SplitEnv]) -> RecipeLine:
     """The trainer draws from the union of all tasks: each environment by its number of them."""
     if len(envs) == 1:
-        return Line("env", envs[0].name)
+        return RecipeLine("env", envs[0].name)
     if all(env.samples for env in envs):
         weighted = [f"{literal(env.samples)} * {env.name}" for env in envs]
-        return Line("env", " + ".join(weighted), "by their numbers of tasks, as in the trainer")
+        return RecipeLine(
+            "env", " + ".join(weighted), "by their numbers of tasks, as in the trainer"
+        )
     text = (
         "the trainer draws from the union of all tasks, so the environment with more of them "
         "comes more often; here they come equally often, until you weigh them (3 * a + 1 * b)"
     )
-    return Line("env", " + ".join(env.name for env in envs), text)
+    return RecipeLine("env", " + ".join(env.name for env in envs), text)
 
 
-def _sampling(settings: Settings, envs: list[Env]) -> Line:
+def _sampling(settings: Settings, envs: list[SplitEnv]) -> RecipeLine:
     top_p = {env.top_p for env in envs}
     if len(top_p) > 1:
         settings.problem("the environments differ in `top_p`, which is one for a stage in rlc")
@@ -238,17 +240,19 @@ def _sampling(settings: Settings, envs: list[Env]) -> Line:
         top_p=lowest if lowest != 1 else None,
         max_episode_tokens=settings["max_total_tokens"],
     )
-    return Line("sampling", value, settings.default_note("max_response_tokens", "max_total_tokens"))
+    return RecipeLine(
+        "sampling", value, settings.default_note("max_response_tokens", "max_total_tokens")
+    )
 
 
-def _advantage(settings: Settings) -> Line:
+def _advantage(settings: Settings) -> RecipeLine:
     name = "advantage_calculation"
     kind = settings.choice(name, settings[name], ADVANTAGES, "centered_normalized")
     text = remarks(settings.default_note("advantage_calculation"), "groups of equals are left out")
-    return Line("advantage", call(f"openreward.{kind}"), text)
+    return RecipeLine("advantage", call(f"openreward.{kind}"), text)
 
 
-def _loss(settings: Settings) -> Line:
+def _loss(settings: Settings) -> RecipeLine:
     name = settings.choice("loss_fn", settings["loss_fn"], TRAINER_LOSSES, "importance_sampling")
     given = settings["loss_fn_config"] or {}
     loss = find_builtin("loss", name)
@@ -269,15 +273,15 @@ def _loss(settings: Settings) -> Line:
         "" if given or not config else f"{what}: the service's default",
         "each batch is fresh and used once, so the clip never acts" if fresh else "",
     )
-    return Line("loss", call(name, **config), text)
+    return RecipeLine("loss", call(name, **config), text)
 
 
-def _length(settings: Settings, envs: list[Env]) -> Line:
+def _length(settings: Settings, envs: list[SplitEnv]) -> RecipeLine:
     epochs = settings["num_epochs"]
     if epochs is None:
         text = "the original never ends (num_epochs: null); a recipe does, so choose how long"
-        return Line("steps", literal(STEPS), text)
+        return RecipeLine("steps", literal(STEPS), text)
     if len(envs) == 1 and envs[0].samples:
-        return Line("epochs", literal(epochs))
+        return RecipeLine("epochs", literal(epochs))
     unknown = "only the server knows how many tasks those have, so choose how long"
-    return Line("steps", literal(STEPS), f"the original takes {epochs} epochs; {unknown}")
+    return RecipeLine("steps", literal(STEPS), f"the original takes {epochs} epochs; {unknown}")

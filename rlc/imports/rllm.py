@@ -24,7 +24,7 @@ from rlc.imports.rllm_algorithm import advantage_line, is_unified, loss_lines
 from rlc.imports.rllm_options import LEGACY, UNIFIED
 from rlc.imports.settings import Settings
 from rlc.imports.write import (
-    Line,
+    RecipeLine,
     Word,
     block,
     call,
@@ -129,24 +129,24 @@ def _countdown(split: str, samples: int | None) -> str:
     )
 
 
-def _model(settings: Settings) -> list[Line]:
+def _model(settings: Settings) -> list[RecipeLine]:
     base = settings["model.name"]
     layers = ("train_mlp", "train_attn", "train_unembed")
-    lines = [Line(layer, "false") for layer in layers if not settings[f"model.{layer}"]]
+    lines = [RecipeLine(layer, "false") for layer in layers if not settings[f"model.{layer}"]]
     if (resume := settings.get("trainer.resume_from_tinker_id")) is not None:
         text = "the trainer restores weights only, as rlc does here"
         lines.append(weights_line(base, resume, text))
     if (renderer := settings["rollout_engine.renderer_name"]) is not None:
-        return [*lines, Line("renderer", choice(renderer, renderer_names()))]
+        return [*lines, RecipeLine("renderer", choice(renderer, renderer_names()))]
     if any((settings["rollout_engine.disable_thinking"], settings.get("disable_thinking"))):
         if quiet := quiet_renderer(base):
-            lines.append(Line("renderer", quiet, "disable_thinking"))
+            lines.append(RecipeLine("renderer", quiet, "disable_thinking"))
         else:
             settings.note("disable_thinking: the model has no renderer that does so")
     return lines
 
 
-def _training(settings: Settings, tasks: Tasks) -> list[Line]:
+def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
     size = "training.group_size" if settings.get("rollout.n") is None else "rollout.n"
     count = settings["data.train_batch_size"]
     batch = call("groups", literal(count), group_size=settings[size])
@@ -163,23 +163,23 @@ def _training(settings: Settings, tasks: Tasks) -> list[Line]:
         tried = remarks(f"{attempts} attempts in all", tried)
     saved = remarks(settings.default_note("trainer.save_freq"), "rlc keeps the newest 3")
     return [
-        Line("model", POLICY),
-        Line("env", "tasks"),
-        Line("batch", batch, settings.default_note("data.train_batch_size", size)),
+        RecipeLine("model", POLICY),
+        RecipeLine("env", "tasks"),
+        RecipeLine("batch", batch, settings.default_note("data.train_batch_size", size)),
         _sampling(settings),
         advantage_line(settings, tasks.roles),
         *loss_lines(settings),
-        *([Line("kl", call("reference", "policy.base", coef=coef))] if coef else []),
+        *([RecipeLine("kl", call("reference", "policy.base", coef=coef))] if coef else []),
         _optimizer(settings, steps),
-        *([Line("overlap", call("asynchronous", max_staleness=stale))] if stale > 0 else []),
+        *([RecipeLine("overlap", call("asynchronous", max_staleness=stale))] if stale > 0 else []),
         length,
         *save_line(settings["trainer.save_freq"], saved),
-        Line("on_error", on_error, tried),
+        RecipeLine("on_error", on_error, tried),
         *_track(settings),
     ]
 
 
-def _sampling(settings: Settings) -> Line:
+def _sampling(settings: Settings) -> RecipeLine:
     group = "rollout.train" if is_unified(settings) else "sampling"
     temperature, top_p = settings[f"{group}.temperature"], settings[f"{group}.top_p"]
     longest = settings["data.max_response_length"]
@@ -209,10 +209,12 @@ def _sampling(settings: Settings) -> Line:
         if not is_unified(settings):
             tempered += ", and the trainer itself stops at an assertion"
     names = ("data.max_response_length", f"{group}.temperature", "data.max_prompt_length")
-    return Line("sampling", value, remarks(settings.default_note(*names), shortened, tempered))
+    return RecipeLine(
+        "sampling", value, remarks(settings.default_note(*names), shortened, tempered)
+    )
 
 
-def _optimizer(settings: Settings, steps: int | None) -> Line:
+def _optimizer(settings: Settings, steps: int | None) -> RecipeLine:
     value = call(
         "adam",
         literal(settings["training.learning_rate"]),
@@ -221,7 +223,7 @@ def _optimizer(settings: Settings, steps: int | None) -> Line:
         eps=settings["training.eps"],
         schedule=_schedule(settings, steps),
     )
-    return Line("optimizer", value, settings.default_note("training.learning_rate"))
+    return RecipeLine("optimizer", value, settings.default_note("training.learning_rate"))
 
 
 def _schedule(settings: Settings, steps: int | None) -> Word | None:
@@ -242,20 +244,20 @@ def _schedule(settings: Settings, steps: int | None) -> Word | None:
     return Word(call(kind, warmup=warmup or None))
 
 
-def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, Line]:
+def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, RecipeLine]:
     """Return the number of steps if it is known, and the line that says how long."""
     if (batches := settings.get("trainer.total_batches") or -1) > 0:
-        return batches, Line("steps", literal(batches))
+        return batches, RecipeLine("steps", literal(batches))
     epochs = settings["trainer.total_epochs"]
     note = settings.default_note("trainer.total_epochs")
     if tasks.train_tasks is not None:
         steps = math.ceil(epochs * tasks.train_tasks / count) if count > 0 else None
-        return steps, Line("epochs", literal(epochs), note)
+        return steps, RecipeLine("epochs", literal(epochs), note)
     text = f"the original takes {epochs} epochs of tasks that are not counted here; choose how long"
-    return None, Line("steps", literal(100), remarks(note, text))
+    return None, RecipeLine("steps", literal(100), remarks(note, text))
 
 
-def _track(settings: Settings) -> list[Line]:
+def _track(settings: Settings) -> list[RecipeLine]:
     loggers = settings["trainer.logger"]
     trackers = []
     if "wandb" in loggers:
@@ -271,7 +273,7 @@ def _track(settings: Settings) -> list[Line]:
     for name in loggers:
         if name not in ("console", "wandb", "tensorboard"):
             settings.problem(f"there is no logger `{shown(name)}` in rlc")
-    return [Line("track", f"[{', '.join(trackers)}]")] if trackers else []
+    return [RecipeLine("track", f"[{', '.join(trackers)}]")] if trackers else []
 
 
 def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
@@ -284,21 +286,23 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
         return []
     metrics = ["pass_at(1)", f"any_at({samples})"] if samples > 1 else ["pass_at(1)"]
     lines = [
-        Line("model", MAIN),
-        Line("env", "test_tasks"),
-        Line("tasks", literal(tasks.test_tasks)),
-        Line("samples", literal(samples), settings.default_note(size)),
+        RecipeLine("model", MAIN),
+        RecipeLine("env", "test_tasks"),
+        RecipeLine("tasks", literal(tasks.test_tasks)),
+        RecipeLine("samples", literal(samples), settings.default_note(size)),
         *_val_sampling(settings),
-        Line("metrics", f"[{', '.join(metrics)}]"),
+        RecipeLine("metrics", f"[{', '.join(metrics)}]"),
     ]
     if every > 0:
-        lines.append(Line("every", literal(every), settings.default_note("trainer.test_freq")))
+        lines.append(
+            RecipeLine("every", literal(every), settings.default_note("trainer.test_freq"))
+        )
     if first:
-        lines.append(Line("first", "true", settings.default_note("trainer.val_before_train")))
+        lines.append(RecipeLine("first", "true", settings.default_note("trainer.val_before_train")))
     return [declaration("env", "test_tasks", tasks.test), block("eval", "heldout", lines)]
 
 
-def _val_sampling(settings: Settings) -> list[Line]:
+def _val_sampling(settings: Settings) -> list[RecipeLine]:
     """Write how validation samples, if its options are given."""
     group = "rollout.val" if is_unified(settings) else "val_sampling"
     names = ("temperature", "top_p", "max_tokens")
@@ -312,4 +316,4 @@ def _val_sampling(settings: Settings) -> list[Line]:
         temperature=settings[f"{train}.temperature"] if temperature is None else temperature,
         top_p=settings[f"{train}.top_p"] if top_p is None else top_p,
     )
-    return [Line("sampling", value)]
+    return [RecipeLine("sampling", value)]

@@ -6,7 +6,7 @@ from rlc.imports.common import TRAINER_LOSSES, remarks
 from rlc.imports.errors import shown
 from rlc.imports.rllm_options import UNIFIED
 from rlc.imports.settings import TRAINER, Settings
-from rlc.imports.write import Line, Word, call, pipeline
+from rlc.imports.write import RecipeLine, Word, call, pipeline
 from rlc.lang.suggest import nearest
 
 AGGREGATES = {
@@ -21,7 +21,7 @@ def is_unified(settings: Settings) -> bool:
     return settings.options is UNIFIED
 
 
-def advantage_line(settings: Settings, roles: bool) -> Line:
+def advantage_line(settings: Settings, roles: bool) -> RecipeLine:
     """Write how rewards become advantages; with ``roles``, by the players of a workflow too."""
     kind = settings["algorithm.adv_estimator"].lower()
     level = settings.get("algorithm.grouping_level")
@@ -39,7 +39,7 @@ def advantage_line(settings: Settings, roles: bool) -> Line:
         kind = "grpo"
     judged = "the judges of one task saw different solutions, and are compared all the same"
     text = settings.default_note("algorithm.adv_estimator")
-    return Line(
+    return RecipeLine(
         "advantage", schemes[kind], remarks(text, judged if roles and kind != "reinforce" else "")
     )
 
@@ -84,10 +84,10 @@ def _mean(over: Word, singleton: Word) -> str:
     return call("baseline", "mean", over=over, singleton=singleton)
 
 
-def loss_lines(settings: Settings) -> list[Line]:
+def loss_lines(settings: Settings) -> list[RecipeLine]:
     """Write the loss, and how its tokens add up if that is given."""
     if not is_unified(settings):
-        return [Line("loss", "importance_sampling()", "the trainer's only one")]
+        return [RecipeLine("loss", "importance_sampling()", "the trainer's only one")]
     _refuse_filters(settings)
     name = settings["algorithm.loss_fn"]
     text = ""
@@ -103,10 +103,10 @@ def loss_lines(settings: Settings) -> list[Line]:
         stale = settings["async_training.enable"]
         if not (stale and settings["async_training.staleness_threshold"] > 0):
             text = remarks(text, "each batch is fresh and used once, so the clip never acts")
-    lines = [Line("loss", loss, text)]
+    lines = [RecipeLine("loss", loss, text)]
     mode = settings["algorithm.loss_agg_mode"]
     if mode is not None and (mode := settings.choice("loss_agg_mode", mode, AGGREGATES, "")):
-        lines.append(Line("aggregate", call(AGGREGATES[mode])))
+        lines.append(RecipeLine("aggregate", call(AGGREGATES[mode])))
     return lines
 
 

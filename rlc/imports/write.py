@@ -21,7 +21,7 @@ _LONE_INTERNAL = 5  # digits from which a number is written with separators
 
 
 @frozen
-class Line:
+class RecipeLine:
     """``name = value``, with a comment."""
 
     name: str
@@ -38,7 +38,7 @@ def recipe_text(header: str, parts: Iterable[str]) -> str:
     return format_text(source, recipe)
 
 
-def block(kind: str, name: str, lines: Iterable[Line], above: Sequence[str] = ()) -> str:
+def block(kind: str, name: str, lines: Iterable[RecipeLine], above: Sequence[str] = ()) -> str:
     """Write ``kind name { … }`` with comments, to be laid out by the formatter."""
     body = []
     for line in lines:

@@ -15,7 +15,7 @@ MAX_TRIED = 20  # fixes that are tried one by one
 
 
 @frozen
-class Fixed:
+class FixResult:
     """A text with its fixes applied: ``applied`` in the order they were, and what remains."""
 
     source: Source
@@ -23,7 +23,7 @@ class Fixed:
     remaining: Diagnostics
 
 
-def fix_all(source: Source, check: Callable[[Source], Diagnostics]) -> Fixed:
+def fix_all(source: Source, check: Callable[[Source], Diagnostics]) -> FixResult:
     """Apply safe fixes and check again, until none is left that helps.
 
     A fix helps if its mistake is gone afterwards and there are no more errors than before; any
@@ -40,12 +40,12 @@ def fix_all(source: Source, check: Callable[[Source], Diagnostics]) -> Fixed:
         source, found = better.source, better.remaining
         seen.add(source.text)
         applied += better.applied
-    return Fixed(source, tuple(applied), found)
+    return FixResult(source, tuple(applied), found)
 
 
 def _improved(
     source: Source, found: Diagnostics, check: Callable[[Source], Diagnostics]
-) -> Fixed | None:
+) -> FixResult | None:
     """All fixes that help at once; if they do not together, those that do alone."""
     whole = _tried(source, found, found, check)
     if whole.applied and _helps(found, whole):
@@ -64,16 +64,16 @@ def _tried(
     found: Diagnostics,
     chosen: Iterable[Diagnostic],
     check: Callable[[Source], Diagnostics],
-) -> Fixed:
+) -> FixResult:
     """The text with the fixes of ``chosen``, and what is found in it."""
     text, done = apply_fixes(source, chosen)
     if not done:
-        return Fixed(source, (), found)
+        return FixResult(source, (), found)
     changed = Source(source.name, text)
-    return Fixed(changed, tuple(done), check(changed))
+    return FixResult(changed, tuple(done), check(changed))
 
 
-def _helps(before: Diagnostics, fixed: Fixed) -> bool:
+def _helps(before: Diagnostics, fixed: FixResult) -> bool:
     def kind(item: Diagnostic) -> tuple[str, str]:
         return item.code, item.message
 

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from attrs import evolve, field, frozen
 from lsprotocol import types
 
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.data.reading import Reader
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix, Severity
 from rlc.lang.fixes import fix_all
@@ -31,11 +31,11 @@ _SEVERITIES = {
 
 
 @frozen(eq=False)
-class Checked:
+class CheckedText:
     """A text, what it compiled to, and the costs of the stages of its plan by their names."""
 
     document: Document
-    compiled: Compiled
+    compiled: CompileResult
     costs: Mapping[str, StageCost] = field(factory=dict)
 
     def by_path(self) -> dict[str, list[Diagnostic]]:
@@ -46,11 +46,11 @@ class Checked:
         return found
 
 
-def check(documents: Documents, document: Document) -> Checked:
+def check(documents: Documents, document: Document) -> CheckedText:
     """Check an open text as `rlc check` would, had it and what it imports been saved. A file of the
     project that others import needs no stage, and a text that is not begun has no mistakes."""
     if not document.source.text.strip():
-        return Checked(document, Compiled(None, Diagnostics()))
+        return CheckedText(document, CompileResult(None, Diagnostics()))
     compiled = _compiled(documents, document.source)
     if any(item.code == NO_STAGE for item in compiled.diagnostics) and any(
         document.path in other.imports for other in documents.project()
@@ -58,10 +58,10 @@ def check(documents: Documents, document: Document) -> Checked:
         rest = (item for item in compiled.diagnostics if item.code != NO_STAGE)
         compiled = evolve(compiled, diagnostics=Diagnostics(rest))
     costs = plan_cost(compiled.plan) if compiled.plan is not None else ()
-    return Checked(document, compiled, {cost.stage: cost for cost in costs})
+    return CheckedText(document, compiled, {cost.stage: cost for cost in costs})
 
 
-def _compiled(documents: Documents, source: Source) -> Compiled:
+def _compiled(documents: Documents, source: Source) -> CompileResult:
     return compile_source(source, reader=Reader(), read=documents.read)
 
 

@@ -34,7 +34,7 @@ from rlc.check.notes import (
 from rlc.check.reuse.copies import filled
 from rlc.check.reuse.types import WORD
 from rlc.check.scope import NAMEABLE, NamedDecl
-from rlc.check.values import Unknown
+from rlc.check.values import UnknownValue
 from rlc.lang.ast import Decl, ImportDecl
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax import parse
@@ -476,7 +476,7 @@ def cursor_at(
         if any(item.span is not None and item.span.end >= len(before) for item in problems):
             continue
         span = Span(source, len(before), len(before) + len(HOLE) + 2 * quoted)
-        hole = Unknown(span, Param(HOLE, "any", ""))
+        hole = UnknownValue(span, Param(HOLE, "any", ""))
         decls = [_with_hole(decl, hole) for decl in recipe.decls]
         annotator = Annotator([*decls, *others], source)
         decl = next((d for d in decls if d.span.start <= span.start <= d.span.end), None)
@@ -491,7 +491,7 @@ def cursor_at(
     return None
 
 
-def _with_hole(decl: Decl, hole: Unknown) -> Decl:
+def _with_hole(decl: Decl, hole: UnknownValue) -> Decl:
     """The declaration with a value that is not known in place of the hole."""
     made = filled(decl, {HOLE: hole})
     if not isinstance(made, NamedDecl) or not made.parameters:

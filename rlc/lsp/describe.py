@@ -13,8 +13,8 @@ from rlc.algo.expressions.vocabulary import Input, Operation
 from rlc.catalog.examples import example_of
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import SCALARS, Builtin, Declaration, Param
-from rlc.catalog.search import BY_STRING, Entry, entries
-from rlc.check.notes import Note, Written
+from rlc.catalog.search import BY_STRING, NameEntry, entries
+from rlc.check.notes import Note, WrittenDefault
 from rlc.check.scope import NamedDecl
 from rlc.explanation.entries import default_of, formulas_of, meaning_of, type_of
 from rlc.lang.ast import BlockDecl, ValueDecl
@@ -24,23 +24,23 @@ _LINES = 16  # of a declaration, that are shown
 
 
 @cache
-def _entries() -> dict[tuple[str, str], Entry]:
+def _entries() -> dict[tuple[str, str], NameEntry]:
     return {(entry.kind, entry.name): entry for entry in entries()}
 
 
 @cache
-def _by_value() -> dict[str, Entry]:
+def _by_value() -> dict[str, NameEntry]:
     return {name: entry for (kind, name), entry in _entries().items() if kind in BY_STRING}
 
 
-def entry_of(value: str) -> Entry | None:
+def entry_of(value: str) -> NameEntry | None:
     """Return what the catalogue says of a model, an environment and the like; None if nothing."""
     return _by_value().get(value)
 
 
 def default_text(param: Param) -> str:
     """Return the default of a parameter as it is written, "required" if it has none."""
-    return param.default.text if isinstance(param.default, Written) else default_of(param)
+    return param.default.text if isinstance(param.default, WrittenDefault) else default_of(param)
 
 
 def signature(name: str, params: Iterable[Param]) -> tuple[str, list[str]]:
@@ -65,7 +65,7 @@ def parameter(param: Param, owner: str | None = None) -> str:
 
 def meaning(param: Param) -> str:
     """Return what a parameter means and may be; the default of one of a recipe is only text."""
-    plain = evolve(param, default=None) if isinstance(param.default, Written) else param
+    plain = evolve(param, default=None) if isinstance(param.default, WrittenDefault) else param
     return meaning_of(plain)
 
 
@@ -80,7 +80,7 @@ def builtin(item: Builtin) -> str:
     return _joined(parts)
 
 
-def entry(item: Entry) -> str:
+def entry(item: NameEntry) -> str:
     """Describe a model, an environment and the like, with all that is known of it."""
     facts = "\n".join(f"- {name}: {value}" for name, value in item.facts.items())
     doc = f"{item.doc}: {item.reason}" if item.reason else item.doc

@@ -18,7 +18,7 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.records import Param
 from rlc.check.notes import Annotations, Annotator, Arguments, Note
 from rlc.check.scope import NamedDecl, is_made
-from rlc.check.values import Unknown
+from rlc.check.values import UnknownValue
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.read import MAX_BYTES, read_source
@@ -31,7 +31,7 @@ MOST_FILES = 2_000  # of a project that are looked through for uses of a name
 _NOT_OURS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
-class Place(NamedTuple):
+class TextRange(NamedTuple):
     """A range of a text, in characters."""
 
     document: Document
@@ -168,7 +168,7 @@ def _malformed(source: Source, decls: Sequence[Decl]) -> Iterator[Decl]:
         yield BlockDecl(span, kind, name, ())
     else:
         rest = Span(source, head.end(), span.end)
-        yield ValueDecl(span, kind, name, None, Unknown(rest, Param(head[2], "any", "")))
+        yield ValueDecl(span, kind, name, None, UnknownValue(rest, Param(head[2], "any", "")))
 
 
 @define(eq=False)
@@ -271,13 +271,13 @@ class Documents:
             arguments += (evolve(each, by=by) for each in found.arguments)
         return words, arguments
 
-    def place_of(self, decl: NamedDecl) -> Place | None:
+    def place_of(self, decl: NamedDecl) -> TextRange | None:
         """Return where the name of a declaration stands; None if its text is gone."""
         document = self.get(decl.span.source.name)
         if document is None or decl.span.source not in document.starts:
             return None
         start = document.starts[decl.span.source]
-        return Place(document, start + decl.name.span.start, start + decl.name.span.end)
+        return TextRange(document, start + decl.name.span.start, start + decl.name.span.end)
 
     def importers(self, path: str) -> list[Document]:
         """The open texts that import a file, directly or not."""

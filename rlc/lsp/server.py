@@ -18,9 +18,9 @@ from pygls.lsp.server import LanguageServer
 from rlc.check.scope import NamedDecl
 from rlc.lang.diagnostics import Diagnostic
 from rlc.lsp import checks, describe, display, uses
-from rlc.lsp.checks import NAME, Checked, as_diagnostic, check, fix_actions, fixed_text
+from rlc.lsp.checks import NAME, CheckedText, as_diagnostic, check, fix_actions, fixed_text
 from rlc.lsp.completion import complete, resolved, signature_help
-from rlc.lsp.documents import Document, Documents, Place, path_of, uri_of
+from rlc.lsp.documents import Document, Documents, TextRange, path_of, uri_of
 from rlc.lsp.positions import UTF16, Positions
 from rlc.plan.records import Plan
 from rlc.pricing.cost import StageCost
@@ -37,8 +37,8 @@ class RecipeServer(LanguageServer):
     def __init__(self) -> None:
         super().__init__(NAME, __version__, types.TextDocumentSyncKind.Full)
         self.documents = Documents()
-        self._checks: dict[str, Checked] = {}  # by path, the last of each
-        self._planned: dict[str, Checked] = {}  # by path, the last that has a plan
+        self._checks: dict[str, CheckedText] = {}  # by path, the last of each
+        self._planned: dict[str, CheckedText] = {}  # by path, the last that has a plan
         self._found: dict[str, dict[str, list[Diagnostic]]] = {}  # by checked text, by file
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -138,7 +138,7 @@ class RecipeServer(LanguageServer):
             if hints is not None and hints.refresh_support:
                 self.workspace_inlay_hint_refresh(None)
 
-    async def _checked(self, document: Document, again: bool = False) -> Checked:
+    async def _checked(self, document: Document, again: bool = False) -> CheckedText:
         """The check of a text: the one that there is of this very text, or a new one."""
         known = self._checks.get(document.path)
         if again or known is None or known.document is not document:
@@ -188,7 +188,7 @@ class RecipeServer(LanguageServer):
     def _positions(self, document: Document) -> Positions:
         return Positions(document.source, self._encoding)
 
-    def _location(self, place: Place) -> types.Location:
+    def _location(self, place: TextRange) -> types.Location:
         where = self._positions(place.document).range(place.start, place.end)
         return types.Location(uri_of(place.document.path), where)
 
@@ -230,7 +230,7 @@ class RecipeServer(LanguageServer):
         place = uses.definition(self.documents, *at) if at is not None else None
         return None if place is None else self._location(place)
 
-    def _name(self, params: Any) -> tuple[Document, uses.Name] | None:
+    def _name(self, params: Any) -> tuple[Document, uses.NameUse] | None:
         if (at := self._at(params)) is None:
             return None
         name = uses.name_at(self.documents, *at)

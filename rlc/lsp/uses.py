@@ -11,10 +11,10 @@ from rlc.catalog.index import is_taken
 from rlc.check.notes import Note
 from rlc.check.scope import NamedDecl
 from rlc.lang.words import string_value, vocabulary
-from rlc.lsp.documents import Chunk, Document, Documents, Place
+from rlc.lsp.documents import Chunk, Document, Documents, TextRange
 
 
-class Name(NamedTuple):
+class NameUse(NamedTuple):
     """What a name stands for: a declaration, or what is local to the one that ``decl`` is."""
 
     name: str
@@ -40,25 +40,25 @@ def _start(note: Note) -> int:
     return note.start
 
 
-def name_at(documents: Documents, document: Document, offset: int) -> Name | None:
+def name_at(documents: Documents, document: Document, offset: int) -> NameUse | None:
     """Return what the name at an offset stands for; None if no name of the author's is there."""
     at = note_at(documents, document, offset)
     return None if at is None else _name_of(at, document)
 
 
-def _name_of(at: Note, document: Document) -> Name | None:
+def _name_of(at: Note, document: Document) -> NameUse | None:
     if at.role in ("declares", "reference") and isinstance(at.what, NamedDecl):
-        return Name(at.what.name.id, at.what)
+        return NameUse(at.what.name.id, at.what)
     if at.role in ("parameter", "local"):
         chunk = document.chunk_at(at.start)
         for decl in chunk.decls:
             inside = decl.span.start <= at.start - chunk.start < decl.span.end
             if inside and isinstance(decl, NamedDecl):
-                return Name(document.source.text[at.start : at.end], decl, is_local=True)
+                return NameUse(document.source.text[at.start : at.end], decl, is_local=True)
     return None
 
 
-def definition(documents: Documents, document: Document, offset: int) -> Place | None:
+def definition(documents: Documents, document: Document, offset: int) -> TextRange | None:
     """Return where what stands at an offset is declared: a name, an imported file, a file that is
     named, or a function in it."""
     at = note_at(documents, document, offset)
@@ -74,7 +74,7 @@ def definition(documents: Documents, document: Document, offset: int) -> Place |
     return next(uses_within(documents, document, name), None)
 
 
-def _file(documents: Documents, document: Document, at: Note) -> Place | None:
+def _file(documents: Documents, document: Document, at: Note) -> TextRange | None:
     text = string_value(document.source.text[at.start : at.end])
     if at.role == "literal" and (at.want is None or at.want.file is False):
         return None
@@ -88,10 +88,10 @@ def _file(documents: Documents, document: Document, at: Note) -> Place | None:
         rf"^(?:async )?(?:def|class) +({written})\b|^({written}) *=", other.source.text, re.M
     )
     start, end = found.span(found.lastindex or 0) if function and found else (0, 0)
-    return Place(other, start, end)
+    return TextRange(other, start, end)
 
 
-def uses(documents: Documents, document: Document, name: Name) -> list[Place]:
+def uses(documents: Documents, document: Document, name: NameUse) -> list[TextRange]:
     """Return every place where a name stands, its declaration among them: of a declaration in all
     texts of the project that see it."""
     if name.is_local:
@@ -101,7 +101,7 @@ def uses(documents: Documents, document: Document, name: Name) -> list[Place]:
     return [place for each in by_path.values() for place in uses_within(documents, each, name)]
 
 
-def uses_within(documents: Documents, document: Document, name: Name) -> Iterator[Place]:
+def uses_within(documents: Documents, document: Document, name: NameUse) -> Iterator[TextRange]:
     """Yield the places of one text where a name stands."""
     chunks = [chunk for chunk in document.chunks if name.name in chunk.source.text]
     for at in documents.notes(document, chunks)[0] if chunks else ():
@@ -109,10 +109,10 @@ def uses_within(documents: Documents, document: Document, name: Name) -> Iterato
         if other is None or other.name != name.name or other.is_local != name.is_local:
             continue
         if other.decl.name.span == name.decl.name.span:
-            yield Place(document, at.start, at.end)
+            yield TextRange(document, at.start, at.end)
 
 
-def why_not(documents: Documents, document: Document, name: Name, new: str) -> str | None:
+def why_not(documents: Documents, document: Document, name: NameUse, new: str) -> str | None:
     """Return why a name cannot be replaced by another one; None if it can."""
     tables = vocabulary()
     if not re.fullmatch(tables.terminals["NAME"], new) or new in tables.keywords:
@@ -125,7 +125,7 @@ def why_not(documents: Documents, document: Document, name: Name, new: str) -> s
     return None
 
 
-def _locals(documents: Documents, place: Place) -> set[str]:
+def _locals(documents: Documents, place: TextRange) -> set[str]:
     """The parameters of the declaration that a place is in, and the parts of a loss."""
     chunk = place.document.chunk_at(place.start)
     notes = documents.notes(place.document, [chunk])[0]

@@ -14,7 +14,7 @@ from attrs import define, evolve, field
 from rlc.models.named import named_model
 from rlc.models.opened import OnText, open_model
 from rlc.plan.models import ModelPlan
-from rlc.service.chats.model import Reply
+from rlc.service.chats.model import SampledReply
 from rlc.service.chats.prompts import Message
 from rlc.service.interface import SamplingRequest
 
@@ -112,7 +112,7 @@ class Model:
         sampling: SamplingRequest | None = None,
         count: int = 1,
         on_text: OnText | None = None,
-    ) -> list[Reply]:
+    ) -> list[SampledReply]:
         """Return ``count`` replies, with their tokens and logprobs. ``on_text`` is called with the
         text of the first as it comes, in another thread."""
         wanted = evolve(sampling or SamplingRequest(512), n=count)
@@ -124,18 +124,18 @@ class Model:
         sampling: SamplingRequest | None = None,
         count: int = 1,
         on_done: Callable[[], None] = lambda: None,
-    ) -> list[list[Reply]]:
+    ) -> list[list[SampledReply]]:
         """Return the replies to several chats, which are sampled side by side. With a seed, that of
         each chat is the seed plus its number."""
         wanted = evolve(sampling or SamplingRequest(512), n=count)
 
-        async def one(number: int, chat: Sequence[Message]) -> list[Reply]:
+        async def one(number: int, chat: Sequence[Message]) -> list[SampledReply]:
             seed = None if wanted.seed is None else wanted.seed + number
             replies = await self._opened.replies(chat, evolve(wanted, seed=seed))
             on_done()
             return replies
 
-        async def everything() -> list[list[Reply]]:
+        async def everything() -> list[list[SampledReply]]:
             return list(await asyncio.gather(*(one(i, chat) for i, chat in enumerate(chats))))
 
         return self._loop.wait(everything())
@@ -170,7 +170,7 @@ class Conversation:
     system: str = ""
     messages: list[Message] = field(factory=list)
 
-    def say(self, text: str, on_text: OnText | None = None) -> Reply:
+    def say(self, text: str, on_text: OnText | None = None) -> SampledReply:
         """Return the reply to a text, after all that was said before. If it fails, nothing was
         said."""
         asked = [*self.messages, {"role": "user", "content": text}]

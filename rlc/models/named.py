@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from rlc.catalog.facts.models import Model, find_model, find_retired, model_names
+from rlc.catalog.facts.models import BaseModelFacts, find_model, find_retired, model_names
 from rlc.catalog.saved_weights import find_weights, weights_folder
 from rlc.check.suggest import known_values
 from rlc.errors import Error
@@ -87,7 +87,7 @@ def _asked_base(path: str, base_url: str | None) -> tuple[str, str | None]:
 def _model(
     name: str,
     base: str,
-    known: Model | None,
+    known: BaseModelFacts | None,
     renderer: str | None,
     weights: str | None = None,
     service: str | None = None,

@@ -10,10 +10,10 @@ from typing import Any
 from attrs import define
 
 from rlc.plan.models import ModelPlan
-from rlc.runtime.asked import chat_model
+from rlc.runtime.auxiliary import chat_model
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.stages.weights import open_sampler
-from rlc.service.chats.model import ChatModel, Reply
+from rlc.service.chats.model import ChatModel, SampledReply
 from rlc.service.chats.prompts import Message
 from rlc.service.hosted.connect import open_service
 from rlc.service.interface import RemoteService, SampledToken, SamplingRequest, ServiceClient
@@ -75,7 +75,7 @@ class OpenedModel:
         messages: Sequence[Message],
         sampling: SamplingRequest,
         on_text: OnText | None = None,
-    ) -> list[Reply]:
+    ) -> list[SampledReply]:
         """Answer a chat. ``on_text`` is called with the text of the first reply as it comes: a
         service that gives only whole replies gives it at once.
 

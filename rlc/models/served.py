@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from rlc.models.opened import OpenedService
 from rlc.plan.models import ModelPlan
 from rlc.service.chats.model import ChatModel
-from rlc.service.http import Refused, key_checker, require_key, serving
+from rlc.service.http import RefusedRequest, key_checker, require_key, serving
 from rlc.service.inference.endpoint import Caller, Observer
 from rlc.service.inference.routes import endpoint_app
 
@@ -35,7 +35,7 @@ class ReferencedModels:
             return evolve(self.models[name], name=name)
         near = get_close_matches(name, self.models, 1) or [*self.models]
         said = f"The model {name!r} is not served here: there is {', '.join(near)}."
-        raise Refused(404, said, param="model", code="model_not_found")
+        raise RefusedRequest(404, said, param="model", code="model_not_found")
 
 
 @asynccontextmanager

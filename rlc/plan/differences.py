@@ -17,20 +17,20 @@ _VALUE_WIDTH = 48  # columns of a change from one value to another
 
 
 @frozen
-class Side:
+class ComparedValue:
     """A value and where it came from. ``exists`` is false where a plan has no such value."""
 
     value: Any = None
     origin: str = ""
     exists: bool = True
 
-    def is_same(self, other: Side) -> bool:
+    def is_same(self, other: ComparedValue) -> bool:
         """Whether the other is the same value, of the same type: 1 and true differ."""
         mine = (self.exists, type(self.value), self.value)
         return mine == (other.exists, type(other.value), other.value)
 
 
-class Written(str):
+class WrittenValue(str):
     """A value as a recipe writes it already."""
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class Written(str):
         return True  # no quotes
 
 
-ABSENT = Side(exists=False)
+ABSENT = ComparedValue(exists=False)
 
 
 @frozen
@@ -47,8 +47,8 @@ class Change:
     """One value that is not the same. ``path``: ``main.optimizer.learning_rate``."""
 
     path: str
-    before: Side
-    after: Side
+    before: ComparedValue
+    after: ComparedValue
 
 
 def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
@@ -56,7 +56,7 @@ def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
     yield from changes_between(plan_values(before), plan_values(after))
 
 
-def differing_paths(plans: Sequence[Mapping[str, Side]]) -> list[str]:
+def differing_paths(plans: Sequence[Mapping[str, ComparedValue]]) -> list[str]:
     """Return the paths of what is not the same in all of several plans, by their
     :func:`plan_values`; of a stage that some have not, only its name."""
     first, *others = plans
@@ -65,7 +65,9 @@ def differing_paths(plans: Sequence[Mapping[str, Side]]) -> list[str]:
     )
 
 
-def changes_between(old: Mapping[str, Side], new: Mapping[str, Side]) -> Iterator[Change]:
+def changes_between(
+    old: Mapping[str, ComparedValue], new: Mapping[str, ComparedValue]
+) -> Iterator[Change]:
     """What differs between values by path, in their order; what is only in one, with all that is
     inside of it, is one change."""
     paths = dict.fromkeys([*old, *new])
@@ -88,21 +90,21 @@ def _part(path: str) -> tuple[str, ...]:
     return tuple(path.split(".")[:2])
 
 
-def plan_values(plan: Plan) -> dict[str, Side]:
+def plan_values(plan: Plan) -> dict[str, ComparedValue]:
     """Return every value of a plan by its dotted path: ``main.optimizer.learning_rate``."""
     origin = plan.provenance
     found = {
-        "seed": Side(plan.seed, origin.get("seed", "")),
-        "schema_version": Side(plan.schema_version),
+        "seed": ComparedValue(plan.seed, origin.get("seed", "")),
+        "schema_version": ComparedValue(plan.schema_version),
     }
     for stage in plan.stages:
         prefix = f"stages.{stage.name}"
-        found[stage.name] = Side(stage.kind, origin.get(f"{prefix}.name", ""))
+        found[stage.name] = ComparedValue(stage.kind, origin.get(f"{prefix}.name", ""))
         for path, value in leaves(stage, prefix):
-            found[path.removeprefix("stages.")] = Side(value, origin.get(path, ""))
+            found[path.removeprefix("stages.")] = ComparedValue(value, origin.get(path, ""))
     for one in plan.expectations:
         name = f"expect {one.compared}"
-        found[name] = Side(Written(one.right), origin.get(name, ""))
+        found[name] = ComparedValue(WrittenValue(one.right), origin.get(name, ""))
     return found
 
 

@@ -88,7 +88,7 @@ class ExpectationPlan(Record):
     def text(self) -> str:
         return f"{self.compared} {self.right}"
 
-    def judged(self, value_of: Callable[[QuantityPlan], float | None]) -> Judged:
+    def judged(self, value_of: Callable[[QuantityPlan], float | None]) -> ExpectationResult:
         """Return whether it holds for these values, of which some may be unknown."""
         found = value_of(self.quantity)
         others = [value_of(term.quantity) for term in self.terms]
@@ -98,15 +98,15 @@ class ExpectationPlan(Record):
         factors = (term.factor for term in self.terms)
         expected = sum(map(operator.mul, factors, known), self.constant)
         holds = COMPARES[self.op](found, expected)
-        return Judged(self.text, holds, found, expected, self.quantity.unit)
+        return ExpectationResult(self.text, holds, found, expected, self.quantity.unit)
 
-    def unknown(self, why: str, holds: bool | None = None) -> Judged:
+    def unknown(self, why: str, holds: bool | None = None) -> ExpectationResult:
         """Return that its numbers are not known, and why."""
-        return Judged(self.text, holds, None, None, self.quantity.unit, why)
+        return ExpectationResult(self.text, holds, None, None, self.quantity.unit, why)
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Judged(Record):
+class ExpectationResult(Record):
     """An expectation as it turned out.
 
     Attributes:

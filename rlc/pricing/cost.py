@@ -20,12 +20,12 @@ from rlc.plan.models import ModelPlan
 from rlc.plan.parts import KlPlan, SavePlan
 from rlc.plan.records import LOCAL, Plan
 from rlc.plan.stages import StagePlan, is_evaluation, is_training
-from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
+from rlc.pricing.auxiliary import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
 
 # What a bill is made of. A stage's own sampling and training have the first four; models that are
-# asked and not trained have those of :mod:`rlc.pricing.asked`.
+# asked and not trained have those of :mod:`rlc.pricing.auxiliary`.
 KINDS = ("prefill", "cached", "sample", "train", "reference", *ASKED, "evaluation", "storage")
 
 GIGABYTE = 1e9

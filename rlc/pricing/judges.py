@@ -27,7 +27,7 @@ _MILLION = 1e6
 
 
 @frozen
-class _Played:
+class _PlayedGroups:
     """Groups of an environment that are played, in a step or before the first."""
 
     env: EnvPlan
@@ -80,13 +80,13 @@ def endpoint_dollars(plan: EndpointPlan, prompt: float, reply: float) -> float |
     return (prompt * plan.prompt_price + reply * plan.reply_price) / _MILLION
 
 
-def _played(stage: StagePlan, level: Level) -> Iterator[_Played]:
+def _played(stage: StagePlan, level: Level) -> Iterator[_PlayedGroups]:
     yield from _IN_STEP[stage](stage, level)
     for one in played_data(stage, level):
-        yield _Played(one.env, one.tasks, one.size, before=True)
+        yield _PlayedGroups(one.env, one.tasks, one.size, before=True)
 
 
-def _in_step(stage: Training, level: Level) -> Iterator[_Played]:
+def _in_step(stage: Training, level: Level) -> Iterator[_PlayedGroups]:
     rollouts = stage.of(Rollouts)
     again = rollouts.batch.resample * RESAMPLED[level]
     for env in rollouts.envs:
@@ -95,21 +95,21 @@ def _in_step(stage: Training, level: Level) -> Iterator[_Played]:
         if rollouts.batch.kind == "turns":
             episode = rollout_shape(env, stage.model, rollouts.sampling, level)[0]
             groups, size = groups / episode.turns, 1
-        yield _Played(env, groups + again, size)
+        yield _PlayedGroups(env, groups + again, size)
 
 
-def _in_evaluation(stage: Evaluation, level: Level) -> Iterator[_Played]:  # noqa: ARG001
+def _in_evaluation(stage: Evaluation, level: Level) -> Iterator[_PlayedGroups]:  # noqa: ARG001
     for env in stage.envs:
-        yield _Played(env, stage.tasks * shares(stage.envs)[env.name], stage.samples)
+        yield _PlayedGroups(env, stage.tasks * shares(stage.envs)[env.name], stage.samples)
 
 
-_IN_STEP: Table[Callable[[Any, Level], Iterator[_Played]]] = Table(
+_IN_STEP: Table[Callable[[Any, Level], Iterator[_PlayedGroups]]] = Table(
     {Rollouts: _in_step, FromData: lambda *_: iter(()), Evaluation: _in_evaluation}, by="source"
 )
 
 
 def _tokens(
-    stage: StagePlan, played: _Played, judging: JudgingPlan, judge: JudgePlan, level: Level
+    stage: StagePlan, played: _PlayedGroups, judging: JudgingPlan, judge: JudgePlan, level: Level
 ) -> Tokens:
     size = played.size
     asked = played.groups * {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
@@ -119,7 +119,7 @@ def _tokens(
     return Tokens(prefill=asked * question, sample=asked * judge.max_tokens * REPLY_SHARE[level])
 
 
-def _read(stage: StagePlan, played: _Played, level: Level) -> Tokens:
+def _read(stage: StagePlan, played: _PlayedGroups, level: Level) -> Tokens:
     """What a model reads whose reward is that of the tokens: each episode, whole."""
     sampling = stage.sampling
     shape = rollout_shape(played.env, stage.model, sampling, level)

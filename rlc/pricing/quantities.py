@@ -10,7 +10,7 @@ from typing import Any
 from attrs import define, frozen
 
 from rlc.catalog.files import located_stages
-from rlc.plan.expectations import ExpectationPlan, Judged, QuantityPlan, Unit
+from rlc.plan.expectations import ExpectationPlan, ExpectationResult, QuantityPlan, Unit
 from rlc.plan.leaves import leaves
 from rlc.plan.records import Plan
 from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
@@ -98,7 +98,7 @@ def values_of(stage: StagePlan) -> dict[str, Any]:
 
 
 @define(eq=False, repr=False)
-class Estimated:
+class EstimatedQuantities:
     """Finds the numbers of a job that are known before it runs. Files are read where its paths say,
     from the folder of its ``recipe``."""
 
@@ -139,9 +139,9 @@ class Estimated:
         return [pair for pair in pairs if quantity.stage in (None, pair[1].name)]
 
 
-def judged_before(plan: Plan) -> Iterator[tuple[ExpectationPlan, Judged]]:
+def judged_before(plan: Plan) -> Iterator[tuple[ExpectationPlan, ExpectationResult]]:
     """Judge the expectations of a plan that are known before it runs."""
-    estimated = Estimated(plan.stages, plan.recipe)
+    estimated = EstimatedQuantities(plan.stages, plan.recipe)
     for one in plan.expectations:
         if not one.after:
             yield one, one.judged(estimated.value)

@@ -57,7 +57,7 @@ _UNLIMITED = 2**53
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Episode:
+class EpisodeShape:
     """The shape of one episode. ``extends`` says that each prompt extends the tokens before it.
 
     ``copies`` of it are played side by side in one rollout; ``shared`` says that its first prompt
@@ -112,7 +112,7 @@ class Episode:
 
 
 # The episodes that one rollout consists of: one, or all players of a game.
-Rollout = tuple[Episode, ...]
+Rollout = tuple[EpisodeShape, ...]
 
 
 def rollout_shapes(
@@ -149,13 +149,13 @@ def rollout_shape(
     return rollout_shapes(env, model, sampling, level)[0]
 
 
-def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -> Episode:
+def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -> EpisodeShape:
     history = history_of(env)
     markup, per_turn = TEMPLATE_TOKENS[level], 0
     if history == "all":
         markup = per_turn = CHAT_TOKENS[level]
     prompt, observation = _text_tokens(env, model, level)
-    return Episode(
+    return EpisodeShape(
         prompt=prompt + markup,
         observation=observation + per_turn,
         turns=max(1, round((max_turns(env) or UNKNOWN_TURNS) * TURN_SHARE[level])),
@@ -224,13 +224,13 @@ class Limits:
             whole=(sampling and sampling.max_episode_tokens) or _UNLIMITED,
         )
 
-    def cut(self, episode: Episode) -> Episode:
+    def cut(self, episode: EpisodeShape) -> EpisodeShape:
         """The episode with the turns that fit; the first always does."""
         later = range(1, episode.turns)
         fits = 1 + bisect_left(later, True, key=lambda turn: self._ends(episode, turn))
         return evolve(episode, turns=fits)
 
-    def reply_for(self, episode: Episode) -> int:
+    def reply_for(self, episode: EpisodeShape) -> int:
         """The longest reply with which all its turns fit; one token where none does."""
         last = episode.turns - 1
 
@@ -239,7 +239,7 @@ class Limits:
 
         return max(1, bisect_left(range(1, self.reply), True, key=too_long))
 
-    def _ends(self, episode: Episode, turn: int) -> bool:
+    def _ends(self, episode: EpisodeShape, turn: int) -> bool:
         """Return whether an episode ends before a turn."""
         at = episode.prompt_at(turn)
         return (

@@ -41,7 +41,7 @@ class SweepCost:
 
 
 @frozen
-class _Priced:
+class _PricedConfiguration:
     """A configuration: the bill of the stages before the one that is tried, and of the rest."""
 
     before: Mapping[Level, Money]
@@ -59,8 +59,8 @@ def sweep_cost(
 ) -> SweepCost:
     """Return what a sweep costs. ``configurations`` are the stages of each one, or, if they are
     drawn, of those that they are drawn from, at both ends of every range."""
-    known: dict[str, _Priced] = {}
-    found, befores = [], dict[str, _Priced]()
+    known: dict[str, _PricedConfiguration] = {}
+    found, befores = [], dict[str, _PricedConfiguration]()
     for stages in configurations:
         key = repr([_bare(stage) for stage in stages])
         if key not in known:
@@ -92,12 +92,12 @@ def sweep_cost(
     )
 
 
-def _priced(of: str, stages: Sequence[StagePlan], recipe: str) -> _Priced:
+def _priced(of: str, stages: Sequence[StagePlan], recipe: str) -> _PricedConfiguration:
     located = located_stages(stages, recipe)
     by_name = {stage.name: stage for stage in located}
     before = {stage.name for stage in _before(of, stages)}
     costs = [stage_cost(stage, by_name) for stage in located]
-    return _Priced(
+    return _PricedConfiguration(
         before={
             level: total_cost((cost for cost in costs if cost.stage in before), level)
             for level in LEVELS
@@ -123,7 +123,7 @@ def _bare(stage: StagePlan) -> StagePlan:
     return evolved(stage, {name: None for name in UNPRICED if name in there})
 
 
-def _runs(sweep: SweepPlan, level: Level, one: _Priced) -> float:
+def _runs(sweep: SweepPlan, level: Level, one: _PricedConfiguration) -> float:
     """How many whole runs the trials of a configuration are expected to come to."""
     search = sweep.search
     if search.eta is None or search.first is None or level == "high":

@@ -116,7 +116,7 @@ def _compared(
     base: str,
 ) -> RowTokens | None:
     from rlc.data.chats import Chat
-    from rlc.data.comparisons import Comparison, Labelled
+    from rlc.data.comparisons import Comparison, LabelledReply
     from rlc.data.learnt import reader_of
     from rlc.data.rows import rows_of
 
@@ -131,7 +131,7 @@ def _compared(
         chats = list[Chat]()
         if isinstance(found, Comparison):
             chats = [found.chosen, found.rejected]
-        elif isinstance(found, Labelled):
+        elif isinstance(found, LabelledReply):
             chats = [found.reply]
         if chats:
             texts = (text for chat in chats for text in _texts(chat.messages))

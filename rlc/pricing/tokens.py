@@ -43,7 +43,7 @@ from rlc.pricing.shapes import (
     CHAT_TOKENS,
     ORACLE_SHARE,
     REPLY_SHARE,
-    Episode,
+    EpisodeShape,
     Rollout,
     rollout_shapes,
 )
@@ -247,18 +247,18 @@ def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
     def most(whole: float, single: float) -> float:
         return (count - 1) * max(whole / turns, single) + parallel * whole
 
-    def total(part: Callable[[Episode], float]) -> float:
+    def total(part: Callable[[EpisodeShape], float]) -> float:
         return sum(episode.copies * part(episode) for episode in shape)
 
     first, reply = max(e.prompt for e in shape), max(e.reply for e in shape)
-    read = most(total(Episode.datum_tokens), first + reply)
+    read = most(total(EpisodeShape.datum_tokens), first + reply)
     longest = max(
         e.datum_tokens() if e.one_datum else max(e.prompt, e.prompt_at(e.turns - 1)) + e.reply
         for e in shape
     )
     return Tokens(
-        prefill=most(total(Episode.prompts), first),
-        sample=most(total(Episode.sampled), reply),
+        prefill=most(total(EpisodeShape.prompts), first),
+        sample=most(total(EpisodeShape.sampled), reply),
         train=min(read, count * longest),
         reference=read,
     )

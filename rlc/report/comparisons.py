@@ -13,7 +13,7 @@ from rlc.runtime.journal.metrics import COMPARISONS_FILE
 
 
 @frozen
-class Reply:
+class ComparedReply:
     """``side``: which reply it is, chosen or rejected; ``reward``: the score that it had."""
 
     side: str
@@ -22,7 +22,7 @@ class Reply:
 
 
 @frozen
-class Comparison:
+class StepComparison:
     """What one step compared: ``replies`` to a prompt, the better one first, or one that is
     labelled. ``why``: what it stands for among those of its step; ``place``: its row."""
 
@@ -31,7 +31,7 @@ class Comparison:
     number: int
     place: str
     prompt: str
-    replies: tuple[Reply, ...]
+    replies: tuple[ComparedReply, ...]
     why: str = ""
 
     @property
@@ -54,7 +54,7 @@ def last_compared(metrics: Sequence[Record], stage: str) -> int | None:
     return max((int(r["step"]) for r in metrics if r["stage"] == stage), default=None)
 
 
-def comparisons(path: Path, plan: Training, step: int) -> list[Comparison]:
+def comparisons(path: Path, plan: Training, step: int) -> list[StepComparison]:
     """What a step of a stage compared, in the order of its rows. Where an example can no longer
     be read, its rewards are still known: the texts say what is missing."""
     from rlc.runtime.stages.examples import examples_file  # a base install has no numpy
@@ -73,15 +73,15 @@ def comparisons(path: Path, plan: Training, step: int) -> list[Comparison]:
             sides = ["chosen" if record["good"] else "rejected"]
         shown = example["shown"]
         replies = tuple(
-            Reply(side, reward, shown[side])
+            ComparedReply(side, reward, shown[side])
             for side, reward in zip(sides, record["rewards"], strict=True)
         )
         number, prompt = record["example"], shown["prompt"]
-        found.append(Comparison(plan.name, step, number, example["place"], prompt, replies))
+        found.append(StepComparison(plan.name, step, number, example["place"], prompt, replies))
     return sorted(found, key=lambda one: one.number)
 
 
-def typical(found: Sequence[Comparison]) -> list[Comparison]:
+def typical(found: Sequence[StepComparison]) -> list[StepComparison]:
     """The widest, the median and the worst margin, each with its ``why``; fewer of fewer."""
     order = sorted(found, key=lambda one: one.margin)
     at = {"best": len(order) - 1, "median": (len(order) - 1) // 2, "worst": 0}

@@ -9,12 +9,12 @@ from statistics import fmean
 
 from attrs import define, field, frozen
 
-from rlc.runtime.journal.episode_index import EpisodeIndex, Head, episode_of
+from rlc.runtime.journal.episode_index import EpisodeHead, EpisodeIndex, episode_of
 from rlc.runtime.journal.history import Record
 
 
 @frozen
-class Episode:
+class ShownEpisode:
     """A rollout's record, and why it was chosen: ``best``, ``median``, ``worst``, ``failed``."""
 
     record: Record
@@ -33,7 +33,7 @@ class EpisodeFilter:
     failed: bool = False
     row: str | None = None  # the id of a row, as text
 
-    def fits(self, head: Head) -> bool:
+    def fits(self, head: EpisodeHead) -> bool:
         """Whether an episode is wanted by what its line begins with: by all but its row."""
         names = ("stage", "step", "env", "task", "member")
         fits = all(getattr(self, n) in (None, getattr(head, n)) for n in names)
@@ -64,7 +64,9 @@ def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
     """
     one_step = wanted.stage is not None and wanted.step is not None
     start = _start(wanted.stage or "", wanted.step or 0) if one_step else b""
-    found = list[tuple[Head, Record]]()  # of one step: then the replies of a role are numbered
+    found = list[
+        tuple[EpisodeHead, Record]
+    ]()  # of one step: then the replies of a role are numbered
     for head, line in EpisodeIndex(path).read_on(start):
         if found and (found[0][0].stage, found[0][0].step) != (head.stage, head.step):
             yield from _numbered(found)
@@ -76,7 +78,7 @@ def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
     yield from _numbered(found)
 
 
-def _numbered(found: Iterable[tuple[Head, Record]]) -> Iterator[Record]:
+def _numbered(found: Iterable[tuple[EpisodeHead, Record]]) -> Iterator[Record]:
     """Yield records with which ``reply`` in its role each is, if there are several."""
     for head, record in found:
         yield {**record, "reply": head.reply} if head.reply else record
@@ -89,7 +91,7 @@ class StepEpisodes:
 
     folder: Path
     _index: EpisodeIndex = field(init=False)
-    _heads: dict[tuple[str, int], list[Head]] = field(factory=dict, init=False)
+    _heads: dict[tuple[str, int], list[EpisodeHead]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._index = EpisodeIndex(self.folder)
@@ -109,14 +111,14 @@ def _start(stage: str, step: int) -> bytes:
     return f"{json.dumps({'stage': stage, 'step': step})[:-1]},".encode()
 
 
-def representatives(records: Sequence[Record]) -> list[Episode]:
+def representatives(records: Sequence[Record]) -> list[ShownEpisode]:
     """Choose of each environment the best, the median and the worst episode, and of its failures
     one of each cause.
 
     Ranked by reward, then by advantage; of equals the first. Fewer if there are not as many
     different ones.
     """
-    chosen, by_env = list[Episode](), dict[str, list[Record]]()
+    chosen, by_env = list[ShownEpisode](), dict[str, list[Record]]()
     for record in records:
         by_env.setdefault(str(record["env"]), []).append(record)
     for mine in by_env.values():
@@ -125,23 +127,23 @@ def representatives(records: Sequence[Record]) -> list[Episode]:
         for record in mine:
             if record["error"] is not None:
                 by_cause.setdefault(str(record["error"]), record)
-        chosen.extend(Episode(record, "failed") for record in by_cause.values())
+        chosen.extend(ShownEpisode(record, "failed") for record in by_cause.values())
     return chosen
 
 
-def _ranked(played: Sequence[Record]) -> Iterator[Episode]:
+def _ranked(played: Sequence[Record]) -> Iterator[ShownEpisode]:
     if not played:
         return
     order = sorted(played, key=_merit)
     best = max(played, key=_merit)
     if float(best["reward"]) == float(order[0]["reward"]):  # none stands out
-        yield Episode(best, "median")
+        yield ShownEpisode(best, "median")
         return
     median = order[(len(order) - 1) // 2]
-    yield Episode(best, "best")
+    yield ShownEpisode(best, "best")
     if median is not best and median is not order[0]:
-        yield Episode(median, "median")
-    yield Episode(order[0], "worst")
+        yield ShownEpisode(median, "median")
+    yield ShownEpisode(order[0], "worst")
 
 
 def _merit(record: Record) -> tuple[float, float]:

@@ -36,7 +36,7 @@ _REST = 4.0  # at least so many times as long as it took to make a page nothing 
 
 
 @frozen
-class Made:
+class RenderedPage:
     """A page, and the state of the folders that it was made of."""
 
     version: str
@@ -44,7 +44,7 @@ class Made:
 
 
 @define
-class Watched:
+class WatchedPage:
     """The page about what is in ``roots``, also what comes to be there. ``clock`` counts seconds.
 
     Attributes:
@@ -55,11 +55,11 @@ class Watched:
     clock: Callable[[], float] = time.monotonic
     folders: Sequence[Path] = field(default=(), init=False)
     _episodes: StepEpisodes | None = None
-    _made: Made | None = None
+    _made: RenderedPage | None = None
     _rests_until: float = 0.0
     _lock: threading.Lock = field(factory=threading.Lock)
 
-    def page(self) -> Made:
+    def page(self) -> RenderedPage:
         """Return the page as it is now, or a short while ago where it takes long to make. Raise
         RunError if it cannot be read."""
         with self._lock:
@@ -74,7 +74,7 @@ class Watched:
                 if alone is not None and (self._episodes is None or self._episodes.folder != alone):
                     self._episodes = StepEpisodes(alone)
                 page = page_html(self.folders, live=True, found=self._episodes)
-                self._made = Made(version, page.encode())
+                self._made = RenderedPage(version, page.encode())
                 now = self.clock()
                 self._rests_until = now + _REST * (now - began)
             return self._made
@@ -107,7 +107,9 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, listening: socket.socket, watched: Watched, key: str | None = None) -> None:
+    def __init__(
+        self, listening: socket.socket, watched: WatchedPage, key: str | None = None
+    ) -> None:
         super().__init__(listening.getsockname()[:2], _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening

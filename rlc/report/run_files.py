@@ -33,7 +33,7 @@ class Spent:
 
 
 @frozen
-class Span:
+class TimeSpan:
     """When a part of a node ran, in seconds since the epoch."""
 
     stage: str
@@ -58,12 +58,12 @@ class RunFiles:
     path: Path
     plan: Plan
     metrics: tuple[Record, ...]
-    timeline: tuple[Span, ...]
-    evaluations: tuple[Span, ...]
+    timeline: tuple[TimeSpan, ...]
+    evaluations: tuple[TimeSpan, ...]
     spent: tuple[Spent, ...]
     warnings: tuple[Diagnostic, ...] = ()
     data_changed: tuple[str, ...] = ()
-    steps: tuple[Span, ...] = ()
+    steps: tuple[TimeSpan, ...] = ()
 
     def of_stage(self, stage: str) -> list[Record]:
         """Return the metrics of one stage, by step."""
@@ -79,7 +79,7 @@ def read_files(path: Path) -> RunFiles:
     timeline = []
     for record in read_lines(path / TIMELINE_FILE):
         with suppress(TypeError):  # a line that something else wrote
-            timeline.append(Span(**record))
+            timeline.append(TimeSpan(**record))
     return RunFiles(
         path=path,
         plan=plan,
@@ -107,7 +107,7 @@ def read_plan(path: Path) -> Plan:
         raise RunError(f"{path / PLAN_FILE} is not a plan: {error}") from error
 
 
-def _read_journal(path: Path) -> tuple[list[Spent], list[Span], list[str]]:
+def _read_journal(path: Path) -> tuple[list[Spent], list[TimeSpan], list[str]]:
     """Read what was spent, when each finished step, or evaluation, was done, and which data
     changed."""
     if not path.is_file():
@@ -123,7 +123,7 @@ def _read_journal(path: Path) -> tuple[list[Spent], list[Span], list[str]]:
                 "SELECT stage, step, 0, 'evaluation', started, finished FROM steps "
                 "WHERE finished IS NOT NULL"
             )
-            spans = [Span(*row) for row in done]
+            spans = [TimeSpan(*row) for row in done]
             changed = db.execute("SELECT value FROM meta WHERE key = 'data_changed'").fetchone()
             return rows, spans, changed[0].splitlines() if changed else []
     except sqlite3.Error as error:

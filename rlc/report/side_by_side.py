@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 
-from rlc.plan.differences import Side, differing_paths, plan_values
+from rlc.plan.differences import ComparedValue, differing_paths, plan_values
 from rlc.plan.units import shown_value
 from rlc.report.charts.drawing import Chart, Figure, draw
 from rlc.report.charts.figures import stage_figures
@@ -28,7 +28,7 @@ MOST = len(LETTERS)  # on a page: more lines in a chart cannot be told apart
 
 
 @frozen
-class Compared:
+class ComparedRun:
     """A run of a comparison. ``place`` is that among the colours and dashes of the page."""
 
     letter: str
@@ -61,7 +61,7 @@ def folders_of(roots: Iterable[Path]) -> list[Path]:
     return list(found.values())
 
 
-def read_runs(paths: Sequence[Path]) -> tuple[list[Compared], list[Unread]]:
+def read_runs(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[Unread]]:
     """Read runs to compare, and say which cannot be read. Raise RunError if they are too many."""
     if len(paths) > MOST:
         raise RunError(
@@ -69,7 +69,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Compared], list[Unread]]:
             "name those that matter: `rlc runs` says what differs between them",
         )
     names = [path.resolve().name for path in paths]
-    found, unread = list[Compared](), list[Unread]()
+    found, unread = list[ComparedRun](), list[Unread]()
     for place, (path, name) in enumerate(zip(paths, names, strict=True)):
         shown = name if names.count(name) == 1 else str(path)
         try:
@@ -77,7 +77,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Compared], list[Unread]]:
         except RunError as error:
             unread.append(Unread(path, error.message))
         else:
-            found.append(Compared(LETTERS[place], place, shown, read_run(path), files))
+            found.append(ComparedRun(LETTERS[place], place, shown, read_run(path), files))
     return found, unread
 
 
@@ -101,7 +101,7 @@ class _Metric:
     curves: dict[str, Series] = field(factory=dict)
 
 
-def overlays(runs: Sequence[Compared]) -> list[Overlay]:
+def overlays(runs: Sequence[ComparedRun]) -> list[Overlay]:
     """Draw what was measured in any of the runs, stage by stage. Stages are the same if they have
     the same name and kind, metrics if they are the same curve of the same figure."""
     stages: dict[tuple[str, str], dict[tuple[str, str], _Metric]] = {}
@@ -127,11 +127,13 @@ def overlays(runs: Sequence[Compared]) -> list[Overlay]:
     return groups
 
 
-def _has(run: Compared, stage: str) -> bool:
+def _has(run: ComparedRun, stage: str) -> bool:
     return any(mine.name == stage for mine in run.files.plan.stages)
 
 
-def _chart(metric: _Metric, name: str, alone: bool, runs: Sequence[Compared], stage: str) -> Chart:
+def _chart(
+    metric: _Metric, name: str, alone: bool, runs: Sequence[ComparedRun], stage: str
+) -> Chart:
     shown = [run for run in runs if run.letter in metric.curves]
     missing = [run.letter for run in runs if run not in shown and _has(run, stage)]
     notes = [metric.figure.note] if metric.figure.note else []
@@ -163,7 +165,7 @@ class Cell:
 
 
 @frozen
-class Row:
+class DifferingValue:
     """A value that is not the same in all runs, with a cell for each."""
 
     path: str
@@ -171,11 +173,11 @@ class Row:
 
 
 @frozen
-class Result:
+class RunResult:
     """What a run came to by a measure. ``against`` is the difference of the last steps from those
     of the first run that has any; ``leads``: some end worse, and none better."""
 
-    run: Compared
+    run: ComparedRun
     first: str
     last: str
     against: str
@@ -194,16 +196,16 @@ class Results:
     title: str
     label: str
     base: str
-    lines: tuple[Result, ...]
+    lines: tuple[RunResult, ...]
     missing: Mapping[str, Sequence[str]]
 
 
 @frozen
-class Used:
+class RunUsage:
     """What a run took. ``seconds`` are those of its steps, ``waiting`` the share of them in which
     nothing was in progress."""
 
-    run: Compared
+    run: ComparedRun
     spend: Spend
     sampled: int
     trained: int
@@ -212,14 +214,14 @@ class Used:
 
 
 @frozen
-class Found:
+class SharedFinding:
     """A warning, and the letters of the runs that it is about."""
 
     finding: Finding
     letters: tuple[str, ...]
 
 
-def differences(runs: Sequence[Compared]) -> Iterator[Row]:
+def differences(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
     """Yield what is not the same in all runs: the recipe, the version of rlc, values of the plans
     as `rlc diff` names them."""
     facts = {
@@ -228,15 +230,15 @@ def differences(runs: Sequence[Compared]) -> Iterator[Row]:
     }
     for name, texts in facts.items():
         if len(set(texts)) > 1:
-            yield Row(name, tuple(Cell(text, same=text == texts[0]) for text in texts))
+            yield DifferingValue(name, tuple(Cell(text, same=text == texts[0]) for text in texts))
     plans = [plan_values(run.files.plan) for run in runs]
     for path, inner in _collapsed(differing_paths(plans), plans).items():
         sides = [plan.get(inner[0]) for plan in plans]
-        yield Row(path, tuple(_cell(side, sides[0], inner) for side in sides))
+        yield DifferingValue(path, tuple(_cell(side, sides[0], inner) for side in sides))
 
 
 def _collapsed(
-    paths: Sequence[str], plans: Sequence[Mapping[str, Side]]
+    paths: Sequence[str], plans: Sequence[Mapping[str, ComparedValue]]
 ) -> dict[str, tuple[str, ...]]:
     """Return the paths, each with itself; but of a part that some plans do not have at all, such as
     an environment, one path with all that are in it."""
@@ -254,7 +256,7 @@ def _collapsed(
     return found
 
 
-def _cell(side: Side | None, first: Side | None, inner: Sequence[str]) -> Cell:
+def _cell(side: ComparedValue | None, first: ComparedValue | None, inner: Sequence[str]) -> Cell:
     if side is None:
         return Cell(ABSENT, same=first is None)
     text = shown_value(inner[0].rpartition(".")[2], side.value)
@@ -265,7 +267,7 @@ def _cell(side: Side | None, first: Side | None, inner: Sequence[str]) -> Cell:
     return Cell(text, side.origin, first is not None and side.is_same(first))
 
 
-def results(runs: Sequence[Compared]) -> Iterator[Results]:
+def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
     """Yield what the runs came to by each measure that any of them has."""
     found: dict[str, dict[str, Measure]] = {}
     for run in runs:
@@ -291,12 +293,12 @@ def results(runs: Sequence[Compared]) -> Iterator[Results]:
         )
 
 
-def _result(run: Compared, one: Measure, every: Sequence[Measure]) -> Result:
+def _result(run: ComparedRun, one: Measure, every: Sequence[Measure]) -> RunResult:
     base, (value, step) = every[0], one.best
     difference = one.last - base.last
     against = f"{'+' if difference >= 0 else '−'}{number(abs(difference), 3)}"
     others = [one.better(one.last, other.last) for other in every]
-    return Result(
+    return RunResult(
         run,
         number(one.first, 3),
         number(one.last, 3),
@@ -308,7 +310,7 @@ def _result(run: Compared, one: Measure, every: Sequence[Measure]) -> Result:
     )
 
 
-def used(run: Compared) -> Used:
+def used(run: ComparedRun) -> RunUsage:
     """Return what a run took."""
     files, tokens = run.files, {"sampled": 0, "trained": 0}
     for row in files.spent:
@@ -318,22 +320,22 @@ def used(run: Compared) -> Used:
     seconds = totals(step_times(files.timeline, files.evaluations, shares))
     total = sum(seconds.values())
     waiting = seconds.get("waiting", 0.0) / total if total else 0.0
-    return Used(run, spend(files), tokens["sampled"], tokens["trained"], total, waiting)
+    return RunUsage(run, spend(files), tokens["sampled"], tokens["trained"], total, waiting)
 
 
-def expectations(runs: Sequence[Compared]) -> Iterator[Row]:
+def expectations(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
     """Yield what the recipes expect, with what came of it in each run."""
     texts = dict.fromkeys(one.text for run in runs for one in run.info.expectations)
     for text in texts:
         known = [{one.text: one for one in run.info.expectations}.get(text) for run in runs]
         cells = [Cell(verdict(one), one.said) if one else Cell(ABSENT) for one in known]
-        yield Row(text, tuple(cells))
+        yield DifferingValue(text, tuple(cells))
 
 
-def shared_findings(runs: Sequence[Compared]) -> list[Found]:
+def shared_findings(runs: Sequence[ComparedRun]) -> list[SharedFinding]:
     """Return the warnings about the runs, each once."""
     found: dict[Finding, list[str]] = {}
     for run in runs:
         for finding in findings(run.files):
             found.setdefault(finding, []).append(run.letter)
-    return [Found(finding, tuple(letters)) for finding, letters in found.items()]
+    return [SharedFinding(finding, tuple(letters)) for finding, letters in found.items()]

@@ -17,7 +17,7 @@ _PRICES = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "train
 
 
 @frozen
-class Kind:
+class TokenKind:
     """Tokens of one kind in one stage; ``usd`` is None if the price is unknown."""
 
     stage: str
@@ -44,7 +44,7 @@ class Limit:
 class Spend:
     """``usd`` is the total of the journal; None if some price is unknown."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[TokenKind, ...]
     usd: float | None
     limits: tuple[Limit, ...]
     chart: Chart | None
@@ -70,13 +70,13 @@ def spend(files: RunFiles) -> Spend:
     )
 
 
-def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[Kind]:
+def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[TokenKind]:
     for stage in plan.stages:
         price = price_of(stage.model.base, stage.model.service)
         for kind in TOKEN_KINDS:
             if tokens := sum(row.tokens[kind] for row in spent if row.stage == stage.name):
                 usd = part_cost(tokens, getattr(price, _PRICES[kind])) if price else None
-                yield Kind(stage.name, kind, tokens, usd)
+                yield TokenKind(stage.name, kind, tokens, usd)
 
 
 def _limits(files: RunFiles) -> Iterator[Limit]:

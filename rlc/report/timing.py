@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from attrs import field, frozen
 
-from rlc.report.run_files import Span
+from rlc.report.run_files import TimeSpan
 from rlc.runtime.journal.history import Record
 
 SAMPLING, ENVIRONMENT, TRAINING = "sampling", "environment", "training"
@@ -53,7 +53,9 @@ class StepTime:
 
 
 def step_times(
-    timeline: Sequence[Span], evaluations: Sequence[Span], shares: Mapping[tuple[str, int], float]
+    timeline: Sequence[TimeSpan],
+    evaluations: Sequence[TimeSpan],
+    shares: Mapping[tuple[str, int], float],
 ) -> list[StepTime]:
     """Return the time of each step, and of each evaluation, in the order in which they ended.
 
@@ -62,7 +64,7 @@ def step_times(
     part of the time of a step's rollouts that their environments took; the rest was sampling.
     """
     spans = sorted([*timeline, *evaluations], key=lambda span: span.start)
-    active: list[tuple[float, int, Span]] = []
+    active: list[tuple[float, int, TimeSpan]] = []
     times, coming = [], 0
     for stage, step, now, end in _windows(spans):
         seconds = dict.fromkeys(LANES, 0.0)
@@ -81,7 +83,7 @@ def step_times(
     return times
 
 
-def _windows(spans: Iterable[Span]) -> Iterator[tuple[str, int, float, float]]:
+def _windows(spans: Iterable[TimeSpan]) -> Iterator[tuple[str, int, float, float]]:
     """Yield stage, step, start and end of each step, in the order in which they ended."""
     first: dict[tuple[str, int], float] = {}
     last: dict[tuple[str, int], float] = {}
@@ -98,7 +100,7 @@ def _windows(spans: Iterable[Span]) -> Iterator[tuple[str, int, float, float]]:
 def _share(
     seconds: dict[str, float],
     amount: float,
-    active: Sequence[Span],
+    active: Sequence[TimeSpan],
     shares: Mapping[tuple[str, int], float],
 ) -> None:
     """Divide a moment among the lanes of what is in progress."""

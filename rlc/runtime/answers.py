@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field
 
-from rlc.envs.deadlines import Span, waiting
-from rlc.envs.responders import Question, Reply, Responder
+from rlc.envs.deadlines import Deadline, waiting
+from rlc.envs.responders import ModelReply, ModelRequest, Responder
 from rlc.plan.environments import Asked
 from rlc.plan.models import Sampling
 from rlc.runtime.journal.database import Journal
@@ -53,7 +53,7 @@ class Answers:
 
 
 @define(eq=False)
-class Remembering:
+class ReplyCache:
     """A responder whose answers are kept. A question is all that decides about its answer: the
     model, the messages, how it is sampled, and its key."""
 
@@ -63,7 +63,7 @@ class Remembering:
     most: int
     timeout: float | None
 
-    async def reply(self, question: Question) -> Reply:
+    async def reply(self, question: ModelRequest) -> ModelReply:
         model = repr(self.asked)
         messages = [dict(message) for message in question.messages]
         sampling = question.sampling
@@ -76,8 +76,8 @@ class Remembering:
         with asking(), waiting():  # whoever asks is not at work meanwhile
             async with lock:
                 if (known := self.answers.journal.answer(digest)) is not None:
-                    return Reply(*known)
-                async with places, Span(self.timeout, "an answer of the judge"):
+                    return ModelReply(*known)
+                async with places, Deadline(self.timeout, "an answer of the judge"):
                     found = await self.inner.reply(question)
                 self.answers.journal.keep_answer(digest, found.text, found.stop_reason)
                 return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from rlc.plan.expectations import ExpectationPlan, Judged, Over, QuantityPlan
+from rlc.plan.expectations import ExpectationPlan, ExpectationResult, Over, QuantityPlan
 
 _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
@@ -24,7 +24,7 @@ def judged_after(
     is_done: Callable[[str], bool],
     ended: bool,
     rehearses: bool,
-) -> tuple[Judged, ...]:
+) -> tuple[ExpectationResult, ...]:
     """Judge the expectations that are known after a run.
 
     Args:
@@ -42,7 +42,7 @@ def judged_after(
         values = [float(r[quantity.key]) for r in records_of(quantity.stage) if quantity.key in r]
         return _OVER[quantity.over](values) if values else None
 
-    def judge(one: ExpectationPlan) -> Judged:
+    def judge(one: ExpectationPlan) -> ExpectationResult:
         if rehearses:
             return one.unknown("a rehearsal need not learn")
         if all(is_done(quantity.stage or "") for quantity in one.quantities):

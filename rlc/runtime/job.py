@@ -16,7 +16,7 @@ from rlc.data.code.functions import search_beside
 from rlc.data.digests import changed_files
 from rlc.plan.graph import evaluations_of
 from rlc.plan.stages import Evaluation, StagePlan, Training, is_evaluation, is_training
-from rlc.runtime.asked import AskedModels
+from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.failures import failure_of, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
@@ -32,7 +32,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.ahead import try_later_stages
 from rlc.runtime.stages.base import Setup
-from rlc.runtime.stages.evaluation import Evaluator
+from rlc.runtime.stages.evaluation import EvaluationRunner
 from rlc.runtime.stages.opening import OPENERS
 from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
@@ -62,8 +62,8 @@ class Job:
     _remote: RemoteSession | None = field(default=None, init=False)
     _service_guard: ServiceGuard = field(init=False)
     _log: MetricsLog = field(init=False)
-    _asked: AskedModels = field(init=False)
-    _evaluator: Evaluator = field(init=False)
+    _asked: AuxiliaryModels = field(init=False)
+    _evaluator: EvaluationRunner = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         search_beside(self.folder.plan.recipe)
@@ -74,8 +74,8 @@ class Job:
                 self.service, self.folder, self.observer.note, self._service_guard.pressed
             )
         self.service = self._service_guard.client
-        self._asked = AskedModels(self.service, self.folder)
-        self._evaluator = Evaluator(self.folder, self._log, self.observer, self._asked)
+        self._asked = AuxiliaryModels(self.service, self.folder)
+        self._evaluator = EvaluationRunner(self.folder, self._log, self.observer, self._asked)
 
     def stop(self) -> None:
         """End the job with a checkpoint as soon as the running step is done."""

@@ -23,7 +23,7 @@ from rlc.runtime.journal.tokens import append_tokens, first_groups
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.stages.base import Stage
-from rlc.runtime.stages.evaluation import Evaluator
+from rlc.runtime.stages.evaluation import EvaluationRunner
 from rlc.runtime.trackers import MetricsLog
 
 
@@ -41,7 +41,7 @@ class StageLoop:
     plan: Training
     stage: Stage[Any]
     checkpoints: CheckpointKeeper
-    evaluator: Evaluator
+    evaluator: EvaluationRunner
     over_budget: bool = field(default=False, init=False)
     _step_began: float = field(factory=time.perf_counter, init=False)
     _timeline: Timeline = field(init=False)

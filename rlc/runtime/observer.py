@@ -10,7 +10,7 @@ from rlc.plan.records import Plan
 from rlc.plan.stages import Evaluation, Training
 
 if TYPE_CHECKING:
-    from rlc.runtime.records import Lesson, Rollout
+    from rlc.runtime.records import Rollout, TrainedSample
 
 
 class Observer:
@@ -37,7 +37,7 @@ class Observer:
     def played(self, members: Sequence[Rollout]) -> None:
         """A task has been played in a step or an evaluation, by these members of its group."""
 
-    def learnt(self, lesson: Lesson) -> None:
+    def learnt(self, lesson: TrainedSample) -> None:
         """A step of a stage that learns from data is done; this is a row that it learnt from."""
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:

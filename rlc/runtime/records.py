@@ -9,7 +9,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.chat.tokens import NO_CHUNKS, Chunks
 from rlc.chat.turns import Verdict
-from rlc.data.about import About
+from rlc.data.about import TaskFacts
 from rlc.errors import Error
 from rlc.plan.environments import SOLVED
 from rlc.runtime.failures import Failure
@@ -112,7 +112,7 @@ class Rollout:
     cause: str | None = None
     failure: Failure | None = field(default=None, repr=False)
     replaced: bool = False
-    about: About | None = None
+    about: TaskFacts | None = None
     raw: float | None = None
     components: Parts = field(factory=dict, repr=False)
     unplayed: Mapping[str, float] = field(factory=dict)
@@ -144,7 +144,7 @@ class Rollout:
 
 
 @frozen
-class Lesson:
+class TrainedSample:
     """A row that a step has learnt from, as it stood before: ``measured`` says how, in words.
 
     ``replies`` has each reply with what it is to the row: one that is imitated is the ``reply``,

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from attrs import field, frozen
 
-from rlc.plan.expectations import Judged
+from rlc.plan.expectations import ExpectationResult
 from rlc.runtime.journal.history import History, curve, history
 
 
@@ -73,10 +73,10 @@ class Summary:
     evaluations: list[EvalSummary]
     spent_usd: float
     cause: str = ""
-    expectations: tuple[Judged, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
 
     @property
-    def unmet(self) -> list[Judged]:
+    def unmet(self) -> list[ExpectationResult]:
         """The expectations that do not hold."""
         return [one for one in self.expectations if one.holds is False]
 
@@ -153,6 +153,6 @@ def summary_html(summary: Summary) -> str:
     )
 
 
-def verdict(judged: Judged) -> str:
+def verdict(judged: ExpectationResult) -> str:
     """Say in a word whether an expectation held."""
     return {True: "held", False: "failed", None: "open"}[judged.holds]

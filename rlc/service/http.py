@@ -42,7 +42,7 @@ _RENEW = {"www-authenticate": 'Bearer error="invalid_token"'}  # the SDK exchang
 _log = logging.getLogger(__name__)
 
 
-class Refused(Error):  # noqa: N818 (it is what happened, not what went wrong here)
+class RefusedRequest(Error):  # noqa: N818 (it is what happened, not what went wrong here)
     """One sentence for the client.
 
     The status decides what the SDK does: it gives up on 400, 401, 404, 413 and 415, takes 410
@@ -66,7 +66,7 @@ def refusing(status: int) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
-        raise Refused(status, str(error)) from error
+        raise RefusedRequest(status, str(error)) from error
 
 
 def speaks_anthropic(scope: Scope) -> bool:
@@ -101,21 +101,23 @@ def _path(scope: Scope) -> str:
     return f"/{path.split('/', 3)[-1]}" if path.startswith("/s/") else path
 
 
-def as_refused(error: Refused | ServiceError | EnvError) -> Refused:
+def as_refused(error: RefusedRequest | ServiceError | EnvError) -> RefusedRequest:
     """What went wrong with a request, as its client is told."""
-    if isinstance(error, Refused):
+    if isinstance(error, RefusedRequest):
         return error
     said = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
     said += f" ({error.hint})" if error.hint else ""
     if isinstance(error, ChatError):
-        return Refused(400, said, param=error.part)
+        return RefusedRequest(400, said, param=error.part)
     lost = isinstance(error, ServiceLostError)  # which may be there again
-    return Refused(
+    return RefusedRequest(
         503 if lost else 400, said, code=TOO_LONG if isinstance(error, TooLongError) else None
     )
 
 
-async def _refused(request: Request, error: Refused | ServiceError | EnvError) -> JSONResponse:
+async def _refused(
+    request: Request, error: RefusedRequest | ServiceError | EnvError
+) -> JSONResponse:
     known = as_refused(error)
     body = error_body(request.scope, known.status, known.message, known.param, known.code)
     return JSONResponse(body, known.status)
@@ -137,7 +139,7 @@ async def _failed(request: Request, error: Exception) -> JSONResponse:
 
 
 ON_ERROR: Any = {
-    Refused: _refused,
+    RefusedRequest: _refused,
     ServiceError: _refused,
     EnvError: _refused,
     HTTPException: _no_such_path,
@@ -182,14 +184,14 @@ async def read_content(request: Request, content_type: str) -> bytes:
     """Read a body. Raise Refused if it is of another type (415) or too large (413)."""
     given = request.headers.get("content-type", "nothing")
     if given.split(";")[0].strip().lower() != content_type:
-        raise Refused(415, f"This path takes {content_type}, not {given}.")
+        raise RefusedRequest(415, f"This path takes {content_type}, not {given}.")
     if encoding := request.headers.get("content-encoding"):
-        raise Refused(415, f"This server takes no compressed bodies ({encoding}).")
+        raise RefusedRequest(415, f"This server takes no compressed bodies ({encoding}).")
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
         if size > LARGEST_BODY:
-            raise Refused(413, f"The body is larger than {LARGEST_BODY // 2**20} MiB.")
+            raise RefusedRequest(413, f"The body is larger than {LARGEST_BODY // 2**20} MiB.")
         pieces.append(piece)
     return b"".join(pieces)
 

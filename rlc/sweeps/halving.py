@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rlc.plan.sweeps import SweepPlan
-from rlc.sweeps.journal import Report
+from rlc.sweeps.journal import MetricReport
 from rlc.sweeps.search import optuna
 
 
@@ -14,7 +14,7 @@ class Halving:
     """Decides after each report whether a configuration goes on, by those that came as far before
     it (asynchronous successive halving, arXiv 1810.05934)."""
 
-    def __init__(self, sweep: SweepPlan, reports: Iterable[Report]) -> None:
+    def __init__(self, sweep: SweepPlan, reports: Iterable[MetricReport]) -> None:
         package, search = optuna(), sweep.search
         pruner = package.pruners.SuccessiveHalvingPruner(
             min_resource=search.first, reduction_factor=search.eta
@@ -29,7 +29,7 @@ class Halving:
         for report in reports:
             self.goes_on(report)
 
-    def goes_on(self, report: Report) -> bool:
+    def goes_on(self, report: MetricReport) -> bool:
         """Return whether a configuration goes on after a report."""
         if report.number not in self._trials:
             self._trials[report.number] = self._study.ask()

@@ -53,7 +53,7 @@ class TrialRecord:
 
 
 @frozen
-class Report:
+class MetricReport:
     """The metric of a configuration's first trial on its way."""
 
     number: int
@@ -124,15 +124,15 @@ class SweepJournal:
             for number, text, seed, state, cause, value in rows
         ]
 
-    def report(self, report: Report) -> bool:
+    def report(self, report: MetricReport) -> bool:
         """Write a metric on the way. Return whether it is new."""
         row = report.number, report.step, report.value
         insert = "INSERT OR IGNORE INTO reports (number, step, value) VALUES (?, ?, ?)"
         with self._lock:
             return self._db.execute(insert, row).rowcount == 1
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[MetricReport]:
         """Return all reports, in the order in which they were made."""
         with self._lock:
             rows = self._db.execute("SELECT number, step, value FROM reports ORDER BY place")
-            return [Report(*row) for row in rows.fetchall()]
+            return [MetricReport(*row) for row in rows.fetchall()]

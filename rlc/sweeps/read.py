@@ -16,19 +16,19 @@ from rlc.plan.codec import PlanFormatError
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import SweepPlan, Trial
-from rlc.runtime.journal.database import NOTHING, Journal, Used
+from rlc.runtime.journal.database import NOTHING, Journal, RecordedUsage
 from rlc.runtime.journal.locks import is_locked
 from rlc.runtime.journal.runs import GONE, RunInfo, is_run, list_runs, read_run
 from rlc.runtime.records import RunError
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
-from rlc.sweeps.results import Standing
+from rlc.sweeps.results import SweepState
 
 TRIALS, SHARED = "trials", "shared"  # folders of runs
 BASE_FILE = "recipe.json"  # the recipe's own plan
 
 
 @frozen
-class SweepInfo(Standing):
+class SweepInfo(SweepState):
     """How the sweep in a folder stands, which may still be running. ``base`` is the recipe's own
     plan, None if it cannot be read any more.
 
@@ -147,7 +147,7 @@ def _spent(run: Path) -> float:
         return journal.spent_usd()
 
 
-def used_in(path: Path, of: str) -> Used:
+def used_in(path: Path, of: str) -> RecordedUsage:
     """What a run has used itself: of a trial, the stages before ``of`` were run elsewhere."""
     stages = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))["stages"]
     names = [stage["name"] for stage in stages]

@@ -18,7 +18,7 @@ _Z = 1.959964
 
 
 @frozen
-class Result:
+class ConfigurationResult:
     """A configuration with its trials. ``mean`` is that of the metric over the seeds that have
     finished, None if none has; ``margin`` is half of its 95 % confidence interval (Student's t),
     None with fewer than two seeds."""
@@ -36,7 +36,7 @@ class Result:
 
 
 @frozen
-class Standing:
+class SweepState:
     """How a sweep stands; :class:`SweepSummary` says what the attributes are. ``state`` is
     ``"running"`` while it runs."""
 
@@ -47,12 +47,12 @@ class Standing:
     spent_usd: float
 
     @property
-    def results(self) -> list[Result]:
+    def results(self) -> list[ConfigurationResult]:
         """Every configuration that was begun, the best first."""
         return ranked(self.plan, self.trials)
 
     @property
-    def best(self) -> Result | None:
+    def best(self) -> ConfigurationResult | None:
         """The best configuration, None if none has finished."""
         return best_of(self.results)
 
@@ -63,7 +63,7 @@ class Standing:
 
 
 @frozen
-class SweepSummary(Standing):
+class SweepSummary(SweepState):
     """How a sweep ended; :func:`rlc.sweep` returns it.
 
     Attributes:
@@ -79,7 +79,7 @@ class SweepSummary(Standing):
     folder: Path
 
 
-def ranked(plan: SweepPlan, trials: Iterable[TrialRecord]) -> list[Result]:
+def ranked(plan: SweepPlan, trials: Iterable[TrialRecord]) -> list[ConfigurationResult]:
     """Return the configurations of some trials: those whose trials have all finished first, the
     best first, and those without a value last."""
     by_number: dict[int, list[TrialRecord]] = {}
@@ -88,22 +88,24 @@ def ranked(plan: SweepPlan, trials: Iterable[TrialRecord]) -> list[Result]:
     results = [_result(number, records) for number, records in by_number.items()]
     sign = -1.0 if plan.metric.more_is_better else 1.0
 
-    def place(result: Result) -> tuple[bool, bool, float, int]:
+    def place(result: ConfigurationResult) -> tuple[bool, bool, float, int]:
         value = 0.0 if result.mean is None else sign * result.mean
         return result.mean is None, not result.complete, value, result.number
 
     return sorted(results, key=place)
 
 
-def best_of(results: Sequence[Result]) -> Result | None:
+def best_of(results: Sequence[ConfigurationResult]) -> ConfigurationResult | None:
     """The first of ranked results, if it has a value."""
     return results[0] if results and results[0].mean is not None else None
 
 
-def _result(number: int, records: Sequence[TrialRecord]) -> Result:
+def _result(number: int, records: Sequence[TrialRecord]) -> ConfigurationResult:
     values = [r.value for r in records if r.state == "finished" and r.value is not None]
     mean = fmean(values) if values else None
-    return Result(number, records[0].trial.configuration, tuple(records), mean, margin(values))
+    return ConfigurationResult(
+        number, records[0].trial.configuration, tuple(records), mean, margin(values)
+    )
 
 
 def margin(values: Sequence[float]) -> float | None:

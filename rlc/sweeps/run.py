@@ -24,7 +24,7 @@ from rlc.plan.records import Plan
 from rlc.plan.stages import Evaluation
 from rlc.plan.sweeps import Configuration, Trial
 from rlc.pricing.cost import plan_cost
-from rlc.runtime.journal.database import NOTHING, Used
+from rlc.runtime.journal.database import NOTHING, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import is_run, read_run
 from rlc.runtime.observer import Observer
@@ -35,12 +35,12 @@ from rlc.service.hosted.connect import require_service
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.halving import Halving
 from rlc.sweeps.jobs import JobStoppedError, StoppableJob
-from rlc.sweeps.journal import COMPLETED, Report, TrialRecord, TrialState
+from rlc.sweeps.journal import COMPLETED, MetricReport, TrialRecord, TrialState
 from rlc.sweeps.measure import value_of, values_on_the_way
 from rlc.sweeps.observer import SweepObserver
 from rlc.sweeps.read import run_folders, used_in
 from rlc.sweeps.results import SweepSummary, ranked
-from rlc.sweeps.search import Tried, propose
+from rlc.sweeps.search import Proposal, propose
 from rlc.sweeps.shared import create, own_stages, shared_part
 
 _IN_A_ROW = 3  # trials that fail one after the other before the sweep gives up
@@ -63,8 +63,8 @@ class SweepRun:
     _records: dict[str, TrialRecord] = field(factory=dict, init=False)  # by the trial's id
     _queue: deque[Trial] = field(factory=deque, init=False)
     _running: dict[str, StoppableJob] = field(factory=dict, init=False)
-    _expected: dict[str, Used] = field(factory=dict, init=False)  # of running trials
-    _used: dict[Path, Used] = field(factory=dict, init=False)  # by the folder of a run
+    _expected: dict[str, RecordedUsage] = field(factory=dict, init=False)  # of running trials
+    _used: dict[Path, RecordedUsage] = field(factory=dict, init=False)  # by the folder of a run
     _sharing: defaultdict[Path, threading.Lock] = field(
         factory=lambda: defaultdict(threading.Lock), init=False
     )
@@ -167,7 +167,7 @@ class SweepRun:
             before = sorted(
                 ranked(self.sweep.plan, self._records.values()), key=lambda result: result.number
             )
-            known = [Tried(r.configuration, r.mean if r.complete else None) for r in before]
+            known = [Proposal(r.configuration, r.mean if r.complete else None) for r in before]
             configuration = propose(self.sweep.plan, self.sweep.seed, number, known)
             if configuration is None:
                 self.observer.note("every configuration that is drawn was tried before")
@@ -214,11 +214,11 @@ class SweepRun:
     # The budget
 
     @property
-    def _spent(self) -> Used:
+    def _spent(self) -> RecordedUsage:
         return sum(self._used.values(), NOTHING)
 
     @property
-    def _committed(self) -> Used:
+    def _committed(self) -> RecordedUsage:
         """What is used, or what running trials are expected to use yet."""
         left = (
             expected.less(self._used.get(self._path(trial), NOTHING))
@@ -229,7 +229,7 @@ class SweepRun:
     def _path(self, trial: str) -> Path:
         return self.folder.of_trial(self._records[trial].trial)
 
-    def _expected_of(self, trial: Trial, plan: Plan) -> Used:
+    def _expected_of(self, trial: Trial, plan: Plan) -> RecordedUsage:
         """What a trial is expected to use from where it is. How long it takes is not known."""
         of = self.sweep.plan.of
         shared = shared_part(plan, of)
@@ -239,7 +239,7 @@ class SweepRun:
         usd = sum(cost.total("expected").usd for cost in costs)
         tokens = sum(cost.tokens("expected") for cost in costs)
         used = self._used.get(self.folder.of_trial(trial), NOTHING)
-        return Used(usd, round(tokens), 0.0).less(used)
+        return RecordedUsage(usd, round(tokens), 0.0).less(used)
 
     # A trial
 
@@ -358,7 +358,7 @@ class SweepRun:
                 return
             of = next((s for s in plan.trainings if s.name == self.sweep.plan.of), None)
             if of is not None and 0 < step < of.steps:
-                report = Report(trial.number, step, value)
+                report = MetricReport(trial.number, step, value)
                 new = self.folder.journal.report(report)
                 if new and not self._halving.goes_on(report):
                     self._running[trial.id].stop()

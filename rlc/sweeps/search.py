@@ -26,7 +26,7 @@ class NoOptunaError(Error):
 
 
 @frozen
-class Tried:
+class Proposal:
     """A configuration that was proposed; ``value`` is None while its trials run."""
 
     configuration: Configuration
@@ -45,7 +45,7 @@ def optuna() -> Any:
 
 
 def propose(
-    sweep: SweepPlan, seed: int, number: int, before: Sequence[Tried]
+    sweep: SweepPlan, seed: int, number: int, before: Sequence[Proposal]
 ) -> Configuration | None:
     """Return the configuration with a number, from 1; ``before`` has those with smaller ones, in
     order. None if all that are drawn were tried before."""
@@ -91,7 +91,7 @@ def _distribution(package: Any, axis: AxisPlan) -> Any:
         )
 
 
-def _told(package: Any, axes: Any, plans: Sequence[AxisPlan], tried: Tried) -> Any:
+def _told(package: Any, axes: Any, plans: Sequence[AxisPlan], tried: Proposal) -> Any:
     """What Optuna has to know of a configuration."""
     params = {
         plan.path: tried.configuration[plan.path]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.compile.recipe import Compiled, load
+from rlc.compile.recipe import CompileResult, load
 from rlc.compile.sweeps import Sweep, find_sweep
 from rlc.data.reading import Reader
 from rlc.plan.records import LOCAL, Plan
@@ -61,7 +61,7 @@ def open_sweep(
     return _run_of(sweep, folder, base, base_url, jobs)
 
 
-def compiled_again(path: Path) -> tuple[Compiled, str]:
+def compiled_again(path: Path) -> tuple[CompileResult, str]:
     """Compile the recipe of a sweep as it was when the sweep was begun, and return the sweep's
     name too. Raise RunError if there is no sweep in the folder."""
     recipe, options = begun_with(path)

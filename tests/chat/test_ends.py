@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
-from rlc.chat.prompts import ChatHistory, Chats, TextHistory, ToolChatHistory
+from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory, ToolChatHistory
 from rlc.chat.replies import Ends, StoppingHistory, ended_reply, stop_of
 from rlc.chat.turns import Observation
 
@@ -44,7 +44,7 @@ def encode(text: str) -> list[int]:
 
 
 def chat(*texts: str) -> StoppingHistory:
-    return StoppingHistory(ChatHistory(Chats(renderer())), texts, tokenizer())
+    return StoppingHistory(ChatHistory(ChatFormat(renderer())), texts, tokenizer())
 
 
 said = st.lists(st.sampled_from(WORDS), max_size=8).map("".join)
@@ -79,7 +79,7 @@ def test_every_prompt_extends_what_was_sampled(turns: list[tuple[str, str, bool]
 
 
 def test_the_renderers_own_end_follows_a_reply_that_text_has_ended() -> None:
-    history, closed = chat("]"), ChatHistory(Chats(renderer()))
+    history, closed = chat("]"), ChatHistory(ChatFormat(renderer()))
     end = tokenizer().eos_token_id
     for one, reply in ((history, encode("[4]")), (closed, [*encode("[4]"), end])):
         one.observe(Observation("Guess."))
@@ -100,7 +100,7 @@ def test_a_call_of_a_tool_that_text_has_ended_is_complete() -> None:
 
 
 def test_a_service_is_asked_for_one_kind_of_ends() -> None:
-    assert stop_of(ChatHistory(Chats(renderer()))) == renderer().get_stop_sequences()
+    assert stop_of(ChatHistory(ChatFormat(renderer()))) == renderer().get_stop_sequences()
     assert stop_of(chat("]", "\n\n")) == ["]", "\n\n", "<|im_end|>"]
     plain = TextHistory(tokenizer(), str)
     stopping = StoppingHistory(plain, ("]",), tokenizer())
@@ -124,4 +124,4 @@ def test_what_a_service_has_sampled_beyond_the_end_is_no_part_of_a_reply(after: 
     assert reply.topk_logprobs_np is not None
     assert reply.topk_logprobs_np.token_ids.shape == (len(kept), 2)
     assert ended_reply(reply, chat("]")) is reply
-    assert ended_reply(long, ChatHistory(Chats(renderer()))) is long
+    assert ended_reply(long, ChatHistory(ChatFormat(renderer()))) is long

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.facts.models import TINY, renderer_fits, renderer_names
 from rlc.catalog.traits import BOX, TAG
-from rlc.chat.prompts import ChatHistory, Chats, TextHistory, load_template
+from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory, load_template
 from rlc.chat.turns import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.plan.environments import StepPlan
@@ -51,7 +51,7 @@ def test_a_chat_is_what_the_renderer_makes_of_the_whole_conversation(
 ) -> None:
     """Turn by turn and all at once give the same tokens."""
     rendered = make()
-    history = ChatHistory(Chats(rendered))
+    history = ChatHistory(ChatFormat(rendered))
     opening = history.observe(Observation("Guess."))
     said = rendered.tokenizer.encode("\\boxed{5}", add_special_tokens=False)
     assert history.reply([*said, *rendered.get_stop_sequences()]).text == "\\boxed{5}"
@@ -78,7 +78,7 @@ replies = st.lists(st.integers(0, 255), max_size=6)
 def test_every_prompt_extends_what_was_seen_and_sampled(
     turns: list[tuple[str, list[int], bool]],
 ) -> None:
-    history, seen = ChatHistory(Chats(renderer())), list[int]()
+    history, seen = ChatHistory(ChatFormat(renderer())), list[int]()
     for text, tokens, stopped in turns:
         prompt = history.observe(Observation(text))
         assert prompt[: len(seen)] == seen
@@ -89,7 +89,7 @@ def test_every_prompt_extends_what_was_seen_and_sampled(
 
 @pytest.mark.engine
 def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
-    history = ChatHistory(Chats(renderer()))
+    history = ChatHistory(ChatFormat(renderer()))
     prompt = history.observe(Observation("Guess."))
     history.reply(encode("seven is my"))
     after = history.observe(Observation("Higher."))
@@ -98,7 +98,7 @@ def test_a_reply_that_was_cut_off_is_closed_before_the_next_turn() -> None:
 
 @pytest.mark.engine
 def test_the_instruction_is_added_to_the_first_turn_only() -> None:
-    history = ChatHistory(Chats(renderer(), instruction="Be brief."))
+    history = ChatHistory(ChatFormat(renderer(), instruction="Be brief."))
     first = history.observe(Observation("Guess."))
     history.reply([tokenizer().eos_token_id])
     second = history.observe(Observation("Higher."))[len(first) :]

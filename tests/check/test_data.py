@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.data.reading import Reader
 from rlc.lang.source import Source
 from rlc.plan.stages import Training
@@ -42,13 +42,13 @@ def write(name: str, rows: Sequence[Any]) -> None:
 
 def compiled(
     env: str, steps: str = "steps = 2", more: str = "", reader: Reader | None = None
-) -> Compiled:
+) -> CompileResult:
     text = f'model policy {{ base = "tiny" }}\nenv sums = {env}\n{TRAIN}{more}'
     source = Source("recipe.rl", text.replace("STEPS", steps))
     return compile_source(source, reader=Reader() if reader is None else reader)
 
 
-def messages(result: Compiled) -> list[str]:
+def messages(result: CompileResult) -> list[str]:
     return [f"{item.code} {item.message}" for item in result.diagnostics]
 
 

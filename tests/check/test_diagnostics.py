@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from golden import check_golden
 
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.data.reading import Reader
 from rlc.emit.errors import EmitError
 from rlc.emit.job.folder import emit_job
@@ -42,7 +42,7 @@ def test_a_finding_reads_like_this(
     check_golden(path.with_suffix(".txt"), render_human(found, color=False))
 
 
-def emit_as(command: str, compiled: Compiled, folder: Path) -> None:
+def emit_as(command: str, compiled: CompileResult, folder: Path) -> None:
     """Write what the command of a case writes."""
     assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
     if "--target script" in command:

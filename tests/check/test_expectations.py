@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.compile.rehearse import rehearse
 from rlc.emit.errors import EmitError
 from rlc.emit.script.program import script
@@ -43,7 +43,7 @@ eval heldout { model = main  env = sums  samples = 2  metrics = [pass_at(1), mea
 """
 
 
-def compiled(*expectations: str, text: str = RECIPE + EVALS) -> Compiled:
+def compiled(*expectations: str, text: str = RECIPE + EVALS) -> CompileResult:
     written = "".join(f"expect {one}\n" for one in expectations)
     return compile_source(Source("recipe.rl", text + written))
 

@@ -13,7 +13,7 @@ from rlc.catalog.declarations import DECLARATIONS, LOSS_FIELDS, MODEL_FIELDS, SW
 from rlc.catalog.index import BUILTINS
 from rlc.catalog.records import Builtin, Param
 from rlc.catalog.stage_fields import EVAL_FIELDS, PREFERENCE_FIELDS, SFT_FIELDS, TRAIN_FIELDS
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
 
@@ -198,7 +198,7 @@ def recipe(
     return "\n".join(parts)
 
 
-def compiled(text: str) -> Compiled:
+def compiled(text: str) -> CompileResult:
     return compile_source(Source("test.rl", text))
 
 

@@ -13,7 +13,7 @@ from page_examples import complete
 from paths import RECIPES
 from stage_parts import flat
 
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.explanation import explain_text
 from rlc.lang.diagnostics import Diagnostics, Severity
 from rlc.lang.fixes import fix_all
@@ -90,7 +90,7 @@ def test_any_override_gives_a_plan_or_errors(name: str, value: str) -> None:
 GUESS = 'env x0 = gem("game:GuessTheNumber-v0-easy") |> chat()\n'
 
 
-def checked(text: str) -> Compiled:
+def checked(text: str) -> CompileResult:
     source = Source("test.rl", complete(text + "train main {\n  …\n}\n"))
     return compile_source(source)
 

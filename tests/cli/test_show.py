@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rlc.cli.main import main
 from rlc.cli.transcripts import system_messages, transcript
-from rlc.report.episodes import Episode, EpisodeFilter, representatives
+from rlc.report.episodes import EpisodeFilter, ShownEpisode, representatives
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def episode(**changes: Any) -> dict[str, Any]:
 
 def text_of(record: dict[str, Any], color: bool) -> str:
     console = Console(file=io.StringIO(), width=80, force_terminal=color, record=True)
-    for line in transcript(Episode(record)):
+    for line in transcript(ShownEpisode(record)):
         console.print(line, soft_wrap=True)
     return console.export_text(styles=color)
 
@@ -109,7 +109,7 @@ def text_of(record: dict[str, Any], color: bool) -> str:
 def test_what_the_chat_says_first_is_shown_at_the_first_turn() -> None:
     record = episode()
     record["turns"] *= 2
-    lines = [line.plain for line in transcript(Episode(record), "Be brief.")]
+    lines = [line.plain for line in transcript(ShownEpisode(record), "Be brief.")]
     assert lines.count("system:\n  Be brief.") == 1
     assert lines.index("system:\n  Be brief.") < lines.index("── turn 2 of 2")
     written = plan(steps=4)

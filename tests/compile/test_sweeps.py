@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 from plan_recipes import recipe
 
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.compile.sweeps import SAMPLED, Sweep, TrialError
 from rlc.explanation.job.sweeps import sweep_lines
 from rlc.lang.render import Paint, render_human
@@ -22,7 +22,7 @@ from rlc.pricing.sweeps import UNPRICED, rung_share
 RATES = "sweep rates { of = main  over = { learning_rate = [1e-5, 4e-5, 1e-4] } %s }\n"
 
 
-def compiled(text: str, *overrides: str, seed: int | None = None) -> Compiled:
+def compiled(text: str, *overrides: str, seed: int | None = None) -> CompileResult:
     made = compile_source(Source("recipe.rl", text), overrides, seed)
     assert made.plan is not None, render_human(made.diagnostics, color=False)
     return made

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.data.about import LONGEST, MOST, about_row
-from rlc.data.errors import Place
+from rlc.data.errors import FilePlace
 from rlc.data.rows import DataRow
 
 
 def row(**fields: Any) -> DataRow:
-    return DataRow(fields, Place("rows.jsonl", 3, 4))
+    return DataRow(fields, FilePlace("rows.jsonl", 3, 4))
 
 
 def test_id_place_and_other_fields_are_kept() -> None:
@@ -40,7 +40,7 @@ values = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=2 * LONGEST), values, max_size=2 * MOST))
 def test_what_is_kept_is_json_of_bounded_size(fields: dict[str, Any]) -> None:
-    written = about_row(DataRow(fields, Place("r.jsonl", 1, 1)), None).written()
+    written = about_row(DataRow(fields, FilePlace("r.jsonl", 1, 1)), None).written()
     assert len(written["fields"]) <= MOST + 1
     text = json.dumps(written, allow_nan=False, ensure_ascii=False)
     assert len(text) < 20 * LONGEST * (MOST + 2)

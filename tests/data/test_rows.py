@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.data.rows import rows_of
 
 TWO = [{"a": "one", "b": "1"}, {"a": "two", "b": "2"}]
@@ -36,7 +36,7 @@ def test_each_row_knows_its_line(
     rows = list(rows_of(path))
     assert [row.fields for row in rows] == TWO
     assert [row.place for row in rows] == [
-        Place(path, n, line) for n, line in enumerate(lines, start=1)
+        FilePlace(path, n, line) for n, line in enumerate(lines, start=1)
     ]
     assert str(rows[1].place) == f"{path}:{lines[1]}"
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.data.rows import DataRow
 from rlc.data.splits import NoSplitError, rows_of_split, said
 
 
 def rows(questions: list[Any], **more: Any) -> list[DataRow]:
     return [
-        DataRow({"question": question, **more}, Place("x.jsonl", number, number))
+        DataRow({"question": question, **more}, FilePlace("x.jsonl", number, number))
         for number, question in enumerate(questions, start=1)
     ]
 
@@ -86,7 +86,7 @@ def test_by_hash_the_share_is_about_right_and_white_space_does_not_count() -> No
 
 def test_questions_that_are_no_text_and_rows_without_one_have_a_place_too() -> None:
     data = rows([[{"role": "user", "content": "hi"}], 7, None])
-    data += [DataRow({"prompt": "x"}, Place("x.jsonl", 4))]
+    data += [DataRow({"prompt": "x"}, FilePlace("x.jsonl", 4))]
     first, last = (taken(data, part(side, 0.5, "hash")) for side in ("first", "last"))
     assert len(first) + len(last) == 4
 

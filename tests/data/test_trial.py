@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rlc.data.code.calls import Code
-from rlc.data.code.trial import Failed, Trial
-from rlc.data.errors import Place
+from rlc.data.code.trial import CodeFailure, CodeTrial
+from rlc.data.errors import FilePlace
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 
@@ -44,14 +44,14 @@ wrapped = lambda reply: reply
 """
 
 
-def tried(tmp_path: Path, name: str, text: str = CODE) -> Failed | None:
+def tried(tmp_path: Path, name: str, text: str = CODE) -> CodeFailure | None:
     (tmp_path / "own.py").write_text(text, encoding="utf-8")
     target = f"{tmp_path / 'own.py'}:{name}"
     grader = GraderPlan("own", 1.0, "grade_with", {"function": target, "weights": {}})
-    rows = [DataRow({"n": n}, Place("rows.jsonl", n, n)) for n in (1, 2)]
+    rows = [DataRow({"n": n}, FilePlace("rows.jsonl", n, n)) for n in (1, 2)]
     asked = tuple((row, ({"role": "user", "content": "Go."},)) for row in rows)
     recipe = str(tmp_path / "recipe.rl")
-    return Trial(recipe, Code(target, "reward"), grader, None, asked).failed()
+    return CodeTrial(recipe, Code(target, "reward"), grader, None, asked).failed()
 
 
 def test_what_works_is_not_reported_and_its_noise_and_threads_do_no_harm(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_row_and_the_places_in_ones_own_code_are_named(tmp_path: Path) -> No
     late, nested = tried(tmp_path, "late"), tried(tmp_path, "nested")
     assert late is not None
     assert nested is not None
-    assert late.error.place == Place("rows.jsonl", 2, 2)
+    assert late.error.place == FilePlace("rows.jsonl", 2, 2)
     own = str(tmp_path / "own.py")
     assert [(place.path, place.line) for place in nested.places] == [(own, 12), (own, 16)]
 

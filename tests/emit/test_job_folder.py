@@ -18,7 +18,7 @@ from rlc.api import Recipe
 from rlc.compile.saved import load_plan
 from rlc.compile.sweeps import find_sweep
 from rlc.emit.errors import EmitError
-from rlc.emit.job.folder import Job, emit_job
+from rlc.emit.job.folder import WrittenJob, emit_job
 from rlc.emit.job.wheel import requirements, write_wheel
 from rlc.plan.records import Plan
 
@@ -34,7 +34,9 @@ train main {
 ROWS = "".join(json.dumps({"prompt": f"Say {word}."}) + "\n" for word in ("one", "two", "three"))
 
 
-def written(recipe: Path, folder: Path, *include: Path, sweep: bool = False) -> tuple[Job, Plan]:
+def written(
+    recipe: Path, folder: Path, *include: Path, sweep: bool = False
+) -> tuple[WrittenJob, Plan]:
     asked = Recipe(str(recipe))
     compiled = asked.compile()
     assert compiled.plan is not None, [item.message for item in compiled.diagnostics]

@@ -10,7 +10,7 @@ from paths import RECIPES
 from rlc.lang.source import Source
 from rlc.lsp.completion import complete, signature_help
 from rlc.lsp.describe import hover
-from rlc.lsp.documents import Document, Documents, Place
+from rlc.lsp.documents import Document, Documents, TextRange
 from rlc.lsp.positions import Positions
 from rlc.lsp.uses import definition, name_at, note_at, uses
 
@@ -86,7 +86,7 @@ def test_a_name_is_followed(text: str) -> None:
     for name, declared in (("policy\n", "policy {"), ("spell\n", "spell =")):
         place = definition(documents, document, of_main(text, name))
         start = text.index(declared)
-        assert place == Place(document, start, start + len(name) - 1)
+        assert place == TextRange(document, start, start + len(name) - 1)
         named = name_at(documents, document, start)
         assert named is not None
         assert of_main(text, name) in {use.start for use in uses(documents, document, named)}
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_is_still_declared() -> None:
     text = f"env digits = gem(\n{MAIN.replace('spell', 'digits')}"
     documents, document = opened(text)
     place = definition(documents, document, of_main(text, "digits"))
-    assert place == Place(document, 4, 10)
+    assert place == TextRange(document, 4, 10)
     found = complete(documents, document, of_main(text, "digits"), Positions(document.source))
     assert "digits" in {item.label for item in found}
 

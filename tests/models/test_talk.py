@@ -12,7 +12,7 @@ from attrs import define, field
 from rlc.cli.commands.models.talk import Talk
 from rlc.errors import Error
 from rlc.models.model import Conversation
-from rlc.service.chats.model import Reply
+from rlc.service.chats.model import SampledReply
 from rlc.service.interface import SamplingRequest
 
 
@@ -25,14 +25,14 @@ class Echo:
 
     def sample(
         self, messages: Any, draw: SamplingRequest, _count: int, on_text: Any
-    ) -> list[Reply]:
+    ) -> list[SampledReply]:
         self.asked.append((messages, draw))
         text = messages[-1]["content"]
         if text == "fail":
             raise Error("it is gone", "bring it back")
         on_text(text.upper())
         reason = "length" if text == "long" else "stop"
-        return [Reply(text.upper(), reason, (1, 2, 3), (0.0, 0.0, 0.0))]
+        return [SampledReply(text.upper(), reason, (1, 2, 3), (0.0, 0.0, 0.0))]
 
 
 def talk(lines: str, *models: Echo, system: str = "") -> str:

@@ -28,12 +28,12 @@ WITH_TABLES = (
     "rlc.pricing.quantities",
     "rlc.pricing.assumptions",
     "rlc.compile.rehearse",
-    "rlc.explanation.amounts",
+    "rlc.explanation.sizes",
     "rlc.explanation.formulas.stages",
     "rlc.explanation.summary",
     "rlc.report.measures",
     "rlc.report.charts.figures",
-    "rlc.emit.script.misfits",
+    "rlc.emit.script.unsupported",
 )
 CLASSES = {
     *(kind.__name__ for kind in (*OBJECTIVES, *SOURCES, *DATA.values())),

@@ -24,7 +24,7 @@ from rlc.pricing.cost import (
     stage_cost,
     total_cost,
 )
-from rlc.pricing.shapes import Episode, History, rollout_shape, rollout_shapes
+from rlc.pricing.shapes import EpisodeShape, History, rollout_shape, rollout_shapes
 from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
 
@@ -40,7 +40,7 @@ train main {{
 
 def test_the_worked_example_of_a_single_turn_step() -> None:
     """Qwen3-8B, 64 groups of 16, prompt 150, response 2048: $2.2786 a step at most."""
-    episode = Episode(150, 0, 1, 2048, "latest")
+    episode = EpisodeShape(150, 0, 1, 2048, "latest")
     tokens = group_tokens((episode,), 64, 16, cached=False)
     assert tokens == Tokens(153_600, 0, 2_097_152, train=2_250_752, reference=2_250_752)
     qwen = find_model("Qwen/Qwen3-8B")
@@ -63,7 +63,7 @@ def test_the_worked_example_from_a_recipe() -> None:
 
 
 def test_a_group_shares_its_prompt() -> None:
-    tokens = group_tokens((Episode(150, 0, 1, 2048, "latest"),), 64, 16, cached=True)
+    tokens = group_tokens((EpisodeShape(150, 0, 1, 2048, "latest"),), 64, 16, cached=True)
     assert (tokens.prefill, tokens.cached) == (64 * 150, 64 * 15 * 150)
 
 
@@ -84,7 +84,7 @@ def test_the_tokens_of_an_episode(
     history: History, extends: bool, prefill: int, fresh: int, train: int
 ) -> None:
     """One sequence where each turn extends the last, else one a turn: quadratic in the turns."""
-    shape = (Episode(P, O, T, R, history, extends),)
+    shape = (EpisodeShape(P, O, T, R, history, extends),)
     assert group_tokens(shape, 1, 1, cached=False) == Tokens(prefill, 0, T * R, train, train)
     cached = Tokens(fresh, prefill - fresh, T * R, train, train)
     assert group_tokens(shape, 1, 1, cached=True) == cached
@@ -92,7 +92,7 @@ def test_the_tokens_of_an_episode(
 
 def test_turns_are_played_in_waves_and_only_the_chosen_are_trained_on() -> None:
     batch = BatchPlan("turns", 100, 1, 16, 1)
-    shape = (Episode(P, O, T, R, "observations"),)
+    shape = (EpisodeShape(P, O, T, R, "observations"),)
     tokens = turn_tokens(shape, batch, cached=True)
     assert tokens.sample == 2 * 16 * T * R  # two waves of 16 × 5 turns
     assert tokens.train == pytest.approx(100 * (T * P + 10 * O + T * R) / T)
@@ -118,8 +118,8 @@ def test_no_batch_of_turns_takes_more_than_high(
     """Waves of episodes of any length, and any choice of turns to train on."""
     prompt, observation, turns, reply = size
     extends = extends and history == "all"
-    full = Episode(prompt, observation, turns, reply, history, extends)
-    played = list[Episode]()
+    full = EpisodeShape(prompt, observation, turns, reply, history, extends)
+    played = list[EpisodeShape]()
     while sum(episode.turns for episode in played) < count:
         lengths = st.lists(st.integers(1, turns), min_size=parallel, max_size=parallel)
         played += [evolve(full, turns=length) for length in data.draw(lengths)]
@@ -140,7 +140,7 @@ def test_no_batch_of_turns_takes_more_than_high(
 
 @given(
     st.builds(
-        Episode,
+        EpisodeShape,
         prompt=st.integers(1, 5000),
         observation=st.integers(0, 500),
         turns=st.integers(1, 30),
@@ -153,7 +153,7 @@ def test_no_batch_of_turns_takes_more_than_high(
     st.integers(1, 64),
     st.integers(1, 16),
 )
-def test_a_cache_moves_tokens_and_loses_none(episode: Episode, groups: int, size: int) -> None:
+def test_a_cache_moves_tokens_and_loses_none(episode: EpisodeShape, groups: int, size: int) -> None:
     with_cache = group_tokens((episode,), groups, size, cached=True)
     without = group_tokens((episode,), groups, size, cached=False)
     assert with_cache.prefill + with_cache.cached == pytest.approx(without.prefill)
@@ -400,6 +400,6 @@ def test_more_updates_of_a_batch_take_no_more_tokens() -> None:
 
 
 def test_playing_alone_trains_on_nothing() -> None:
-    tokens = sampling_tokens((Episode(P, O, T, R, "all", True),), 3, 2, cached=True)
+    tokens = sampling_tokens((EpisodeShape(P, O, T, R, "all", True),), 3, 2, cached=True)
     assert tokens.train == 0
     assert tokens.sample == 3 * 2 * T * R

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rlc.report.charts.gantt import MOST_BARS, bars, gantt
-from rlc.report.run_files import Span
+from rlc.report.run_files import TimeSpan
 from rlc.report.timing import StepTime, environment_shares, step_times, totals
 
 
-def span(kind: str, start: float, end: float, step: int = 1, stage: str = "main") -> Span:
-    return Span(stage, step, 0, kind, start, end)
+def span(kind: str, start: float, end: float, step: int = 1, stage: str = "main") -> TimeSpan:
+    return TimeSpan(stage, step, 0, kind, start, end)
 
 
 SERIAL = [

@@ -38,11 +38,11 @@ from rlc.runtime.records import Rollout, Turn, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.stages.train import TrainStage
-from rlc.runtime.stages.weights import Snapshot
+from rlc.runtime.stages.weights import SamplerSnapshot
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients
-from rlc.runtime.updates.scorers import Scorer, Scorers
+from rlc.runtime.updates.scorers import LogprobScorer, LogprobScorers
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]  # the first for tinker's types
 
@@ -182,8 +182,8 @@ class Weights:
     def own_loss(self) -> Any:
         return None if flat(self.plan).loss.program is None else SimpleNamespace(in_client=False)
 
-    async def snapshot(self, step: int) -> Snapshot:
-        return Snapshot(None, step)  # type: ignore[arg-type]
+    async def snapshot(self, step: int) -> SamplerSnapshot:
+        return SamplerSnapshot(None, step)  # type: ignore[arg-type]
 
     async def checkpoint(self, node: NodeContext, inputs: Inputs) -> None:
         return None
@@ -243,9 +243,9 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
     trainer = Trainer(moments)
     other: Any = OtherModel(moments)
     scorers = {
-        "reference": [Scorer(other, meter)] if flat(plan).kl else [],
+        "reference": [LogprobScorer(other, meter)] if flat(plan).kl else [],
         "teacher": [
-            Scorer(other, meter, env=teacher.name, top_k=teacher.top_k, vocabulary=10_000)
+            LogprobScorer(other, meter, env=teacher.name, top_k=teacher.top_k, vocabulary=10_000)
             for teacher in flat(plan).teacher
         ],
     }
@@ -253,7 +253,7 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
         seed=1,
         weights=Weights(trainer, plan),  # type: ignore[arg-type]
         meter=meter,
-        scorers={name: Scorers(used) for name, used in scorers.items() if used},
+        scorers={name: LogprobScorers(used) for name, used in scorers.items() if used},
         plan=plan,
         source=plan.of(Rollouts),
         objective=plan.of(PolicyGradient),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from rlc.service.engine import waves as module
-from rlc.service.engine.waves import Pending, WaveWorker
+from rlc.service.engine.waves import PendingRequest, WaveWorker
 from rlc.service.interface import asking, calls_of, pending_call
 
 pytestmark = pytest.mark.engine
@@ -19,7 +19,7 @@ def waves(answer_after: float | None, ours: bool = False) -> list[list[str]]:
     None: after one that is done only when the first request is answered."""
     seen: list[list[str]] = []
 
-    def run_wave(wave: Sequence[Pending[str]]) -> list[str]:
+    def run_wave(wave: Sequence[PendingRequest[str]]) -> list[str]:
         seen.append([pending.work for pending in wave])
         return seen[-1]
 
@@ -68,7 +68,7 @@ def test_a_wave_waits_for_what_follows_a_call_whenever_that_ends(ours: bool) -> 
         seen: list[list[str]] = []
 
         def run_wave(
-            wave: Sequence[Pending[str]], seen: list[list[str]] = seen
+            wave: Sequence[PendingRequest[str]], seen: list[list[str]] = seen
         ) -> Sequence[list[str]]:
             seen.append([pending.work for pending in wave])
             return seen[-1:] * len(wave)

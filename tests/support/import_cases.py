@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.imports.convert import Job, convert, job_of_command, job_of_text
+from rlc.imports.convert import ForeignJob, convert, job_of_command, job_of_text
 
 SOLVER_JUDGE = "examples.solver_judge_tinker.train_solver_judge_flow_tinker"
 
@@ -142,5 +142,5 @@ def imported(text: str) -> str:
     return convert(job_of_text(text))
 
 
-def job(*words: str) -> Job:
+def job(*words: str) -> ForeignJob:
     return job_of_command(words)

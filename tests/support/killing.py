@@ -160,24 +160,24 @@ class _Watched:
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Have this process count what it does, and kill itself at the call ``fatal``, if any."""
     from rlc.runtime.agents.episode import AgentEpisode
-    from rlc.runtime.answers import Remembering
+    from rlc.runtime.answers import ReplyCache
     from rlc.runtime.rollouts.player import Player
-    from rlc.runtime.stages.evaluation import Evaluator
+    from rlc.runtime.stages.evaluation import EvaluationRunner
     from rlc.runtime.stages.weights import StageWeights
     from rlc.runtime.updates import optimizer
-    from rlc.runtime.updates.scorers import Scorer
+    from rlc.runtime.updates.scorers import LogprobScorer
 
     watched = {
         phase: _Watched(counts, i, fatal[1] if fatal and fatal[0] == phase else 0)
         for i, phase in enumerate(PHASES)
     }
     Player.play = watched["sampling"].around_async(Player.play)  # type: ignore[method-assign]
-    Evaluator.play = watched["evaluating"].around_async(Evaluator.play)  # type: ignore[method-assign]
+    EvaluationRunner.play = watched["evaluating"].around_async(EvaluationRunner.play)  # type: ignore[method-assign]
     StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
     optimizer.finish = watched["training"].around_async(optimizer.finish)
-    Scorer.score = watched["scoring"].around_async(Scorer.score)  # type: ignore[method-assign]
+    LogprobScorer.score = watched["scoring"].around_async(LogprobScorer.score)  # type: ignore[method-assign]
     AgentEpisode.reply = watched["answering"].around_async(AgentEpisode.reply)  # type: ignore[method-assign]
-    Remembering.reply = watched["judging"].around_async(Remembering.reply)  # type: ignore[method-assign]
+    ReplyCache.reply = watched["judging"].around_async(ReplyCache.reply)  # type: ignore[method-assign]
     Journal.finish_step = watched["journalling"].around(Journal.finish_step)  # type: ignore[method-assign]
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file
 

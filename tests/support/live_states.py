@@ -14,7 +14,7 @@ import rlc
 from rlc.cli.live.state import RunState
 from rlc.plan.records import Plan
 from rlc.plan.stages import Evaluation
-from rlc.runtime.records import Lesson, Rollout, Turn
+from rlc.runtime.records import Rollout, TrainedSample, Turn
 
 FOLDER = Path("runs/recipe-20261121-093000")
 
@@ -130,7 +130,7 @@ def learnt_from_data(recipe: str, name: str) -> RunState:
         replies = (("chosen", "\\boxed{nus}"), ("rejected", "Sun backwards is\n\\boxed{sun}"))
     margin = "margin +0.250" if len(replies) > 1 else "loss 0.412"
     place = "/data/of/mine/rows.jsonl:3" if len(replies) > 1 else "an example of the last step"
-    state.lesson = Lesson(place, margin, asked, replies)
+    state.lesson = TrainedSample(place, margin, asked, replies)
     return state
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rlc.data.errors import Place
+from rlc.data.errors import FilePlace
 from rlc.data.rows import DataRow
 from rlc.envs.problems import ProblemSource
 from rlc.plan.environments import GraderPlan
@@ -47,4 +47,4 @@ def problem_source(data: str, args: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def data_row(**fields: Any) -> DataRow:
-    return DataRow(fields, Place("rows.jsonl", 3, 3))
+    return DataRow(fields, FilePlace("rows.jsonl", 3, 3))

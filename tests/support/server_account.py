@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from pydantic import BaseModel, ValidationError
 from tinker import types
 
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.server.backend import Backend, Extension, Handlers
 from rlc.service.server.runs import tinker_path
 from rlc.service.server.signing import USER
@@ -85,9 +85,9 @@ class Account(Extension):
         start = _hour(query.starting_on, "starting_on")
         end = _hour(query.ending_before, "ending_before")
         if start > datetime.now(UTC):
-            raise Refused(400, "starting_on is in the future.")
+            raise RefusedRequest(400, "starting_on is in the future.")
         if not start < end <= start + _LONGEST:
-            raise Refused(400, "ending_before is after starting_on, and at most 14 days.")
+            raise RefusedRequest(400, "ending_before is after starting_on, and at most 14 days.")
         sessions = backend.sessions.all
         projects = {session_id: session.project_id for session_id, session in sessions.items()}
         events = self.between(start, end, projects)
@@ -172,8 +172,8 @@ def _hour(moment: datetime, name: str) -> datetime:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     if not 1970 <= moment.year < 9999:
-        raise Refused(400, f"{name} is out of range.")
+        raise RefusedRequest(400, f"{name} is out of range.")
     moment = moment.astimezone(UTC)
     if (moment.minute, moment.second, moment.microsecond) != (0, 0, 0):
-        raise Refused(400, f"{name} is the start of an hour, in UTC.")
+        raise RefusedRequest(400, f"{name} is the start of an hour, in UTC.")
     return moment

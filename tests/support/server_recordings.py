@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from attrs import define, field
 from tinker import types
 
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.server.backend import Extension
 
 _DAY = 24 * 3600.0
@@ -51,7 +51,7 @@ class Recordings(Extension):
                 known = self._by_id.get(span.sequence_id)
                 is_lost = known is not None and time.time() - known.used_at > _DAY
                 if known is None or is_lost or known.session_id != session_id:
-                    raise Refused(
+                    raise RefusedRequest(
                         400,
                         f"Datum {i} names the sequence {span.sequence_id}, which this session has "
                         "not sampled with record_stability_info = True in the last day.",
@@ -59,7 +59,7 @@ class Recordings(Extension):
                 is_sampled = isinstance(span, types.SampledProvenanceSpan)
                 what, length = ("reply", known.sampled) if is_sampled else ("prompt", known.prompt)
                 if span.offset + span.length > length:
-                    raise Refused(
+                    raise RefusedRequest(
                         400,
                         f"Datum {i} names the tokens {span.offset} to {span.offset + span.length} "
                         f"of the {what} of {span.sequence_id}, which has {length}.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlc.compile.recipe import Compiled, load
+from rlc.compile.recipe import CompileResult, load
 from rlc.compile.sweeps import Sweep
 from rlc.lang.render import render_human
 from rlc.plan.parts import BudgetPlan
@@ -46,7 +46,7 @@ def write(folder: Path, sweep: str, job: str = JOB) -> Path:
     return path
 
 
-def loaded(path: Path, *overrides: str, seed: int | None = None) -> Compiled:
+def loaded(path: Path, *overrides: str, seed: int | None = None) -> CompileResult:
     compiled = load(path, overrides, seed)
     assert compiled.plan is not None, render_human(compiled.diagnostics, color=False)
     return compiled

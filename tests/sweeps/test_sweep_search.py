@@ -8,8 +8,8 @@ from sweep_support import METRIC, PLAN
 
 from rlc.plan.sweeps import AxisPlan, RangePlan, SearchPlan, SweepPlan
 from rlc.sweeps.halving import Halving
-from rlc.sweeps.journal import Report
-from rlc.sweeps.search import Tried, propose
+from rlc.sweeps.journal import MetricReport
+from rlc.sweeps.search import Proposal, propose
 
 RATE = AxisPlan("rate", (), RangePlan("log", 1e-5, 1e-2, None, False))
 SIZE = AxisPlan("size", (), RangePlan("linear", 2, 8, 2, True))
@@ -20,14 +20,14 @@ def sweep(kind: str, *axes: AxisPlan, n: int = 30) -> SweepPlan:
     return evolve(PLAN, axes=axes, search=SearchPlan(kind, n, learns=kind == "tpe"))
 
 
-def run(plan: SweepPlan, seed: int = 1) -> list[Tried]:
+def run(plan: SweepPlan, seed: int = 1) -> list[Proposal]:
     """As many proposals as are drawn, each with the value of a curve whose best rate is 1e-3."""
-    found = list[Tried]()
+    found = list[Proposal]()
     for number in range(1, (plan.search.n or 0) + 1):
         configuration = propose(plan, seed, number, found)
         assert configuration is not None
         rate = float(configuration.get("rate", "1e-3"))
-        found.append(Tried(configuration, -abs(rate - 1e-3)))
+        found.append(Proposal(configuration, -abs(rate - 1e-3)))
     return found
 
 
@@ -77,7 +77,7 @@ def test_tpe_learns() -> None:
 
 def test_trials_that_still_run_are_known_too() -> None:
     plan = sweep("tpe", RATE, n=14)
-    found = [Tried(tried.configuration, None) for tried in run(plan)[:12]]
+    found = [Proposal(tried.configuration, None) for tried in run(plan)[:12]]
     again = propose(plan, 1, 13, found)
     assert again is not None
     assert all(again != tried.configuration for tried in found)
@@ -90,7 +90,7 @@ def halving() -> SweepPlan:
 def test_the_worse_half_ends() -> None:
     found = Halving(halving(), ())
     values = (0.5, 0.2, 0.9, 0.1)
-    assert [found.goes_on(Report(i, 4, value)) for i, value in enumerate(values)] == [
+    assert [found.goes_on(MetricReport(i, 4, value)) for i, value in enumerate(values)] == [
         True,
         False,
         True,
@@ -100,8 +100,8 @@ def test_the_worse_half_ends() -> None:
 
 
 def test_a_halving_that_goes_on_decides_as_before() -> None:
-    reports = [Report(i, 4, (7 * i % 10) / 10) for i in range(10)]
-    reports += [Report(i, 8, 1 - i / 10) for i in range(10)]
+    reports = [MetricReport(i, 4, (7 * i % 10) / 10) for i in range(10)]
+    reports += [MetricReport(i, 8, 1 - i / 10) for i in range(10)]
     whole = Halving(halving(), ())
     decided = [whole.goes_on(report) for report in reports]
     for cut in (3, 11):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tinker_cookbook.renderers import get_renderer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlc.chat.prompts import ChatHistory, Chats, load_template
+from rlc.chat.prompts import ChatFormat, ChatHistory, load_template
 from rlc.chat.turns import Observation
 from rlc.envs.gem.oracles import (
     binary_search,
@@ -157,7 +157,7 @@ def test_demonstrations_are_what_a_run_would_show(tokenizer: Any) -> None:
     renderer = get_renderer("qwen3_instruct", tokenizer)
     for task in (task for task in TASKS if task.frame is None):
         for demonstration in play(few(task, 3), noisy=True, seed=5):
-            history = ChatHistory(Chats(renderer, instruction=task.instruction))
+            history = ChatHistory(ChatFormat(renderer, instruction=task.instruction))
             got = encode(demonstration, tokenizer)
             for turn in demonstration.turns:
                 prompt = history.observe(

@@ -20,7 +20,7 @@ from rlc.api import Explanation
 from rlc.catalog.environments import code_of
 from rlc.catalog.files import paths_in
 from rlc.catalog.plan_files import plan_to_file
-from rlc.compile.recipe import Compiled, compile_source
+from rlc.compile.recipe import CompileResult, compile_source
 from rlc.lang.diagnostics import Diagnostic, Fix, in_order
 from rlc.lang.fixes import fix_all
 from rlc.lang.formatter import format_text
@@ -64,7 +64,7 @@ def answer(request: str) -> str:
 
 
 @lru_cache(maxsize=1)  # a tab wants more of the text that was checked
-def _compiled(text: str) -> tuple[Source, Compiled]:
+def _compiled(text: str) -> tuple[Source, CompileResult]:
     source = Source(NAME, text)
     compiled = compile_source(source)
     if stand_ins := [item.span for item in compiled.diagnostics if item.code == NO_FILE]:
@@ -79,7 +79,7 @@ def _compiled(text: str) -> tuple[Source, Compiled]:
     return source, compiled
 
 
-def _result(want: str, source: Source, compiled: Compiled) -> str | None:
+def _result(want: str, source: Source, compiled: CompileResult) -> str | None:
     if want == "formatted":
         recipe, found = parse(source)
         return None if found.has_errors else format_text(source, recipe)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from attrs import evolve
 
-from rlc.algo.expressions.program import INPUT, Node, Program
+from rlc.algo.expressions.program import INPUT, OperationNode, Program
 from rlc.algo.expressions.vocabulary import OPERATIONS
 
 
@@ -44,7 +44,7 @@ def after_batch(program: Program) -> Program:
         return program
     nodes = list(program.nodes)
     for position, name in names.items():
-        nodes[position] = Node(INPUT, name=name)
+        nodes[position] = OperationNode(INPUT, name=name)
     whole = evolve(program, nodes=tuple(nodes))
     needed = _needed(whole, [program.output])
     place = {old: new for new, old in enumerate(needed)}
@@ -52,7 +52,7 @@ def after_batch(program: Program) -> Program:
     return evolve(
         program,
         nodes=tuple(
-            Node(node.op, tuple(place[arg] for arg in node.args), node.value, node.name)
+            OperationNode(node.op, tuple(place[arg] for arg in node.args), node.value, node.name)
             for node in kept
         ),
         output=place[program.output],

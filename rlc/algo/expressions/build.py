@@ -22,7 +22,7 @@ from rlc.algo.expressions.program import (
     NUMBER,
     ExpressionError,
     Kind,
-    Node,
+    OperationNode,
     Program,
     Shape,
 )
@@ -53,7 +53,7 @@ class Builder:
     ) -> None:
         self._kind = kind
         self._names = (*INPUTS[kind], *components)
-        self._nodes: list[Node] = []
+        self._nodes: list[OperationNode] = []
         self._shapes: list[Shape] = []
         self._depths: list[int] = []
         self._bounded = bounded
@@ -80,11 +80,15 @@ class Builder:
         operation = OPERATIONS.get(self._nodes[node].op)
         return operation is not None and operation.condition
 
-    def node(self, node: int) -> Node:
+    def node(self, node: int) -> OperationNode:
         """The record of a node, with its name."""
         record = self._nodes[node]
         called = self._called.get(node)
-        return record if called is None else Node(record.op, record.args, record.value, called)
+        return (
+            record
+            if called is None
+            else OperationNode(record.op, record.args, record.value, called)
+        )
 
     def value(self, node: int) -> float | None:
         """The value of a node that is a number; None if it depends on an input."""
@@ -94,7 +98,7 @@ class Builder:
         """Return the node of a number. Raise ExpressionError if it is not finite."""
         if not math.isfinite(value):
             raise ExpressionError(f"{value} is no number to compute with", NUMBER)
-        return self._add(Node(NUMBER, value=float(value) + 0.0), "number")  # no -0.0
+        return self._add(OperationNode(NUMBER, value=float(value) + 0.0), "number")  # no -0.0
 
     def input(self, name: str) -> int:
         """Return the node of an input. Raise ExpressionError if there is none of that name."""
@@ -107,7 +111,7 @@ class Builder:
             )
         if name == RATIO and self._kind == "loss":
             return self.apply("exp", self.apply("-", self.input("logp"), self.input("logq")))
-        return self._add(Node(INPUT, name=name), input_of(self._kind, name).shape)
+        return self._add(OperationNode(INPUT, name=name), input_of(self._kind, name).shape)
 
     def name(self, node: int, name: str) -> None:
         """Call the result of a node by a name of the recipe's. The first name of it counts; inputs
@@ -130,7 +134,9 @@ class Builder:
             return first
         if (simpler := self._simplified(op, args)) is not None:
             return simpler
-        return self._add(Node(op, args), OPERATIONS[op].shape([self._shapes[arg] for arg in args]))
+        return self._add(
+            OperationNode(op, args), OPERATIONS[op].shape([self._shapes[arg] for arg in args])
+        )
 
     def copy(self, program: Program) -> list[int]:
         """Add what a program is made of, with its names; return the node of each of its nodes.
@@ -175,7 +181,7 @@ class Builder:
     def part(self, output: int) -> Program:
         """Return the program of any node's result."""
         position: dict[int, int] = {}
-        nodes: list[Node] = []
+        nodes: list[OperationNode] = []
         waiting = [output]
         while waiting:  # in the order in which the result reads them, however they were made
             old = waiting.pop()
@@ -186,11 +192,11 @@ class Builder:
                 node, position[old] = self._nodes[old], len(nodes)
                 name = node.name if node.op == INPUT else self._called.get(old)
                 args = tuple(position[arg] for arg in node.args)
-                nodes.append(Node(node.op, args, node.value, name))
+                nodes.append(OperationNode(node.op, args, node.value, name))
         self.positions = position
         return Program(tuple(nodes), position[output], self.shape(output), self._kind)
 
-    def _add(self, node: Node, shape: Shape) -> int:
+    def _add(self, node: OperationNode, shape: Shape) -> int:
         commutes = node.op in OPERATIONS and OPERATIONS[node.op].commutes
         args = tuple(sorted(node.args)) if commutes else node.args
         key = (node.op, args, node.value, node.name)

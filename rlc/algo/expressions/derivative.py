@@ -13,7 +13,7 @@ from math import isfinite
 
 from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
 from rlc.algo.expressions.vocabulary import OPERATIONS
 
 _Tangent = int | None  # a node; None: exactly 0
@@ -47,7 +47,7 @@ class _Derivation:
         ]
         if not self.active[self.program.output]:
             return self.b.part(self.b.number(0))
-        source = nodes.index(Node(INPUT, name="logp"))
+        source = nodes.index(OperationNode(INPUT, name="logp"))
         effects: dict[int, _Tangent] = {}  # of each reduction on the whole loss
         for reduction in reversed(reductions):
             tangents = self.tangents(reduction)
@@ -84,7 +84,7 @@ class _Derivation:
                 found.append(self.tangent(position, node, [found[arg] for arg in node.args]))
         return found
 
-    def tangent(self, position: int, node: Node, given: list[_Tangent]) -> _Tangent:
+    def tangent(self, position: int, node: OperationNode, given: list[_Tangent]) -> _Tangent:
         """The derivative of an operation, from those of its arguments."""
         if not any(tangent is not None for tangent in given):
             return None

@@ -27,7 +27,7 @@ from attrs import evolve
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.batch import after_batch, batch_nodes
-from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program, Shape
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
 from rlc.algo.expressions.vocabulary import input_of, shapes
 from rlc.algo.ragged import Floats
 
@@ -278,7 +278,7 @@ def _zero(shape: Shape, length: int) -> _Values:
 
 
 def _slope(
-    node: Node, place: int, given: Sequence[_Values], result: _Values, length: int
+    node: OperationNode, place: int, given: Sequence[_Values], result: _Values, length: int
 ) -> _Values:
     """The derivative of an operation by one of its arguments."""
     match node.op, given:

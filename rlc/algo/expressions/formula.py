@@ -10,7 +10,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rlc.algo.expressions.derivative import derivative
-from rlc.algo.expressions.program import INPUT, NUMBER, Node, Program
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
 from rlc.algo.expressions.vocabulary import INPUTS, RATIO, input_of, shapes
 
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
@@ -114,7 +114,7 @@ class _Writer:
             return node.name + ("_t" if self.shapes[position] == "token" else ""), _ATOM
         return self.operation(node)
 
-    def operation(self, node: Node) -> tuple[str, int]:
+    def operation(self, node: OperationNode) -> tuple[str, int]:
         args = node.args
         match node.op:
             case "+":
@@ -144,7 +144,7 @@ class _Writer:
         name = {"stop": "sg", **_REDUCED}.get(node.op, node.op)
         return f"{name}({', '.join(self.text(arg)[0] for arg in args)})", _ATOM
 
-    def product(self, node: Node) -> tuple[str, int]:
+    def product(self, node: OperationNode) -> tuple[str, int]:
         """Numbers first, then the factors in order, equal ones as a power."""
         nodes, factors, waiting = self.program.nodes, list[int](), list(node.args)
         while waiting:

@@ -48,7 +48,7 @@ class ExpressionError(AlgorithmError):
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Node(Record):
+class OperationNode(Record):
     """One operation on the results of earlier nodes.
 
     ``op`` is ``number``, ``input`` or a key of
@@ -77,7 +77,7 @@ class Program(Record):
 
     is_whole = True
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[OperationNode, ...]
     output: int
     shape: Shape
     kind: Kind = "loss"

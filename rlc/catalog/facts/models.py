@@ -45,7 +45,7 @@ LORA_RATES = (5e-6, 1e-3)
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Model:
+class BaseModelFacts:
     """What is known of a base model. ``context`` is in tokens; None if unknown.
 
     ``learning_rates`` bound what is plausible for RL with LoRA. ``lora`` counts the parameters of
@@ -70,17 +70,17 @@ class Model:
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Retired:
+class RetiredModel:
     """A model that the service no longer trains, and the nearest that it does."""
 
     since: str
     use: str
 
 
-_TINY = Model(TINY, LOCAL, 8192, ("qwen3_instruct",), FREE, 128, (1e-5, 1e-1))
+_TINY = BaseModelFacts(TINY, LOCAL, 8192, ("qwen3_instruct",), FREE, 128, (1e-5, 1e-1))
 
 
-def find_model(base: str) -> Model | None:
+def find_model(base: str) -> BaseModelFacts | None:
     """The catalogue's model of that name; a folder on this machine is not in it."""
     return _models().get(base)
 
@@ -89,9 +89,9 @@ def model_names() -> tuple[str, ...]:
     return tuple(_models())
 
 
-def find_retired(base: str) -> Retired | None:
+def find_retired(base: str) -> RetiredModel | None:
     facts = _data()["retired"].get(base)
-    return Retired(**facts) if facts else None
+    return RetiredModel(**facts) if facts else None
 
 
 def retired_names() -> tuple[str, ...]:
@@ -152,12 +152,12 @@ def prices_as_of() -> str:
 
 
 @cache
-def _models() -> dict[str, Model]:
+def _models() -> dict[str, BaseModelFacts]:
     return {TINY: _TINY} | {name: _hosted(name, f) for name, f in _data()["models"].items()}
 
 
-def _hosted(name: str, facts: dict[str, Any]) -> Model:
-    return Model(
+def _hosted(name: str, facts: dict[str, Any]) -> BaseModelFacts:
+    return BaseModelFacts(
         base=name,
         service=TINKER,
         context=facts["context"],

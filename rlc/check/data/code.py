@@ -12,8 +12,8 @@ from attrs import evolve
 from rlc.catalog.environments import opponent_name
 from rlc.catalog.index import opponent_traits, source_traits
 from rlc.check.data.places import labels
-from rlc.check.data.rows import Messages, Rows
-from rlc.check.rules.base import View
+from rlc.check.data.rows import Messages, StageRows
+from rlc.check.rules.base import StageView
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import require_fits
 from rlc.data.code.modules import module_file
@@ -29,7 +29,7 @@ UNREWARDED, NOT_PLAYED = "RL0807", "RL0808"
 
 
 def check_code(
-    view: View, at: str, code: Code, env: EnvPlan | None = None, rows: Rows | None = None
+    view: StageView, at: str, code: Code, env: EnvPlan | None = None, rows: StageRows | None = None
 ) -> None:
     """Report code that is not there, or does not take what it will be called with: that of an
     environment, or of a stage's data. If modules may be imported, it is also tried; a reward on the
@@ -81,9 +81,11 @@ def check_code(
         _try(view, env, at, code, rows)
 
 
-def _try(view: View, env: EnvPlan | None, path: str, code: Code, rows: Rows | None) -> None:
+def _try(
+    view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
+) -> None:
     """Report what is wrong with code when it is imported and tried."""
-    from rlc.data.code.trial import Trial
+    from rlc.data.code.trial import CodeTrial
     from rlc.data.grading.rewards import TRIED_OWN
 
     recipe, grader, answer = view.origins.span.source.name, None, None
@@ -96,7 +98,7 @@ def _try(view: View, env: EnvPlan | None, path: str, code: Code, rows: Rows | No
     asked: tuple[tuple[DataRow, Messages], ...] = ()
     if grader is not None and rows is not None and os.path.isfile(view.located(rows.file)):
         asked = tuple((row, rows.asked(row.fields)) for row in rows.sound(TRIED_OWN))
-    trial = Trial(recipe, evolve(code, target=target), grader, answer, asked)
+    trial = CodeTrial(recipe, evolve(code, target=target), grader, answer, asked)
     assert view.reader is not None
     if (failed := view.reader.failed(trial)) is None:
         return
@@ -117,7 +119,7 @@ def _try(view: View, env: EnvPlan | None, path: str, code: Code, rows: Rows | No
         view.error(found, path, what, error.hint, *marks)
 
 
-def _report_misfit(view: View, path: str, code: Code, error: CodeError) -> None:
+def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> None:
     """Report code that cannot be called as it will be, at the argument that is wrong."""
     if code.kind in ("reward", "comparison"):
         view.error(NO_REWARD, path, error.what, error.advice)
@@ -138,6 +140,6 @@ def _shown(file: str) -> str:
     return file if near.startswith(os.pardir) else near
 
 
-def _folders(view: View) -> list[str]:
+def _folders(view: StageView) -> list[str]:
     """Where a module is looked for beside what is installed, as a run does."""
     return [os.getcwd(), os.path.abspath(os.path.dirname(view.origins.span.source.name))]

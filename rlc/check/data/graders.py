@@ -9,8 +9,8 @@ import os
 import time
 from collections.abc import Sequence
 
-from rlc.check.data.rows import Rows
-from rlc.check.rules.base import View
+from rlc.check.data.rows import StageRows
+from rlc.check.rules.base import StageView
 from rlc.data.errors import DataError, PackageMissingError
 from rlc.data.grading.graders import TRIED, Grader, is_right, tried, wrongly_graded
 from rlc.data.rows import DataRow
@@ -19,7 +19,7 @@ from rlc.plan.environments import EnvPlan, GraderPlan
 SECONDS = 3.0  # that a grader may take for them; those that are pure take none
 
 
-def try_grader(view: View, env: EnvPlan, part: GraderPlan, files: Sequence[Rows]) -> None:
+def try_grader(view: StageView, env: EnvPlan, part: GraderPlan, files: Sequence[StageRows]) -> None:
     """Grade the answers of the first rows, and those of solved problems as they are shown."""
     path = f"envs.{env.name}.graders.{part.name}"
     try:
@@ -34,7 +34,7 @@ def try_grader(view: View, env: EnvPlan, part: GraderPlan, files: Sequence[Rows]
             _try_on(rows, grader, path)
 
 
-def _try_on(rows: Rows, grader: Grader, path: str) -> None:
+def _try_on(rows: StageRows, grader: Grader, path: str) -> None:
     until, wrong, tried_on = time.monotonic() + SECONDS, list[DataRow](), 0
     for row in rows.sound(TRIED):
         if time.monotonic() > until:

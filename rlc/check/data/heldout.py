@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rlc.catalog.builtins.splits import have_tasks_in_common
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.splits import base_split
 
 
 @rule("heldout", "every", "steps")
-def _heldout_is_compared(view: View) -> None:
+def _heldout_is_compared(view: StageView) -> None:
     if view.every is None:
         return
     if view.heldout is None:
@@ -24,7 +24,7 @@ def _heldout_is_compared(view: View) -> None:
 
 
 @rule("data", "heldout")
-def _heldout_is_held_out(view: View) -> None:
+def _heldout_is_held_out(view: StageView) -> None:
     data, other = view.data, view.heldout
     if other is None or other.read is None or other.read != data.read:
         return
@@ -37,7 +37,7 @@ def _heldout_is_held_out(view: View) -> None:
 
 
 @rule("heldout")
-def _heldout_is_written(view: View) -> None:
+def _heldout_is_written(view: StageView) -> None:
     """Examples are held out of files; what is played is evaluated."""
     other = view.heldout
     if other is not None and other.read is None and not other.compares:

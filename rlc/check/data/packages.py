@@ -6,10 +6,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from rlc.catalog.requirements import module_of, requirements_of
-from rlc.check.rules.base import View
+from rlc.check.rules.base import StageView
 
 
-def check_packages(view: View) -> None:
+def check_packages(view: StageView) -> None:
     """Warn of each package once."""
     for one in requirements_of("", view.parts):
         if one.kind != "package" or not is_missing(one.name):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rlc.data.errors import Place
+from rlc.data.errors import FilePlace
 from rlc.lang.diagnostics import Label
 from rlc.lang.source import Source, Span
 
 LONGEST = 100_000  # characters of a line that is shown
 
 
-def labels(place: Place | None, shown: str, text: str = "") -> list[Label]:
+def labels(place: FilePlace | None, shown: str, text: str = "") -> list[Label]:
     """The label at a place of a file, which is called ``shown``; none if it has no lines, or cannot
     be read."""
     if place is None or place.line is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rlc.catalog.facts.models import find_model, tokenizer_of
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.check.data.rules import rows_of_data
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.records import LOCAL
 from rlc.plan.sources import LabelledReplies, Pairs
@@ -22,7 +22,7 @@ _LARGEST_MARGIN = 5.0  # of mean logprobs: gamma over beta
 
 
 @rule("data", "loss", "reference")
-def _data_fits_the_loss(view: View) -> None:
+def _data_fits_the_loss(view: StageView) -> None:
     """A pair is two labelled replies; labelled replies are no pairs."""
     for path in _preferences(view):
         data = view.parts[path]
@@ -35,7 +35,7 @@ def _data_fits_the_loss(view: View) -> None:
 
 
 @rule("loss", "reference")
-def _reference_is_read(view: View) -> None:
+def _reference_is_read(view: StageView) -> None:
     if view.reference is not None and not preference_traits(view.loss.name).reference:
         message = f"`{view.loss.name}()` compares with no reference"
         reading = [b.name for b in builtins_of("preference_loss") if b.traits.reference]
@@ -44,7 +44,7 @@ def _reference_is_read(view: View) -> None:
 
 
 @rule("model", "reference")
-def _tokens_are_the_same(view: View) -> None:
+def _tokens_are_the_same(view: StageView) -> None:
     """What a reference reads, and what another model has written, are the tokens of this one."""
     model = view.model
     asked = {name: getattr(view.parts[name], "model", None) for name in _preferences(view)}
@@ -59,7 +59,7 @@ def _tokens_are_the_same(view: View) -> None:
 
 
 @rule("loss", "reference")
-def _settings_are_plausible(view: View) -> None:
+def _settings_are_plausible(view: StageView) -> None:
     traits, config = preference_traits(view.loss.name), view.loss.config
     beta, (low, high) = config["beta"], traits.usual_beta
     if not low <= beta <= high:
@@ -75,7 +75,7 @@ def _settings_are_plausible(view: View) -> None:
 
 
 @rule("model", "optimizer", "reference")
-def _rate_is_plausible(view: View) -> None:
+def _rate_is_plausible(view: StageView) -> None:
     rate, model = view.optimizer.learning_rate, find_model(view.model.base)
     if model is None or model.service == LOCAL:
         return  # a toy, or a folder: what is usual is not known
@@ -86,7 +86,7 @@ def _rate_is_plausible(view: View) -> None:
 
 
 @rule("epochs", "reference")
-def _epochs_are_few(view: View) -> None:
+def _epochs_are_few(view: StageView) -> None:
     epochs = view.epochs
     if epochs is not None and epochs > _MANY_EPOCHS:
         message = f"{epochs:,} epochs over the same preferences learn them by heart"
@@ -95,7 +95,7 @@ def _epochs_are_few(view: View) -> None:
 
 
 @rule("loss", "batch", "reference")
-def _divergence_can_be_estimated(view: View) -> None:
+def _divergence_can_be_estimated(view: StageView) -> None:
     if preference_traits(view.loss.name).labelled and view.batch < _LEAST_BATCH:
         message = f"`{view.loss.name}()` estimates a divergence from the {view.batch} of a step"
         advice = "16 or more make it a usable estimate"
@@ -103,7 +103,7 @@ def _divergence_can_be_estimated(view: View) -> None:
 
 
 @rule("data", "reference")
-def _replies_differ(view: View) -> None:
+def _replies_differ(view: StageView) -> None:
     """A reply beside itself teaches nothing; the run leaves it out."""
     for path in _preferences(view):
         rows = rows_of_data(view, path)
@@ -128,7 +128,7 @@ def _replies_differ(view: View) -> None:
 
 
 @rule("data", "loss", "reference")
-def _labels_differ(view: View) -> None:
+def _labels_differ(view: StageView) -> None:
     """From good replies alone nothing says what is bad."""
     data = view.data
     if view.reader is None or not isinstance(data, LabelledReplies):
@@ -136,12 +136,12 @@ def _labels_differ(view: View) -> None:
     rows = rows_of_data(view, "data")
     if rows is None:
         return
-    from rlc.data.comparisons import Labelled
+    from rlc.data.comparisons import LabelledReply
     from rlc.data.learnt import reader_of
 
     read = reader_of(data)
     found = [read(row.fields) for row in rows.sound(_ROWS_READ)]
-    count = Counter(one.good for one in found if isinstance(one, Labelled))
+    count = Counter(one.good for one in found if isinstance(one, LabelledReply))
     if not count:
         return
     good, bad = count[True], count[False]
@@ -159,7 +159,7 @@ def _labels_differ(view: View) -> None:
         view.warning("RL0721", "data", message, advice)
 
 
-def _preferences(view: View) -> Iterator[str]:
+def _preferences(view: StageView) -> Iterator[str]:
     """The fields that hold preferences."""
     for name in ("data", "heldout"):
         if getattr(view.parts.get(name), "compares", False):

@@ -15,9 +15,9 @@ from attrs import field, frozen
 
 from rlc.catalog.records import Param
 from rlc.check.data.places import labels
-from rlc.check.rules.base import View
+from rlc.check.rules.base import StageView
 from rlc.check.suggest import closest, known_values
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.data.fields import FieldError, field_fault
 from rlc.data.messages import MessageError
 from rlc.data.reading import FileRows
@@ -42,7 +42,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Rows:
+class StageRows:
     """The rows of a file that a stage uses.
 
     ``path`` is that of the argument that names the file, ``args`` that of the arguments beside it,
@@ -54,7 +54,7 @@ class Rows:
     ``solved``: rows that are shown with their answers.
     """
 
-    view: View
+    view: StageView
     file: str
     path: str
     args: str
@@ -114,14 +114,14 @@ class Rows:
             return False
 
     def error(
-        self, code: str, path: str, message: str, help: str | None, place: Place | None = None
+        self, code: str, path: str, message: str, help: str | None, place: FilePlace | None = None
     ) -> None:
         """Report a mistake at an argument, and show its first place in the file."""
         marks = labels(place, self.file)
         self.view.report(code, path, message, help, *marks)
 
 
-def check_rows(rows: Rows) -> None:
+def check_rows(rows: StageRows) -> None:
     """Report what is wrong with the rows of a file that is there."""
     read = rows.read()
     if (error := read.error) is not None:
@@ -155,7 +155,7 @@ def check_rows(rows: Rows) -> None:
         rows.error("RL0507", path, message, f"take at most {len(chosen):,}, or leave it out")
 
 
-def _check_fields(rows: Rows, chosen: Sequence[DataRow]) -> None:
+def _check_fields(rows: StageRows, chosen: Sequence[DataRow]) -> None:
     """Report fields that are missing, empty or of the wrong type, and rows that do not fit."""
     fields: dict[tuple[str, str], Bad] = {}
     others: dict[str, Bad] = {}
@@ -182,7 +182,7 @@ def _check_fields(rows: Rows, chosen: Sequence[DataRow]) -> None:
 
 
 def _column_message(
-    rows: Rows, param: Param, name: str, bad: Bad, how_many: str
+    rows: StageRows, param: Param, name: str, bad: Bad, how_many: str
 ) -> tuple[str, str | None]:
     error, row = bad[0]
     assert isinstance(error, FieldError)
@@ -200,7 +200,7 @@ def _column_message(
     return f"there is no field `{name}` in {how_many}", advice
 
 
-def _how_many(rows: Rows, bad: Bad, chosen: Sequence[DataRow]) -> str:
+def _how_many(rows: StageRows, bad: Bad, chosen: Sequence[DataRow]) -> str:
     if len(bad) == len(chosen):
         return f'the rows of "{rows.file}"'
     return f'{len(bad):,} of {len(chosen):,} rows of "{rows.file}"'

@@ -23,7 +23,7 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
-from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.rules.base import StageView, rule, rule_on_envs
 from rlc.check.rules.models import teacher_paths
 from rlc.check.suggest import known_values
 from rlc.lang.diagnostics import Label
@@ -32,14 +32,14 @@ from rlc.plan.paths import hub_dataset
 from rlc.plan.splits import base_split
 
 if TYPE_CHECKING:
-    from rlc.check.data.rows import Rows  # imported where a file is read: few recipes name any
+    from rlc.check.data.rows import StageRows  # imported where a file is read: few recipes name any
 
 
 LEARNT = ("data", "heldout")  # the fields of stages that hold data
 
 
 @rule_on_envs()
-def _splits_of_known_sets(view: View, env: EnvPlan) -> None:
+def _splits_of_known_sets(view: StageView, env: EnvPlan) -> None:
     facts, path = env_facts(env), f"envs.{env.name}.args"
     if facts.splits is None:
         return
@@ -54,13 +54,13 @@ def _splits_of_known_sets(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _rows_of_environments(view: View, env: EnvPlan) -> None:
+def _rows_of_environments(view: StageView, env: EnvPlan) -> None:
     for rows in rows_of_env(view, env):
         _check(rows)
 
 
 @rule("teacher", "envs")
-def _rows_have_demonstrations(view: View) -> None:
+def _rows_have_demonstrations(view: StageView) -> None:
     """A teacher that is shown a field of the row needs rows that have it."""
     for path, teacher in teacher_paths(view):
         builtin = find_builtin("teacher", teacher.kind)
@@ -75,26 +75,26 @@ def _rows_have_demonstrations(view: View) -> None:
 
 
 @rule("data")
-def _rows_of_examples(view: View) -> None:
+def _rows_of_examples(view: StageView) -> None:
     for name in LEARNT:
         if (rows := rows_of_data(view, name)) is not None:
             _check(rows)
 
 
-def _check(rows: Rows) -> None:
+def _check(rows: StageRows) -> None:
     from rlc.check.data.rows import check_rows
 
     if os.path.isfile(rows.view.located(rows.file)):  # another rule says so
         check_rows(rows)
 
 
-def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
+def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
     """The rows of the files that an environment reads: its tasks, and solved ones."""
     source = find_builtin("env", env.source)
     columns = _columns(source.params if source else (), env.args)
     if view.reader is None or source is None or not columns:
         return
-    from rlc.check.data.rows import Rows
+    from rlc.check.data.rows import StageRows
     from rlc.data.chats import Chat, read_prompt, read_solved
     from rlc.data.grading.graders import completed, require_gradable
 
@@ -113,7 +113,7 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
             require_gradable(name, answer, row)
 
     args, (first, *others) = f"{path}.args", source.params
-    rows = Rows(
+    rows = StageRows(
         *(view, env.id, f"{path}.id", args, columns),
         split=env.args.get("split"),
         key=question,
@@ -141,7 +141,7 @@ def rows_of_env(view: View, env: EnvPlan) -> Iterator[Rows]:
 
 
 @rule_on_envs()
-def _code_is_there(view: View, env: EnvPlan) -> None:
+def _code_is_there(view: StageView, env: EnvPlan) -> None:
     """The user's own functions and classes are read, not run."""
     for path, code in code_of(env) if view.reader is not None else ():
         from rlc.check.data.code import check_code
@@ -150,7 +150,7 @@ def _code_is_there(view: View, env: EnvPlan) -> None:
 
 
 @rule("data", "heldout")
-def _builders_are_there(view: View) -> None:
+def _builders_are_there(view: StageView) -> None:
     for name in LEARNT if view.reader is not None else ():
         data = view.parts.get(name)
         if data is not None and (code := code_of_data(data)) is not None:
@@ -160,7 +160,7 @@ def _builders_are_there(view: View) -> None:
 
 
 @rule()
-def _packages_are_installed(view: View) -> None:
+def _packages_are_installed(view: StageView) -> None:
     """Without `--import` nothing is said of this machine: the recipe may be run on another."""
     if view.reader is not None and view.reader.imports:
         from rlc.check.data.packages import check_packages
@@ -169,7 +169,7 @@ def _packages_are_installed(view: View) -> None:
 
 
 @rule_on_envs()
-def _templates_can_be_filled(view: View, env: EnvPlan) -> None:
+def _templates_can_be_filled(view: StageView, env: EnvPlan) -> None:
     for path, param, value in templates_of(env) if view.reader is not None else ():
         if os.path.isfile(view.located(value)):  # another rule says so
             from rlc.check.data.templates import check_template
@@ -178,7 +178,7 @@ def _templates_can_be_filled(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _graders_fit_the_answers(view: View, env: EnvPlan) -> None:
+def _graders_fit_the_answers(view: StageView, env: EnvPlan) -> None:
     """Graders are tried on the first rows with their own answers."""
     if view.reader is None or not source_traits(env.source).answers:
         return
@@ -189,12 +189,12 @@ def _graders_fit_the_answers(view: View, env: EnvPlan) -> None:
             try_grader(view, env, part, [*rows_of_env(view, env)])
 
 
-def own_rows(view: View, env: EnvPlan) -> Rows | None:
+def own_rows(view: StageView, env: EnvPlan) -> StageRows | None:
     """The rows of the file that an environment's tasks are in; None if it reads none."""
     return next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
 
 
-def rows_of_data(view: View, name: str) -> Rows | None:
+def rows_of_data(view: StageView, name: str) -> StageRows | None:
     """The rows of the file that a stage's ``data`` is in, or what it holds out; None if it reads
     none."""
     data = view.parts.get(name)
@@ -202,12 +202,12 @@ def rows_of_data(view: View, name: str) -> Rows | None:
         return None
     made = find_builtin("data", data.word) or find_builtin("preferences", data.word)
     assert made is not None
-    from rlc.check.data.rows import Rows
+    from rlc.check.data.rows import StageRows
     from rlc.data.learnt import hashed, reader_of
 
     columns = _columns(made.params, {p.name: getattr(data, p.name, None) for p in made.params})
     most = ("n", data.count, f"{name}.count")
-    return Rows(
+    return StageRows(
         *(view, data.path, f"{name}.path", name, columns, data.split, hashed(data), most),
         require=reader_of(data),
         code="RL0720",
@@ -223,7 +223,7 @@ def _columns(params: tuple[Param, ...], args: Mapping[str, Any]) -> tuple[tuple[
     )
 
 
-def tasks_of(view: View, env: EnvPlan) -> int | None:
+def tasks_of(view: StageView, env: EnvPlan) -> int | None:
     """How many tasks an environment has; None if that is unknown, or there is no end."""
     if (count := task_count(env)) is not None:
         return count
@@ -231,7 +231,7 @@ def tasks_of(view: View, env: EnvPlan) -> int | None:
     return None if own is None else own.size()
 
 
-def examples_of(view: View) -> int | None:
+def examples_of(view: StageView) -> int | None:
     """How many examples a supervised stage has; None if that is unknown."""
     if view.data.count is not None:
         return int(view.data.count)
@@ -240,7 +240,7 @@ def examples_of(view: View) -> int | None:
 
 
 @rule_on_envs("metrics")
-def _evaluates_on_other_rows(view: View, env: EnvPlan) -> None:
+def _evaluates_on_other_rows(view: StageView, env: EnvPlan) -> None:
     """What was imitated row by row says how well it was learnt by heart."""
     for stage in view.before:
         data = stage.parts.get("data")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from rlc.catalog.records import Param
 from rlc.check.data.places import labels
-from rlc.check.rules.base import View
+from rlc.check.rules.base import StageView
 from rlc.check.suggest import known_values
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.data.templates import parsed_template
 
 
-def check_template(view: View, path: str, param: Param, value: str) -> None:
+def check_template(view: StageView, path: str, param: Param, value: str) -> None:
     """Report a file that is not a template, uses unknown variables, or leaves given ones out."""
     file = view.located(value)
     try:
@@ -25,7 +25,7 @@ def check_template(view: View, path: str, param: Param, value: str) -> None:
     for name in read.unknown(param.variables):
         line = read.variables[name]
         message = f'"{value}" uses `{name}`, and it is not given that'
-        marks = labels(Place(file, line, line), value)
+        marks = labels(FilePlace(file, line, line), value)
         view.report("RL0515", path, message, known_values(param.variables, name), *marks)
     unused = read.unused(param.variables)
     if unused and not read.unknown(param.variables):

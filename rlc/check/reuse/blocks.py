@@ -8,24 +8,24 @@ from attrs import evolve
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS, find_anywhere
-from rlc.check.reuse.changes import Change, names_of
+from rlc.check.reuse.changes import Amendment, names_of
 from rlc.check.reuse.copies import marked
 from rlc.check.suggest import known_values, rename
-from rlc.check.values import Unknown
+from rlc.check.values import UnknownValue
 from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, ValueDecl
 from rlc.lang.diagnostics import Label
 
 if TYPE_CHECKING:
-    from rlc.check.reuse.needs import Evaluator
+    from rlc.check.reuse.needs import ReuseContext
 
 
-def made_block(evaluator: Evaluator, decl: ValueDecl) -> BlockDecl | None:
+def made_block(evaluator: ReuseContext, decl: ValueDecl) -> BlockDecl | None:
     """The block that ``train longer = main { … }`` stands for; None after a report."""
     made = block_of(evaluator, decl.kind.id, decl.value)
     return made and evolve(made, span=decl.span, name=decl.name, kind=decl.kind)
 
 
-def block_of(evaluator: Evaluator, kind: str, expr: Expr) -> BlockDecl | None:
+def block_of(evaluator: ReuseContext, kind: str, expr: Expr) -> BlockDecl | None:
     """The block of a kind that an expression stands for; None after a report."""
     match expr:
         case Amend():
@@ -35,7 +35,7 @@ def block_of(evaluator: Evaluator, kind: str, expr: Expr) -> BlockDecl | None:
             return _declared(evaluator, kind, expr)
         case Call(func=Name()):
             return _used(evaluator, kind, expr)
-        case Unknown():
+        case UnknownValue():
             return None
     message = f"`{expr.span.text}` is no block that could be amended"
     advice = f"name a declared `{kind}`"
@@ -43,7 +43,7 @@ def block_of(evaluator: Evaluator, kind: str, expr: Expr) -> BlockDecl | None:
     return None
 
 
-def _declared(evaluator: Evaluator, kind: str, name: Name) -> BlockDecl | None:
+def _declared(evaluator: ReuseContext, kind: str, name: Name) -> BlockDecl | None:
     scope, found = evaluator.scope, evaluator.found
     decl = scope.find(name, (kind,), found)
     if decl is None:
@@ -66,7 +66,7 @@ def _declared(evaluator: Evaluator, kind: str, name: Name) -> BlockDecl | None:
     return evaluator.block(decl, name)
 
 
-def _used(evaluator: Evaluator, kind: str, call: Call) -> BlockDecl | None:
+def _used(evaluator: ReuseContext, kind: str, call: Call) -> BlockDecl | None:
     assert isinstance(call.func, Name)
     scope, found, name = evaluator.scope, evaluator.found, call.func
     decl = scope.templates.get(name.id)
@@ -103,7 +103,7 @@ def _used(evaluator: Evaluator, kind: str, call: Call) -> BlockDecl | None:
         return made_block(evaluator, made)
 
 
-def _amended(evaluator: Evaluator, base: BlockDecl, amend: Amend) -> BlockDecl | None:
+def _amended(evaluator: ReuseContext, base: BlockDecl, amend: Amend) -> BlockDecl | None:
     """The block with the fields of an amendment in place of its own."""
     scope, found = evaluator.scope, evaluator.found
     fields, given = base.fields, list[Field]()
@@ -134,7 +134,7 @@ def _amended(evaluator: Evaluator, base: BlockDecl, amend: Amend) -> BlockDecl |
             found.error("RL0110", field.name.span, message, "keep one of them", label)
             continue
         given.append(field)
-        change = Change(
+        change = Amendment(
             (base.name, *names_of(field.name)),
             marked(field.value, "amended at ", scope.templates),
             decls,

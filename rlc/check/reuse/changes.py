@@ -14,7 +14,7 @@ from rlc.lang.source import Span
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Change:
+class Amendment:
     """A value, and the names that lead to where it belongs, those of ``decls`` first.
 
     ``stands_for`` gives the expression that a name stands for, if a part of that may change.

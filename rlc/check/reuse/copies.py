@@ -18,7 +18,7 @@ _LABELS = ("name", "attr", "func", "kind", "type", "parameters")
 
 
 @frozen(eq=False)
-class Reused(Span):
+class ReuseSpan(Span):
     """The span of what is put in somewhere else; ``how`` says how it came there, before its place:
     ``argument of digits, recipes/x.rl:12``. Equal to the plain span of the same characters."""
 
@@ -84,8 +84,8 @@ def marked(node: AnyNode, how: str, templates: Container[str]) -> AnyNode:
     command line, keeps its own; arguments of ``templates`` get theirs when these are used."""
     changes: dict[str, Any] = {}
     span = node.span
-    if not isinstance(span, Reused) and not is_command_line(span):
-        changes["span"] = Reused(span.source, span.start, span.end, how)
+    if not isinstance(span, ReuseSpan) and not is_command_line(span):
+        changes["span"] = ReuseSpan(span.source, span.start, span.end, how)
     is_use = isinstance(node, Call) and isinstance(node.func, Name) and node.func.id in templates
     for field in () if is_use else fields(type(node)):
         part = getattr(node, field.name)

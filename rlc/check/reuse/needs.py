@@ -21,7 +21,7 @@ class Copies(Protocol):
     def labelled(self, decl: NamedDecl, call: Call) -> AbstractContextManager[None]: ...
 
 
-class Evaluator(Protocol):
+class ReuseContext(Protocol):
     """What is needed of :class:`rlc.check.evaluate.Evaluator`."""
 
     scope: Scope

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Literal
 
+from rlc.catalog.aliases import WORDS
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.elsewhere import WORDS
 from rlc.catalog.index import find_anywhere
 from rlc.catalog.records import Param
 from rlc.check.reuse.copies import names_in, nodes_in

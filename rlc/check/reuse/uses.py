@@ -17,7 +17,7 @@ from rlc.check.reuse.blocks import block_of, made_block
 from rlc.check.reuse.copies import filled, marked, names_in
 from rlc.check.reuse.types import NUMERIC, WORD, typed
 from rlc.check.scope import NAMEABLE, declared_as, is_made
-from rlc.check.values import Unknown, Value
+from rlc.check.values import UnknownValue, Value
 from rlc.lang.ast import (
     Amend,
     BlockDecl,
@@ -34,7 +34,7 @@ from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 
 if TYPE_CHECKING:
-    from rlc.check.reuse.needs import Evaluator
+    from rlc.check.reuse.needs import ReuseContext
 
 
 MAX_COPIES = 2_000
@@ -44,7 +44,7 @@ AnyDecl = TypeVar("AnyDecl", bound=BlockDecl | ValueDecl)
 class Uses:
     """The copies that one recipe makes of its declarations with parameters."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: ReuseContext) -> None:
         self._evaluator = evaluator
         self._found = evaluator.found
         self._made: dict[int, tuple[Call, BlockDecl | ValueDecl | None]] = {}  # calls keep their id
@@ -175,7 +175,7 @@ class Uses:
             defaults: dict[str, Expr] = {}
             for parameter, want in zip(decl.parameters or (), self.wants(decl), strict=True):
                 default = parameter.default
-                hole: Expr = Unknown(parameter.name.span, want)
+                hole: Expr = UnknownValue(parameter.name.span, want)
                 if default is not None:
                     value = self._evaluator.value(filled(default, defaults), want)
                     how = f"default of {decl.name.id}, "

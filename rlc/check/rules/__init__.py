@@ -17,7 +17,6 @@ from rlc.check.data import rules as data
 from rlc.check.rules import (
     advantage,
     agents,
-    amounts,
     environments,
     games,
     limits,
@@ -28,9 +27,10 @@ from rlc.check.rules import (
     rewards,
     run,
     sampling,
+    sizes,
     tasks,
 )
-from rlc.check.rules.base import Rule, View
+from rlc.check.rules.base import Rule, StageView
 from rlc.check.values import Origins
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
@@ -52,7 +52,7 @@ FAMILIES = (
         data,
         advantage,
     ),
-    *(loss, optimizer, overlap, preferences, heldout, sampling, limits, amounts, run),
+    *(loss, optimizer, overlap, preferences, heldout, sampling, limits, sizes, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
@@ -66,11 +66,11 @@ def run_rules(
     """Apply to each stage every rule whose parts of it are there. A stage comes after the one whose
     weights it continues. With a ``reader`` the files that they name are read too. Stages
     that are the ``same`` as when they were looked at are not looked at again."""
-    views: dict[str, View] = {}
+    views: dict[str, StageView] = {}
     for name, (parts, origins) in stages.items():
         earlier = views.get(parts.get("after") or "")
         before = () if earlier is None else (earlier, *earlier.before)
-        views[name] = view = _with_demonstrations(View(parts, origins, found, before, reader))
+        views[name] = view = _with_demonstrations(StageView(parts, origins, found, before, reader))
         if name in same:
             continue
         for rule in _rules_of(frozenset(view.parts)):
@@ -83,7 +83,7 @@ def _rules_of(parts: frozenset[str]) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.needs <= parts)
 
 
-def _with_demonstrations(view: View) -> View:
+def _with_demonstrations(view: StageView) -> StageView:
     """What demonstrates is an environment of the stage too."""
     shown, values = view.parts.get("data"), view.origins.values
     if shown is None or not shown.environments:

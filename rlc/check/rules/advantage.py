@@ -17,14 +17,14 @@ from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.graders import finds_answers
 from rlc.catalog.environments import env_facts, players_of_role, roles_of, with_role
 from rlc.catalog.index import grader_traits
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.parts import FailurePlan
 
 
 @rule("batch", "advantage", "envs")
-def _group_needs_peers(view: View) -> None:
+def _group_needs_peers(view: StageView) -> None:
     """A group of one has nothing to compare with."""
     alone = (e for e in view.envs if e.rollouts.group == 1 and players_of_role(e) == 1)
     env = next((env for env in alone if env.play is None), None)  # of games other rules know
@@ -52,7 +52,7 @@ def _keeps_returns(step: AdvantageStep) -> bool:
 
 
 @rule("batch", "advantage", "envs")
-def _every_role_has_peers(view: View) -> None:
+def _every_role_has_peers(view: StageView) -> None:
     """Of a game that is played once, the role of which there is one has nobody to compare with."""
     for env in view.envs:
         game = with_role(env, "game")
@@ -68,7 +68,7 @@ def _every_role_has_peers(view: View) -> None:
 
 
 @rule("advantage", "envs")
-def _roles_are_compared_apart(view: View) -> None:
+def _roles_are_compared_apart(view: StageView) -> None:
     """A solver's reward says nothing about a judge's."""
     env = next((env for env in view.envs if len(roles_of(env)) > 1), None)
     for path, step in view.steps_of_scheme():
@@ -82,7 +82,7 @@ def _roles_are_compared_apart(view: View) -> None:
 
 
 @rule("advantage")
-def _weight_counts(view: View) -> None:
+def _weight_counts(view: StageView) -> None:
     """Some baselines ignore ``weight``: they have a way of counting of their own."""
     for path, step in view.steps_of_scheme():
         kind, weight = getattr(step, "kind", None), getattr(step, "weight", None)
@@ -96,7 +96,7 @@ def _weight_counts(view: View) -> None:
 
 
 @rule("advantage")
-def _setting_belongs(view: View) -> None:
+def _setting_belongs(view: StageView) -> None:
     """``ddof`` is about deviations."""
     for path, step in view.steps_of_scheme():
         if isinstance(step, Scale) and step.kind in ("mean", "nonzero_share") and step.ddof != 1:
@@ -105,7 +105,7 @@ def _setting_belongs(view: View) -> None:
 
 
 @rule("advantage")
-def _spread_after_baseline(view: View) -> None:
+def _spread_after_baseline(view: StageView) -> None:
     """Without a baseline, a spread of 0 turns equal returns into 0, however good they are."""
     if view.advantage.constant == "drop":
         return
@@ -120,7 +120,7 @@ def _spread_after_baseline(view: View) -> None:
 
 
 @rule("advantage", "envs", "on_error")
-def _mean_is_positive(view: View) -> None:
+def _mean_is_positive(view: StageView) -> None:
     """MaxRL means a success rate by the mean."""
     for path, step in view.steps_of_scheme():
         if isinstance(step, Scale) and step.kind == "mean":
@@ -147,7 +147,7 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
 
 
 @rule("advantage")
-def _average_of_the_whole_reward(view: View) -> None:
+def _average_of_the_whole_reward(view: StageView) -> None:
     """A moving average is of returns, and components of a reward have none of their own."""
     if running_baseline(view.advantage) is not None and sums_components(view.advantage):
         message = "one moving average is kept, of returns, and components of a reward are added up"
@@ -156,7 +156,7 @@ def _average_of_the_whole_reward(view: View) -> None:
 
 
 @rule("advantage")
-def _clip_leaves_something(view: View) -> None:
+def _clip_leaves_something(view: StageView) -> None:
     """A clip has a limit, and leaves more than 0."""
     if view.advantage == NO_ADVANTAGE:
         return
@@ -168,7 +168,7 @@ def _clip_leaves_something(view: View) -> None:
 
 
 @rule("advantage", "envs")
-def _roles_exist(view: View) -> None:
+def _roles_exist(view: StageView) -> None:
     """Without roles, a comparison within roles is one within groups, or the batch. It is no mistake
     if nobody wrote it: some presets do so by themselves."""
     if any(env.play is not None or roles_of(env) for env in view.envs):
@@ -183,20 +183,20 @@ def _roles_exist(view: View) -> None:
             return
 
 
-def _sums(view: View) -> list[str]:
+def _sums(view: StageView) -> list[str]:
     """The paths of the steps that add up the components of the reward."""
     return [path for path, step in view.steps_of_scheme() if isinstance(step, WeightedSum)]
 
 
 @rule("advantage")
-def _components_are_summed_once(view: View) -> None:
+def _components_are_summed_once(view: StageView) -> None:
     for path in _sums(view)[1:]:
         message = "the components of the reward are added up before this"
         view.error("RL0774", path, message, "take it out: one `weighted_sum()` is enough")
 
 
 @rule("advantage", "envs")
-def _there_are_components(view: View) -> None:
+def _there_are_components(view: StageView) -> None:
     """What a function of the user's own returns is not known here."""
     paths = _sums(view)
     if len(paths) == 1 and not any(_may_have_components(env) for env in view.envs):
@@ -216,7 +216,7 @@ def _may_have_components(env: EnvPlan) -> bool:
 
 
 @rule("advantage", "envs")
-def _components_stay_apart(view: View) -> None:
+def _components_stay_apart(view: StageView) -> None:
     """What is made of the whole reward makes it one number again."""
     for env in view.envs if _sums(view) else ():
         of_the_whole = ("shaped", "nonterminal", "low", "high")
@@ -231,7 +231,7 @@ def _components_stay_apart(view: View) -> None:
 
 
 @rule("advantage", "on_error")
-def _a_penalty_is_no_component(view: View) -> None:
+def _a_penalty_is_no_component(view: StageView) -> None:
     if _sums(view) and view.on_error.penalty is not None:
         message = "a failed rollout has no components to compare, whatever its penalty"
         advice = "drop failures, or take an advantage of the whole reward, such as `grpo()`"

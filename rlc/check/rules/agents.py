@@ -6,14 +6,14 @@ import os
 
 from rlc.catalog.environments import with_role
 from rlc.catalog.index import names_of, source_traits
-from rlc.check.rules.base import View, rule_on_envs
+from rlc.check.rules.base import StageView, rule_on_envs
 from rlc.plan.environments import EnvPlan
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
 
 
 @rule_on_envs()
-def _has_a_program(view: View, env: EnvPlan) -> None:
+def _has_a_program(view: StageView, env: EnvPlan) -> None:
     """A function or a command, with what counts for it alone."""
     agent, path = env.agent, f"envs.{env.name}.agent"
     if agent is None:
@@ -36,7 +36,7 @@ def _has_a_program(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _command_can_be_run(view: View, env: EnvPlan) -> None:
+def _command_can_be_run(view: StageView, env: EnvPlan) -> None:
     agent, path = env.agent, f"envs.{env.name}.agent"
     if agent is None or agent.command is None or not _is_command(agent.command):
         return
@@ -64,7 +64,7 @@ def _command_can_be_run(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _is_rewarded_once(view: View, env: EnvPlan) -> None:
+def _is_rewarded_once(view: StageView, env: EnvPlan) -> None:
     """The exit status is that of a command, and counts where no grader does."""
     agent, path = env.agent, f"envs.{env.name}.agent.reward"
     if agent is None or agent.reward == "result":
@@ -79,7 +79,7 @@ def _is_rewarded_once(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _has_rows_as_tasks(view: View, env: EnvPlan) -> None:
+def _has_rows_as_tasks(view: StageView, env: EnvPlan) -> None:
     """An agent is told its task, which is a row."""
     if env.agent is not None and not source_traits(env.source).graded:
         graded = [f"`{name}(…)`" for name in names_of("env") if source_traits(name).graded]
@@ -89,7 +89,7 @@ def _has_rows_as_tasks(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _writes_its_prompts(view: View, env: EnvPlan) -> None:
+def _writes_its_prompts(view: StageView, env: EnvPlan) -> None:
     """What the model sees is what the agent sends."""
     wrapper = with_role(env, "chat", "template", "game")
     if env.agent is None or not source_traits(env.source).graded:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @frozen(eq=False, repr=False, slots=False)
-class View:
+class StageView:
     """The parts of one stage that could be read, and their places.
 
     ``before`` are the stages whose weights it continues, the latest first. With a ``reader`` the
@@ -30,7 +30,7 @@ class View:
     parts: Mapping[str, Any]
     origins: Origins
     found: Diagnostics
-    before: tuple[View, ...] = ()
+    before: tuple[StageView, ...] = ()
     reader: Reader | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -111,19 +111,19 @@ class Rule:
     """A check on the parts ``needs`` of a stage."""
 
     needs: frozenset[str]
-    check: Callable[[View], None]
+    check: Callable[[StageView], None]
 
 
-def rule(*needs: str) -> Callable[[Callable[[View], None]], Rule]:
+def rule(*needs: str) -> Callable[[Callable[[StageView], None]], Rule]:
     """A rule on the parts ``needs`` of a stage."""
     return lambda check: Rule(frozenset(needs), check)
 
 
-def rule_on_envs(*needs: str) -> Callable[[Callable[[View, EnvPlan], None]], Rule]:
+def rule_on_envs(*needs: str) -> Callable[[Callable[[StageView, EnvPlan], None]], Rule]:
     """A rule on each environment of a stage, which needs its parts ``needs`` too."""
 
-    def declared(check: Callable[[View, EnvPlan], None]) -> Rule:
-        def check_all(view: View) -> None:
+    def declared(check: Callable[[StageView, EnvPlan], None]) -> Rule:
+        def check_all(view: StageView) -> None:
             for env in view.envs:
                 check(view, env)
 

@@ -17,7 +17,7 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
-from rlc.check.rules.base import View, rule_on_envs
+from rlc.check.rules.base import StageView, rule_on_envs
 from rlc.lang.secrets import is_variable, masked
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan
@@ -27,7 +27,7 @@ CHARACTERS_PER_TOKEN = 4
 
 
 @rule_on_envs()
-def _has_prompt(view: View, env: EnvPlan) -> None:
+def _has_prompt(view: StageView, env: EnvPlan) -> None:
     """Bare text needs a prompt around it; other sources make chats, or prompts of their own."""
     bare = source_traits(env.source).prompts == "text"
     if bare and with_role(env, "chat", "template") is None:
@@ -37,7 +37,7 @@ def _has_prompt(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _wrappers_apply(view: View, env: EnvPlan) -> None:
+def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
     """Tools, histories and templates are for bare text, workers for calls that block."""
     player = played_as(env)
     source = source_traits(player)
@@ -72,7 +72,7 @@ def shows_tools(env: EnvPlan) -> bool:
 
 
 @rule_on_envs()
-def _servers_can_be_started(view: View, env: EnvPlan) -> None:
+def _servers_can_be_started(view: StageView, env: EnvPlan) -> None:
     tools = with_role(env, "server_tools")
     if tools is None:
         return
@@ -91,7 +91,7 @@ def _servers_can_be_started(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _tasks_can_be_run(view: View, env: EnvPlan) -> None:
+def _tasks_can_be_run(view: StageView, env: EnvPlan) -> None:
     """Tasks in folders are there and can be played, in containers or, knowingly, without."""
     source = find_builtin("env", env.source)
     if source is None or not source.params[0].folders:
@@ -122,14 +122,14 @@ def _tasks_can_be_run(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _can_be_made(view: View, env: EnvPlan) -> None:
+def _can_be_made(view: StageView, env: EnvPlan) -> None:
     if library := env_facts(env).broken_in:
         message = f'{library} registers "{env.id}" but cannot make it'
         view.error("RL0404", f"envs.{env.name}.id", message, "take another environment")
 
 
 @rule_on_envs()
-def _files_are_there(view: View, env: EnvPlan) -> None:
+def _files_are_there(view: StageView, env: EnvPlan) -> None:
     for path, value in files_of(env):
         if not os.path.isfile(file := view.located(value)):
             message = f'there is no file "{file}"'
@@ -137,7 +137,7 @@ def _files_are_there(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _secrets_are_names(view: View, env: EnvPlan) -> None:
+def _secrets_are_names(view: StageView, env: EnvPlan) -> None:
     """A secret itself would be shown by `explain`, and kept in the plan and in every run."""
     for name in env.args.get("secrets") or ():
         if not is_variable(name) and masked(str(name)) == name:  # else it was reported as a key
@@ -147,7 +147,7 @@ def _secrets_are_names(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _a_task_to_solve(view: View, env: EnvPlan) -> None:
+def _a_task_to_solve(view: StageView, env: EnvPlan) -> None:
     """A judge compares answers to one question."""
     game = with_role(env, "game")
     if game is not None and env.max_turns != 1:
@@ -157,7 +157,7 @@ def _a_task_to_solve(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _history_has_an_effect(view: View, env: EnvPlan) -> None:
+def _history_has_an_effect(view: StageView, env: EnvPlan) -> None:
     """A history of a single turn is that turn, unless it puts a chat template around it."""
     history = with_role(env, "history")
     if history is None or wrapper_traits(history.name).chat_template:
@@ -169,7 +169,7 @@ def _history_has_an_effect(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _chat_keeps_prefix(view: View, env: EnvPlan) -> None:
+def _chat_keeps_prefix(view: StageView, env: EnvPlan) -> None:
     """A chat is one sequence, which a renderer that rewrites earlier turns breaks."""
     renderer = view.model.renderer
     fits = renderer_fits(view.model.base, renderer)  # if not, another one is advised anyway
@@ -197,7 +197,7 @@ def _keeps_prefix(model: ModelPlan) -> str | None:
 
 
 @rule_on_envs("advantage", "model")
-def _each_turn_a_sequence(view: View, env: EnvPlan) -> None:
+def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
     turns = max_turns(env)
     history = with_role(env, "history")
@@ -215,7 +215,7 @@ def _each_turn_a_sequence(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _remembers(view: View, env: EnvPlan) -> None:
+def _remembers(view: StageView, env: EnvPlan) -> None:
     """Without a history the model sees the latest observation alone: no task, no rules."""
     template = with_role(env, "template")
     if template is None or history_of(env) != "latest" or max_turns(env) == 1:
@@ -227,7 +227,7 @@ def _remembers(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _has_chat_template(view: View, env: EnvPlan) -> None:
+def _has_chat_template(view: StageView, env: EnvPlan) -> None:
     """A base model's tokenizer may have none, and then GEM's chat wrappers fail."""
     model = find_model(view.model.base)
     if model is None or "role_colon" not in model.renderers:
@@ -242,7 +242,7 @@ def _has_chat_template(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _template_fits(view: View, env: EnvPlan) -> None:
+def _template_fits(view: StageView, env: EnvPlan) -> None:
     model = find_model(view.model.base)
     if model is None or model.chatml:
         return
@@ -257,7 +257,7 @@ def _template_fits(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model", "sampling")
-def _context(view: View, env: EnvPlan) -> None:
+def _context(view: StageView, env: EnvPlan) -> None:
     """prompt + turns × (reply + observation) against the model's context."""
     context = view.model.context
     if context is None:

@@ -6,13 +6,13 @@ from rlc.algo.scheme import Baseline
 from rlc.catalog.environments import env_facts, opponent_name, seats_of, trained_seats
 from rlc.catalog.facts.textarena import textarena_facts
 from rlc.catalog.index import metric_traits, opponent_traits
-from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.rules.base import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import ANY, EnvPlan
 
 
 @rule_on_envs()
-def _has_its_seats(view: View, env: EnvPlan) -> None:
+def _has_its_seats(view: StageView, env: EnvPlan) -> None:
     """A game begins with a number of seats that it takes, and each has a role with a name."""
     seats = env.args.get("seats")
     if seats is None:
@@ -25,7 +25,7 @@ def _has_its_seats(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _takes_so_many_players(view: View, env: EnvPlan) -> None:
+def _takes_so_many_players(view: StageView, env: EnvPlan) -> None:
     players = env.args.get("players")
     known = textarena_facts(env.id)["players"] if players is not None else None
     if known is not None and players not in known:
@@ -35,7 +35,7 @@ def _takes_so_many_players(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _is_played(view: View, env: EnvPlan) -> None:
+def _is_played(view: StageView, env: EnvPlan) -> None:
     """Of a game of several seats it is not clear who plays; of another there is nobody to play."""
     seats = seats_of(env)
     if len(seats) > 1 and env.play is None:
@@ -49,7 +49,7 @@ def _is_played(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _leaves_a_seat_to_the_opponent(view: View, env: EnvPlan) -> None:
+def _leaves_a_seat_to_the_opponent(view: StageView, env: EnvPlan) -> None:
     """What is said of an opponent needs one, and an opponent needs a seat."""
     play, seats, path = env.play, seats_of(env), f"envs.{env.name}.play"
     if play is None or len(seats) < 2:
@@ -70,7 +70,7 @@ def _leaves_a_seat_to_the_opponent(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _program_can_play(view: View, env: EnvPlan) -> None:
+def _program_can_play(view: StageView, env: EnvPlan) -> None:
     """A program knows some games, or what is legal in them, and samples nothing."""
     play, path = env.play, f"envs.{env.name}.play"
     if play is None or play.script is None or len(seats_of(env)) < 2:
@@ -93,7 +93,7 @@ def _program_can_play(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _has_a_past(view: View, env: EnvPlan) -> None:
+def _has_a_past(view: StageView, env: EnvPlan) -> None:
     """Only a stage that trains has weights of some steps ago."""
     if env.play is not None and env.play.past is not None and "optimizer" not in view.parts:
         message = "an evaluation trains nothing, so it has no past to play against"
@@ -102,7 +102,7 @@ def _has_a_past(view: View, env: EnvPlan) -> None:
 
 
 @rule("metrics", "envs")
-def _wins_something(view: View) -> None:
+def _wins_something(view: StageView) -> None:
     """Only of a game can it be said who has won."""
     for index, metric in enumerate(view.metrics):
         if metric_traits(metric.name).of_games and any(env.play is None for env in view.envs):
@@ -113,7 +113,7 @@ def _wins_something(view: View) -> None:
 
 
 @rule_on_envs("metrics")
-def _evaluates_against_another(view: View, env: EnvPlan) -> None:
+def _evaluates_against_another(view: StageView, env: EnvPlan) -> None:
     """Whatever a policy has learnt, it wins half of its matches against itself."""
     if env.play is not None and env.play.is_self_play and len(seats_of(env)) > 1:
         message = "an evaluation against itself does not tell a good policy from a bad one"
@@ -122,7 +122,7 @@ def _evaluates_against_another(view: View, env: EnvPlan) -> None:
 
 
 @rule("batch", "advantage", "envs")
-def _seats_have_peers(view: View) -> None:
+def _seats_have_peers(view: StageView) -> None:
     """A role of which a task has one rollout has nobody to compare with."""
     for env in view.envs:
         if env.play is None or len(seats_of(env)) < 2 or not trained_seats(env):
@@ -157,7 +157,7 @@ def _fewest_of_a_role(env: EnvPlan) -> int:
 
 
 @rule("data")
-def _is_no_data(view: View) -> None:
+def _is_no_data(view: StageView) -> None:
     """Demonstrations are of one player."""
     for env in view.data.environments:
         if len(seats_of(env)) < 2:

@@ -7,7 +7,7 @@ from itertools import combinations
 from attrs import evolve
 
 from rlc.catalog.environments import max_turns, with_role
-from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.rules.base import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
 from rlc.plan.units import show
@@ -16,7 +16,7 @@ _GREEDY = 0.02  # a temperature, or a share, with which the likeliest token is n
 
 
 @rule_on_envs("sampling")
-def _room_for_a_reply(view: View, env: EnvPlan) -> None:
+def _room_for_a_reply(view: StageView, env: EnvPlan) -> None:
     """A reply is begun only if it could be of full length within every limit."""
     reply, whole = env.rollouts.max_tokens, view.sampling.max_episode_tokens
     if whole is not None and whole <= reply:
@@ -29,7 +29,7 @@ def _room_for_a_reply(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("sampling", "model")
-def _room_for_a_prompt(view: View, env: EnvPlan) -> None:
+def _room_for_a_prompt(view: StageView, env: EnvPlan) -> None:
     context, prompt = view.model.context, view.sampling.max_prompt_tokens
     reply = env.rollouts.max_tokens
     if context is None or prompt is None or reply >= context or prompt + reply <= context:
@@ -42,7 +42,7 @@ def _room_for_a_prompt(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _times_fit(view: View, env: EnvPlan) -> None:
+def _times_fit(view: StageView, env: EnvPlan) -> None:
     """What is part of something else ends first."""
     own = env.rollouts
     spans = {name: getattr(own, name) for name in ("step_timeout", "turn_timeout", "timeout")}
@@ -62,7 +62,7 @@ def _times_fit(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("deadlines")
-def _steps_outlast_episodes(view: View, env: EnvPlan) -> None:
+def _steps_outlast_episodes(view: StageView, env: EnvPlan) -> None:
     step, episode = view.deadlines.step, env.rollouts.timeout
     if step is not None and episode is not None and episode >= step:
         label = Label(view.at(f"envs.{env.name}.rollouts.timeout"), "one episode may take as long")
@@ -72,7 +72,7 @@ def _steps_outlast_episodes(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("advantage")
-def _failures_can_be_too_many(view: View, env: EnvPlan) -> None:
+def _failures_can_be_too_many(view: StageView, env: EnvPlan) -> None:
     own = env.rollouts
     if own.max_failures is not None and own.max_failures >= own.group:
         message = f"a group of {own.group} never has more than {own.max_failures} failures"
@@ -81,7 +81,7 @@ def _failures_can_be_too_many(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _turns_can_be_too_many(view: View, env: EnvPlan) -> None:
+def _turns_can_be_too_many(view: StageView, env: EnvPlan) -> None:
     own, path = env.rollouts, f"envs.{env.name}.rollouts"
     if own.max_turns >= MAX_TURNS:
         return
@@ -96,7 +96,7 @@ def _seconds(span: float) -> str:
 
 
 @rule("sampling", "envs")
-def _samples_differ(view: View) -> None:
+def _samples_differ(view: StageView) -> None:
     """What is sampled greedily is the same each time, as often as it is sampled."""
     sampling = view.sampling
     for env in view.envs:

@@ -10,7 +10,7 @@ from rlc.catalog.index import (
     learns_targets_alone,
     loss_traits,
 )
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import MAX_TURNS
 
@@ -21,7 +21,7 @@ _EPSILON = 0.5  # what is no larger may be meant as a distance from 1
 
 
 @rule("loss", "overlap")
-def _fresh_rollouts(view: View) -> None:
+def _fresh_rollouts(view: StageView) -> None:
     """Without a clip, the ratio of a stale rollout can grow without bound."""
     stale, name = view.overlap.max_staleness, view.named("loss")
     if stale > 1 and view.loss.program is None and not loss_traits(view.loss).takes_stale:
@@ -33,7 +33,7 @@ def _fresh_rollouts(view: View) -> None:
 
 
 @rule("loss", "overlap", "batch")
-def _own_loss_is_bounded(view: View) -> None:
+def _own_loss_is_bounded(view: StageView) -> None:
     """The same of a recipe's own loss, which may be right all the same; and of a second update."""
     stale, updates = view.overlap.max_staleness, view.batch.updates
     if view.loss.program is None or (stale <= 1 and updates == 1):
@@ -48,7 +48,7 @@ def _own_loss_is_bounded(view: View) -> None:
 
 
 @rule("loss", "kl", "teacher")
-def _reference_is_there(view: View) -> None:
+def _reference_is_there(view: StageView) -> None:
     """What a loss compares with a reference is the logprobs of that of the stage."""
     reads = loss_traits(view.loss).reference
     if reads and view.kl is None and not view.teacher:
@@ -66,7 +66,7 @@ def _reference_is_there(view: View) -> None:
 
 
 @rule("loss", "advantage", "kl", "teacher")
-def _loss_acts(view: View) -> None:
+def _loss_acts(view: StageView) -> None:
     """A loss that only weighs advantages has nothing to weigh where no token has one."""
     if not learns_targets_alone(view.advantage, view.kl, view.teacher):
         return
@@ -80,7 +80,7 @@ def _loss_acts(view: View) -> None:
 
 
 @rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
-def _clip_acts(view: View) -> None:
+def _clip_acts(view: StageView) -> None:
     """With one update a batch, and fresh rollouts, every ratio is 1 and no clip ever acts."""
     if loss_traits(view.loss).clip != "gradient":
         return
@@ -94,7 +94,7 @@ def _clip_acts(view: View) -> None:
 
 
 @rule("loss", "advantage")
-def _clip_range(view: View) -> None:
+def _clip_range(view: StageView) -> None:
     """The bounds of a clip are ratios, which are 1 where nothing has changed; elsewhere they are
     often given as distances ε from 1."""
     traits = loss_traits(view.loss)
@@ -131,7 +131,7 @@ def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
 
 
 @rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
-def _ratio_matters(view: View) -> None:
+def _ratio_matters(view: StageView) -> None:
     """Without a ratio, nothing corrects for weights that are not those that sampled; nothing has
     to, where no advantage is that of a sampled token."""
     if loss_traits(view.loss).sampler_logprobs:
@@ -149,7 +149,7 @@ def _ratio_matters(view: View) -> None:
 
 
 @rule("aggregate", "sampling", "envs")
-def _norm_length(view: View) -> None:
+def _norm_length(view: StageView) -> None:
     """A fixed length to divide by is that of the longest episode."""
     length = view.aggregate.length
     longest = max(
@@ -163,7 +163,7 @@ def _norm_length(view: View) -> None:
 
 
 @rule("loss", "aggregate")
-def _weighable(view: View) -> None:
+def _weighable(view: StageView) -> None:
     """Weights that differ by sequence fold into the advantages only if the loss is linear
     in them."""
     uniform = aggregate_traits(view.aggregate.kind).uniform
@@ -175,7 +175,7 @@ def _weighable(view: View) -> None:
 
 
 @rule("kl")
-def _penalty_leaves_the_reward(view: View) -> None:
+def _penalty_leaves_the_reward(view: StageView) -> None:
     if view.kl is not None and view.kl.coef > 1:
         message = (
             f"a nat away from the reference costs {view.kl.coef:g}, more than any answer earns"

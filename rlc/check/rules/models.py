@@ -15,7 +15,7 @@ from rlc.catalog.facts.models import (
     tokenizer_of,
 )
 from rlc.catalog.index import loss_traits, source_traits
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.check.suggest import closest, known_values
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan, is_text_file
@@ -29,7 +29,7 @@ _SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
 
 @rule("model")
-def _lora_rank(view: View) -> None:
+def _lora_rank(view: StageView) -> None:
     rank, model = view.model.lora_rank, find_model(view.model.base)
     if rank & (rank - 1):
         below, above = 1 << (rank.bit_length() - 1), 1 << rank.bit_length()
@@ -41,7 +41,7 @@ def _lora_rank(view: View) -> None:
 
 
 @rule("model")
-def _trains_something(view: View) -> None:
+def _trains_something(view: StageView) -> None:
     model = view.model
     if not (model.train_mlp or model.train_attn or model.train_unembed):
         message = "no layer of this model is trained"
@@ -50,7 +50,7 @@ def _trains_something(view: View) -> None:
 
 
 @rule("model")
-def _renderer_fits(view: View) -> None:
+def _renderer_fits(view: StageView) -> None:
     """A chat is written in the markup that the model knows."""
     model, known = view.model, find_model(view.model.base)
     if known is not None and not renderer_fits(model.base, model.renderer):
@@ -61,12 +61,12 @@ def _renderer_fits(view: View) -> None:
 
 
 @rule("model")
-def _state_is_there(view: View) -> None:
+def _state_is_there(view: StageView) -> None:
     if view.model.weights is not None:
         state_on_service(view, "model.weights", view.model.weights)
 
 
-def state_on_service(view: View, path: str, state: str) -> None:
+def state_on_service(view: StageView, path: str, state: str) -> None:
     """A saved state is on the service that saved it."""
     service = view.model.service
     other = next((s for s, scheme in _SCHEMES.items() if state.startswith(scheme)), service)
@@ -76,7 +76,7 @@ def state_on_service(view: View, path: str, state: str) -> None:
 
 
 @rule("model", "kl")
-def _reference_fits(view: View) -> None:
+def _reference_fits(view: StageView) -> None:
     """A reference is a model like any other, and shares the tokens of the one that is trained."""
     state, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
     if state is None:
@@ -107,7 +107,7 @@ def _reference_fits(view: View) -> None:
         view.error("RL0326", path, message, _other_reference(model), label)
 
 
-def _have_other_tokens(view: View, one: str, other: str) -> bool:
+def _have_other_tokens(view: StageView, one: str, other: str) -> bool:
     """Whether two models are known to have different vocabularies."""
     if find_model(one) is not None or find_model(other) is not None:
         known = {tokenizer_of(one), tokenizer_of(other)}
@@ -135,7 +135,7 @@ def _other_reference(model: ModelPlan) -> str:
     return f"usual is the model itself before training: `reference({model.name}.base, …)`"
 
 
-def teacher_paths(view: View) -> list[tuple[str, TeacherPlan]]:
+def teacher_paths(view: StageView) -> list[tuple[str, TeacherPlan]]:
     """The teachers of a stage, each with its path."""
     teachers = view.teacher
     named = len({one.name for one in teachers} - {None}) == len(teachers)
@@ -143,7 +143,7 @@ def teacher_paths(view: View) -> list[tuple[str, TeacherPlan]]:
 
 
 @rule("model")
-def _reward_models_read_the_tokens(view: View) -> None:
+def _reward_models_read_the_tokens(view: StageView) -> None:
     """What a preference stage has learnt reads the very tokens of episodes."""
     played = [(f"envs.{env.name}", env, view.model) for env in view.parts.get("envs", ())]
     for name in ("data", "heldout"):
@@ -162,7 +162,7 @@ def _reward_models_read_the_tokens(view: View) -> None:
 
 
 @rule("model", "teacher")
-def _teacher_fits(view: View) -> None:
+def _teacher_fits(view: StageView) -> None:
     """A teacher is on the service of the one that is trained, and has its tokens."""
     for path, teacher in teacher_paths(view):
         model, own = teacher.model.model, view.model
@@ -181,7 +181,7 @@ def _teacher_fits(view: View) -> None:
 
 
 @rule("teacher", "envs", "advantage")
-def _environments_are_taught(view: View) -> None:
+def _environments_are_taught(view: StageView) -> None:
     """Each teacher has an environment; where nothing but teachers teaches, each has a teacher."""
     names = [env.name for env in view.envs]
     for path, teacher in teacher_paths(view):
@@ -198,7 +198,7 @@ def _environments_are_taught(view: View) -> None:
 
 
 @rule("teacher", "loss")
-def _teacher_counts(view: View) -> None:
+def _teacher_counts(view: StageView) -> None:
     for path, teacher in teacher_paths(view):
         if not teacher.coef and not loss_traits(view.loss).reference:
             message = "the teacher reads every sequence, and a `coef` of 0 changes nothing"
@@ -207,7 +207,7 @@ def _teacher_counts(view: View) -> None:
 
 
 @rule("teacher", "model", "after", "advantage", "loss")
-def _teacher_is_another(view: View) -> None:
+def _teacher_is_another(view: StageView) -> None:
     """What the student begins as can teach it only what it is shown beside the student's prompt."""
     start = ModelState(view.model, view.after)
     for path, teacher in teacher_paths(view):
@@ -229,7 +229,7 @@ def _teacher_is_another(view: View) -> None:
 
 
 @rule("teacher", "envs")
-def _prompts_can_be_shown(view: View) -> None:
+def _prompts_can_be_shown(view: StageView) -> None:
     """Only a chat that the renderer makes can begin in another way."""
     for path, teacher in teacher_paths(view):
         given = [n for n in ("system", "demonstration") if getattr(teacher, n) is not None]
@@ -253,7 +253,7 @@ def _prompts_can_be_shown(view: View) -> None:
 
 
 @rule("teacher")
-def _system_message_can_be_read(view: View) -> None:
+def _system_message_can_be_read(view: StageView) -> None:
     for path, teacher in teacher_paths(view):
         if teacher.system is None or not is_text_file(teacher.system):
             continue
@@ -283,7 +283,7 @@ def _fixed_prompts(env: EnvPlan) -> str | None:
 
 
 @rule("data", "model")
-def _samples_can_be_learnt(view: View) -> None:
+def _samples_can_be_learnt(view: StageView) -> None:
     """Samples are played on the service of the stage, and shown to the student as it reads."""
     samples, own = view.data, view.model
     if not isinstance(samples, Samples):
@@ -328,7 +328,7 @@ def _has_no_system(env: EnvPlan) -> bool:
 
 
 @rule("teacher", "envs", "model", "sampling")
-def _teacher_reads_all(view: View) -> None:
+def _teacher_reads_all(view: StageView) -> None:
     """A teacher with a smaller context says nothing of what is beyond it."""
     for path, teacher in teacher_paths(view):
         context = teacher.model.model.context

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rlc.catalog.facts.models import LORA_RATES, find_model
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 
 _LARGEST_EPS = 1e-4  # beyond, it weighs more than most gradients and Adam no longer adapts
 
 
 @rule("model", "optimizer")
-def _learning_rate(view: View) -> None:
+def _learning_rate(view: StageView) -> None:
     rate, model = view.optimizer.learning_rate, find_model(view.model.base)
     low, high = model.learning_rates if model else (LORA_RATES[0], 1.0)
     path = "optimizer.learning_rate"
@@ -28,7 +28,7 @@ def _learning_rate(view: View) -> None:
 
 
 @rule("optimizer", "steps")
-def _schedule_fits(view: View) -> None:
+def _schedule_fits(view: StageView) -> None:
     """A rate that only rises is never reached; one that falls to itself is constant."""
     schedule, steps = view.optimizer.schedule, view.steps
     if steps and schedule.warmup >= steps and not view.is_from_command_line("steps"):
@@ -42,7 +42,7 @@ def _schedule_fits(view: View) -> None:
 
 
 @rule("optimizer")
-def _adam(view: View) -> None:
+def _adam(view: StageView) -> None:
     """The gradient's mean forgets sooner than its square; ``eps`` only keeps from dividing by 0."""
     adam = view.optimizer
     if adam.beta1 > adam.beta2:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.graph import barriers
 
 
 @rule("overlap", "batch")
-def _turns_do_not_overlap(view: View) -> None:
+def _turns_do_not_overlap(view: StageView) -> None:
     """How many episodes a batch of turns takes is known only when it is full."""
     kind = view.overlap.kind
     if kind != "synchronous" and view.batch.kind == "turns":
@@ -18,7 +18,7 @@ def _turns_do_not_overlap(view: View) -> None:
 
 
 @rule("overlap", "batch")
-def _parts_have_groups(view: View) -> None:
+def _parts_have_groups(view: StageView) -> None:
     """The members of a group stay together, so a part has at least one group."""
     parts, batch = view.overlap.minibatches, view.batch
     if batch.kind == "groups" and parts > batch.count:
@@ -30,7 +30,7 @@ def _parts_have_groups(view: View) -> None:
 
 
 @rule("overlap", "batch", "advantage", "loss", "aggregate", "kl", "teacher")
-def _something_is_streamed(view: View) -> None:
+def _something_is_streamed(view: StageView) -> None:
     """Where the gradient waits for the whole batch, other models can still read its parts."""
     if view.overlap.kind != "streamed" or view.batch.kind == "turns":
         return

@@ -22,7 +22,7 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.facts.models import find_model
 from rlc.catalog.index import find_builtin, grader_traits, source_traits, wrapper_traits
-from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.rules.base import StageView, rule, rule_on_envs
 from rlc.check.suggest import closest
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import (
@@ -38,7 +38,7 @@ from rlc.plan.parts import teacher_of
 
 
 @rule_on_envs()
-def _something_rewards(view: View, env: EnvPlan) -> None:
+def _something_rewards(view: StageView, env: EnvPlan) -> None:
     source = source_traits(env.source)
     keep = getattr(view.parts.get("data"), "keep", None)
     if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
@@ -59,7 +59,7 @@ def _something_rewards(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _there_is_an_answer(view: View, env: EnvPlan) -> None:
+def _there_is_an_answer(view: StageView, env: EnvPlan) -> None:
     """A grader that compares needs something to compare with."""
     if source_traits(env.source).answers:
         return
@@ -73,7 +73,7 @@ def _there_is_an_answer(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _weights_weigh(view: View, env: EnvPlan) -> None:
+def _weights_weigh(view: StageView, env: EnvPlan) -> None:
     """Weights are numbers, and not all of them are 0."""
     for part in env.graders:
         path = f"envs.{env.name}.graders.{part.name}.args.weights"
@@ -93,7 +93,7 @@ def _counts(args: dict[str, object]) -> bool:
 
 
 @rule_on_envs()
-def _names_are_free(view: View, env: EnvPlan) -> None:
+def _names_are_free(view: StageView, env: EnvPlan) -> None:
     """What graders say of the format of a reply is a metric, too."""
     if finds_answers(env) and any(part.name == FORMAT for part in env.graders):
         message = f"`{FORMAT}` is the metric of whether a reply has an answer at all"
@@ -102,7 +102,7 @@ def _names_are_free(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _format_counts(view: View, env: EnvPlan) -> None:
+def _format_counts(view: StageView, env: EnvPlan) -> None:
     """Only graders that compare answers can miss one."""
     coef = env.args.get("format_coef", FORMAT_COEF)
     if coef not in (0, FORMAT_COEF) and not finds_answers(env):
@@ -126,7 +126,7 @@ def _rubrics(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
 
 
 @rule_on_envs()
-def _scale_rises(view: View, env: EnvPlan) -> None:
+def _scale_rises(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         if judge.low is None or judge.high is None:
             message = "`scale` is two numbers: the worst score and the best"
@@ -138,7 +138,7 @@ def _scale_rises(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _rubric_can_be_read(view: View, env: EnvPlan) -> None:
+def _rubric_can_be_read(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         from rlc.check.data.places import labels
         from rlc.data.errors import DataError
@@ -156,7 +156,7 @@ def _rubric_can_be_read(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _judges_somebody_else(view: View, env: EnvPlan) -> None:
+def _judges_somebody_else(view: StageView, env: EnvPlan) -> None:
     """A model that is declared for it may have the same base: then somebody wants it so."""
     for path, _, judge in _rubrics(env):
         if isinstance(judge.model, EndpointPlan) or judge.model.after is not None:
@@ -171,7 +171,7 @@ def _judges_somebody_else(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _others_to_compare_with(view: View, env: EnvPlan) -> None:
+def _others_to_compare_with(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in _judges(env):
         asked = isinstance(judge, JudgePlan)
         size, of = env.rollouts.group, path.rpartition(".judges.")[0]
@@ -192,7 +192,7 @@ def _others_to_compare_with(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _verdicts_are_given(view: View, env: EnvPlan) -> None:
+def _verdicts_are_given(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         if judge.temperature > HOT:
             message = f"at a temperature of {judge.temperature:g} a verdict is drawn, not given"
@@ -201,7 +201,7 @@ def _verdicts_are_given(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _question_fits(view: View, env: EnvPlan) -> None:
+def _question_fits(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in _rubrics(env):
         asked = judge.model
         context = asked.context if isinstance(asked, EndpointPlan) else asked.model.context
@@ -229,7 +229,7 @@ def _question_fits(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _question_is_for_one_reply(view: View, env: EnvPlan) -> None:
+def _question_is_for_one_reply(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in _rubrics(env):
         if judge.prompt is not None and judging.by != "score":
             message = f"`prompt` asks about one reply, and `{judging.name}()` shows several"
@@ -238,7 +238,7 @@ def _question_is_for_one_reply(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _rows_have_criteria(view: View, env: EnvPlan) -> None:
+def _rows_have_criteria(view: StageView, env: EnvPlan) -> None:
     """What a rubric takes from rows is in each that is read."""
     for path, _, judge in _rubrics(env):
         from rlc.check.data.places import labels
@@ -276,7 +276,7 @@ def _rows_have_criteria(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _functions_compare_pairs(view: View, env: EnvPlan) -> None:
+def _functions_compare_pairs(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in comparers_of(env):
         if judging.by == "pairwise":
             continue
@@ -293,7 +293,7 @@ def _functions_compare_pairs(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _one_judge_of_a_game(view: View, env: EnvPlan) -> None:
+def _one_judge_of_a_game(view: StageView, env: EnvPlan) -> None:
     game = with_role(env, "game")
     for path, judging, _ in _judges(env) if game else ():
         message = f"`{game.name if game else ''}()` has a judge of its own, who is trained"
@@ -306,7 +306,7 @@ def _one_judge_of_a_game(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _judges_have_names_of_their_own(view: View, env: EnvPlan) -> None:
+def _judges_have_names_of_their_own(view: StageView, env: EnvPlan) -> None:
     """A judge's name is that of its metric."""
     taken = {part.name: "a grader" for part in env.graders}
     if finds_answers(env):
@@ -320,7 +320,7 @@ def _judges_have_names_of_their_own(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _some_judge_counts(view: View, env: EnvPlan) -> None:
+def _some_judge_counts(view: StageView, env: EnvPlan) -> None:
     if env.graders or not source_traits(env.source).graded:
         return
     judged = [(path, judge) for path, _, judge in _judges(env)]
@@ -331,7 +331,7 @@ def _some_judge_counts(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model", "advantage", "batch")
-def _compared_within_a_prompt(view: View, env: EnvPlan) -> None:
+def _compared_within_a_prompt(view: StageView, env: EnvPlan) -> None:
     """An implicit reward is known up to a number of the prompt, which a comparison of the replies
     to one prompt takes off."""
     if any(
@@ -354,7 +354,7 @@ _PEEK = 65_536  # bytes of a file that are searched
 
 
 @rule_on_envs()
-def _reward_bounds(view: View, env: EnvPlan) -> None:
+def _reward_bounds(view: StageView, env: EnvPlan) -> None:
     """The smaller limit comes first, and there is room between them."""
     low, high = env.reward.low, env.reward.high
     if low is None or high is None:
@@ -370,7 +370,7 @@ def _reward_bounds(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _success_is_possible(view: View, env: EnvPlan) -> None:
+def _success_is_possible(view: StageView, env: EnvPlan) -> None:
     """A task counts as solved from a reward of 1 on."""
     high = env.reward.high
     if high is None or high >= SOLVED:
@@ -385,7 +385,7 @@ def _success_is_possible(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("data")
-def _demonstrations_are_good_enough(view: View, env: EnvPlan) -> None:
+def _demonstrations_are_good_enough(view: StageView, env: EnvPlan) -> None:
     high, least, field = env.reward.high, getattr(view.data, "min_reward", None), "min_reward"
     if (keep := getattr(view.data, "keep", None)) is not None:
         least = SOLVED if keep.kind == "solved" else keep.reward
@@ -397,7 +397,7 @@ def _demonstrations_are_good_enough(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _grader_can_grade(view: View, env: EnvPlan) -> None:
+def _grader_can_grade(view: StageView, env: EnvPlan) -> None:
     able = env_facts(env).graders
     for part in env.graders:
         if able and part.grader not in able:
@@ -407,7 +407,7 @@ def _grader_can_grade(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _answer_is_asked_for(view: View, env: EnvPlan) -> None:
+def _answer_is_asked_for(view: StageView, env: EnvPlan) -> None:
     """Where an answer is read from a mark, something must say so; what was imitated may have."""
     marks = env_facts(env).marks
     imitates = any("data" in stage.parts for stage in view.before) or "data" in view.parts
@@ -433,7 +433,7 @@ def _answer_is_asked_for(view: View, env: EnvPlan) -> None:
     view.warning("RL0429", path, message, f"say it to the model: `{how}`")
 
 
-def _asks(view: View, env: EnvPlan, marks: tuple[str, ...]) -> bool:
+def _asks(view: StageView, env: EnvPlan, marks: tuple[str, ...]) -> bool:
     """Whether a wrapper, an argument or a file asks the model for one of the marks."""
     asked = set[str]()
     texts = [value for value in env.args.values() if isinstance(value, str)]
@@ -458,7 +458,7 @@ def _asks(view: View, env: EnvPlan, marks: tuple[str, ...]) -> bool:
 
 
 @rule("on_error")
-def _failing_does_not_pay(view: View) -> None:
+def _failing_does_not_pay(view: StageView) -> None:
     penalty = view.on_error.penalty
     if penalty is not None and penalty > 0:
         message = f"a rollout that fails is rewarded with {penalty:g}"

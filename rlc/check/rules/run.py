@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.index import tracker_traits
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.units import show
 
@@ -11,7 +11,7 @@ SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sam
 
 
 @rule("save", "model", "steps")
-def _lasts_long_enough(view: View) -> None:
+def _lasts_long_enough(view: StageView) -> None:
     """A checkpoint that the service deletes while the run still needs it."""
     ttl, service = view.save.ttl_seconds, view.model.service
     if ttl is None or service != "tinker" or view.steps is None:
@@ -27,7 +27,7 @@ def _lasts_long_enough(view: View) -> None:
 
 
 @rule("track", "envs")
-def _uploads_something(view: View) -> None:
+def _uploads_something(view: StageView) -> None:
     for tracker in view.track:
         source = tracker_traits(tracker.name).source
         if source is not None and all(env.source != source for env in view.envs):
@@ -36,7 +36,7 @@ def _uploads_something(view: View) -> None:
 
 
 @rule("save")
-def _keeps_the_best(view: View) -> None:
+def _keeps_the_best(view: StageView) -> None:
     """Choosing the best checkpoint needs several of them."""
     if view.save.every is None and view.save.best:
         message = "`best` needs checkpoints to choose from"
@@ -44,7 +44,7 @@ def _keeps_the_best(view: View) -> None:
 
 
 @rule("kl_guard", "overlap")
-def _has_steps_to_stop(view: View) -> None:
+def _has_steps_to_stop(view: StageView) -> None:
     """A guard can only end an overlap that the stage has."""
     guard = view.kl_guard
     if guard is not None and guard.then == "synchronous" and not view.overlap.max_staleness:
@@ -54,7 +54,7 @@ def _has_steps_to_stop(view: View) -> None:
 
 
 @rule("metrics", "samples")
-def _enough_samples(view: View) -> None:
+def _enough_samples(view: StageView) -> None:
     """pass@k needs k episodes of a task."""
     for index, metric in enumerate(view.metrics):
         if metric.k is not None and metric.k > view.samples:
@@ -65,7 +65,7 @@ def _enough_samples(view: View) -> None:
 
 
 @rule("every", "first", "after")
-def _during_a_stage(view: View) -> None:
+def _during_a_stage(view: StageView) -> None:
     """``every`` and ``first`` count the steps of a stage."""
     if view.after is not None:
         return

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rlc.catalog.environments import is_chat
 from rlc.catalog.facts.models import END_MARKS
 from rlc.catalog.index import learns_targets_alone
-from rlc.check.rules.base import View, rule
+from rlc.check.rules.base import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.units import show
 
 
 @rule("sampling", "loss")
-def _on_policy(view: View) -> None:
+def _on_policy(view: StageView) -> None:
     """The gradient is that of the model at temperature 1, over its whole vocabulary."""
     sampling = view.sampling
     if _learns_targets_alone(view):
@@ -33,27 +33,27 @@ def _on_policy(view: View) -> None:
             _report(view, f"envs.{env.name}.rollouts.temperature", "temperature", temperature)
 
 
-def _learns_targets_alone(view: View) -> bool:
+def _learns_targets_alone(view: StageView) -> bool:
     """Whether no logprob of a sampled token enters the loss."""
     known = [view.parts.get(name) for name in ("advantage", "kl", "teacher")]
     return known[0] is not None and learns_targets_alone(known[0], known[1], known[2] or ())
 
 
-def _report(view: View, path: str, name: str, value: float) -> None:
+def _report(view: StageView, path: str, name: str, value: float) -> None:
     message = f"{name} = {value:g} samples from another distribution than is trained"
     advice = "the ratio between the two enters the loss; 1, 1 and -1 keep it at 1"
     view.warning("RL0409", path, message, advice)
 
 
 @rule("sampling")
-def _top_k(view: View) -> None:
+def _top_k(view: StageView) -> None:
     if view.sampling.top_k == 0:
         message = "top_k = 0 leaves no token to sample"
         view.error("RL0410", "sampling.top_k", message, "-1 samples from all tokens")
 
 
 @rule("sampling", "envs")
-def _texts_end_replies(view: View) -> None:
+def _texts_end_replies(view: StageView) -> None:
     """A text that ends replies does so before another, and before the renderer's own end."""
     own, envs = view.sampling.stop, view.envs
     _report_idle(view, "sampling.stop", own, all(map(is_chat, envs)))
@@ -62,7 +62,7 @@ def _texts_end_replies(view: View) -> None:
             _report_idle(view, f"envs.{env.name}.rollouts.stop", stop, is_chat(env))
 
 
-def _report_idle(view: View, path: str, stop: Sequence[str], chat: bool) -> None:
+def _report_idle(view: StageView, path: str, stop: Sequence[str], chat: bool) -> None:
     for at, text in enumerate(stop):
         shorter = next((one for one in stop if one in text and one != text), None)
         if chat and text in END_MARKS:
@@ -81,7 +81,7 @@ def _quoted(text: str) -> str:
 
 
 @rule("kl", "teacher", "envs")
-def _penalty_temperature(view: View) -> None:
+def _penalty_temperature(view: StageView) -> None:
     """The logprobs of other models are those at temperature 1; the sampler's are tempered."""
     field, other = ("kl", "reference") if view.kl is not None else ("teacher", "teacher")
     if (view.kl is None and not view.teacher) or _learns_targets_alone(view):

@@ -8,14 +8,14 @@ from rlc.catalog.builtins.splits import have_tasks_in_common
 from rlc.catalog.environments import env_facts, files_of, players_of_role, with_role
 from rlc.catalog.index import find_builtin, names_of, source_traits
 from rlc.check.data.rules import LEARNT
-from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.rules.base import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import WHERE_PATHS_START, hub_dataset
 
 
 @rule_on_envs()
-def _tasks_have_numbers(view: View, env: EnvPlan) -> None:
+def _tasks_have_numbers(view: StageView, env: EnvPlan) -> None:
     """What remembers tasks needs to know which one it has, and how many there are."""
     curriculum = with_role(env, "curriculum")
     if curriculum is None:
@@ -37,7 +37,7 @@ def _tasks_have_numbers(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("batch", "advantage")
-def _tasks_are_compared(view: View, env: EnvPlan) -> None:
+def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
     """What judges a task by its rollouts needs several of them."""
     curriculum = with_role(env, "curriculum")
     if env.rollouts.group > 1 or not (curriculum or view.batch.resample):
@@ -51,7 +51,7 @@ def _tasks_are_compared(view: View, env: EnvPlan) -> None:
 
 
 @rule("data")
-def _has_an_oracle(view: View) -> None:
+def _has_an_oracle(view: StageView) -> None:
     """Only some environments come with a player that knows the answers."""
     policy = getattr(view.data, "policy", None)
     for env in view.data.environments if policy == "oracle" else ():
@@ -62,7 +62,7 @@ def _has_an_oracle(view: View) -> None:
 
 
 @rule("data")
-def _rows_are_there(view: View) -> None:
+def _rows_are_there(view: StageView) -> None:
     for name in LEARNT:
         path = getattr(view.parts.get(name), "path", None)
         if path is None or hub_dataset(path) is not None:
@@ -72,7 +72,7 @@ def _rows_are_there(view: View) -> None:
 
 
 @rule_on_envs()
-def _arguments_count(view: View, env: EnvPlan) -> None:
+def _arguments_count(view: StageView, env: EnvPlan) -> None:
     """A word that changes nothing about this environment is a mistake."""
     source = find_builtin("env", env.source)
     ignored = env_facts(env).ignores
@@ -84,7 +84,7 @@ def _arguments_count(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("optimizer")
-def _trains_on_training_tasks(view: View, env: EnvPlan) -> None:
+def _trains_on_training_tasks(view: StageView, env: EnvPlan) -> None:
     if env_facts(env).held_out:
         path = f"envs.{env.name}.args.split" if "split" in env.args else f"envs.{env.name}.id"
         message = f"`{env.name}` has tasks that are for testing, and this trains on them"
@@ -93,7 +93,7 @@ def _trains_on_training_tasks(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs("metrics")
-def _evaluates_on_other_tasks(view: View, env: EnvPlan) -> None:
+def _evaluates_on_other_tasks(view: StageView, env: EnvPlan) -> None:
     """What was trained on says how well it was learnt by heart."""
     if not all(view.has_file(path) for _, path in files_of(env)):
         return  # reported elsewhere
@@ -121,7 +121,7 @@ def has_tasks_of(one: EnvPlan, other: EnvPlan) -> bool:
 
 
 @rule_on_envs()
-def _curriculum_leaves_tasks(view: View, env: EnvPlan) -> None:
+def _curriculum_leaves_tasks(view: StageView, env: EnvPlan) -> None:
     curriculum = with_role(env, "curriculum")
     if curriculum is None:
         return
@@ -136,7 +136,7 @@ def _curriculum_leaves_tasks(view: View, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _a_choice_to_judge(view: View, env: EnvPlan) -> None:
+def _a_choice_to_judge(view: StageView, env: EnvPlan) -> None:
     game = with_role(env, "game")
     if game is not None and players_of_role(env) == 1:
         message = f"the judge of `{env.name}` has one answer to choose from"

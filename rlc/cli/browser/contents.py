@@ -19,13 +19,13 @@ from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.report.run_files import read_plan
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
-from rlc.runtime.journal.episode_index import EpisodeIndex, Head
+from rlc.runtime.journal.episode_index import EpisodeHead, EpisodeIndex
 from rlc.runtime.journal.history import Record, read_metrics
 from rlc.runtime.journal.metrics import METRICS_FILE, ROLLOUTS_FILE
 from rlc.runtime.journal.runs import RunInfo, read_run, version_of
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import Comparison
+    from rlc.report.comparisons import StepComparison
 
 Step = tuple[str, int]  # the name of a stage, and a step of it
 Group = tuple[str, int]  # an environment, and a task of it
@@ -51,8 +51,8 @@ class RunContents:
     """
 
     folder: Path
-    heads: list[Head] = field(factory=list, init=False)
-    shown: dict[Step, dict[Group, list[Head]]] = field(factory=dict, init=False)
+    heads: list[EpisodeHead] = field(factory=list, init=False)
+    shown: dict[Step, dict[Group, list[EpisodeHead]]] = field(factory=dict, init=False)
     found: int = field(default=0, init=False)
     metrics: dict[Step, Record] = field(factory=dict, init=False)
     failures: Mapping[str, Failure] = field(factory=dict, init=False)
@@ -118,7 +118,7 @@ class RunContents:
             if changed:
                 yield
 
-    def _show(self, head: Head) -> None:
+    def _show(self, head: EpisodeHead) -> None:
         groups = self.shown.setdefault((head.stage, head.step), {})
         groups.setdefault((head.env, head.task), []).append(head)
         self.found += 1
@@ -127,7 +127,7 @@ class RunContents:
         """Return how much of the episodes' file has been read, from 0 to 1."""
         return self._index.read_share()
 
-    def record(self, head: Head) -> Record | None:
+    def record(self, head: EpisodeHead) -> Record | None:
         """Return an episode as it was written; None if it is no longer where it was."""
         record = self._index.record(head)
         return None if record is None else {**_WITHOUT, **record, "reply": head.reply}
@@ -136,14 +136,14 @@ class RunContents:
         """Return the plan of a stage."""
         return next((stage for stage in self.plan.stages if stage.name == name), None)
 
-    def group(self, head: Head) -> list[Head]:
+    def group(self, head: EpisodeHead) -> list[EpisodeHead]:
         """Return all members of the group of an episode, also those that are not looked for."""
         same = (head.stage, head.step, head.env, head.task)
         return [
             one for one in tuple(self.heads) if (one.stage, one.step, one.env, one.task) == same
         ]
 
-    def match(self, head: Head) -> list[Record]:
+    def match(self, head: EpisodeHead) -> list[Record]:
         """Return the parts of all seats of a match, or the one episode that is no match."""
         parts = [self.record(one) for one in self.group(head) if one.member == head.member]
         return [part for part in parts if part is not None]
@@ -157,11 +157,11 @@ class RunContents:
         found = {name: sorted(step for stage, step in known if stage == name) for name in order}
         return {name: steps for name, steps in found.items() if steps}
 
-    def groups(self, step: Step) -> dict[Group, list[Head]]:
+    def groups(self, step: Step) -> dict[Group, list[EpisodeHead]]:
         """Return what is shown of a step, by group."""
         return dict(sorted(self.shown.get(step, {}).items()))
 
-    def compared(self, step: Step) -> list[Comparison]:
+    def compared(self, step: Step) -> list[StepComparison]:
         """Return the preferences that a step of a stage compared; empty for other stages."""
         plan = self.stage(step[0])
         if plan is None or plan.preference is None:

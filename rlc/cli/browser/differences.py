@@ -21,7 +21,7 @@ _MOST = 3_000  # words that are compared one by one; longer texts are by lines
 
 
 @frozen
-class Row:
+class DifferenceRow:
     """The same part of two episodes: what it is, and both texts in pieces."""
 
     title: str
@@ -40,16 +40,16 @@ def pieces(left: str, right: str) -> tuple[Pieces, Pieces]:
     return tuple(lefts), tuple(rights)
 
 
-def rows(left: Record, right: Record) -> Iterator[Row]:
+def rows(left: Record, right: Record) -> Iterator[DifferenceRow]:
     """Yield how two episodes went, and their turns; an observation that both share comes once."""
-    yield Row("", *pieces(_summary(left), _summary(right)))
+    yield DifferenceRow("", *pieces(_summary(left), _summary(right)))
     turns = zip_longest(left["turns"], right["turns"])
     for number, (a, b) in enumerate(turns, 1):
         for who, name in (("environment", "observation"), ("model", "action")):
             texts = [visible(turn[name]) if turn else "" for turn in (a, b)]
-            yield Row(f"turn {number}, {who}", *pieces(*texts))
+            yield DifferenceRow(f"turn {number}, {who}", *pieces(*texts))
         results = [_result(record, number - 1) for record in (left, right)]
-        yield Row(f"turn {number}, result", *pieces(*results))
+        yield DifferenceRow(f"turn {number}, result", *pieces(*results))
 
 
 def turn_count(record: Record) -> str:

@@ -18,31 +18,31 @@ from rlc.cli.browser.pages import member_label
 from rlc.cli.output import visible
 from rlc.cli.transcripts import style_of
 from rlc.report.formatting import signed
-from rlc.runtime.journal.episode_index import Head
+from rlc.runtime.journal.episode_index import EpisodeHead
 from rlc.runtime.journal.history import is_number
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import Comparison
+    from rlc.report.comparisons import StepComparison
 
 _OPENED = 40  # steps, or groups, that are opened by themselves if that is all that was found
 
 
 @frozen(eq=False)
-class Place:
+class OutlinePlace:
     """What a line of the tree is about: the run, or what is given of a stage, a step of it, a
     group of the step, an episode or a preference."""
 
     stage: str = ""
     step: int | None = None
     group: Group | None = None
-    head: Head | None = None
-    pair: Comparison | None = None
+    head: EpisodeHead | None = None
+    pair: StepComparison | None = None
 
 
-Node = TreeNode[Place]
+Node = TreeNode[OutlinePlace]
 
 
-class Outline(Tree[Place]):
+class Outline(Tree[OutlinePlace]):
     """The tree. A step has its groups, and a group its members, once it is opened."""
 
     BINDINGS = [
@@ -51,21 +51,21 @@ class Outline(Tree[Place]):
     ]
 
     def __init__(self, contents: RunContents, id: str | None = None) -> None:
-        super().__init__(Text(contents.folder.resolve().name), Place(), id=id)
+        super().__init__(Text(contents.folder.resolve().name), OutlinePlace(), id=id)
         self.contents = contents
         self.guide_depth = 2
         self.root.expand()
         self._generation = 0
         self._stages: dict[str, Node] = {}
         self._steps: dict[Step, Node] = {}
-        self._left: Place | None = None  # where the cursor was before all was read anew
+        self._left: OutlinePlace | None = None  # where the cursor was before all was read anew
         self._filled: dict[Step, int] = {}  # how many episodes the children of a step stand for
 
     @property
-    def place(self) -> Place:
+    def place(self) -> OutlinePlace:
         """Where the cursor is."""
         node = self.cursor_node
-        return node.data if node is not None and node.data is not None else Place()
+        return node.data if node is not None and node.data is not None else OutlinePlace()
 
     def grow(self) -> None:
         """Add what has been read since; begin anew if something else is looked for."""
@@ -75,7 +75,7 @@ class Outline(Tree[Place]):
             self._stages, self._steps, self._filled = {}, {}, {}
         for stage, steps in self.contents.steps().items():
             if stage not in self._stages:
-                self._stages[stage] = self.root.add(Text(stage), Place(stage), expand=True)
+                self._stages[stage] = self.root.add(Text(stage), OutlinePlace(stage), expand=True)
             for step in steps:
                 self._update_step((stage, step))
         if self._left is not None and self.contents.caught_up:
@@ -91,7 +91,7 @@ class Outline(Tree[Place]):
             places = [child.data.step or 0 for child in parent.children if child.data]
             at = bisect_left(places, step[1]) if places and places[-1] > step[1] else len(places)
             before = at if at < len(places) else None
-            self._steps[step] = parent.add(label, Place(*step), before=before)
+            self._steps[step] = parent.add(label, OutlinePlace(*step), before=before)
         elif node.label != label:
             node.set_label(label)
             if node.is_expanded:
@@ -111,7 +111,7 @@ class Outline(Tree[Place]):
             label.append(f"  ✕{failed:,}", "red")
         return label
 
-    def on_tree_node_expanded(self, event: Tree.NodeExpanded[Place]) -> None:
+    def on_tree_node_expanded(self, event: Tree.NodeExpanded[OutlinePlace]) -> None:
         self.fill(event.node)
 
     def fill(self, node: Node) -> None:
@@ -149,14 +149,16 @@ class Outline(Tree[Place]):
                 )
             if failed := len(heads) - len(rewards):
                 label.append(f"  ✕{failed:,}", "red")
-            node.add(label, Place(*step, group))
+            node.add(label, OutlinePlace(*step, group))
         for pair in self.contents.compared(step) if not self.contents.is_filtered else ():
             label = Text(f"{Path(pair.place).name} ").append(
                 signed(pair.margin), style_of(pair.margin)
             )
-            node.add_leaf(label, Place(*step, pair=pair))
+            node.add_leaf(label, OutlinePlace(*step, pair=pair))
 
-    def _add_episode(self, node: Node, head: Head, title: str, group: Group | None = None) -> None:
+    def _add_episode(
+        self, node: Node, head: EpisodeHead, title: str, group: Group | None = None
+    ) -> None:
         record = self.contents.record(head)
         label = Text(title)
         if record is None:
@@ -165,7 +167,7 @@ class Outline(Tree[Place]):
             known = record["advantages"]
             style = "red" if head.error is not None else style_of(sum(known)) if known else ""
             label.append(visible(member_label(record)), style)
-        place = Place(head.stage, head.step, group or (head.env, head.task), head)
+        place = OutlinePlace(head.stage, head.step, group or (head.env, head.task), head)
         node.add_leaf(label, place)
 
     def _open_what_is_found(self) -> None:
@@ -186,7 +188,7 @@ class Outline(Tree[Place]):
             self._stages[step[0]].expand()
             self._move(node)
 
-    def go_to(self, head: Head) -> None:
+    def go_to(self, head: EpisodeHead) -> None:
         """Open what an episode is in, and go to it."""
         step = self._steps.get((head.stage, head.step))
         if step is None:
@@ -200,7 +202,7 @@ class Outline(Tree[Place]):
                     if node.data is not None and node.data.head is head:
                         self._move(node)
 
-    def _return_to(self, place: Place) -> None:
+    def _return_to(self, place: OutlinePlace) -> None:
         """Go to a place that was left, or else to the first episode that was found, or to the last
         step."""
         shown = self.contents.shown

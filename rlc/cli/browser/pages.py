@@ -15,16 +15,16 @@ from rlc.cli.browser.differences import turn_count
 from rlc.cli.live.curves import sparkline
 from rlc.cli.matches import is_match, match_lines
 from rlc.cli.output import Line, Part, visible
-from rlc.cli.tokens import Token
+from rlc.cli.tokens import TrainedToken
 from rlc.cli.transcripts import cause_lines, heading_lines, role_of, turn_lines
 from rlc.plan.units import elapsed
-from rlc.report.episodes import Episode, advantage
+from rlc.report.episodes import ShownEpisode, advantage
 from rlc.report.formatting import number, signed
-from rlc.runtime.journal.episode_index import Head
+from rlc.runtime.journal.episode_index import EpisodeHead
 from rlc.runtime.journal.history import Record, is_number
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import Comparison
+    from rlc.report.comparisons import StepComparison
 
 # What the turns of an episode are coloured by, and single tokens.
 COLORINGS = ("advantage", "ratio", "reward", "nothing")
@@ -32,7 +32,7 @@ _PREVIEW = 600  # characters of a reply in the page of a group
 
 
 @frozen
-class Block:
+class PageBlock:
     """A part of a page: ``lines`` of text, and what a turn is coloured by, by name.
 
     ``tokens`` are those of a reply; then ``drawn`` returns the lines with the tokens coloured by
@@ -42,11 +42,11 @@ class Block:
     lines: tuple[Line, ...]
     tones: Mapping[str, float | None] = {}
     is_turn: bool = False
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[TrainedToken, ...] = ()
     drawn: Callable[[str, int | None], Iterable[Line]] | None = field(default=None, eq=False)
 
 
-def run_page(contents: RunContents) -> Iterator[Block]:
+def run_page(contents: RunContents) -> Iterator[PageBlock]:
     """Yield how a run stands, and why episodes of it failed."""
     info = contents.info
     about: list[Line] = [("bold", [visible(str(contents.folder))])]
@@ -59,19 +59,19 @@ def run_page(contents: RunContents) -> Iterator[Block]:
         about.append(
             ("red" if one.holds is False else "", [f"{mark} expected {one.text}: {one.said}"])
         )
-    yield Block(tuple(about))
+    yield PageBlock(tuple(about))
     for stage in info.stages:
-        yield Block(tuple(_stage_lines(contents, stage.name)))
+        yield PageBlock(tuple(_stage_lines(contents, stage.name)))
     for failure in contents.failures.values():
         where = f" (first in {failure.stage} step {failure.step:,})" if failure.step else ""
-        yield Block(
+        yield PageBlock(
             (("red", [f"✕ {visible(failure.error)}", (where, "dim")]), *cause_lines(failure))
         )
 
 
-def stage_page(contents: RunContents, stage: str) -> Iterator[Block]:
+def stage_page(contents: RunContents, stage: str) -> Iterator[PageBlock]:
     """Yield how a stage goes, and its last metrics."""
-    yield Block(tuple(_stage_lines(contents, stage)))
+    yield PageBlock(tuple(_stage_lines(contents, stage)))
     steps = [step for name, step in tuple(contents.metrics) if name == stage]
     if steps:
         yield from step_page(contents, (stage, max(steps)))
@@ -103,7 +103,7 @@ def has_episodes(contents: RunContents, stage: str) -> bool:
     return bool(getattr(contents.stage(stage), "envs", ()))
 
 
-def step_page(contents: RunContents, step: Step) -> Iterator[Block]:
+def step_page(contents: RunContents, step: Step) -> Iterator[PageBlock]:
     """Yield how a step went: rewards of its groups by environment, failures, all its metrics."""
     metrics, groups = contents.metrics.get(step, {}), contents.groups(step)
     heads = [head for group in groups.values() for head in group]
@@ -122,10 +122,10 @@ def step_page(contents: RunContents, step: Step) -> Iterator[Block]:
         if failed:
             parts.append((f"  ✕ {failed:,} failed", "red"))
         lines.append(("", parts))
-    yield Block(tuple(lines))
+    yield PageBlock(tuple(lines))
     causes = dict.fromkeys(head.error for head in heads if head.error is not None)
     if causes:
-        yield Block(tuple(("red", [f"✕ {visible(cause)}"]) for cause in causes))
+        yield PageBlock(tuple(("red", [f"✕ {visible(cause)}"]) for cause in causes))
     shown = {k: v for k, v in metrics.items() if k not in ("stage", "step")}
     if shown:
         width = max(map(len, shown))
@@ -133,7 +133,7 @@ def step_page(contents: RunContents, step: Step) -> Iterator[Block]:
             ("", [(f"{name:<{width}}  ", "dim"), _value(name, value)])
             for name, value in shown.items()
         ]
-        yield Block((("bold", ["metrics"]), *rows))
+        yield PageBlock((("bold", ["metrics"]), *rows))
 
 
 def _value(name: str, value: object) -> str:
@@ -142,7 +142,7 @@ def _value(name: str, value: object) -> str:
     return elapsed(float(value)) if name.startswith("time/") else number(float(value))  # type: ignore[arg-type]
 
 
-def group_page(records: Sequence[Record]) -> Iterator[Block]:
+def group_page(records: Sequence[Record]) -> Iterator[PageBlock]:
     """Yield the members of a group: what they were asked, how each of them did, how it ended."""
     first = records[0]
     where = f"  {first['stage']} step {first['step']:,}, task {first['task']:,}"
@@ -156,14 +156,14 @@ def group_page(records: Sequence[Record]) -> Iterator[Block]:
     asked = next((r["turns"][0]["observation"] for r in records if r["turns"]), "")
     if asked:
         lines += [("dim", ["first observation:"]), ("cyan", [_preview(asked)])]
-    yield Block(tuple(lines))
+    yield PageBlock(tuple(lines))
     for record in records:
         parts: list[Part] = [member_label(record)]
         parts.append((f"  {turn_count(record)}, {record['ended']}", "dim"))
         said: Line = ("red", [f"✕ {visible(record['error'])}"]) if record["error"] else ("", [""])
         if record["turns"] and not record["error"]:
             said = ("", [_preview(record["turns"][-1]["action"])])
-        yield Block((("bold", parts), said), _tones(record))
+        yield PageBlock((("bold", parts), said), _tones(record))
 
 
 def member_label(record: Record) -> str:
@@ -177,50 +177,54 @@ def member_label(record: Record) -> str:
     return f"{who} r{float(record['reward']):.3g}{told}{' ↻' if record.get('retried') else ''}"
 
 
-def episode_page(contents: RunContents, head: Head) -> Iterator[Block]:
+def episode_page(contents: RunContents, head: EpisodeHead) -> Iterator[PageBlock]:
     """Yield one episode: how it went, why it failed, and its turns; a match with all its seats."""
     record = contents.record(head)
     if record is None:
-        yield Block((("yellow", ["This episode is no longer in the file."]),))
+        yield PageBlock((("yellow", ["This episode is no longer in the file."]),))
         return
     seats = contents.games.get((head.stage, head.env))
     parts = [part for part in contents.match(head) if part["turns"]] if is_match(record) else []
     if parts and seats is not None:
         yield from _match_blocks([*match_lines(parts, *seats)])
         return
-    lines = [*heading_lines(Episode(record))]
+    lines = [*heading_lines(ShownEpisode(record))]
     if (failure := contents.failures.get(str(record.get("failure")))) is not None:
         lines += cause_lines(failure)
-    yield Block(tuple(lines))
+    yield PageBlock(tuple(lines))
     system, replies = contents.systems.get(head.env), contents.tokens.replies(record)
     for place in range(len(record["turns"])):
         tokens = replies.get(place, ())
         drawn = partial(turn_lines, record, place, system, tokens)
-        yield Block(tuple(drawn()), _tones(record, place), True, tokens, drawn if tokens else None)
+        yield PageBlock(
+            tuple(drawn()), _tones(record, place), True, tokens, drawn if tokens else None
+        )
     if not record["turns"]:
-        yield Block((("dim", ["It has no turns."]),))
+        yield PageBlock((("dim", ["It has no turns."]),))
     if replies and (said := contents.tokens.remark(record, replies)):
-        yield Block((("dim", [said]),))
+        yield PageBlock((("dim", [said]),))
 
 
-def _match_blocks(lines: Sequence[Line]) -> Iterator[Block]:
+def _match_blocks(lines: Sequence[Line]) -> Iterator[PageBlock]:
     """Split a match at its moves."""
     starts = [i for i, (_, parts) in enumerate(lines) if str(parts[0]).startswith("── move")]
-    yield Block(tuple(lines[: starts[0] if starts else None]))
+    yield PageBlock(tuple(lines[: starts[0] if starts else None]))
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield Block(tuple(lines[start:end]), is_turn=True)
+        yield PageBlock(tuple(lines[start:end]), is_turn=True)
 
 
-def comparison_page(one: Comparison) -> Iterator[Block]:
+def comparison_page(one: StepComparison) -> Iterator[PageBlock]:
     """Yield a preference that a step compared."""
     where = f"  {one.stage} step {one.step:,}, {one.place}"
     margin: Line = ("", ["margin ", (signed(one.margin), "green" if one.margin > 0 else "red")])
-    yield Block((("bold", ["preference", (where, "dim")]), margin))
-    yield Block((("dim", ["prompt:"]), ("cyan", [visible(one.prompt)])))
+    yield PageBlock((("bold", ["preference", (where, "dim")]), margin))
+    yield PageBlock((("dim", ["prompt:"]), ("cyan", [visible(one.prompt)])))
     for reply in one.replies:
         tones = {"advantage": reply.reward, "reward": reply.reward}
         said: Line = ("", [visible(reply.text) or "(nothing)"])
-        yield Block((("bold", [reply.side, f"  reward {signed(reply.reward)}"]), said), tones, True)
+        yield PageBlock(
+            (("bold", [reply.side, f"  reward {signed(reply.reward)}"]), said), tones, True
+        )
 
 
 def _tones(record: Record, turn: int | None = None) -> dict[str, float | None]:

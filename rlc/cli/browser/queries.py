@@ -12,7 +12,7 @@ from typing import NoReturn
 from attrs import frozen
 
 from rlc.errors import Error
-from rlc.runtime.journal.episode_index import Head, episode_of
+from rlc.runtime.journal.episode_index import EpisodeHead, episode_of
 from rlc.runtime.journal.history import Record
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
@@ -46,7 +46,7 @@ class Query:
     """All that an episode has to be. ``of_head`` is known of the beginning of its line,
     ``of_record`` only of the whole, and so is that it has ``words``."""
 
-    of_head: tuple[Callable[[Head], bool], ...] = ()
+    of_head: tuple[Callable[[EpisodeHead], bool], ...] = ()
     of_record: tuple[Callable[[Record], bool], ...] = ()
     words: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ class Query:
         """Whether the beginnings of lines are not enough."""
         return bool(self.of_record or self.words)
 
-    def fits_head(self, head: Head) -> bool:
+    def fits_head(self, head: EpisodeHead) -> bool:
         return all(fits(head) for fits in self.of_head)
 
     def fits_line(self, line: bytes) -> bool:
@@ -74,7 +74,7 @@ class Query:
 
 def parse_query(text: str) -> Query:
     """Return what a text asks for. Raise QueryError if a term of it means nothing."""
-    of_head, of_record = list[Callable[[Head], bool]](), list[Callable[[Record], bool]]()
+    of_head, of_record = list[Callable[[EpisodeHead], bool]](), list[Callable[[Record], bool]]()
     words = list[str]()
     for quoted, plain in _TERM.findall(text):
         name, colon, value = plain.partition(":")
@@ -102,11 +102,11 @@ def _quoted(word: str) -> bytes:
     return json.dumps(word)[1:-1].encode()
 
 
-def _named(name: str, value: str) -> Callable[[Head], bool]:
+def _named(name: str, value: str) -> Callable[[EpisodeHead], bool]:
     return lambda head: bool(getattr(head, name) == value)
 
 
-def _numbered(name: str, value: str) -> Callable[[Head], bool]:
+def _numbered(name: str, value: str) -> Callable[[EpisodeHead], bool]:
     low, dots, high = value.partition("..")
     if not re.fullmatch(r"\d+|\d+\.\.\d*|\.\.\d+", value):
         _refuse(f"{name}:{value}", f"write {name}:7, {name}:7..9, {name}:7.. or {name}:..9")
@@ -115,7 +115,7 @@ def _numbered(name: str, value: str) -> Callable[[Head], bool]:
     return lambda head: least <= getattr(head, name) <= most
 
 
-def _rewarded(sign: str, value: str) -> Callable[[Head], bool]:
+def _rewarded(sign: str, value: str) -> Callable[[EpisodeHead], bool]:
     try:
         number = float(value)
     except ValueError:

@@ -16,10 +16,10 @@ from textual.worker import Worker, get_current_worker
 
 from rlc.cli.browser.compare_screen import CompareScreen
 from rlc.cli.browser.contents import RunContents
-from rlc.cli.browser.outline import Outline, Place
+from rlc.cli.browser.outline import Outline, OutlinePlace
 from rlc.cli.browser.pages import (
     COLORINGS,
-    Block,
+    PageBlock,
     comparison_page,
     episode_page,
     group_page,
@@ -28,12 +28,12 @@ from rlc.cli.browser.pages import (
     step_page,
 )
 from rlc.cli.browser.queries import Query, QueryError, parse_query
-from rlc.cli.browser.widgets import Page
+from rlc.cli.browser.widgets import PageView
 from rlc.cli.tokens import LEGEND
 from rlc.report.episodes import last_step
 
 
-class Grown(Message):
+class RunRead(Message):
     """More of the run has been read."""
 
 
@@ -72,7 +72,7 @@ class RunScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with Horizontal(id="panes"):
             yield Outline(self.contents, id="list")
-            yield Page(id="page")
+            yield PageView(id="page")
         yield Static(id="status", markup=False)
         yield Input(placeholder='words  env:NAME  reward<0.5  is:failed  "so the"', id="search")
         yield Footer(compact=True)
@@ -82,8 +82,8 @@ class RunScreen(Screen[None]):
         return self.query_one(Outline)
 
     @property
-    def page(self) -> Page:
-        return self.query_one(Page)
+    def page(self) -> PageView:
+        return self.query_one(PageView)
 
     def on_mount(self) -> None:
         self.outline.grow()
@@ -108,9 +108,9 @@ class RunScreen(Screen[None]):
         worker = get_current_worker()
         for _ in self.contents.read_on(lambda: worker.is_cancelled):
             if not worker.is_cancelled:
-                self.post_message(Grown())
+                self.post_message(RunRead())
 
-    @on(Grown)
+    @on(RunRead)
     def _grow(self) -> None:
         self.outline.grow()
         newest = self._last()
@@ -143,22 +143,22 @@ class RunScreen(Screen[None]):
         self.query_one("#status", Static).update(self.page.token or "  ·  ".join(parts))
 
     @on(Tree.NodeHighlighted)
-    def _chosen(self, event: Tree.NodeHighlighted[Place]) -> None:
+    def _chosen(self, event: Tree.NodeHighlighted[OutlinePlace]) -> None:
         if event.node.data is not None:
             self._show(event.node.data)
 
     @work(exclusive=True, group="page")
-    async def _show(self, place: Place) -> None:
+    async def _show(self, place: OutlinePlace) -> None:
         try:
             blocks = tuple(self._blocks(place))
         except (LookupError, TypeError, ValueError) as error:  # edited, or of another version
             why = f"This record cannot be read: {type(error).__name__}: {error}"
-            blocks = (Block((("yellow", [why]),)),)
+            blocks = (PageBlock((("yellow", [why]),)),)
         if blocks != self.page.blocks:
             await self.page.show(blocks)
             self._tell()
 
-    def _blocks(self, place: Place) -> Iterator[Block]:
+    def _blocks(self, place: OutlinePlace) -> Iterator[PageBlock]:
         if place.head is not None:
             yield from episode_page(self.contents, place.head)
         elif place.pair is not None:
@@ -296,7 +296,7 @@ class RunScreen(Screen[None]):
         (self.page if self.focused is self.outline else self.outline).focus()
 
 
-def _offset(place: Place, contents: RunContents) -> int:
+def _offset(place: OutlinePlace, contents: RunContents) -> int:
     """Return where in the file a place begins, less one: what is there comes next."""
     if place.head is not None:
         return place.head.offset

@@ -9,7 +9,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from rlc.cli.browser.pages import COLORINGS, Block
+from rlc.cli.browser.pages import COLORINGS, PageBlock
 from rlc.cli.output import Line, Part
 from rlc.cli.tokens import COLORINGS as TOKEN_COLORINGS
 from rlc.cli.tokens import token_line
@@ -48,14 +48,14 @@ def _line(style: str, parts: Sequence[Part]) -> Content:
     return Content.assemble(*((text, _STYLES[named]) for text, named in pairs if text))
 
 
-class Page(VerticalScroll):
+class PageView(VerticalScroll):
     """The blocks of a page. ``coloring`` is what its turns and tokens are coloured by, ``chosen``
     the block and the place in it of the token that is looked at."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.coloring = COLORINGS[0]
-        self.blocks: tuple[Block, ...] = ()
+        self.blocks: tuple[PageBlock, ...] = ()
         self.chosen: tuple[int, int] | None = None
 
     @property
@@ -71,7 +71,7 @@ class Page(VerticalScroll):
         tokens = self.blocks[number].tokens
         return token_line(tokens[place], place, len(tokens))
 
-    async def show(self, blocks: Iterable[Block]) -> None:
+    async def show(self, blocks: Iterable[PageBlock]) -> None:
         """Show other blocks, from the top."""
         self.blocks, self.chosen = tuple(blocks), None
         widgets = [Static(content_of(b.lines), classes="block", markup=False) for b in self.blocks]
@@ -96,7 +96,7 @@ class Page(VerticalScroll):
                 lines = block.lines if plain else block.drawn(self.coloring, chosen)
                 widget.update(content_of(lines))
 
-    def _drawn(self) -> Iterator[tuple[Block, Static]]:
+    def _drawn(self) -> Iterator[tuple[PageBlock, Static]]:
         """Yield each block with what shows it."""
         return zip(self.blocks, self.query(".block").results(Static), strict=True)
 

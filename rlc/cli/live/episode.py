@@ -9,7 +9,7 @@ from rich.text import Text
 from rlc.cli.live.lines import rule, wrapped
 from rlc.cli.live.state import RunState
 from rlc.cli.live.words import number
-from rlc.runtime.records import Lesson, Rollout, Turn
+from rlc.runtime.records import Rollout, TrainedSample, Turn
 
 _SIDES = {"reply": "› ", "chosen": "+ ", "rejected": "− "}
 _REPLY, _CUT = "› ", "… "  # begin a reply, and a text whose beginning is left out
@@ -23,7 +23,7 @@ def sample_lines(state: RunState, width: int, height: int) -> list[Text]:
     return episode_lines(state.episode, width, height) if state.episode is not None else []
 
 
-def lesson_lines(lesson: Lesson, width: int, height: int) -> list[Text]:
+def lesson_lines(lesson: TrainedSample, width: int, height: int) -> list[Text]:
     """Return a row: the end of the prompt, and of each reply as much as there is room for."""
     room, wide = height - 1, width - len(_REPLY)
     asked = _text_lines(lesson.prompt, wide)

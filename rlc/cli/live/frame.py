@@ -18,7 +18,7 @@ from rlc.cli.live.episode import sample_lines
 from rlc.cli.live.lines import beside, cut, fitted, flowed, plain, row, wrapped
 from rlc.cli.live.state import RunState, StageState, measured
 from rlc.cli.live.words import (
-    Curve,
+    MetricCurve,
     budget_share,
     evaluation_line,
     failed,
@@ -41,7 +41,7 @@ _LONGEST_CURVE = 60
 _EPISODE = 6  # lines that are kept for it, or a quarter of all
 _LEAST = 3  # lines that it is shown on at all
 
-Drawn = Callable[[Sequence[Curve], Sequence[Curve], int, int], list[Text]]
+Drawn = Callable[[Sequence[MetricCurve], Sequence[MetricCurve], int, int], list[Text]]
 
 
 def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
@@ -88,7 +88,7 @@ def _charts(count: int, height: int) -> Drawn:
     others on one."""
 
     def draw(
-        watched: Sequence[Curve], others: Sequence[Curve], width: int, labels: int
+        watched: Sequence[MetricCurve], others: Sequence[MetricCurve], width: int, labels: int
     ) -> list[Text]:
         wide, column = width >= _WIDE, width if width < _WIDE else (width - 3) // 2
         high = [*takewhile(lambda curve: curve.varies, watched[:count])]
@@ -112,7 +112,7 @@ def _brief(most: int) -> Drawn:
     """Return what draws the watched curves on a line each, and writes the others as text."""
 
     def draw(
-        watched: Sequence[Curve], others: Sequence[Curve], width: int, labels: int
+        watched: Sequence[MetricCurve], others: Sequence[MetricCurve], width: int, labels: int
     ) -> list[Text]:
         rows = _rows(watched, width, labels)
         return [*rows, *_as_text("training", others, width, labels, most)]
@@ -129,7 +129,11 @@ _DRAWN: tuple[Drawn, ...] = (
 
 
 def _fewer(
-    watched: Sequence[Curve], others: Sequence[Curve], width: int, labels: int, room: int
+    watched: Sequence[MetricCurve],
+    others: Sequence[MetricCurve],
+    width: int,
+    labels: int,
+    room: int,
 ) -> list[Text]:
     """Return as many of the curves as there is room for, and the others as text."""
     text = _as_text("training", others, width, labels, most=2)
@@ -138,13 +142,15 @@ def _fewer(
     return [*_rows(watched[:kept], width, labels), *more, *text]
 
 
-def _as_text(label: str, curves: Sequence[Curve], width: int, labels: int, most: int) -> list[Text]:
+def _as_text(
+    label: str, curves: Sequence[MetricCurve], width: int, labels: int, most: int
+) -> list[Text]:
     """Return the newest values of some curves as text."""
     lines = flowed((f"{curve.label} {curve.last}" for curve in curves), width - labels - 2, most)
     return [row("" if at else label, line, width, labels) for at, line in enumerate(lines)]
 
 
-def _rows(curves: Sequence[Curve], width: int, labels: int) -> list[Text]:
+def _rows(curves: Sequence[MetricCurve], width: int, labels: int) -> list[Text]:
     """Return each curve on a line: name, newest value, curve, first value."""
     room = min(_LONGEST_CURVE, width - labels - 2 - 10 - 15)
     lines = []
@@ -157,7 +163,7 @@ def _rows(curves: Sequence[Curve], width: int, labels: int) -> list[Text]:
     return lines
 
 
-def _chart(curve: Curve, width: int, labels: int, height: int) -> list[Text]:
+def _chart(curve: MetricCurve, width: int, labels: int, height: int) -> list[Text]:
     """Return a curve on several lines, with its highest and lowest value beside it."""
     room = max(1, width - labels - 2 - 10 - 2)
     drawn = chart(stretched(curve.values, room), room, height)
@@ -173,7 +179,7 @@ def _chart(curve: Curve, width: int, labels: int, height: int) -> list[Text]:
     ]
 
 
-def _color(curve: Curve) -> str:
+def _color(curve: MetricCurve) -> str:
     return "green" if curve.watched else "blue"
 
 

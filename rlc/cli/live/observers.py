@@ -30,7 +30,7 @@ from rlc.plan.stages import Evaluation, Training
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.history import Record, read_metrics
 from rlc.runtime.observer import Observer
-from rlc.runtime.records import Lesson, Rollout
+from rlc.runtime.records import Rollout, TrainedSample
 
 _SILENCE = 60  # seconds after which a log says how far a step is
 
@@ -69,7 +69,7 @@ class RunObserver(Observer):
         with self.lock:
             self.state.episode = members[-1]
 
-    def learnt(self, lesson: Lesson) -> None:
+    def learnt(self, lesson: TrainedSample) -> None:
         with self.lock:
             self.state.lesson = lesson
 

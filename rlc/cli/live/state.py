@@ -16,7 +16,7 @@ from rlc.plan.stages import Evaluation, StagePlan, Training, is_training
 from rlc.report.findings import Finding, stage_findings
 from rlc.runtime.journal.history import Record, is_number
 from rlc.runtime.journal.metrics import failures_by_cause, measure
-from rlc.runtime.records import Lesson, Rollout
+from rlc.runtime.records import Rollout, TrainedSample
 
 _RECENT = 8  # steps that what is left is estimated from
 
@@ -104,7 +104,7 @@ class RunState:
     since: float = 0.0
     playing: tuple[int, int] = (0, 0)
     episode: Rollout | None = None
-    lesson: Lesson | None = None
+    lesson: TrainedSample | None = None
     notes: deque[str] = field(factory=lambda: deque(maxlen=20))
 
     def wait(self, what: str, now: float) -> None:

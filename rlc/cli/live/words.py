@@ -20,7 +20,7 @@ _NOISE = 1e-6
 
 
 @frozen
-class Curve:
+class MetricCurve:
     """A metric of each step so far, with its name. ``watched``: the stage is judged by it."""
 
     label: str
@@ -47,24 +47,26 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 100 <= abs(value) < 1e6 else f"{value:.1e}"
 
 
-def learning(state: RunState) -> list[Curve]:
+def learning(state: RunState) -> list[MetricCurve]:
     """Return what a stage is watched by: in all, by environment and role, and its evaluations."""
     stage = state.current
     assert stage is not None
     key, name = measured(stage)
-    curves = [Curve(name, stage.values(key), watched=True)]
+    curves = [MetricCurve(name, stage.values(key), watched=True)]
     if (rollouts := stage.plan.rollouts) is not None:
         labelled = _parts(rollouts.envs, name)
-        curves += [Curve(label, stage.values(key), True) for label, key in labelled]
+        curves += [MetricCurve(label, stage.values(key), True) for label, key in labelled]
     if stage.plan.data:
         keys = ("accuracy", "heldout/accuracy", "margin", "loss/mean", "heldout/loss")
         words = [(one.replace("heldout/", "held-out ").replace("/mean", ""), one) for one in keys]
-        curves += [Curve(word, stage.values(one), True) for word, one in words if one != key]
+        curves += [MetricCurve(word, stage.values(one), True) for word, one in words if one != key]
     for evaluation in state.evaluations:
         found = evaluation_results(evaluation.last, evaluation.plan.name)
         prefix = f"eval/{evaluation.plan.name}/"
         curves += [
-            Curve(f"{evaluation.plan.name} {one}", evaluation.values(prefix + one), watched=True)
+            MetricCurve(
+                f"{evaluation.plan.name} {one}", evaluation.values(prefix + one), watched=True
+            )
             for one in found
         ]
     return [curve for curve in curves if curve.values]
@@ -83,7 +85,7 @@ def _parts(envs: Sequence[EnvPlan], name: str) -> Iterator[tuple[str, str]]:
                     yield f"{env.name} {role} {outcome}", f"env/{env.name}/{role}/{outcome}"
 
 
-def health(stage: StageState) -> list[Curve]:
+def health(stage: StageState) -> list[MetricCurve]:
     """Return what shows whether training is sound, the most telling first."""
     envs = envs_of(stage)
     several = len(envs) > 1
@@ -101,7 +103,7 @@ def health(stage: StageState) -> list[Curve]:
         *((f"turns {env}" if several else "turns", f"turns/{env}") for env in envs),
         ("learning rate", "optim/lr"),
     ]
-    curves = [Curve(label, stage.values(key)) for label, key in named]
+    curves = [MetricCurve(label, stage.values(key)) for label, key in named]
     constant = {"learning rate", "turns", *(f"turns {env}" for env in envs)}
     return [c for c in curves if c.values and (c.varies or c.label not in constant)]
 

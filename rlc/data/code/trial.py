@@ -16,7 +16,7 @@ from attrs import frozen
 
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
-from rlc.data.errors import DataError, Place
+from rlc.data.errors import DataError, FilePlace
 from rlc.data.grading.rewards import Messages, Reward
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
@@ -28,17 +28,17 @@ Step = Literal["import", "call", "reward"]
 
 
 @frozen
-class Failed:
+class CodeFailure:
     """What is wrong with code, found when it was imported, compared with its ``call``, or tried as
     a ``reward``. ``places``: where in the user's own code the error was raised, then who called."""
 
     step: Step
     error: DataError
-    places: tuple[Place, ...] = ()
+    places: tuple[FilePlace, ...] = ()
 
 
 @frozen
-class Trial:
+class CodeTrial:
     """Code to be tried for a recipe. A reward, as ``grader``, is given the first ``rows``, each
     with its prompt; ``answer`` is the field of the right answer."""
 
@@ -48,7 +48,7 @@ class Trial:
     answer: str | None = None
     rows: tuple[tuple[DataRow, Messages], ...] = ()
 
-    def failed(self) -> Failed | None:
+    def failed(self) -> CodeFailure | None:
         """What is wrong with it; None if nothing is. Blocks until a process has tried it."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
@@ -61,15 +61,15 @@ class Trial:
             )
         except subprocess.TimeoutExpired:
             what = f"`{self.code.target}` was not imported and tried in {SECONDS:.0f} seconds"
-            return Failed("import", DataError(what))
+            return CodeFailure("import", DataError(what))
         if done.stdout:
-            answer: Failed | None = pickle.loads(done.stdout)
+            answer: CodeFailure | None = pickle.loads(done.stdout)
             return answer
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         what = f"`{self.code.target}` ended Python with exit status {done.returncode}"
-        return Failed("import", DataError(what, f"it wrote: {last[0]}" if last else None))
+        return CodeFailure("import", DataError(what, f"it wrote: {last[0]}" if last else None))
 
-    def failed_here(self) -> Failed | None:
+    def failed_here(self) -> CodeFailure | None:
         """As :meth:`failed`, in this process."""
         search_beside(self.recipe)
         step: Step = "import"
@@ -84,18 +84,18 @@ class Trial:
                 reward = Reward((self.grader,), self.answer, 0.0)
                 reward.try_on(rows, self.recipe, lambda row: asked[id(row)])
         except DataError as error:
-            return Failed(step, error, _places(error.__cause__ or error))
+            return CodeFailure(step, error, _places(error.__cause__ or error))
         return None
 
 
-def _places(error: BaseException) -> tuple[Place, ...]:
+def _places(error: BaseException) -> tuple[FilePlace, ...]:
     """Where the user's own code was when an error was raised, the innermost place first."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return (Place(error.filename, error.lineno, error.lineno, error.offset),)
+        return (FilePlace(error.filename, error.lineno, error.lineno, error.offset),)
     others = [sysconfig.get_path("stdlib"), *map(sysconfig.get_path, ("purelib", "platlib"))]
     others.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
     return tuple(
-        Place(frame.filename, frame.lineno or 1, frame.lineno or 1)
+        FilePlace(frame.filename, frame.lineno or 1, frame.lineno or 1)
         for frame in reversed(traceback.extract_tb(error.__traceback__))
         if os.path.isfile(frame.filename)
         and not any(frame.filename.startswith(os.path.join(other, "")) for other in others)

@@ -8,7 +8,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from rlc.data.code.modules import did_you_mean
-from rlc.data.errors import CodeError, DataError, Place
+from rlc.data.errors import CodeError, DataError, FilePlace
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -27,7 +27,7 @@ def written_signature(file: str, name: str) -> Signature | None:
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror or error}") from error
     except SyntaxError as error:
-        place = Place(file, error.lineno or 1, error.lineno or 1, error.offset)
+        place = FilePlace(file, error.lineno or 1, error.lineno or 1, error.offset)
         raise DataError(f"this is not Python: {error.msg}", place=place) from error
     except (ValueError, RecursionError) as error:  # a null byte; thousands of brackets
         raise DataError(f"{file} is not Python: {error}") from error

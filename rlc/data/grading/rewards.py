@@ -41,7 +41,7 @@ class RewardError(DataError):
 
 
 @frozen
-class Graded:
+class GradedReply:
     """A reward, and what was measured. ``components`` are what it is the weighted sum of: by name
     the weight and the value of each."""
 
@@ -49,8 +49,8 @@ class Graded:
     metrics: Mapping[str, float]
     components: Mapping[str, tuple[float, float]] = field(factory=dict)
 
-    def __add__(self, other: Graded) -> Graded:
-        return Graded(
+    def __add__(self, other: GradedReply) -> GradedReply:
+        return GradedReply(
             self.reward + other.reward,
             {**self.metrics, **other.metrics},
             {**self.components, **other.components},
@@ -167,9 +167,9 @@ class Reward:
         """Whether some of the reward comes from functions that are ``async``."""
         return any(isinstance(tool, OwnFunction) and tool.awaited for tool in self._tools)
 
-    def __call__(self, reply: str, row: DataRow, messages: Messages) -> Graded:
+    def __call__(self, reply: str, row: DataRow, messages: Messages) -> GradedReply:
         """What all graders say that are not ``async``. Blocks."""
-        total, found = Graded(0.0, {}), True
+        total, found = GradedReply(0.0, {}), True
         for plan, tool in zip(self.graders, self._tools, strict=True):
             if isinstance(tool, Grader):
                 with at_place(row.place):
@@ -177,29 +177,31 @@ class Reward:
                 found &= grade is not None
                 value = grade or 0.0
                 part = {plan.name: (plan.weight, value)}
-                total += Graded(plan.weight * value, {plan.name: value}, part)
+                total += GradedReply(plan.weight * value, {plan.name: value}, part)
             elif not tool.awaited:
                 total += self._part(plan, tool, tool(reply, row, messages))
         if self.comparing:
             missed = float(found) - 1.0
             part = {"format": (self.format_coef, missed)} if self.format_coef else {}
-            total += Graded(self.format_coef * missed, {"format": float(found)}, part)
+            total += GradedReply(self.format_coef * missed, {"format": float(found)}, part)
         return total
 
-    async def on_loop(self, reply: str, row: DataRow, messages: Messages) -> Graded:
+    async def on_loop(self, reply: str, row: DataRow, messages: Messages) -> GradedReply:
         """What the graders say that are ``async``."""
-        total = Graded(0.0, {})
+        total = GradedReply(0.0, {})
         for plan, tool in zip(self.graders, self._tools, strict=True):
             if isinstance(tool, OwnFunction) and tool.awaited:
                 total += self._part(plan, tool, await tool.on_loop(reply, row, messages))
         return total
 
-    def _part(self, plan: GraderPlan, tool: OwnFunction, numbers: Mapping[str, float]) -> Graded:
+    def _part(
+        self, plan: GraderPlan, tool: OwnFunction, numbers: Mapping[str, float]
+    ) -> GradedReply:
         """The metrics of a function are its numbers by their names; of several functions, by the
         name of the function too, which is that of the sum."""
         value = tool.total(numbers)
         if "" in numbers:
-            return Graded(
+            return GradedReply(
                 plan.weight * value, {plan.name: value}, {plan.name: (plan.weight, value)}
             )
         alone = len(self.graders) == 1
@@ -209,7 +211,9 @@ class Reward:
             named[name]: (plan.weight * tool.weights.get(name, 1.0), number)
             for name, number in numbers.items()
         }
-        return Graded(plan.weight * value, inner if alone else {plan.name: value} | inner, parts)
+        return GradedReply(
+            plan.weight * value, inner if alone else {plan.name: value} | inner, parts
+        )
 
     def require_gradable(self, row: Mapping[str, Any]) -> None:
         """Raise DataError for a row whose answer a grader cannot read."""

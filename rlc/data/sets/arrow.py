@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from rlc.data.errors import DataError, PackageMissingError, Place
+from rlc.data.errors import DataError, FilePlace, PackageMissingError
 from rlc.plan.paths import SAVED_SET, SAVED_SPLITS
 from rlc.plan.splits import FIELD
 
@@ -27,7 +27,7 @@ def parts_of(path: str) -> list[str]:
     return [path, *_arrow_files(path)] if os.path.basename(path) == SAVED_SET else [path]
 
 
-def saved_rows(path: str) -> Iterator[tuple[Place, Any]]:
+def saved_rows(path: str) -> Iterator[tuple[FilePlace, Any]]:
     """The rows of a folder that ``save_to_disk`` wrote; those of several splits have the name of
     theirs as the field ``split``. Raise DataError if they cannot be read."""
     if os.path.basename(path) == SAVED_SPLITS:
@@ -38,10 +38,10 @@ def saved_rows(path: str) -> Iterator[tuple[Place, Any]]:
     for file in _arrow_files(path):
         for _, fields in arrow_rows(file):
             row += 1
-            yield Place(path, row), fields
+            yield FilePlace(path, row), fields
 
 
-def arrow_rows(path: str) -> Iterator[tuple[Place, Any]]:
+def arrow_rows(path: str) -> Iterator[tuple[FilePlace, Any]]:
     """The rows of one Arrow file, a stream or a file with an index. Raise DataError if it cannot be
     read."""
     try:
@@ -61,7 +61,7 @@ def arrow_rows(path: str) -> Iterator[tuple[Place, Any]]:
             for batch in batches:
                 for fields in batch.to_pylist():
                     row += 1
-                    yield Place(path, row), fields
+                    yield FilePlace(path, row), fields
         except arrow.ArrowException as error:
             first = str(error).splitlines()[0]
             raise DataError(f"{path} cannot be read as Arrow: {first}") from error

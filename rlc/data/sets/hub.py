@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlc.data.errors import DataError, PackageMissingError, Place
+from rlc.data.errors import DataError, FilePlace, PackageMissingError
 from rlc.data.rows import DataRow
 from rlc.data.splits import NoSplitError
 from rlc.plan.paths import hub_dataset
@@ -42,4 +42,4 @@ def hub_rows(name: str, split: str) -> Iterator[DataRow]:
     if split not in splits:
         raise NoSplitError(name, split, splits)
     for number, fields in enumerate(splits[split], start=1):
-        yield DataRow(fields, Place(name, number))
+        yield DataRow(fields, FilePlace(name, number))

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
-from rlc.data.errors import DataError, Place, at_place
+from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.grading.graders import boxed
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets import countdown
@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 
 @frozen
-class Listed(Generic[T]):
+class ListedProblems(Generic[T]):
     """The rows of a list, epoch after epoch; with ``shuffle`` each in an order of its own."""
 
     rows: Sequence[T]
@@ -36,12 +36,12 @@ class Listed(Generic[T]):
     def count(self) -> int:
         return len(self.rows)
 
-    def first(self, samples: int | None) -> Listed[T]:
+    def first(self, samples: int | None) -> ListedProblems[T]:
         """That many of the rows: the first, or with ``shuffle`` those of one fixed order, so that
         every run and every stage has the same ones. None: all of them."""
         if samples is None:
             return self
-        return Listed([self.row(0, number) for number in range(samples)], self.shuffle)
+        return ListedProblems([self.row(0, number) for number in range(samples)], self.shuffle)
 
     def row(self, order: int, number: int) -> T:
         """Row ``number`` (0, 1, …) in the order that the seed ``order`` names."""
@@ -50,7 +50,7 @@ class Listed(Generic[T]):
 
 
 @frozen
-class Made:
+class GeneratedProblems:
     """Countdown problems, made on demand; no problem is in two splits. With ``count`` an epoch has
     that many, without it they never repeat."""
 
@@ -59,12 +59,12 @@ class Made:
     count: int | None
 
     def row(self, order: int, number: int) -> DataRow:
-        """As :meth:`Listed.row`."""
+        """As :meth:`ListedProblems.row`."""
         if self.count is not None:
-            seed = Listed(range(self.count), self.shuffle).row(order, number)
+            seed = ListedProblems(range(self.count), self.shuffle).row(order, number)
         else:
             seed = derive_seed(order, "task", number) if self.shuffle else number
-        return DataRow(countdown.problem(self.split, seed), Place("countdown", seed))
+        return DataRow(countdown.problem(self.split, seed), FilePlace("countdown", seed))
 
 
 def problem_set(
@@ -74,7 +74,7 @@ def problem_set(
     shuffle: bool,
     samples: int | None,
     check: Callable[[Row], None],
-) -> Listed[DataRow] | Made:
+) -> ListedProblems[DataRow] | GeneratedProblems:
     """The problems of a known set, or of a file; ``check`` raises DataError for an unusable row.
 
     ``question``: the field by which a part of a split is cut. ``samples`` keeps that many. Raise
@@ -90,17 +90,17 @@ def problem_set(
     if samples is not None and samples > len(rows):
         there = f"{data} has {len(rows):,} problems in {said(split)}"
         raise DataError(f"`samples = {samples}`, but {there}")
-    return Listed(rows, shuffle).first(samples)
+    return ListedProblems(rows, shuffle).first(samples)
 
 
-def _made(split: Split, shuffle: bool, samples: int | None) -> Made:
+def _made(split: Split, shuffle: bool, samples: int | None) -> GeneratedProblems:
     if base_split(split) not in countdown.SPLITS:
         raise NoSplitError("countdown", base_split(split), countdown.SPLITS)
     if not isinstance(split, str):
         raise DataError(
             f"`{base_split(split)}` of countdown has no end, so it has no {split['part']}"
         )
-    return Made(split, shuffle, samples)
+    return GeneratedProblems(split, shuffle, samples)
 
 
 def rows_in(data: str, split: Split, question: str) -> Sequence[DataRow]:
@@ -108,7 +108,7 @@ def rows_in(data: str, split: Split, question: str) -> Sequence[DataRow]:
     if there are none."""
     if data in _KNOWN:
         known = enumerate(_KNOWN[data](base_split(split)), start=1)
-        rows = [DataRow(fields, Place(data, number)) for number, fields in known]
+        rows = [DataRow(fields, FilePlace(data, number)) for number, fields in known]
         return rows_of_part(data, rows, split, question)
     if hub_dataset(data) is not None:
         return rows_of_part(data, [*hub_rows(data, base_split(split))], split, question)

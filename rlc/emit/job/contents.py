@@ -28,7 +28,7 @@ from rlc.lang.ast import ImportDecl
 from rlc.lang.read import read_source
 from rlc.lang.syntax import parse
 from rlc.models.export import CARD, export_model
-from rlc.plan.asked import asked_models
+from rlc.plan.auxiliary import asked_models
 from rlc.plan.leaves import children_of
 from rlc.plan.models import ModelPlan
 from rlc.plan.paths import file_part, is_saved_set, located

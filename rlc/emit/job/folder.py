@@ -14,7 +14,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.catalog.plan_files import plan_to_file
-from rlc.compile.recipe import Compiled
+from rlc.compile.recipe import CompileResult
 from rlc.compile.sweeps import Sweep
 from rlc.emit.errors import EmitError
 from rlc.emit.job import entry, needs, texts
@@ -29,7 +29,7 @@ REQUIREMENTS, CONSTRAINTS = entry.PACKAGES
 
 
 @frozen
-class Job:
+class WrittenJob:
     """A job that was written: its ``files``, as seen from its folder, and what it ``needs`` in the
     environment."""
 
@@ -40,12 +40,12 @@ class Job:
 
 
 def emit_job(
-    compiled: Compiled,
+    compiled: CompileResult,
     folder: Path,
     options: Mapping[str, Any],
     sweep: Sweep | None = None,
     extra: Sequence[Path] = (),
-) -> Job:
+) -> WrittenJob:
     """Write the job of a recipe into a new folder, which appears whole or not at all.
 
     Args:
@@ -91,7 +91,7 @@ def emit_job(
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = tuple(path.relative_to(folder).as_posix() for path in files)
     size = sum(path.stat().st_size for path in files)
-    return Job(folder, names, size, tuple(needs.variables(compiled.plan)))
+    return WrittenJob(folder, names, size, tuple(needs.variables(compiled.plan)))
 
 
 def _write(
@@ -121,7 +121,7 @@ def _write(
     summed = sorted(path for name in kept for path in files_in(job / name))
     sums = (f"{entry.sha256(path)}  {path.relative_to(job).as_posix()}\n" for path in summed)
     (job / entry.SUMS).write_text("".join(sums), encoding="utf-8")
-    about = texts.About(
+    about = texts.JobDescription(
         name=_name(plan.recipe, sweep),
         command=f"rlc {' '.join(command)}",
         recipe=contents.recipe,

@@ -12,7 +12,7 @@ from rlc.plan.records import Plan
 
 
 @frozen
-class About:
+class JobDescription:
     """What the texts say of a job. ``secrets``: variables of the environment; ``commands``: what
     the machine has to have; ``accelerator``: it computes with a model of its own."""
 
@@ -36,7 +36,7 @@ class About:
         return f"sky launch -c {self.name}{given} sky.yaml"
 
 
-def readme(job: About, plan: Plan) -> str:
+def readme(job: JobDescription, plan: Plan) -> str:
     """Return the page that says what the job is, and how it is run."""
     summary = summary_text(plan, Diagnostics(), False).rpartition("\n\n")[0]
     needs = ["Python 3.11, or [uv](https://docs.astral.sh/uv), which fetches it"]
@@ -86,7 +86,7 @@ On a cluster or a cloud, with [SkyPilot](https://docs.skypilot.co):
 """
 
 
-def dockerfile(job: About) -> str:
+def dockerfile(job: JobDescription) -> str:
     """Return the recipe of a container's image."""
     lines = [
         f"# {job.in_docker}",
@@ -103,7 +103,7 @@ def dockerfile(job: About) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sky(job: About) -> str:
+def sky(job: JobDescription) -> str:
     """Return a task of SkyPilot (https://docs.skypilot.co/en/latest/reference/yaml-spec.html)."""
     lines = [
         f"# {job.on_sky}",

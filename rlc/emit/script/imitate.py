@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rlc.emit.script.common import constants, ended, kept, main, opened, origin, updated
 from rlc.emit.script.literals import literal
-from rlc.emit.script.misfits import imitated
 from rlc.emit.script.stitch import MARK
+from rlc.emit.script.unsupported import imitated
 from rlc.plan.records import Plan
 from rlc.plan.stages import FromData, Training
 

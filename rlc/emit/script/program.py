@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rlc.emit.errors import EmitError
 from rlc.emit.script.imitate import imitation_body
-from rlc.emit.script.misfits import imitated, misfits
 from rlc.emit.script.reinforce import reinforcement_body
 from rlc.emit.script.stitch import stitched
+from rlc.emit.script.unsupported import imitated, misfits
 from rlc.plan.codec import plan_hash
 from rlc.plan.paths import located
 from rlc.plan.records import Plan

@@ -17,7 +17,7 @@ from rlc.chat.turns import ContractError, Observation
 from rlc.data.grading.rewards import Messages, as_number
 from rlc.envs.agents.programs import AgentRun, Program, make_program
 from rlc.envs.base import AgentEndpoint, AsyncEpisode, RunningEpisode, TaskKey
-from rlc.envs.problems import Attempt, ProblemSource
+from rlc.envs.problems import ProblemEpisode, ProblemSource
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import EnvPlan
 
@@ -53,7 +53,7 @@ class AgentSource:
 class ProgramEpisode(RunningEpisode):
     """An episode that is a run of the program."""
 
-    attempt: Attempt
+    attempt: ProblemEpisode
     messages: Messages
     program: Program
     graded: bool

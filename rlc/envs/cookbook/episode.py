@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import JoiningEpisode
-from rlc.envs.cookbook.group import Group
+from rlc.envs.cookbook.group import MemberGroup
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 
 
@@ -18,7 +18,7 @@ class CookbookEpisode:
     """An episode from its first prompt on. See :class:`rlc.envs.base.AsyncEpisode`."""
 
     first: TokenObservation
-    _group: Group
+    _group: MemberGroup
     _member: int
     _seen: TokenObservation = field(init=False)
 
@@ -57,7 +57,7 @@ class CookbookEpisode:
 class GameEpisode(JoiningEpisode):
     """An episode of a game that the members of a group play with each other."""
 
-    _group: Group
+    _group: MemberGroup
     _member: int
     _joined: CookbookEpisode | None = field(default=None, init=False)
 

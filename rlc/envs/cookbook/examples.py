@@ -23,7 +23,7 @@ from rlc.envs.cookbook.source import chosen_set, made_builder
 
 
 @frozen
-class Imitated:
+class ImitatedTokens:
     """Tokens with the marks of ``chunks``, and of each whether it is trained on: all of these
     count with one ``weight``, which is 1 / n where the cookbook takes the mean of an example."""
 
@@ -35,7 +35,7 @@ class Imitated:
 
 def builder_examples(
     code: Code, split: str, batch: int, tokenizer: Any, renderer: str
-) -> Iterator[Imitated]:
+) -> Iterator[ImitatedTokens]:
     """The examples of a builder's training or test set. Raise EnvError for a builder that cannot be
     used, has no such set, or makes anything else than examples whose tokens weigh the same."""
     target = code.target
@@ -70,7 +70,7 @@ def builder_examples(
         raise EnvError(f"`{target}` failed to make its examples: {explained(error)}") from error
 
 
-def _imitated(target: str, datum: Any) -> Imitated:
+def _imitated(target: str, datum: Any) -> ImitatedTokens:
     inputs: Mapping[str, Any] = datum.loss_fn_inputs
     if set(inputs) != {"weights", "target_tokens"}:
         named = ", ".join(map(repr, inputs)) or "nothing"
@@ -93,4 +93,4 @@ def _imitated(target: str, datum: Any) -> Imitated:
     whole, trained = [*tokens, int(targets_T[-1])], [False, *chosen_T.tolist()]
     if any(whole[at] != targets_T[at - 1] for at, chosen in enumerate(trained) if chosen):
         raise EnvError(f"the targets of `{target}` are not the tokens after its inputs")
-    return Imitated(whole, trained, chunks, weight)
+    return ImitatedTokens(whole, trained, chunks, weight)

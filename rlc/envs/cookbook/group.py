@@ -19,7 +19,7 @@ Reward = tuple[float, Mapping[str, float]]  # with its metrics
 
 
 @define(eq=False)
-class Group:
+class MemberGroup:
     """The environments that one builder made. Members are closed one by one; when the last of them
     is closed, the builder cleans up."""
 

@@ -38,7 +38,7 @@ from rlc.data.code.functions import (
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.cookbook.data import Batches
 from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
-from rlc.envs.cookbook.group import Group
+from rlc.envs.cookbook.group import MemberGroup
 from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.workers.event_loop_thread import EventLoopThread
@@ -85,7 +85,7 @@ class CookbookSource:
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         builder = self._batches.group(task.number)
         envs = list(await self._loop.call(builder.make_envs()))
-        group = Group(self._target, builder, envs, self._loop, self._tokenizer)
+        group = MemberGroup(self._target, builder, envs, self._loop, self._tokenizer)
         try:
             return await self._episodes(group, task, members)
         except BaseException:
@@ -97,7 +97,7 @@ class CookbookSource:
         self._loop.close()
 
     async def _episodes(
-        self, group: Group, task: TaskKey, members: Sequence[int]
+        self, group: MemberGroup, task: TaskKey, members: Sequence[int]
     ) -> list[AsyncEpisode]:
         if len(group.envs) < task.size:
             raise EnvError(_sizes(self._target, len(group.envs), task.size))

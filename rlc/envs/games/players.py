@@ -38,7 +38,7 @@ from rlc.plan.environments import ScriptPlan
 
 
 @frozen
-class Seen:
+class GameView:
     """What a program knows when it is its move: see above."""
 
     observation: str
@@ -49,15 +49,15 @@ class Seen:
 
 
 @define(eq=False)
-class Program:
+class OpponentProgram:
     """An opponent that is a program, for all matches of an environment: ``name`` is its own, and
     its calls are made in threads."""
 
     name: str
-    _play: Callable[[Seen], Any]
+    _play: Callable[[GameView], Any]
     _threads: ThreadWorkers = field(factory=ThreadWorkers, init=False)
 
-    async def move(self, seen: Seen) -> str:
+    async def move(self, seen: GameView) -> str:
         """Return its move. Raise what it raises, ContractError if it returns no text, and EnvError
         if its move is not legal."""
         move = await self._threads.call(self._play, seen)
@@ -71,12 +71,12 @@ class Program:
         return move
 
 
-def make_program(plan: ScriptPlan) -> Program:
+def make_program(plan: ScriptPlan) -> OpponentProgram:
     """The opponent of a plan. Raise DataError if there is no such function."""
     if plan.function is None:
-        return Program(f"{plan.player}()", _PLAYERS[plan.player])
+        return OpponentProgram(f"{plan.player}()", _PLAYERS[plan.player])
     function = load_attribute(plan.function)
-    return Program(plan.function, _Own(function, plan.args, parameter_names(function)))
+    return OpponentProgram(plan.function, _Own(function, plan.args, parameter_names(function)))
 
 
 @frozen
@@ -85,13 +85,13 @@ class _Own:
     args: Mapping[str, Any]
     named: list[str]
 
-    def __call__(self, seen: Seen) -> Any:
+    def __call__(self, seen: GameView) -> Any:
         shown = asdict(seen, recurse=False)
         given = {name: shown[name] for name in PLAYER_SEES if name in self.named}
         return self.function(**given, **self.args)
 
 
-def random_move(seen: Seen) -> str:
+def random_move(seen: GameView) -> str:
     """One of the legal moves, all as likely. Raise EnvError if the game does not say them."""
     if not seen.legal_moves:
         raise EnvError(
@@ -105,7 +105,7 @@ _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 
 _ROW = re.compile(r"^ ([OX\d]) \| ([OX\d]) \| ([OX\d]) *$", re.MULTILINE)
 
 
-def perfect_move(seen: Seen) -> str:
+def perfect_move(seen: GameView) -> str:
     """A best move in TextArena's TicTacToe by minimax, drawn from all that are as good."""
     rows = _ROW.findall(seen.observation)[-3:]
     if len(rows) < 3:
@@ -134,4 +134,4 @@ def _after(board: tuple[str, ...], cell: int) -> tuple[str, ...]:
     return (*board[:cell], mark, *board[cell + 1 :])
 
 
-_PLAYERS: Mapping[str, Callable[[Seen], str]] = {"random": random_move, "perfect": perfect_move}
+_PLAYERS: Mapping[str, Callable[[GameView], str]] = {"random": random_move, "perfect": perfect_move}

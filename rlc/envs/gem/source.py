@@ -80,7 +80,7 @@ class GemSource:
 
     def group(self, seed: int, size: int) -> list[Episode]:
         """Reset one copy and return copies of it: one state, one prompt."""
-        env = with_tools(_Isolated(self._clone(self._prototype), self._grader), self._tools)
+        env = with_tools(_IsolatedEnv(self._clone(self._prototype), self._grader), self._tools)
         if self._observation is not None:
             from gem.wrappers.observation_wrapper import ObservationWrapper
 
@@ -91,7 +91,7 @@ class GemSource:
         episodes = list[Episode]()
         for number in range(size):
             copied = inner = self._clone(env)
-            while not isinstance(inner, _Isolated):
+            while not isinstance(inner, _IsolatedEnv):
                 inner = inner.env
             inner.seed = derive_seed(seed, "member", number)
             episodes.append(_GemEpisode(self, first, copied, inner))
@@ -133,7 +133,7 @@ class GemSource:
 
 
 @define(eq=False)
-class _Isolated:
+class _IsolatedEnv:
     """A bare environment whose calls hold the lock of the global generators, and seed them.
 
     ``seed`` names the stream of the episode; each step has a part of its own.
@@ -192,7 +192,7 @@ class _GemEpisode:
     source: GemSource
     first: Observation
     _env: Any
-    _inner: _Isolated
+    _inner: _IsolatedEnv
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = _dump_without((self._env, self._inner), self.source.shared)

@@ -15,7 +15,7 @@ from rlc.data.code.calls import Code
 from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
 from rlc.data.grading.rewards import RewardError, as_number
 from rlc.envs.concurrency import all_of
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Deadline
 from rlc.envs.judges import questions
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan.environments import ComparerPlan, JudgePlan
@@ -29,7 +29,7 @@ Found = list[tuple[float, str]]  # of each reply a score from 0 to 1, and why
 
 
 @frozen
-class Judged:
+class ComparisonVerdict:
     """A verdict, and the parts of the reward that come of it, by name: weight and value."""
 
     verdict: Verdict
@@ -45,7 +45,7 @@ async def compared(
     replies: Sequence[str],
     order: Random,
     by: Callable[[list[str]], Awaitable[Found]],
-) -> list[Judged]:
+) -> list[ComparisonVerdict]:
     """Compare replies ``by`` what says of different ones how good each is. Equal replies are shown
     once, and share their score; ``order`` decides in which order they are shown."""
     different = list(dict.fromkeys(replies))
@@ -54,7 +54,7 @@ async def compared(
     found = [(TIE, "all replies are the same")] if alone else await by(different)
     scores = dict(zip(different, found, strict=True))
     return [
-        Judged(Verdict(judge.name, score, reason), {judge.name: (judge.weight, score)})
+        ComparisonVerdict(Verdict(judge.name, score, reason), {judge.name: (judge.weight, score)})
         for score, reason in map(scores.__getitem__, replies)
     ]
 
@@ -104,7 +104,7 @@ class OwnComparer:
 
     async def compare(
         self, _task: str, replies: Sequence[str], row: Row | None, order: Random
-    ) -> list[Judged]:
+    ) -> list[ComparisonVerdict]:
         """Judge replies to one task against each other, in pairs."""
 
         async def by(different: list[str]) -> Found:
@@ -118,7 +118,7 @@ class OwnComparer:
     async def _better(self, one: str, other: str, row: Row) -> tuple[float, str]:
         target, arguments = self.plan.function, (one, other, dict(row))
         called = type(self._function).__call__  # of an object that is called
-        async with Span(self.seconds, f"`{target}`"):
+        async with Deadline(self.seconds, f"`{target}`"):
             try:
                 if any(map(inspect.iscoroutinefunction, (self._function, called))):
                     said = await self._function(*arguments)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from rlc.chat.turns import EnvError
-from rlc.envs.responders import Question, Reply
+from rlc.envs.responders import ModelReply, ModelRequest
 from rlc.plan.environments import EndpointPlan
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class EndpointResponder:
     _length: str = field(default="max_tokens", init=False)  # as the endpoint calls it
     _opened: httpx.AsyncClient | None = field(default=None, init=False)
 
-    async def reply(self, question: Question) -> Reply:
+    async def reply(self, question: ModelRequest) -> ModelReply:
         """Raise EndpointError if there is no answer after :data:`TRIES` tries, or a refusal."""
         seed = random.Random(repr(question.key)).randrange(2**31)
         body: dict[str, Any] = {
@@ -63,7 +63,7 @@ class EndpointResponder:
                 f"{self._name} answered in another form: {answer!r:.200}"
             ) from error
         self.used(*tokens)
-        return Reply(str(text), "length" if stop == "length" else "stop")
+        return ModelReply(str(text), "length" if stop == "length" else "stop")
 
     async def _posted(
         self, body: Mapping[str, Any], max_tokens: int | None, draw: random.Random

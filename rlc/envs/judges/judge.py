@@ -16,8 +16,8 @@ from rlc.chat.turns import EnvError, Verdict
 from rlc.data.rubrics import Rubric, read_rubric
 from rlc.data.templates import read_template
 from rlc.envs.judges import questions
-from rlc.envs.judges.comparisons import Judged, compared, tournament
-from rlc.envs.responders import Question, Responder, Responders
+from rlc.envs.judges.comparisons import ComparisonVerdict, compared, tournament
+from rlc.envs.responders import ModelRequest, Responder, Responders
 from rlc.plan.environments import JudgePlan
 from rlc.plan.models import Sampling
 
@@ -55,7 +55,9 @@ class Judge:
         """What it goes by for a row. Raise DataError if that lacks what the rubric needs."""
         return self.rubric.of_row(row, self.plan.criteria)
 
-    async def score(self, task: str, reply: str, row: Mapping[str, Any] | None) -> Judged:
+    async def score(
+        self, task: str, reply: str, row: Mapping[str, Any] | None
+    ) -> ComparisonVerdict:
         """Judge a reply alone."""
         rubric = self.rubric_of(row)
         plan, by, criteria = self.plan, questions.described(rubric), rubric.criteria
@@ -72,7 +74,9 @@ class Judge:
         )
         if not criteria:
             score = scores[""]
-            return Judged(Verdict(plan.name, score, reason), {plan.name: (plan.weight, score)})
+            return ComparisonVerdict(
+                Verdict(plan.name, score, reason), {plan.name: (plan.weight, score)}
+            )
         total = sum(one.weight for one in criteria)
         score = sum(one.weight * scores[one.name] for one in criteria) / total
         each = ", ".join(f"{one.name} {scores[one.name]:.3g}" for one in criteria)
@@ -80,11 +84,11 @@ class Judge:
             f"{plan.name}/{one.name}": (plan.weight * one.weight / total, scores[one.name])
             for one in criteria
         }
-        return Judged(Verdict(plan.name, score, f"{reason}\n({each})".strip()), parts)
+        return ComparisonVerdict(Verdict(plan.name, score, f"{reason}\n({each})".strip()), parts)
 
     async def compare(
         self, task: str, replies: Sequence[str], row: Mapping[str, Any] | None, order: Random
-    ) -> list[Judged]:
+    ) -> list[ComparisonVerdict]:
         """Judge replies to one task against each other: by one ranking, or in pairs."""
         by = questions.described(self.rubric_of(row))
         judged = self._ranked if self.by == "ranking" else self._paired
@@ -123,7 +127,7 @@ class Judge:
         for attempt in range(self.plan.attempts):
             warm = self.plan.temperature if attempt == 0 else max(self.plan.temperature, AGAIN)
             key = ("judge", digest, attempt)
-            question = Question(messages, Sampling(self.plan.max_tokens, warm), key)
+            question = ModelRequest(messages, Sampling(self.plan.max_tokens, warm), key)
             answer = (await self._responder.reply(question)).text
             if (found := read(answer)) is not None:
                 return found, questions.reason_of(answer)

@@ -20,7 +20,7 @@ from rlc.envs.base import (
     RunningEpisode,
     TaskKey,
 )
-from rlc.envs.judges.comparisons import Judged, OwnComparer
+from rlc.envs.judges.comparisons import ComparisonVerdict, OwnComparer
 from rlc.envs.judges.judge import Judge
 from rlc.envs.responders import Responders
 from rlc.plan.environments import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
@@ -30,7 +30,7 @@ Exchange = tuple[str, str]  # what the environment said, and the reply to it
 
 
 @define(eq=False)
-class Judging:
+class JudgedReward:
     """What a plan's ``judged()`` or ``compared()`` does; ``row`` finds the row of a task. The
     ``rewards`` are those of models that read the tokens of episodes, which the runtime has."""
 
@@ -47,7 +47,7 @@ class Judging:
                     with at_place(row.place):
                         judge.rubric_of(row.fields)
 
-    async def score(self, task: TaskKey, exchanges: Sequence[Exchange]) -> list[Judged]:
+    async def score(self, task: TaskKey, exchanges: Sequence[Exchange]) -> list[ComparisonVerdict]:
         """Judge an episode alone, by each judge."""
         asked, reply = self._parts(exchanges)
         row = self.row(task)
@@ -56,7 +56,7 @@ class Judging:
 
     async def compare(
         self, task: TaskKey, episodes: Sequence[Sequence[Exchange]], order: Random
-    ) -> list[list[Judged]]:
+    ) -> list[list[ComparisonVerdict]]:
         """Judge the episodes of a group against each other; for each episode, by each judge. Raise
         EnvError if there are not two of them."""
         if len(episodes) < 2:
@@ -84,10 +84,10 @@ def transcript(exchanges: Sequence[Exchange]) -> str:
 
 def make_judgings(
     plan: EnvPlan, row: Row, responders: Responders
-) -> tuple[tuple[Judging, ...], tuple[Judging, ...]]:
+) -> tuple[tuple[JudgedReward, ...], tuple[JudgedReward, ...]]:
     """The judgings of an environment: those of each episode alone, as it ends, and those that wait
     for its group. Raise DataError if a rubric or template cannot be used."""
-    alone, together = list[Judging](), list[Judging]()
+    alone, together = list[JudgedReward](), list[JudgedReward]()
     for one in plan.judging:
         judges: list[Judge | OwnComparer] = []
         for judge in one.judges:
@@ -97,16 +97,16 @@ def make_judgings(
                 judges.append(OwnComparer(judge, plan.rollouts.step_timeout))
         rewards = [judge for judge in one.judges if isinstance(judge, RewardModelPlan)]
         if one.by != "score":
-            together.append(Judging(one, judges, row, rewards))
+            together.append(JudgedReward(one, judges, row, rewards))
             continue
         if judges:
-            alone.append(Judging(one, judges, row))
+            alone.append(JudgedReward(one, judges, row))
         if rewards:
-            together.append(Judging(one, (), row, rewards))
+            together.append(JudgedReward(one, (), row, rewards))
     return tuple(alone), tuple(together)
 
 
-def rewarded(seen: Observation, judged: Sequence[Judged]) -> Observation:
+def rewarded(seen: Observation, judged: Sequence[ComparisonVerdict]) -> Observation:
     """The last observation of an episode, with what judges said of it."""
     whole = {"": (1.0, seen.reward)} if seen.reward else {}
     parts = {name: part for one in judged for name, part in one.parts.items()}
@@ -126,7 +126,7 @@ class JudgedSource:
     """An :class:`rlc.envs.base.AsyncSource` whose episodes are judged as they end, each alone."""
 
     others: AsyncSource
-    judgings: Sequence[Judging]
+    judgings: Sequence[JudgedReward]
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         opened = await self.others.open(task, members)
@@ -150,7 +150,7 @@ class _JudgedAgent(RunningEpisode):
 
     episode: RunningEpisode
     task: TaskKey
-    judgings: Sequence[Judging]
+    judgings: Sequence[JudgedReward]
     first: Observation = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -178,7 +178,7 @@ class _JudgedEpisode:
 
     episode: AsyncEpisode
     task: TaskKey
-    judgings: Sequence[Judging]
+    judgings: Sequence[JudgedReward]
     _said: str = field(init=False)
     _exchanges: list[Exchange] = field(factory=list, init=False)
 

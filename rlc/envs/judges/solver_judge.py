@@ -14,7 +14,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.catalog.builtins.wrappers import ASKED, JUDGED
-from rlc.chat.prompts import History
+from rlc.chat.prompts import PromptBuilder
 from rlc.chat.turns import Action, Observation
 from rlc.data.grading.graders import boxed, tagged
 from rlc.data.templates import read_template
@@ -39,7 +39,7 @@ class SolverJudge:
     solvers: int
     solver_prompt: Callable[..., str]
     judge_prompt: Callable[..., str]
-    judge_history: Callable[[], History]
+    judge_history: Callable[[], PromptBuilder]
     in_box: bool
 
     def solution(self, reply: str) -> str:
@@ -75,7 +75,7 @@ class SolverJudge:
 
 
 def make_solver_judge(
-    args: dict[str, Any], judge_history: Callable[[], History], in_box: bool
+    args: dict[str, Any], judge_history: Callable[[], PromptBuilder], in_box: bool
 ) -> SolverJudge:
     """From the arguments of ``solver_judge()``. Raise DataError if a file is not a template."""
     solver, judge = args["solver_prompt"], args["judge_prompt"]

@@ -32,7 +32,7 @@ _FAREWELL = 8.0  # seconds for ending a session
 
 
 @frozen
-class Address:
+class ServerAddress:
     """Where the recipe says that an environment is. ``secrets`` are names of variables."""
 
     id: str
@@ -41,7 +41,7 @@ class Address:
     secrets: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, env_id: str, args: Mapping[str, Any]) -> Address:
+    def of(cls, env_id: str, args: Mapping[str, Any]) -> ServerAddress:
         return cls(env_id, args["variant"], args["base_url"], tuple(args["secrets"]))
 
     def missing(self) -> list[str]:
@@ -54,7 +54,7 @@ class Address:
 class Connection:
     """One environment on one server, for as long as its event loop runs."""
 
-    address: Address
+    address: ServerAddress
     _client: Any = field(default=None, init=False)
     _env: Any = field(default=None, init=False)
     _connecting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
@@ -180,7 +180,7 @@ async def end_session(session: Any) -> None:
         sdk().log_utils.get_logger("rlc").debug("session not ended", error=str(error))
 
 
-def explained(error: Exception, address: Address) -> EnvError:
+def explained(error: Exception, address: ServerAddress) -> EnvError:
     """An error of the SDK as one sentence."""
     status, errors = getattr(error, "status", None), sdk().api.errors
     where = address.base_url or "OpenReward"

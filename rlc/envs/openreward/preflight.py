@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 
 from rlc.chat.turns import EnvError
-from rlc.envs.openreward.client import KEY, Address, Connection, end_session
+from rlc.envs.openreward.client import KEY, Connection, ServerAddress, end_session
 from rlc.envs.openreward.source import task_order
 from rlc.plan.environments import EnvPlan
 
@@ -30,7 +30,7 @@ def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
 
 async def _problem(env: EnvPlan) -> str | None:
     """The first thing that is wrong with an environment."""
-    address = Address.of(env.id, env.args)
+    address = ServerAddress.of(env.id, env.args)
     if missing := address.missing():
         return f"`{env.name}` needs {', '.join(missing)} in the environment, and it is not set"
     connection = Connection(address)

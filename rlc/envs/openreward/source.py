@@ -11,11 +11,11 @@ from typing import Any
 from attrs import define, field
 
 from rlc.chat.turns import ContractError, EnvError, Observation
-from rlc.data.sets.problems import Listed
+from rlc.data.sets.problems import ListedProblems
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.group_rewards import require_whole
-from rlc.envs.openreward.client import Address, Connection, end_session
+from rlc.envs.openreward.client import Connection, ServerAddress, end_session
 from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession
 from rlc.envs.openreward.group import ScoredEpisode, scored_group
 
@@ -34,7 +34,7 @@ class OpenRewardSource:
     args: Mapping[str, Any]
     _connection: Connection = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
-    _tasks: Listed[int] | None = field(default=None, init=False)
+    _tasks: ListedProblems[int] | None = field(default=None, init=False)
     _scores: bool = field(default=False, init=False)  # whether it scores groups; known with tasks
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
@@ -42,7 +42,7 @@ class OpenRewardSource:
         """Raise EnvError if the SDK is not installed."""
         if importlib.util.find_spec("openreward") is None:
             raise EnvError("OpenReward is not installed: pip install 'rlc[openreward]'")
-        self._connection = Connection(Address.of(self.id, self.args))
+        self._connection = Connection(ServerAddress.of(self.id, self.args))
         self._slots = asyncio.Semaphore(self.args["sessions"])
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
@@ -101,7 +101,7 @@ class OpenRewardSource:
         return self._tasks.row(task.order, task.number)
 
 
-def task_order(count: int, shuffle: bool, samples: int | None) -> Listed[int]:
+def task_order(count: int, shuffle: bool, samples: int | None) -> ListedProblems[int]:
     """The numbers of a split's tasks in the order in which they are played, epoch after epoch.
 
     ``samples`` keeps that many: the first, or with ``shuffle`` those of one fixed order, so that
@@ -109,4 +109,4 @@ def task_order(count: int, shuffle: bool, samples: int | None) -> Listed[int]:
     """
     if not count or (samples or 0) > count:
         raise EnvError(f"the split has {count:,} tasks, and {samples or 1:,} are asked for")
-    return Listed(range(count), shuffle).first(samples)
+    return ListedProblems(range(count), shuffle).first(samples)

@@ -101,7 +101,7 @@ class ProcessWorkers:
         return process
 
 
-class _Spawned(SpawnProcess):
+class _SpawnedProcess(SpawnProcess):
     """A process that does not import the program's main script: a script that runs a recipe without
     a ``__main__`` guard would run it again."""
 
@@ -115,7 +115,7 @@ class _Spawned(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    Process = _Spawned
+    Process = _SpawnedProcess
 
 
 def _begin() -> None:

@@ -9,7 +9,7 @@ from attrs import asdict
 
 from rlc.explanation.layout import ROOM, Lines
 from rlc.lang.render import Paint
-from rlc.plan.expectations import ExpectationPlan, Judged, QuantityPlan
+from rlc.plan.expectations import ExpectationPlan, ExpectationResult, QuantityPlan
 from rlc.plan.records import Plan
 from rlc.pricing.quantities import judged_before
 
@@ -41,8 +41,8 @@ def expectation_dicts(plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def _judged(plan: Plan) -> Iterator[tuple[ExpectationPlan, Judged | None]]:
-    before: Sequence[tuple[ExpectationPlan, Judged]] = list(judged_before(plan))
+def _judged(plan: Plan) -> Iterator[tuple[ExpectationPlan, ExpectationResult | None]]:
+    before: Sequence[tuple[ExpectationPlan, ExpectationResult]] = list(judged_before(plan))
     known = {one.text: judged for one, judged in before}
     for one in plan.expectations:
         judged = known.get(one.text)

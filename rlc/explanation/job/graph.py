@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
-from rlc.explanation.amounts import when_evaluated
 from rlc.explanation.layout import Lines, count, wrapped
+from rlc.explanation.sizes import when_evaluated
 from rlc.plan.graph.nodes import GraphEdge, GraphNode
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, is_evaluation, is_training

@@ -8,10 +8,10 @@ from typing import Any
 from attrs import asdict
 
 from rlc.compile.sweeps import MOST_LISTED, SAMPLED, Sweep
-from rlc.explanation.amounts import FREE
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
+from rlc.explanation.sizes import FREE
 from rlc.lang.render import Paint
-from rlc.plan.differences import Change, Side, Written, changes_between
+from rlc.plan.differences import Change, ComparedValue, WrittenValue, changes_between
 from rlc.plan.leaves import leaves
 from rlc.plan.sweeps import AxisPlan, SearchPlan, SweepPlan
 from rlc.plan.units import show
@@ -84,19 +84,21 @@ def sweep_changes(before: Sequence[Sweep], after: Sequence[Sweep]) -> Iterator[C
     )
 
 
-def _values(sweep: Sweep) -> Iterator[tuple[str, Side]]:
+def _values(sweep: Sweep) -> Iterator[tuple[str, ComparedValue]]:
     plan, name = sweep.plan, sweep.plan.name
-    yield name, Side("sweep")
-    yield f"{name}.of", Side(Written(plan.of))
+    yield name, ComparedValue("sweep")
+    yield f"{name}.of", ComparedValue(WrittenValue(plan.of))
     for axis in plan.axes:
-        yield f"{name}.over.{axis.path}", Side(Written(axis_text(axis)))
-    yield f"{name}.search", Side(Written(search_text(plan.search)))
-    yield f"{name}.seeds", Side(plan.seeds)
-    yield f"{name}.metric", Side(Written(plan.metric.name))
-    yield from ((path, Side(value)) for path, value in leaves(plan.budget, f"{name}.budget"))
+        yield f"{name}.over.{axis.path}", ComparedValue(WrittenValue(axis_text(axis)))
+    yield f"{name}.search", ComparedValue(WrittenValue(search_text(plan.search)))
+    yield f"{name}.seeds", ComparedValue(plan.seeds)
+    yield f"{name}.metric", ComparedValue(WrittenValue(plan.metric.name))
+    yield from (
+        (path, ComparedValue(value)) for path, value in leaves(plan.budget, f"{name}.budget")
+    )
     if not sweep.cost.free:
         all_of_it = " / ".join(dollars(sweep.cost.total[level]) for level in LEVELS)
-        yield f"{name}.cost", Side(Written(all_of_it))
+        yield f"{name}.cost", ComparedValue(WrittenValue(all_of_it))
 
 
 def _cost_lines(plan: SweepPlan, cost: SweepCost) -> Lines:

@@ -36,7 +36,7 @@ class Example:
 
 
 @frozen
-class Page:
+class CodePage:
     """What a code means, why it matters to whoever trains, and an example of each side."""
 
     code: str
@@ -47,7 +47,7 @@ class Page:
     right: Example
 
 
-def page(code: str) -> Page | None:
+def page(code: str) -> CodePage | None:
     """The page of a code as `rlc explain` takes it, in either case; None if there is no such code.
 
     Raise ValueError if the page does not have these parts.
@@ -62,10 +62,10 @@ def page(code: str) -> Page | None:
         raise ValueError(f"{path} does not have the parts of a page")
     wrong = Example(match["wrong_language"], match["wrong"])
     right = Example(match["right_language"], match["right"])
-    return Page(code, CODES[code], match["meaning"], match["why"], wrong, right)
+    return CodePage(code, CODES[code], match["meaning"], match["why"], wrong, right)
 
 
-def render(page: Page, color: bool) -> str:
+def render(page: CodePage, color: bool) -> str:
     """The page as a terminal shows it."""
 
     paint = Paint(color)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from rlc.lang.syntax.tables import END, KEEP, SPLICE, Rule, Tables
+from rlc.lang.syntax.tables import END, KEEP, SPLICE, Production, Tables
 
 # A named tuple without the detour through its constructor: there are thousands of them.
 new_tuple: Any = tuple.__new__
@@ -106,7 +106,7 @@ def _as_name(tables: Tables, state: int, kind: str) -> int | None:
     return tables.states[state].get("NAME") if kind in tables.soft else None
 
 
-def _passed_on(tables: Tables, below: int, rule: Rule, kind: str) -> int:
+def _passed_on(tables: Tables, below: int, rule: Production, kind: str) -> int:
     """The state after a value went through the rules that only pass it on, ``rule`` the first:
     from an atom to an expression there are half a dozen, the same ones time and again."""
     key, state = (below, rule.origin, kind), 0
@@ -120,7 +120,7 @@ def _passed_on(tables: Tables, below: int, rule: Rule, kind: str) -> int:
     return state
 
 
-def _spliced(rule: Rule, top: list[_Part]) -> list[Any]:
+def _spliced(rule: Production, top: list[_Part]) -> list[Any]:
     """What a rule keeps of the values of its parts, where one of them is a list to go into."""
     values: list[Any] = []
     for how, part in zip(rule.keep, top, strict=True):

@@ -16,7 +16,7 @@ BAD = "BAD"
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Lexed:
+class TokenStream:
     """The tokens and comments of a source, and what was wrong with its words.
 
     ``doubtful`` holds the starts of words that were guessed or skipped: a syntax error in the

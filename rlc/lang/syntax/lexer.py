@@ -10,7 +10,7 @@ from functools import cache
 from rlc.lang.diagnostics import Diagnostics, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token, new_tuple
-from rlc.lang.syntax.lexed import BAD, MAX_FINDINGS, QUOTES, Lexed
+from rlc.lang.syntax.lexed import BAD, MAX_FINDINGS, QUOTES, TokenStream
 from rlc.lang.syntax.tables import Tables
 
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
@@ -45,9 +45,9 @@ _NOT_BEFORE: dict[str, str | None] = {
 NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
 
 
-def lex(source: Source, tables: Tables) -> Lexed:
+def lex(source: Source, tables: Tables) -> TokenStream:
     """Split a text into tokens and comments, up to MAX_FINDINGS malformed words."""
-    lexed = Lexed([], [], [], Diagnostics())
+    lexed = TokenStream([], [], [], Diagnostics())
     # A keyword is a name by its letters: `thené` is not one followed by a letter.
     terminals = tuple(item for item in tables.terminals.items() if item[0] not in tables.soft)
     match_plain = _plain_pattern(terminals).match
@@ -129,7 +129,7 @@ def _compiled(words: Iterable[tuple[str, str]]) -> re.Pattern[str]:
     return re.compile(f"(?:{patterns['SPACE']})?(?:{text})", re.DOTALL)
 
 
-def _check_escapes(span: Span, lexed: Lexed) -> None:
+def _check_escapes(span: Span, lexed: TokenStream) -> None:
     for match in re.finditer(r"\\(.)", span.text):
         if match.group(1) not in ESCAPES:
             place = Span(span.source, span.start + match.start(), span.start + match.end())
@@ -142,7 +142,7 @@ def _check_escapes(span: Span, lexed: Lexed) -> None:
             )
 
 
-def _number_kind(kind: str, span: Span, lexed: Lexed) -> str:
+def _number_kind(kind: str, span: Span, lexed: TokenStream) -> str:
     """The kind of a well-formed number; BAD if a float cannot hold it."""
     digits = span.text.lower().strip("$%smhd")
     value = number_value(digits) if len(digits) <= 300 else math.inf

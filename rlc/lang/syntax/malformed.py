@@ -12,7 +12,7 @@ from rlc.lang.equals import report_equals
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN
-from rlc.lang.syntax.lexed import BAD, QUOTES, Lexed, shortened
+from rlc.lang.syntax.lexed import BAD, QUOTES, TokenStream, shortened
 from rlc.lang.syntax.quotes import END_OF_TEXT, EXTRA, NO_CLOSING, misquote
 
 
@@ -24,7 +24,7 @@ class Quotes:
     ends: dict[int, int] = field(factory=dict)  # of strings that lack a quote, by their start
     lines: set[int] = field(factory=set)  # that were read again
 
-    def read_again(self, text: str, start: int, lexed: Lexed) -> tuple[str, int]:
+    def read_again(self, text: str, start: int, lexed: TokenStream) -> tuple[str, int]:
         """Report the mistake in the line of the open string at ``start``.
 
         Return the text and the offset to continue with: an extra quote is replaced by a space, and
@@ -51,7 +51,7 @@ class Quotes:
         return text, line
 
 
-def _report_quote(kind: str, span: Span, lexed: Lexed, clear: bool = True) -> None:
+def _report_quote(kind: str, span: Span, lexed: TokenStream, clear: bool = True) -> None:
     fix: Fix | None
     if kind == EXTRA:
         message, advice = "this quote is one too many", "leave it out"
@@ -90,7 +90,7 @@ _AROUND = re.compile(r"[\w./:~@+-]*$")
 _NAME_OR_PATH = re.compile(r"[A-Za-z][\w.-]*[/:]+[A-Za-z.][\w./:~@+-]*")
 
 
-def _check_unquoted(span: Span, lexed: Lexed) -> Token:
+def _check_unquoted(span: Span, lexed: TokenStream) -> Token:
     """Text without quotes; `a:b-c` is text only where a value begins."""
     before = span.source.text[: span.start].rstrip()[-1:]
     word = re.match(r"\w+(?=:\w)", span.text)
@@ -99,7 +99,7 @@ def _check_unquoted(span: Span, lexed: Lexed) -> Token:
     return _report_unquoted(span, lexed)
 
 
-def _report_unquoted(span: Span, lexed: Lexed) -> Token:
+def _report_unquoted(span: Span, lexed: TokenStream) -> Token:
     """Report text without quotes, of which some words may have been read before."""
     while lexed.tokens and lexed.tokens[-1].start >= span.start:
         lexed.tokens.pop()
@@ -111,7 +111,7 @@ def _report_unquoted(span: Span, lexed: Lexed) -> Token:
     return Token(BAD, span.start, span.end)
 
 
-def _check_thousands(span: Span, lexed: Lexed) -> Token:
+def _check_thousands(span: Span, lexed: TokenStream) -> Token:
     """``1,024``: one number, or two arguments that stand close together."""
     inside, depth = "", 0
     for token in reversed(lexed.tokens[-MAX_ARGUMENTS:]):
@@ -135,7 +135,7 @@ def _check_thousands(span: Span, lexed: Lexed) -> Token:
     return Token("NUMBER", span.start, span.start + len(first))
 
 
-def _check_number(span: Span, lexed: Lexed) -> Token:
+def _check_number(span: Span, lexed: TokenStream) -> Token:
     text, whole = span.text, span.source.text
     around = _AROUND.search(whole, max(0, span.start - 100), span.start)
     first = around.start() if around else span.start
@@ -169,7 +169,7 @@ def _number_meant(text: str) -> str | None:
     return f"{match[1]}{unit}" if match and unit else None
 
 
-def _check_name(span: Span, lexed: Lexed) -> Token:
+def _check_name(span: Span, lexed: TokenStream) -> Token:
     message = f"the name `{shortened(span.text)}` has letters that names cannot have"
     lexed.diagnostics.error("RL0015", span, message, "names use a to z, A to Z, digits and `_`")
     return Token("NAME", span.start, span.end)
@@ -178,7 +178,7 @@ def _check_name(span: Span, lexed: Lexed) -> Token:
 _QUOTING = re.compile(r"(?<!\w)'|'(?!\w)")
 
 
-def _check_quotes(span: Span, lexed: Lexed) -> Token:
+def _check_quotes(span: Span, lexed: TokenStream) -> Token:
     """A string in other quotes, or one of them alone."""
     whole = span.source.text
     if span.text[0] == "'" and whole[span.start - 1 : span.start].isalpha():
@@ -206,7 +206,7 @@ def _line_around(text: str, offset: int) -> tuple[int, int]:
     return text.rfind("\n", 0, offset) + 1, len(text) if stop < 0 else stop
 
 
-def _check_apostrophe(span: Span, lexed: Lexed) -> Token:
+def _check_apostrophe(span: Span, lexed: TokenStream) -> Token:
     """``Don't think``: a text without quotes."""
     start = span.start
     while lexed.tokens and lexed.tokens[-1].kind == "NAME" and lexed.tokens[-1].end == start:
@@ -223,7 +223,7 @@ def _check_apostrophe(span: Span, lexed: Lexed) -> Token:
     return Token(BAD, start, word.end())
 
 
-def _check_double_equal(span: Span, lexed: Lexed) -> Token:
+def _check_double_equal(span: Span, lexed: TokenStream) -> Token:
     """A comparison, unless it stands after the name of a field."""
     before = ["", "", "", *(token.kind for token in lexed.tokens[-3:])][-3:]
     after_value = before[1] in {"LBRACE", *LITERALS, *CLOSE}
@@ -235,7 +235,7 @@ def _check_double_equal(span: Span, lexed: Lexed) -> Token:
     return Token("EQUAL", span.start, span.end)
 
 
-def _check_slash_comment(span: Span, lexed: Lexed) -> None:
+def _check_slash_comment(span: Span, lexed: TokenStream) -> None:
     advice = "comments start with `#` and run to the end of the line"
     mark = Span(span.source, span.start, span.start + 2)
     fix = replace(mark, "#", "write `#`") if mark.text == "//" else None
@@ -252,7 +252,7 @@ _CHARACTER_HELP = {
 }
 
 
-def _check_character(span: Span, lexed: Lexed) -> Token | None:
+def _check_character(span: Span, lexed: TokenStream) -> Token | None:
     shown = shortened(span.text)
     # An invisible character is named by its number.
     shown = f"`{shown}`" if shown.isprintable() else f"the character U+{ord(span.text[0]):04X}"
@@ -295,7 +295,7 @@ def _is_space(text: str) -> bool:
 
 
 # Each reports a malformed word and returns the token to go on with, None to go on without.
-CHECKS: dict[str, Callable[[Span, Lexed], Token | None]] = {
+CHECKS: dict[str, Callable[[Span, TokenStream], Token | None]] = {
     "BAD_NUMBER": _check_number,
     "POINT_FIRST": _check_number,
     "THOUSANDS": _check_thousands,

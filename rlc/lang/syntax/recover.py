@@ -24,14 +24,14 @@ from rlc.lang.syntax.errors import Edit, in_call, report_edit, report_stuck
 from rlc.lang.syntax.foreign import FOREIGN_TYPES, with_braces
 from rlc.lang.syntax.lalr import Stuck, Token, expected, run
 from rlc.lang.syntax.layout import CLOSE, JOINERS, LITERALS, OPEN, Layout
-from rlc.lang.syntax.lexed import MAX_FINDINGS, Lexed
+from rlc.lang.syntax.lexed import MAX_FINDINGS, TokenStream
 from rlc.lang.syntax.tables import Tables
 
 MAX_EDITS = 4  # in one piece; with more it is guesswork
 MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each edit
 
 
-def recover(source: Source, tables: Tables, lexed: Lexed) -> tuple[Recipe, Diagnostics]:
+def recover(source: Source, tables: Tables, lexed: TokenStream) -> tuple[Recipe, Diagnostics]:
     """Every declaration and field of a text that does not parse as a whole, and why not."""
     words, found = with_braces(Layout(source, lexed.tokens))
     tokens, guessed, unbalanced = balance(Layout(source, words))

@@ -31,7 +31,7 @@ DROP, KEEP, SPLICE = 0, 1, 2
 
 
 @frozen(repr=False)
-class Rule:
+class Production:
     """One production: ``keep`` holds DROP, KEEP or SPLICE for each symbol on its right side.
 
     ``action`` names the tree builder's method; it is empty for a helper rule, whose values go
@@ -54,7 +54,7 @@ class Tables:
     terminals: dict[str, str]  # name -> regular expression, in the order to try them
     words: dict[str, str]  # name -> fixed text of the terminals that have one
     ignored: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[Production, ...]
     states: tuple[dict[str, int], ...]
     starts: dict[str, tuple[int, int]]  # start symbol -> (first state, accepting state)
 
@@ -135,7 +135,7 @@ def _rank(terminal: TerminalDef) -> tuple[int, int, int, str]:
     return -terminal.priority, -pattern.max_width, -len(pattern.value), terminal.name
 
 
-def _rule(rule: Any) -> Rule:
+def _rule(rule: Any) -> Production:
     def keep(symbol: Any) -> int:
         if symbol.is_term:
             return DROP if symbol.filter_out else KEEP
@@ -145,7 +145,7 @@ def _rule(rule: Any) -> Rule:
     action = "" if origin.startswith("_") else str(rule.alias or origin)
     passes = bool(rule.options.expand1) and rule.alias is None
     parts = tuple(keep(symbol) for symbol in rule.expansion)
-    return Rule(
+    return Production(
         origin,
         action,
         passes,
@@ -168,8 +168,8 @@ def _from_json(text: str, grammar: str) -> Tables:
     return Tables(**data)
 
 
-def _rule_from_json(keep: list[int], kept: list[int] | None, **rest: Any) -> Rule:
-    return Rule(keep=tuple(keep), kept=None if kept is None else tuple(kept), **rest)
+def _rule_from_json(keep: list[int], kept: list[int] | None, **rest: Any) -> Production:
+    return Production(keep=tuple(keep), kept=None if kept is None else tuple(kept), **rest)
 
 
 def _read(path: str) -> str:

@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
-from rlc.plan.asked import asked_models
+from rlc.plan.auxiliary import asked_models
 from rlc.plan.graph.nodes import Graph, GraphEdge, GraphNode
 from rlc.plan.models import ModelState
 from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from rlc.report.run_files import RunFiles, Span
+from rlc.report.run_files import RunFiles, TimeSpan
 
 _MOST = 300  # of the steps whose values a page has; between them lie straight lines
 
@@ -39,7 +39,7 @@ def axes_of(files: RunFiles) -> Axes:
     return found
 
 
-def _running(done: Iterable[Span]) -> Iterable[float]:
+def _running(done: Iterable[TimeSpan]) -> Iterable[float]:
     """Yield the seconds, up to the end of each step, in which a step ran: pauses do not count, and
     what overlaps counts once."""
     covered, reached = 0.0, 0.0

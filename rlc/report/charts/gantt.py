@@ -7,7 +7,7 @@ from itertools import groupby
 
 from attrs import frozen
 
-from rlc.report.run_files import Span
+from rlc.report.run_files import TimeSpan
 from rlc.report.timing import LANES, StepTime
 
 MOST_BARS = 60
@@ -27,7 +27,7 @@ class Bar:
 
 
 @frozen
-class Block:
+class GanttBar:
     """One part of a node: where it begins and how wide it is, in per cent."""
 
     left: float
@@ -41,7 +41,7 @@ class Gantt:
     """The last steps: a row for each kind of node, with all its parts. ``seconds`` is the length of
     the whole width."""
 
-    rows: tuple[tuple[str, tuple[Block, ...]], ...]
+    rows: tuple[tuple[str, tuple[GanttBar, ...]], ...]
     seconds: float
     steps: str
 
@@ -71,7 +71,7 @@ def bars(times: Sequence[StepTime]) -> list[Bar]:
     ]
 
 
-def gantt(timeline: Sequence[Span], evaluations: Sequence[Span]) -> Gantt | None:
+def gantt(timeline: Sequence[TimeSpan], evaluations: Sequence[TimeSpan]) -> Gantt | None:
     """Lay out the nodes of the last steps of the stage that ran last; None without a timeline."""
     if not timeline:
         return None
@@ -85,13 +85,13 @@ def gantt(timeline: Sequence[Span], evaluations: Sequence[Span]) -> Gantt | None
     end = max(span.end for span in shown)
     width = end - start or 1.0
     kinds = dict.fromkeys(span.kind for span in sorted(shown, key=lambda span: span.start))
-    rows = {kind: list[Block]() for kind in kinds}
+    rows = {kind: list[GanttBar]() for kind in kinds}
     for span in shown:
         left = max(0.0, span.start - start)
         part = f", part {span.part + 1}" if span.part else ""
         text = f"{span.stage} step {span.step:,}{part}: {span.kind}, {span.seconds:.3f} s"
         size = round(100 * (span.end - start - left) / width, 3)
-        rows[span.kind].append(Block(round(100 * left / width, 3), size, span.step, text))
+        rows[span.kind].append(GanttBar(round(100 * left / width, 3), size, span.step, text))
     steps = sorted({span.step for span in shown if span.stage == stage})
     lines = tuple((kind, tuple(blocks)) for kind, blocks in rows.items())
     return Gantt(lines, width, f"{stage}, steps {steps[0]:,} to {steps[-1]:,}")

@@ -13,7 +13,7 @@ _MARGIN = 40.0  # on either side, for edges that pass others
 
 
 @frozen
-class Box:
+class NodeBox:
     x: float
     y: float
     width: float
@@ -37,7 +37,7 @@ class Diagram:
     """One stage. ``width`` and ``height`` are those of its view box."""
 
     stage: str
-    boxes: tuple[Box, ...]
+    boxes: tuple[NodeBox, ...]
     arrows: tuple[Arrow, ...]
     width: float
     height: float
@@ -60,7 +60,7 @@ def _diagram(plan: Plan, stage: str) -> Diagram:
         left = _MARGIN + (_WIDTH - count * width - (count - 1) * _GAP) / 2
         for place, node in enumerate(layer):
             x, y = left + place * (width + _GAP), _GAP + depth * _ROW
-            boxes[node.id] = Box(x, y, width, _HEIGHT, node.kind, node.label)
+            boxes[node.id] = NodeBox(x, y, width, _HEIGHT, node.kind, node.label)
     back = [edge for edge in edges if edge.delay]
     past = [e for e in edges if not e.delay and boxes[e.target].y - boxes[e.source].y > _ROW]
     near = [edge for edge in edges if edge not in past and edge not in back]
@@ -84,7 +84,7 @@ def _layers(nodes: list[GraphNode], edges: list[GraphEdge]) -> list[list[GraphNo
     return layers
 
 
-def _down(edge: GraphEdge, plan: Plan, boxes: dict[str, Box]) -> Arrow:
+def _down(edge: GraphEdge, plan: Plan, boxes: dict[str, NodeBox]) -> Arrow:
     """Draw from the bottom of a box to the top of one in the next layer."""
     a, b = boxes[edge.source], boxes[edge.target]
     x1, y1, x2, y2 = a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y
@@ -94,7 +94,7 @@ def _down(edge: GraphEdge, plan: Plan, boxes: dict[str, Box]) -> Arrow:
     return Arrow(path, text, (x1 + x2) / 2, middle, turned=0, back=False)
 
 
-def _beside(edge: GraphEdge, plan: Plan, boxes: dict[str, Box], lane: int) -> Arrow:
+def _beside(edge: GraphEdge, plan: Plan, boxes: dict[str, NodeBox], lane: int) -> Arrow:
     """Draw down the left side, past the layers in between, or back up the right side."""
     a, b = boxes[edge.source], boxes[edge.target]
     y1, y2 = a.y + a.height / 2, b.y + b.height / 2

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from rlc.plan.sweeps import AxisPlan, SweepPlan, values_text
 from rlc.report.formatting import number
-from rlc.sweeps.results import Result
+from rlc.sweeps.results import ConfigurationResult
 
 WIDTH, HEIGHT = 1000.0, 380.0
 _TOP, _BOTTOM, _SIDE = 46.0, 352.0, 90.0
@@ -18,23 +18,23 @@ _LONGEST = 18  # characters of a label
 
 
 @frozen
-class Label:
+class AxisLabel:
     y: float
     text: str
 
 
 @frozen
-class Upright:
+class VerticalAxis:
     """An axis. ``anchor`` is the side of it that its labels stand on."""
 
     x: float
     name: str
-    labels: tuple[Label, ...]
+    labels: tuple[AxisLabel, ...]
     anchor: str
 
 
 @frozen
-class Line:
+class ConfigurationLine:
     """A configuration. ``shade`` is from 0, the worst, to 1, the best."""
 
     path: str
@@ -45,13 +45,13 @@ class Line:
 
 @frozen
 class Parallel:
-    axes: tuple[Upright, ...]
-    lines: tuple[Line, ...]
+    axes: tuple[VerticalAxis, ...]
+    lines: tuple[ConfigurationLine, ...]
     width: float = WIDTH
     height: float = HEIGHT
 
 
-def parallel(plan: SweepPlan, results: Sequence[Result]) -> Parallel | None:
+def parallel(plan: SweepPlan, results: Sequence[ConfigurationResult]) -> Parallel | None:
     """Draw the configurations that have a value; None if there are fewer than two."""
     shown = [result for result in results if result.mean is not None]
     if len(shown) < 2:
@@ -61,12 +61,14 @@ def parallel(plan: SweepPlan, results: Sequence[Result]) -> Parallel | None:
     count = len(plan.axes) + 1
     places = [_SIDE + i * (WIDTH - 2 * _SIDE) / (count - 1) for i in range(count)]
     axes = [
-        Upright(x, _short(axis.path), tuple(_labels(axis)), "end" if x < WIDTH / 2 else "start")
+        VerticalAxis(
+            x, _short(axis.path), tuple(_labels(axis)), "end" if x < WIDTH / 2 else "start"
+        )
         for x, axis in zip(places, plan.axes, strict=False)
     ]
     marks = sorted({low, high} | {low + (high - low) * i / 4 for i in range(5)})
-    ends = tuple(Label(_y(_part(mark, low, high)), f"{mark:.3g}") for mark in marks)
-    axes.append(Upright(places[-1], _short(plan.metric.name), ends, "start"))
+    ends = tuple(AxisLabel(_y(_part(mark, low, high)), f"{mark:.3g}") for mark in marks)
+    axes.append(VerticalAxis(places[-1], _short(plan.metric.name), ends, "start"))
     lines = []
     for result in reversed(shown):  # the best is drawn over the others
         mean = result.mean or 0.0
@@ -75,7 +77,7 @@ def parallel(plan: SweepPlan, results: Sequence[Result]) -> Parallel | None:
         good = _part(mean, low, high) if plan.metric.more_is_better else _part(-mean, -high, -low)
         points = "L".join(f"{x:.0f} {y:.0f}" for x, y in zip(places, ys, strict=True))
         tip = f"{values_text(result.configuration)}: {number(mean)}"
-        lines.append(Line(f"M{points}", round(good, 3), result is shown[0], tip))
+        lines.append(ConfigurationLine(f"M{points}", round(good, 3), result is shown[0], tip))
     return Parallel(tuple(axes), tuple(lines))
 
 
@@ -97,14 +99,14 @@ def _place(axis: AxisPlan, text: str) -> float:
     return _part(value, low, high)
 
 
-def _labels(axis: AxisPlan) -> list[Label]:
+def _labels(axis: AxisPlan) -> list[AxisLabel]:
     if axis.range is None:
-        return [Label(_y(_place(axis, text)), _short(text)) for text in axis.values]
+        return [AxisLabel(_y(_place(axis, text)), _short(text)) for text in axis.values]
     low, high = axis.range.low, axis.range.high
     parts = [i / (_NUMBERS - 1) for i in range(_NUMBERS)]
     if axis.range.scale == "log":
-        return [Label(_y(part), f"{low * (high / low) ** part:.2g}") for part in parts]
-    return [Label(_y(part), f"{low + (high - low) * part:g}") for part in parts]
+        return [AxisLabel(_y(part), f"{low * (high / low) ** part:.2g}") for part in parts]
+    return [AxisLabel(_y(part), f"{low + (high - low) * part:g}") for part in parts]
 
 
 def _short(text: str) -> str:

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from rlc.catalog.saved_weights import model_of
 from rlc.explanation.formulas.stages import formula_sections
-from rlc.explanation.values import Row, value_rows
+from rlc.explanation.values import ValueRow, value_rows
 from rlc.lang.render import Paint
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
@@ -20,8 +20,8 @@ from rlc.report.charts.drawing import Chart, draw
 from rlc.report.charts.figures import stage_figures
 from rlc.report.charts.gantt import Bar, Gantt, bars, gantt
 from rlc.report.charts.graph_drawing import Diagram, diagrams
-from rlc.report.comparisons import Comparison, comparisons, last_compared, typical
-from rlc.report.episodes import Episode, StepEpisodes, representatives
+from rlc.report.comparisons import StepComparison, comparisons, last_compared, typical
+from rlc.report.episodes import ShownEpisode, StepEpisodes, representatives
 from rlc.report.findings import Finding, findings
 from rlc.report.formatting import moment, number
 from rlc.report.measures import measures
@@ -37,7 +37,7 @@ _EPISODES, _EARLIER_EPISODES = 24, 6  # that a page shows, of the last step and 
 
 
 @frozen
-class Change:
+class MeasureChange:
     """A measure of a stage, from its first steps to its last; ``label`` says how many these are.
     Of a single one, ``first`` is ""."""
 
@@ -54,11 +54,11 @@ class StageLine:
     kind: str
     done: int
     planned: int | None
-    changes: tuple[Change, ...]
+    changes: tuple[MeasureChange, ...]
 
 
 @frozen
-class Group:
+class ChartGroup:
     """The charts of a stage."""
 
     stage: str
@@ -72,7 +72,7 @@ class PlanPart:
     it), its graph."""
 
     stage: str
-    values: tuple[Row, ...]
+    values: tuple[ValueRow, ...]
     formulas: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     diagram: Diagram
 
@@ -90,11 +90,11 @@ class EpisodeStep:
 
     stage: str
     step: int
-    episodes: tuple[Episode, ...]
+    episodes: tuple[ShownEpisode, ...]
 
 
 @frozen
-class Page:
+class RunPage:
     """Everything that the template shows."""
 
     run: RunInfo
@@ -104,7 +104,7 @@ class Page:
     seed: int
     written: str
     stages: tuple[StageLine, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ChartGroup, ...]
     axes: Mapping[str, Axes]  # by the letter of the run, which has none if it is alone
     times: tuple[TimePart, ...]
     bars: tuple[Bar, ...]
@@ -114,7 +114,7 @@ class Page:
     findings: tuple[Finding, ...]
     causes: tuple[Failure, ...]
     episodes: tuple[EpisodeStep, ...]
-    compared: tuple[Comparison, ...]
+    compared: tuple[StepComparison, ...]
     metrics: tuple[tuple[str, ...], ...]  # stage, name, first, last, lowest, highest
 
 
@@ -145,7 +145,7 @@ def episodes(files: RunFiles, found: StepEpisodes | None = None) -> list[Episode
     return steps
 
 
-def _compared(files: RunFiles) -> Iterator[Comparison]:
+def _compared(files: RunFiles) -> Iterator[StepComparison]:
     """The most telling preferences of the last step of each stage that learns from some."""
     for stage in files.plan.trainings:
         if stage.preference is not None:
@@ -154,14 +154,14 @@ def _compared(files: RunFiles) -> Iterator[Comparison]:
                 yield from typical(comparisons(files.path, stage, last))
 
 
-def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> Page:
+def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPage:
     """Compute what the page shows."""
     plan = files.plan
     shares = environment_shares(files.metrics)
     times = step_times(files.timeline, files.evaluations, shares)
     seconds = totals(times)
     total = sum(seconds.values()) or 1.0
-    return Page(
+    return RunPage(
         run=run,
         model=model_of(str(files.path)),
         recipe=plan.recipe,
@@ -170,7 +170,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> Page:
         written=moment(time.time()),
         stages=tuple(_stage_line(files, stage) for stage in plan.stages),
         groups=tuple(
-            Group(mine.stage, mine.kind, tuple(map(draw, mine.figures)))
+            ChartGroup(mine.stage, mine.kind, tuple(map(draw, mine.figures)))
             for mine in stage_figures(files)
         ),
         axes={"": axes_of(files)},
@@ -189,7 +189,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> Page:
 
 def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
     changes = [
-        Change(
+        MeasureChange(
             one.title,
             number(one.first, 3) if len(one.curve.values) > 1 else "",
             number(one.last, 3),

@@ -13,13 +13,13 @@ from rlc.report.formatting import moment
 from rlc.report.pages.rendering import render
 from rlc.report.side_by_side import (
     MOST,
-    Compared,
-    Found,
+    ComparedRun,
+    DifferingValue,
     Overlay,
     Results,
-    Row,
+    RunUsage,
+    SharedFinding,
     Unread,
-    Used,
     differences,
     expectations,
     overlays,
@@ -35,17 +35,17 @@ from rlc.runtime.failures import Failure, read_failures
 class RunsPage:
     """Everything that the template shows."""
 
-    runs: tuple[Compared, ...]
+    runs: tuple[ComparedRun, ...]
     unread: tuple[Unread, ...]
     written: str
-    differences: tuple[Row, ...]
+    differences: tuple[DifferingValue, ...]
     results: tuple[Results, ...]
     overlays: tuple[Overlay, ...]
     axes: Mapping[str, Axes]
-    used: tuple[Used, ...]
-    expectations: tuple[Row, ...]
-    findings: tuple[Found, ...]
-    causes: tuple[tuple[Compared, Failure], ...]
+    used: tuple[RunUsage, ...]
+    expectations: tuple[DifferingValue, ...]
+    findings: tuple[SharedFinding, ...]
+    causes: tuple[tuple[ComparedRun, Failure], ...]
 
     @property
     def free(self) -> bool:
@@ -61,7 +61,7 @@ def runs_html(paths: Sequence[Path], live: bool = False) -> str:
     return render(build(runs, [*unread, *more]), "runs.html.j2", live)
 
 
-def build(runs: Sequence[Compared], unread: Sequence[Unread]) -> RunsPage:
+def build(runs: Sequence[ComparedRun], unread: Sequence[Unread]) -> RunsPage:
     """Compute what the page shows."""
     return RunsPage(
         runs=tuple(runs),

@@ -23,13 +23,13 @@ from rlc.runtime.journal.locks import command
 from rlc.runtime.records import RunError
 from rlc.sweeps.journal import TrialRecord
 from rlc.sweeps.read import SweepInfo, read_sweep
-from rlc.sweeps.results import Result
+from rlc.sweeps.results import ConfigurationResult
 
 _CURVES = 2 * COLORS  # of a chart: the best configurations
 
 
 @frozen
-class Row:
+class ConfigurationRow:
     """A configuration in the table, with what its trials came to."""
 
     number: int
@@ -56,10 +56,10 @@ class SweepPage:
     sweep: SweepInfo
     written: str
     ended: int
-    rows: tuple[Row, ...]
+    rows: tuple[ConfigurationRow, ...]
     charts: tuple[Chart, ...]
     parallel: Parallel | None
-    best: Row | None
+    best: ConfigurationRow | None
     command: str
     differences: tuple[Difference, ...]
     failed: tuple[TrialRecord, ...]
@@ -94,8 +94,8 @@ def build(sweep: SweepInfo) -> SweepPage:
     )
 
 
-def _row(sweep: SweepInfo, result: Result) -> Row:
-    return Row(
+def _row(sweep: SweepInfo, result: ConfigurationResult) -> ConfigurationRow:
+    return ConfigurationRow(
         result.number,
         tuple(result.configuration[axis.path] for axis in sweep.plan.axes),
         "" if result.mean is None else number(result.mean),
@@ -104,7 +104,7 @@ def _row(sweep: SweepInfo, result: Result) -> Row:
     )
 
 
-def _charts(sweep: SweepInfo, results: Sequence[Result]) -> Iterator[Chart]:
+def _charts(sweep: SweepInfo, results: Sequence[ConfigurationResult]) -> Iterator[Chart]:
     """The metric on the way, and what the stage itself is watched by, a curve a configuration."""
     metric, of = sweep.plan.metric, sweep.plan.of
     shown = results[:_CURVES]
@@ -143,7 +143,7 @@ def _mean(name: str, runs: Sequence[Sequence[Record]], stage: str, key: str) -> 
     return Series(name, steps, tuple(fmean(by_step[step]) for step in steps))
 
 
-def _differences(sweep: SweepInfo, best: Result) -> Iterator[Difference]:
+def _differences(sweep: SweepInfo, best: ConfigurationResult) -> Iterator[Difference]:
     """How the best trial differs from the recipe as it is written."""
     if sweep.base is None:
         return

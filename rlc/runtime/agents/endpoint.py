@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from rlc.runtime.agents.episode import MODEL, AgentEpisode, AgentModel
 from rlc.service.chats.model import ChatModel
 from rlc.service.chats.prompts import Message
-from rlc.service.http import Refused, serving
+from rlc.service.http import RefusedRequest, serving
 from rlc.service.inference.endpoint import Caller
 from rlc.service.inference.routes import endpoint_app
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Address:
+class EndpointAddress:
     """See :class:`rlc.envs.base.AgentEndpoint`."""
 
     url: str
@@ -43,17 +43,17 @@ class AgentsEndpoint:
     tokenizer: Any
     renderer: Any
     places: asyncio.Semaphore
-    _addresses: dict[str, Address] = field(factory=dict, init=False)
+    _addresses: dict[str, EndpointAddress] = field(factory=dict, init=False)
     _server: asyncio.Task[None] | None = field(default=None, init=False)
     _url: asyncio.Future[str] | None = field(default=None, init=False)
     _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     @asynccontextmanager
-    async def address(self, episode: AgentEpisode) -> AsyncIterator[Address]:
+    async def address(self, episode: AgentEpisode) -> AsyncIterator[EndpointAddress]:
         """An address for the requests of one episode, while the block runs."""
         session, url = secrets.token_hex(8), await self._started()
         key = f"rlc-{secrets.token_hex(16)}"
-        address = Address(f"{url}/s/{session}", key, episode)
+        address = EndpointAddress(f"{url}/s/{session}", key, episode)
         self._addresses[session] = address
         try:
             yield address
@@ -70,7 +70,7 @@ class AgentsEndpoint:
         address = self._addresses.get(caller.session or "")
         if address is None or not compare_digest(caller.key or "", address.key):
             said = "No episode that is under way has this address and key."
-            raise Refused(401, said, code="invalid_api_key")
+            raise RefusedRequest(401, said, code="invalid_api_key")
         return address.episode.model(AgentModel, name, episode=address.episode)
 
     async def close(self) -> None:

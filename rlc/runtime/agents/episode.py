@@ -24,7 +24,7 @@ from rlc.chat.replies import Ends
 from rlc.chat.tokens import NO_CHUNKS, Chunks
 from rlc.chat.transcripts import Message, TranscriptPrompt, TranscriptTree
 from rlc.chat.turns import Action
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Deadline
 from rlc.plan.environments import RolloutsPlan
 from rlc.runtime.rollouts.attempts import Attempt, Replies, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
@@ -32,7 +32,7 @@ from rlc.runtime.updates.scores import first_of
 from rlc.seeds import derive_seed
 from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest, sampled_tokens
 from rlc.service.chats.prompts import Tool
-from rlc.service.http import TOO_LONG, Refused
+from rlc.service.http import TOO_LONG, RefusedRequest
 from rlc.service.inference.requests import parts_of
 from rlc.service.interface import SamplingRequest, asking
 
@@ -52,7 +52,7 @@ class AgentEpisode:
     attempt: Attempt
     tokenizer: Any
     renderer: Any
-    idle: Span
+    idle: Deadline
     context: Context = field(factory=copy_context)  # in which replies are sampled
     over: asyncio.Future[str] = field(factory=lambda: asyncio.get_running_loop().create_future())
     refused: str | None = None  # the limit that the last request met
@@ -82,7 +82,7 @@ class AgentEpisode:
     async def reply(self, request: ReplyRequest) -> AgentReply:
         """Return replies to a chat or to one text. Raise Refused if a limit forbids them."""
         if self.over.done():
-            raise Refused(401, "This episode is over.")
+            raise RefusedRequest(401, "This episode is over.")
         sampling, model, prompt = self._decided(request.sampling), self.model(ChatModel), None
         if request.messages is None:
             (given,), ends = request.texts, model.text_ends(sampling.stop)
@@ -124,7 +124,7 @@ class AgentEpisode:
         if name in ("turns", "tokens"):
             self.over.set_result(name)
         said = f"The prompt has {len(prompt)} tokens; with the longest reply that is over {words}."
-        raise Refused(400, said, code=TOO_LONG)
+        raise RefusedRequest(400, said, code=TOO_LONG)
 
     async def sample(
         self,
@@ -151,12 +151,12 @@ class AgentEpisode:
     ) -> types.SampleResponse:
         try:
             with asking():
-                async with Span(self.limits.turn_timeout, "a turn"):
+                async with Deadline(self.limits.turn_timeout, "a turn"):
                     return await self.player.sample(self.attempt, prompt, count, params, **more)
         except Exception as error:  # the agent could only guess why it has no answer
             if not self.over.done():
                 self.over.set_exception(error)
-            raise Refused(503, "The model does not answer any more.") from error
+            raise RefusedRequest(503, "The model does not answer any more.") from error
 
     def _replied(self, replying: asyncio.Task[types.SampleResponse]) -> None:
         self._replying.discard(replying)
@@ -258,4 +258,6 @@ class AgentModel(ChatModel):
 
 def _require_text(messages: Sequence[Message]) -> None:
     if any(part["type"] == "image" for message in messages for part in parts_of(message)):
-        raise Refused(400, "An agent's episode holds text only, no images.", param="messages")
+        raise RefusedRequest(
+            400, "An agent's episode holds text only, no images.", param="messages"
+        )

@@ -11,8 +11,8 @@ from attrs import evolve
 from rlc.chat.turns import Observation
 from rlc.envs.agents.programs import AgentError
 from rlc.envs.base import RunningEpisode, validated
-from rlc.envs.deadlines import Span, place
-from rlc.runtime.agents.endpoint import Address, AgentsEndpoint
+from rlc.envs.deadlines import Deadline, place
+from rlc.runtime.agents.endpoint import AgentsEndpoint, EndpointAddress
 from rlc.runtime.agents.episode import AgentEpisode
 from rlc.runtime.rollouts.attempts import Attempt, Replies
 from rlc.runtime.rollouts.environments import call_environment
@@ -31,7 +31,7 @@ async def run_agent(player: Replies, attempt: Attempt, episode: RunningEpisode) 
     attempt.about = episode.first.about
     async with (
         place(endpoint.places),
-        Span(limits.step_timeout, "the agent, between two requests,") as idle,
+        Deadline(limits.step_timeout, "the agent, between two requests,") as idle,
     ):
         asked = AgentEpisode(player, attempt, endpoint.tokenizer, endpoint.renderer, idle)
         async with endpoint.address(asked) as address:
@@ -55,7 +55,7 @@ async def run_agent(player: Replies, attempt: Attempt, episode: RunningEpisode) 
 
 
 async def _ended(
-    asked: AgentEpisode, episode: RunningEpisode, address: Address
+    asked: AgentEpisode, episode: RunningEpisode, address: EndpointAddress
 ) -> tuple[Observation, str]:
     """How a run ended: what was seen last, and by what."""
 

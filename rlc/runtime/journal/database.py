@@ -34,32 +34,34 @@ class StoredStep:
 
 
 @frozen
-class Used:
+class RecordedUsage:
     """Dollars (0 if free or unknown), tokens of all kinds, and seconds of finished steps."""
 
     usd: float
     tokens: int
     seconds: float
 
-    def fits(self, budget: BudgetPlan, more: Used) -> bool:
+    def fits(self, budget: BudgetPlan, more: RecordedUsage) -> bool:
         """Whether a budget has room for ``more``."""
         limits = (budget.usd, budget.tokens, budget.seconds)
         pairs = zip(limits, astuple(self + more), strict=True)
         return all(limit is None or used <= limit for limit, used in pairs)
 
-    def __add__(self, more: Used) -> Used:
-        return Used(self.usd + more.usd, self.tokens + more.tokens, self.seconds + more.seconds)
+    def __add__(self, more: RecordedUsage) -> RecordedUsage:
+        return RecordedUsage(
+            self.usd + more.usd, self.tokens + more.tokens, self.seconds + more.seconds
+        )
 
-    def less(self, done: Used) -> Used:
+    def less(self, done: RecordedUsage) -> RecordedUsage:
         """What is left of it, nothing at least."""
-        return Used(
+        return RecordedUsage(
             max(self.usd - done.usd, 0.0),
             max(self.tokens - done.tokens, 0),
             max(self.seconds - done.seconds, 0.0),
         )
 
 
-NOTHING = Used(0.0, 0, 0.0)
+NOTHING = RecordedUsage(0.0, 0, 0.0)
 
 
 class Journal:
@@ -70,7 +72,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
-        self._used: dict[str, Used] = {}  # totals of the stages that were asked for
+        self._used: dict[str, RecordedUsage] = {}  # totals of the stages that were asked for
         try:
             if read_only:
                 self._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
@@ -120,7 +122,7 @@ class Journal:
             "UPDATE steps SET finished = ?, cursor = ?, metrics = ? WHERE stage = ? AND step = ?",
             (time.time(), json.dumps(cursor), json.dumps(metrics), stage, step),
         )
-        self._add(stage, Used(0.0, 0, metrics.get("time/total", 0.0)))
+        self._add(stage, RecordedUsage(0.0, 0, metrics.get("time/total", 0.0)))
 
     def steps(self, stage: str) -> list[StoredStep]:
         return self._finished("AND stage = ? ORDER BY step", stage)
@@ -221,9 +223,9 @@ class Journal:
         tokens = asdict(usage).values()
         row = (stage, step, *tokens, usd)
         self._db.execute("INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        self._add(stage, Used(usd or 0.0, sum(tokens), 0.0))
+        self._add(stage, RecordedUsage(usd or 0.0, sum(tokens), 0.0))
 
-    def used(self, stage: str, step: int | None = None) -> Used:
+    def used(self, stage: str, step: int | None = None) -> RecordedUsage:
         """Return what a stage, or one step of it, has used."""
         if step is not None:
             return self._sum("stage = ? AND step = ?", stage, step)
@@ -231,11 +233,11 @@ class Journal:
             self._used[stage] = self._sum("stage = ?", stage)
         return self._used[stage]
 
-    def _add(self, stage: str, more: Used) -> None:
+    def _add(self, stage: str, more: RecordedUsage) -> None:
         if stage in self._used:
             self._used[stage] += more
 
-    def _sum(self, where: str, *values: str | int) -> Used:
+    def _sum(self, where: str, *values: str | int) -> RecordedUsage:
         usd, tokens = self._db.execute(
             "SELECT COALESCE(SUM(usd), 0), COALESCE(SUM(prefill + cached + sampled + trained), 0)"
             f" FROM spend WHERE {where}",
@@ -246,7 +248,7 @@ class Journal:
             f" FROM steps WHERE {where}",
             values,
         ).fetchone()
-        return Used(float(usd), int(tokens), float(seconds))
+        return RecordedUsage(float(usd), int(tokens), float(seconds))
 
     def spent_usd(self) -> float:
         """Return the dollars spent so far, repeated steps included; 0 if free or unknown."""

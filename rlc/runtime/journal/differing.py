@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlc.catalog.plan_files import plan_from_file
 from rlc.plan.codec import PlanFormatError
-from rlc.plan.differences import Side, differing_paths, plan_values
+from rlc.plan.differences import ComparedValue, differing_paths, plan_values
 from rlc.plan.paths import PLAN_FILE
 from rlc.plan.records import REHEARSAL
 from rlc.plan.units import shown_value
@@ -37,7 +37,7 @@ def what_differs(runs: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
     return found
 
 
-def _values(run: Path) -> Mapping[str, Side]:
+def _values(run: Path) -> Mapping[str, ComparedValue]:
     try:
         data = json.loads((run / PLAN_FILE).read_text(encoding="utf-8"))
         return plan_values(plan_from_file(data, run)[0])

@@ -26,7 +26,7 @@ _START = re.compile(
 
 
 @define(eq=False)
-class Head:
+class EpisodeHead:
     """The beginning of an episode's record, and its line: ``size`` bytes from ``offset``.
 
     ``reply`` counts from 1 the episodes that have all of its ``key``, replies in one role; 0 if it
@@ -64,7 +64,9 @@ class EpisodeIndex:
     _end: int = field(default=0, init=False)
     _file: int = field(default=0, init=False)  # the inode of what was read so far
     _names: dict[bytes, str] = field(factory=dict, init=False)
-    _newest: dict[tuple[object, ...], Head] = field(factory=dict, init=False)  # of one step, by key
+    _newest: dict[tuple[object, ...], EpisodeHead] = field(
+        factory=dict, init=False
+    )  # of one step, by key
 
     @property
     def path(self) -> Path:
@@ -88,7 +90,9 @@ class EpisodeIndex:
             self._end = self._file = 0
         return replaced
 
-    def read_on(self, starts_with: bytes | tuple[bytes, ...] = b"") -> Iterator[tuple[Head, bytes]]:
+    def read_on(
+        self, starts_with: bytes | tuple[bytes, ...] = b""
+    ) -> Iterator[tuple[EpisodeHead, bytes]]:
         """Yield the episodes after those that were read before, in the order they were written,
         each with its line.
 
@@ -108,7 +112,7 @@ class EpisodeIndex:
                     self._count(head)
                     yield head, line
 
-    def _count(self, head: Head) -> None:
+    def _count(self, head: EpisodeHead) -> None:
         """Number an episode among those of its key, which its step has written at once."""
         newest = next(iter(self._newest.values()), head)
         if (newest.stage, newest.step) != (head.stage, head.step):
@@ -118,25 +122,25 @@ class EpisodeIndex:
             head.reply = before.reply + 1
         self._newest[head.key] = head
 
-    def line(self, head: Head) -> bytes:
+    def line(self, head: EpisodeHead) -> bytes:
         """Return the line of an episode as it is in the file."""
         with self.path.open("rb") as file:
             file.seek(head.offset)
             return file.read(head.size)
 
-    def record(self, head: Head) -> Record | None:
+    def record(self, head: EpisodeHead) -> Record | None:
         """Return an episode as it was written; None if it is no longer where it was."""
         try:
             return episode_of(self.line(head))
         except FileNotFoundError:
             return None
 
-    def _head(self, line: bytes, offset: int) -> Head | None:
+    def _head(self, line: bytes, offset: int) -> EpisodeHead | None:
         found = _START.match(line)
         if found is None:  # written by another version, or by hand
             record = episode_of(line) or {}
             try:
-                return Head(
+                return EpisodeHead(
                     str(record["stage"]),
                     int(record["step"]),
                     str(record["env"]),
@@ -152,7 +156,7 @@ class EpisodeIndex:
             except (KeyError, TypeError, ValueError):
                 return None
         stage, step, env, task, member, role, _, reward, ended, error = found.groups()
-        return Head(
+        return EpisodeHead(
             self._text(stage),
             int(step),
             self._text(env),

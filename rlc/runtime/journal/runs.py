@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from rlc.catalog.plan_files import recipe_in_file
 from rlc.plan.codec import PlanFormatError, expectations_from_dict, word_of
-from rlc.plan.expectations import Judged
+from rlc.plan.expectations import ExpectationResult
 from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
 from rlc.plan.records import REHEARSAL
 from rlc.runtime.expectations import judged_after
@@ -63,7 +63,7 @@ class RunInfo:
     updated: float | None
     stages: tuple[StageInfo, ...]
     spent_usd: float
-    expectations: tuple[Judged, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
     version: str | None = None
     tags: tuple[str, ...] = ()
 

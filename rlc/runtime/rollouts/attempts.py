@@ -9,8 +9,8 @@ from attrs import define, field
 
 from rlc.chat.prompts import calls_of
 from rlc.chat.turns import Action, Observation
-from rlc.data.about import About
-from rlc.envs.deadlines import Span
+from rlc.data.about import TaskFacts
+from rlc.envs.deadlines import Deadline
 from rlc.plan.environments import RolloutsPlan
 from rlc.plan.models import SamplingPlan
 from rlc.runtime.records import RunError, Turn
@@ -32,11 +32,11 @@ class Attempt:
     seconds: dict[str, float]
     turns: list[Turn] = field(factory=list)
     digest: str = ""  # of the first observation, once the episode is over
-    about: About | None = None  # the task, once it is open
+    about: TaskFacts | None = None  # the task, once it is open
     begun: bool = False  # from then on it closes its episode itself
     unplayed: Observation | None = None  # how an episode ended in which it had no turn
 
-    def add_span(self, kind: str, spent: Span) -> None:
+    def add_span(self, kind: str, spent: Deadline) -> None:
         """Add a span; the time it waited for a free place, if any, has an entry of its own."""
         self.seconds[kind] += spent.worked
         if spent.waited:

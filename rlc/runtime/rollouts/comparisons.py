@@ -14,8 +14,8 @@ from random import Random
 from attrs import evolve
 
 from rlc.chat.turns import EnvError, Observation, Verdict
-from rlc.envs.judges.comparisons import Judged
-from rlc.envs.judges.judged import Judging, rewarded
+from rlc.envs.judges.comparisons import ComparisonVerdict
+from rlc.envs.judges.judged import JudgedReward, rewarded
 from rlc.plan.environments import RewardModelPlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, Turn
@@ -50,11 +50,11 @@ async def compare(player: Player, task: Task, rollouts: Sequence[Rollout]) -> li
 
 
 async def _judged(
-    player: Player, task: Task, judging: Judging, rollouts: Sequence[Rollout]
+    player: Player, task: Task, judging: JudgedReward, rollouts: Sequence[Rollout]
 ) -> list[Rollout]:
     """What one judging makes of a group, tried as often as the plan allows."""
     episodes = [[(turn.observation, turn.action) for turn in r.turns] for r in rollouts]
-    found: list[list[Judged]] = [[] for _ in rollouts]
+    found: list[list[ComparisonVerdict]] = [[] for _ in rollouts]
     for attempt in range(player.on_error.retries + 1):
         order = Random(derive_seed(task.seed, "comparison", attempt))
         try:
@@ -75,8 +75,8 @@ async def _judged(
 
 
 async def _learnt(
-    task: Task, judging: Judging, model: RewardModelPlan, rollouts: Sequence[Rollout]
-) -> list[Judged]:
+    task: Task, judging: JudgedReward, model: RewardModelPlan, rollouts: Sequence[Rollout]
+) -> list[ComparisonVerdict]:
     """What a reward model makes of a group: the implicit reward of each episode, or the share of
     the others that it is above."""
     read = await all_of(_implicit_reward(task, judging, model, one) for one in rollouts)
@@ -84,13 +84,13 @@ async def _learnt(
     if judging.plan.by != "score":
         rewards = above(rewards)
     return [
-        Judged(Verdict(model.name, reward, said), {model.name: (model.weight, reward)})
+        ComparisonVerdict(Verdict(model.name, reward, said), {model.name: (model.weight, reward)})
         for reward, (_, said) in zip(rewards, read, strict=True)
     ]
 
 
 async def _implicit_reward(
-    task: Task, judging: Judging, model: RewardModelPlan, rollout: Rollout
+    task: Task, judging: JudgedReward, model: RewardModelPlan, rollout: Rollout
 ) -> tuple[float, str]:
     """β (log π − log π_ref) of the last reply, or of all, and how it came about."""
     assert model.reference is not None
@@ -120,7 +120,7 @@ def above(rewards: Sequence[float]) -> list[float]:
     ]
 
 
-def _rewarded(turn: Turn, judged: Sequence[Judged]) -> Turn:
+def _rewarded(turn: Turn, judged: Sequence[ComparisonVerdict]) -> Turn:
     before = Observation("", turn.reward, True, turn.metrics, components=turn.components)
     after = rewarded(before, judged)
     return evolve(

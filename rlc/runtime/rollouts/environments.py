@@ -12,10 +12,10 @@ from attrs import evolve
 
 from rlc.chat.prompts import fitting_renderer
 from rlc.chat.turns import EnvError
-from rlc.chat.views import Shown
+from rlc.chat.views import ViewChange
 from rlc.data.errors import DataError
 from rlc.envs.build import PlayableEnv, build_env
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Deadline
 from rlc.envs.responders import Responders
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
@@ -28,7 +28,7 @@ CLOSE_SECONDS = 10.0  # that an episode, or an environment, may take to close
 _log = logging.getLogger(__name__)
 
 
-class Closable(Protocol):
+class AsyncClosable(Protocol):
     async def close(self) -> None: ...
 
 
@@ -37,7 +37,7 @@ def build_envs(
     tokenizer: Any,
     renderer: str,
     responders: Responders,
-    views: Callable[[str], Mapping[str, Shown]] = lambda _: {},
+    views: Callable[[str], Mapping[str, ViewChange]] = lambda _: {},
 ) -> dict[str, PlayableEnv]:
     """Return the environments by name, with what ``views`` says that others are shown of each.
     Raise RunError if one of them cannot be made."""
@@ -69,15 +69,15 @@ async def close_envs(envs: Iterable[PlayableEnv]) -> None:
     await close_all([*(env.source for env in made), *filter(None, (env.endpoint for env in made))])
 
 
-async def close_all(things: Iterable[Closable]) -> None:
+async def close_all(things: Iterable[AsyncClosable]) -> None:
     """Close episodes or sources concurrently, even if cancelled in the meantime.
 
     One that fails to close is logged: its results are not lost because of that.
     """
 
-    async def close(thing: Closable) -> None:
+    async def close(thing: AsyncClosable) -> None:
         try:
-            async with Span(CLOSE_SECONDS, "closing it"):
+            async with Deadline(CLOSE_SECONDS, "closing it"):
                 await thing.close()
         except Exception as error:
             _log.warning("an environment did not close: %s: %s", type(error).__name__, error)

@@ -17,7 +17,7 @@ from rlc.plan.models import Sampling
 from rlc.plan.parts import FailurePlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.matches import Asked, MatchSource, Opponent, Scripted
+from rlc.runtime.rollouts.matches import MatchSource, ModelOpponent, Opponent, ScriptedOpponent
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.seeds import derive_seed
@@ -72,7 +72,9 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
         return {}
     theirs = [seat for seat in range(len(seats_of(plan))) if seat not in seats]
     if (program := task.env.program) is not None:
-        return {seat: Scripted(program, derive_seed(seed, "opponent", seat)) for seat in theirs}
+        return {
+            seat: ScriptedOpponent(program, derive_seed(seed, "opponent", seat)) for seat in theirs
+        }
     if play.past is not None:
         responder = player.pasts[play.past.every]
     else:
@@ -82,7 +84,7 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
     most, temperature = play.max_tokens or policy.max_tokens, play.temperature or policy.temperature
     sampling = Sampling(most, temperature, stop=policy.stop)
     return {
-        seat: Asked(
+        seat: ModelOpponent(
             responder,
             sampling,
             ("opponent", seed, seat),

@@ -18,8 +18,8 @@ from rlc.chat.turns import Action, Observation
 from rlc.envs.base import AsyncEpisode, AsyncSource, JoiningEpisode, TaskKey, validated
 from rlc.envs.deadlines import waiting
 from rlc.envs.games.game import Move
-from rlc.envs.games.players import Program, Seen
-from rlc.envs.responders import Question, Responder
+from rlc.envs.games.players import GameView, OpponentProgram
+from rlc.envs.responders import ModelRequest, Responder
 from rlc.plan.models import Sampling
 from rlc.seeds import derive_seed
 from rlc.service.interface import pending_call
@@ -37,7 +37,7 @@ class Opponent(Protocol):
 
 
 @define(eq=False)
-class Asked:
+class ModelOpponent:
     """An opponent that is a model. ``key`` names the streams of its replies, and ``messages`` are
     those that come before the first."""
 
@@ -54,7 +54,7 @@ class Asked:
             text = f"{text}\n\n{self.instruction}"
         self.messages.append({"role": "user", "content": text})
         with waiting():
-            question = Question(self.messages, self.sampling, (*self.key, self.moves))
+            question = ModelRequest(self.messages, self.sampling, (*self.key, self.moves))
             reply = await self.responder.reply(question)
         self.moves += 1
         self.messages.append({"role": "assistant", "content": reply.text})
@@ -62,17 +62,17 @@ class Asked:
 
 
 @define(eq=False)
-class Scripted:
+class ScriptedOpponent:
     """An opponent that is a program. Its draws follow from ``seed``."""
 
-    program: Program
+    program: OpponentProgram
     seed: int
     history: list[tuple[str, str]] = field(factory=list)
     moves: int = 0
 
     async def reply(self, seen: Move) -> Action:
         seed = derive_seed(self.seed, "move", self.moves)
-        known = Seen(seen.text, seen.legal_moves, seed, seen.seat, tuple(self.history))
+        known = GameView(seen.text, seen.legal_moves, seed, seen.seat, tuple(self.history))
         with pending_call():
             text = await self.program.move(known)
         self.moves += 1

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from rlc.chat.prompts import History, chunks_of
+from rlc.chat.prompts import PromptBuilder, chunks_of
 from rlc.chat.replies import ended_reply, stop_of
 from rlc.chat.tokens import model_input
 from rlc.chat.turns import ContractError
 from rlc.envs.base import AsyncEpisode, JoiningEpisode, RunningEpisode, validated
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Deadline
 from rlc.envs.responders import Responder
 from rlc.plan.environments import RolloutsPlan
 from rlc.plan.models import SamplingPlan
@@ -85,7 +85,7 @@ class Player:
         """
         task, members = attempts[0].task, [attempt.member for attempt in attempts]
         rollouts = task.env.plan.rollouts
-        async with Span(rollouts.step_timeout, "opening the episode") as spent:
+        async with Deadline(rollouts.step_timeout, "opening the episode") as spent:
             episodes = await call_environment(task.env.source.open(task.key, members))
         attempts[0].add_span("environment", spent)
         try:
@@ -105,7 +105,7 @@ class Player:
                     f"max_tokens = {rollouts.max_tokens} that is over {limit[1]}"
                 )
             seed = derive_seed(seed, "open")
-            async with Span(rollouts.turn_timeout, "a turn"):
+            async with Deadline(rollouts.turn_timeout, "a turn"):
                 replies = await self._sample(attempts[0], prompt, history, len(members), seed)
             return episodes, replies
         except BaseException:
@@ -187,7 +187,7 @@ class Player:
         """Play an episode to its end and close it; ``attempt`` has its turns if it fails."""
         plan, attempt.begun = attempt.task.env.plan, True
         try:
-            async with Span(plan.rollouts.timeout, "the episode"):
+            async with Deadline(plan.rollouts.timeout, "the episode"):
                 if isinstance(episode, RunningEpisode):
                     from rlc.runtime.agents.play import run_agent  # it takes what a server takes
 
@@ -214,7 +214,7 @@ class Player:
         views = {name: new_history() for name, new_history in task.env.views.items()}
         alone = not isinstance(episode, JoiningEpisode)
         if isinstance(episode, JoiningEpisode):  # `first` comes with this member's first turn
-            async with Span(limits.step_timeout, "the first turn in the game") as spent:
+            async with Deadline(limits.step_timeout, "the first turn in the game") as spent:
                 seen = validated(await call_environment(episode.join(), holds=False))
             attempt.add_span("environment", spent)
         else:
@@ -228,7 +228,7 @@ class Player:
             if limit := self.limit_reached(tokens, prompt, limits):
                 return limit[0]
             shown = {name: view.observe(seen) for name, view in views.items()}
-            async with Span(limits.turn_timeout, "a turn"):
+            async with Deadline(limits.turn_timeout, "a turn"):
                 if turns or reply is None:
                     seed = derive_seed(attempt.seed, "turn", len(turns))
                     (reply,) = await self._sample(attempt, prompt, history, 1, seed)
@@ -236,7 +236,7 @@ class Player:
                 kept = tokens.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
                 told = {name: view.reply(reply.tokens, action) for name, view in views.items()}
-                async with Span(limits.step_timeout, "a step of the environment") as spent:
+                async with Deadline(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(await call_environment(episode.play(action), holds=alone))
             attempt.add_span("environment", spent)
             turn = sampled_turn(
@@ -276,7 +276,7 @@ class Player:
         return None
 
     async def _sample(
-        self, attempt: Attempt, prompt: list[int], history: History, count: int, seed: int
+        self, attempt: Attempt, prompt: list[int], history: PromptBuilder, count: int, seed: int
     ) -> Sequence[types.SampledSequence]:
         sampling = attempt.task.env.plan.rollouts.sampling(self.sampling)
         params = sampling_params(sampling, seed % 2**31, stop_of(history))
@@ -296,7 +296,7 @@ class Player:
         if self.likeliest:
             wanted = more.get("topk_sample_logprobs", 0)
             more["topk_sample_logprobs"] = max(wanted, self.likeliest)
-        async with Span(None, "sampling") as spent:
+        async with Deadline(None, "sampling") as spent:
             response = await self.client.sample(prompt, count, params, **more)
         attempt.add_span("sampling", spent)
         self.usage.add_samples(prompt.length, count, response)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from rlc.chat.prompts import History
+from rlc.chat.prompts import PromptBuilder
 from rlc.chat.turns import Observation
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.build import PlayableEnv
@@ -73,7 +73,7 @@ async def _judge(
 def _in_role(
     task: Task,
     role: Callable[[AsyncEpisode], AsyncEpisode],
-    history: Callable[[], History],
+    history: Callable[[], PromptBuilder],
     size: int,
     seed: int,
 ) -> Task:

@@ -13,9 +13,9 @@ from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
 from rlc.catalog.index import source_traits
 from rlc.envs.base import TaskKey
 from rlc.envs.build import PlayableEnv, build_env
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Deadline
 from rlc.errors import Error
-from rlc.plan.asked import asked_models
+from rlc.plan.auxiliary import asked_models
 from rlc.plan.environments import EnvPlan
 from rlc.plan.sources import has_rows
 from rlc.plan.stages import StagePlan
@@ -81,7 +81,7 @@ def _bare(env: EnvPlan) -> EnvPlan:
 async def _reset_once(env: EnvPlan, tokenizer: Any, renderer: str) -> None:
     playable = await in_thread(build_env, env, tokenizer, renderer)
     try:
-        async with Span(env.rollouts.step_timeout, f"the first reset of `{env.name}`"):
+        async with Deadline(env.rollouts.step_timeout, f"the first reset of `{env.name}`"):
             await _open_and_close(playable)
     finally:
         await close_envs([playable])

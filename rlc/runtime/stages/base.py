@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from rlc.runtime.asked import AskedModels
+from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.failures import Failure
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
@@ -17,7 +17,7 @@ from rlc.runtime.journal.database import StoredStep
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.tokens import EpisodeTokens
 from rlc.runtime.observer import Observer
-from rlc.runtime.records import Lesson
+from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
@@ -31,7 +31,7 @@ class Setup:
     folder: RunFolder
     weights: StageWeights
     meter: Meter
-    asked: AskedModels
+    asked: AuxiliaryModels
     observer: Observer
     done: Sequence[StoredStep]
 
@@ -60,10 +60,10 @@ class StepReport:
     checkpoint: PendingCheckpoint | None
     comparisons: list[dict[str, Any]] = field(factory=list)
     tokens: list[EpisodeTokens] = field(factory=list)
-    lesson: Lesson | None = None
+    lesson: TrainedSample | None = None
 
 
-class Scoring(Protocol):
+class TokenScorers(Protocol):
     """What asks other models for logprobs in the steps of a stage, and counts their tokens."""
 
     def write(self) -> None:
@@ -76,7 +76,7 @@ class Scoring(Protocol):
         """Stop asking."""
 
 
-ScorerT = TypeVar("ScorerT", bound=Scoring)
+ScorerT = TypeVar("ScorerT", bound=TokenScorers)
 
 
 @define(eq=False)

@@ -28,7 +28,7 @@ _REASONED: Message = {
 
 
 @define(slots=False)
-class Conversations:
+class SupervisedRenderer:
     """Renders chats with a renderer of tinker-cookbook.
 
     ``differing`` counts the messages so far that the renderer writes after something else than the

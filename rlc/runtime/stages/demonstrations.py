@@ -21,7 +21,7 @@ from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.stages.base import Setup
-from rlc.runtime.stages.samples import Sampler, collect, model_player, opened_env
+from rlc.runtime.stages.samples import EpisodeSampler, collect, model_player, opened_env
 
 MOST_TRIES = 20  # episodes played for each demonstration that is asked for
 
@@ -48,7 +48,7 @@ async def demonstrations(
         stream = TaskStream({plan.name: env}, new_cursor([plan.name]), folder.plan.seed, names)
         paid = meter if data.policy == "model" else None
         good, played = await collect(
-            Sampler(folder, stage.name, stream, model, play, paid),
+            EpisodeSampler(folder, stage.name, stream, model, play, paid),
             count,
             MOST_TRIES * count,
             lambda group: [one for one in group if one.sequences and one.reward >= least],

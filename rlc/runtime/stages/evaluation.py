@@ -17,10 +17,10 @@ from rlc.plan.graph import evaluations_of
 from rlc.plan.stages import Evaluation, Training
 from rlc.plan.sweeps import metric_label
 from rlc.pricing.cost import stage_cost
-from rlc.runtime.asked import AskedModels
+from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.guard.meter import Meter
-from rlc.runtime.journal.database import NOTHING, Used
+from rlc.runtime.journal.database import NOTHING, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import (
     ROLLOUTS_FILE,
@@ -108,13 +108,13 @@ _OF_EPISODE: Mapping[str, Callable[[Rollout], float]] = {
 
 
 @define(eq=False)
-class Evaluator:
+class EvaluationRunner:
     """Runs the evaluations of a job, each once, and journals them."""
 
     folder: RunFolder
     log: MetricsLog
     observer: Observer
-    asked: AskedModels
+    asked: AuxiliaryModels
 
     def is_done(self, plan: Evaluation, step: int) -> bool:
         """Whether the weights after ``step`` of the stage have been evaluated."""
@@ -129,20 +129,20 @@ class Evaluator:
         for plan in self._due(weights.plan, step):
             await self.run(plan, step, weights.training)
 
-    def usual(self, stage: Training, step: int) -> Used:
+    def usual(self, stage: Training, step: int) -> RecordedUsage:
         """Return what the evaluations that are due after a step will probably use."""
         return sum(map(self.usual_of, self._due(stage, step)), NOTHING)
 
-    def usual_of(self, plan: Evaluation) -> Used:
+    def usual_of(self, plan: Evaluation) -> RecordedUsage:
         """Return what an evaluation used the last time; before the first, what is expected."""
         journal, done = self.folder.journal, self.folder.journal.steps(plan.name)
         if done:
             return journal.used(plan.name, done[-1].step)
         cost = stage_cost(plan)
         tokens = round(cost.step_tokens["expected"].total)
-        return Used(cost.step["expected"].usd, tokens, seconds=0.0)
+        return RecordedUsage(cost.step["expected"].usd, tokens, seconds=0.0)
 
-    def affords(self, stage: Training, more: Used) -> bool:
+    def affords(self, stage: Training, more: RecordedUsage) -> bool:
         """Return whether a stage's budget, which its evaluations share, has room for more."""
         journal, evaluations = self.folder.journal, evaluations_of(stage, self.folder.plan.stages)
         used = sum((journal.used(plan.name) for plan in evaluations), journal.used(stage.name))

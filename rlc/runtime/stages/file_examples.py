@@ -19,7 +19,7 @@ from rlc.chat.prompts import (
 from rlc.chat.turns import EnvError
 from rlc.data.chats import Chat, read_chat, read_pair
 from rlc.data.comparisons import read_comparison, read_labelled
-from rlc.data.errors import DataError, Place, at_place
+from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.learnt import hashed, reader_of
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import rows_in
@@ -35,14 +35,14 @@ from rlc.plan.sources import (
 )
 from rlc.plan.stages import StagePlan
 from rlc.runtime.records import RunError
-from rlc.runtime.stages.conversations import Conversations
+from rlc.runtime.stages.conversations import SupervisedRenderer
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
 
 Row = Mapping[str, Any]
 
 
 @frozen
-class Read:
+class RowSequences:
     """What is made of a row: its sequences by the names of its parts, and texts for people. Each of
     the tokens that are trained on has the ``weight``."""
 
@@ -55,7 +55,7 @@ class Read:
         """Tokens of the longest sequence."""
         return max(len(sequence.tokens) for part in self.parts.values() for sequence in part)
 
-    def record(self, place: Place) -> dict[str, Any]:
+    def record(self, place: FilePlace) -> dict[str, Any]:
         """It as a record of the run folder."""
         parts = {name: [s.written() for s in part] for name, part in self.parts.items()}
         more: dict[str, Any] = {"shown": self.shown} if self.shown else {}
@@ -63,7 +63,7 @@ class Read:
         return {"place": str(place), **parts, **more}
 
 
-Reads = Callable[[Row], Read | None]  # None for a row that says nothing
+Reads = Callable[[Row], RowSequences | None]  # None for a row that says nothing
 
 # The parts of an example: what is imitated, or the better and the worse reply.
 LEARNT, CHOSEN, REJECTED = "sequences", "chosen", "rejected"
@@ -78,9 +78,9 @@ def file_examples(
     plan drops them, and if none is left.
     """
     model, ties = stage.model, 0
-    conversations = Conversations(fitting_renderer(tokenizer, model.renderer), model.renderer)
+    conversations = SupervisedRenderer(fitting_renderer(tokenizer, model.renderer), model.renderer)
     limits = [limit for limit in (data.max_tokens, model.context) if limit is not None]
-    records, notes, long = list[dict[str, Any]](), list[str](), list[tuple[Place, int]]()
+    records, notes, long = list[dict[str, Any]](), list[str](), list[tuple[FilePlace, int]]()
     for place, made in _read(stage, data, tokenizer, conversations):
         if made is None:
             ties += 1
@@ -112,8 +112,8 @@ def file_examples(
 
 
 def _read(
-    stage: StagePlan, data: ReadData, tokenizer: Any, conversations: Conversations
-) -> Iterator[tuple[Place, Read | None]]:
+    stage: StagePlan, data: ReadData, tokenizer: Any, conversations: SupervisedRenderer
+) -> Iterator[tuple[FilePlace, RowSequences | None]]:
     """What is made of each row, and where it stands."""
     if has_rows(data):
         reads = READERS[type(data)](data, conversations)
@@ -131,8 +131,8 @@ def _read(
         turns = [0 if trained else NOT_SAMPLED for trained in example.trained]
         zeros = [0.0] * len(turns)
         sequence = TokenSequence(example.tokens, zeros, turns, example.chunks)
-        read = Read({LEARNT: [sequence]}, weight=example.weight) if 0 in turns else None
-        yield Place(code.target, number), read
+        read = RowSequences({LEARNT: [sequence]}, weight=example.weight) if 0 in turns else None
+        yield FilePlace(code.target, number), read
 
 
 def read_all(data: RowData) -> None:
@@ -153,13 +153,15 @@ def _rows(data: RowData) -> Iterable[DataRow]:
     return rows[: data.count]
 
 
-def _chats(data: Any, conversations: Conversations) -> Reads:
+def _chats(data: Any, conversations: SupervisedRenderer) -> Reads:
     field, train_on = data.messages, data.train_on
-    return lambda row: Read({LEARNT: conversations.sequences(read_chat(row, field, train_on))})
+    return lambda row: RowSequences(
+        {LEARNT: conversations.sequences(read_chat(row, field, train_on))}
+    )
 
 
-def _compared(data: Any, conversations: Conversations) -> Reads:
-    def read(row: Row) -> Read | None:
+def _compared(data: Any, conversations: SupervisedRenderer) -> Reads:
+    def read(row: Row) -> RowSequences | None:
         found = read_comparison(row, data)
         if found is None:
             return None
@@ -169,19 +171,23 @@ def _compared(data: Any, conversations: Conversations) -> Reads:
     return read
 
 
-def _labelled(data: Any, conversations: Conversations) -> Reads:
-    def read(row: Row) -> Read:
+def _labelled(data: Any, conversations: SupervisedRenderer) -> Reads:
+    def read(row: Row) -> RowSequences:
         found = read_labelled(row, data)
         return _sides({CHOSEN if found.good else REJECTED: found.reply}, found.asked, conversations)
 
     return read
 
 
-def _sides(sides: Mapping[str, Chat], asked: int, conversations: Conversations) -> Read:
+def _sides(
+    sides: Mapping[str, Chat], asked: int, conversations: SupervisedRenderer
+) -> RowSequences:
     """Replies as sequences, with what was asked and said last."""
     last = next(iter(sides.values())).messages[asked - 1]
     shown = {"prompt": _text(last), **{name: _text(c.messages[-1]) for name, c in sides.items()}}
-    return Read({name: conversations.sequences(chat) for name, chat in sides.items()}, shown)
+    return RowSequences(
+        {name: conversations.sequences(chat) for name, chat in sides.items()}, shown
+    )
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -191,11 +197,11 @@ def _text(message: Mapping[str, Any]) -> str:
     return "".join(part.get("text", f"<{part['type']}>") for part in content)
 
 
-def _pairs(data: Any, conversations: Conversations) -> Reads:
+def _pairs(data: Any, conversations: SupervisedRenderer) -> Reads:
     """Prompts as they are when the model is sampled, each with the text of its reply after it."""
     names, renderer = (data.prompt, data.reply), conversations.renderer
 
-    def read(row: Row) -> Read:
+    def read(row: Row) -> RowSequences:
         prompt, reply = read_pair(row, *names)
         history = ToolChatHistory(renderer)
         try:
@@ -206,12 +212,12 @@ def _pairs(data: Any, conversations: Conversations) -> Reads:
         sequence = TokenSequence(chunks=chunks_of(history))
         sequence.append(shown, [0.0] * len(shown), NOT_SAMPLED)
         sequence.append(said, [0.0] * len(said), 0)
-        return Read({LEARNT: [sequence]})
+        return RowSequences({LEARNT: [sequence]})
 
     return read
 
 
-READERS: Mapping[type[RowData], Callable[[Any, Conversations], Reads]] = {
+READERS: Mapping[type[RowData], Callable[[Any, SupervisedRenderer], Reads]] = {
     Chats: _chats,
     Rows: _pairs,
     Pairs: _compared,

@@ -20,7 +20,7 @@ from rlc.plan.stages import (
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.guard.meter import Meter
-from rlc.runtime.records import Lesson
+from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import drawn, example_records, is_due
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
@@ -28,7 +28,14 @@ from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients
-from rlc.runtime.updates.preferences import Judged, Preference, Side, judge, labelled, pairs
+from rlc.runtime.updates.preferences import (
+    Completion,
+    Preference,
+    PreferenceLossResult,
+    judge,
+    labelled,
+    pairs,
+)
 from rlc.runtime.updates.scorers import ReferenceReplies
 
 # What makes preferences of records, by the objective.
@@ -51,7 +58,9 @@ class PreferenceStage(Stage[ReferenceReplies]):
     preferences: list[Preference]
     heldout: list[Preference]
     rows: Sequence[Mapping[str, Any]]
-    _judged: dict[int, Judged] = field(factory=dict, init=False)  # by step, until it is reported
+    _judged: dict[int, PreferenceLossResult] = field(
+        factory=dict, init=False
+    )  # by step, until it is reported
 
     @property
     def reference(self) -> ReferenceReplies | None:
@@ -140,7 +149,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         lesson = self._lesson(self.of_step(step)[0], judged.rewards[0])
         return StepReport(metrics, [], [], {}, outputs["checkpoint"], pairs, lesson=lesson)
 
-    def _lesson(self, one: Preference, rewards: Sequence[float]) -> Lesson:
+    def _lesson(self, one: Preference, rewards: Sequence[float]) -> TrainedSample:
         """Say how the replies of a row compare."""
         row, sides = self.rows[one.number], [CHOSEN, REJECTED]
         if one.good is None:
@@ -149,10 +158,10 @@ class PreferenceStage(Stage[ReferenceReplies]):
             sides, measured = [CHOSEN if one.good else REJECTED], f"reward {rewards[0]:+.3f}"
         shown = row["shown"]
         replies = tuple((side, shown.get(side, "")) for side in sides)
-        return Lesson(row["place"], measured, shown.get("prompt", ""), replies)
+        return TrainedSample(row["place"], measured, shown.get("prompt", ""), replies)
 
 
-def _sides(preferences: Sequence[Preference]) -> list[Side]:
+def _sides(preferences: Sequence[Preference]) -> list[Completion]:
     return [side for preference in preferences for side in preference.sides]
 
 

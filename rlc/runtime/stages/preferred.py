@@ -12,7 +12,13 @@ from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
-from rlc.runtime.stages.samples import Sample, Sampler, collect, model_player, opened_env
+from rlc.runtime.stages.samples import (
+    EpisodeSampler,
+    KeptEpisode,
+    collect,
+    model_player,
+    opened_env,
+)
 
 MOST_TRIES = 20  # tasks played for each pair that is asked for
 
@@ -35,7 +41,7 @@ async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list
             {name: env}, new_cursor([name]), folder.plan.seed, names, size=rollouts.group
         )
         whose = f"{stage.name}{part}"
-        sampler = Sampler(folder, whose, stream, model, play, account)
+        sampler = EpisodeSampler(folder, whose, stream, model, play, account)
         most = MOST_TRIES * data.count * rollouts.group
         found, played = await collect(
             sampler, 2 * data.count, most, best_and_worst, setup.observer.progress
@@ -58,7 +64,7 @@ def part_of(stage: StagePlan, data: AnyData) -> str:
     return "-heldout" if data is stage.heldout else ""
 
 
-def best_and_worst(group: Sequence[Sample]) -> Sequence[Sample]:
+def best_and_worst(group: Sequence[KeptEpisode]) -> Sequence[KeptEpisode]:
     """Return the episodes of a task with the highest and the lowest reward, of equals the first;
     none if all rewards are equal."""
     usable = [one for one in group if one.sequences]
@@ -69,7 +75,7 @@ def best_and_worst(group: Sequence[Sample]) -> Sequence[Sample]:
     return [better, worse] if better.reward > worse.reward else []
 
 
-def _record(better: Sample, worse: Sample, tokenizer: Any) -> dict[str, Any]:
+def _record(better: KeptEpisode, worse: KeptEpisode, tokenizer: Any) -> dict[str, Any]:
     first = better.sequences[0]
     asked = [
         token

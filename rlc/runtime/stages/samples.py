@@ -14,7 +14,7 @@ from attrs import asdict, define, evolve, field, frozen
 
 from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
-from rlc.chat.views import AS_PLAYED, Shown
+from rlc.chat.views import AS_PLAYED, ViewChange
 from rlc.envs.build import PlayableEnv
 from rlc.plan.environments import EnvPlan, RolloutsPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
@@ -24,7 +24,7 @@ from rlc.plan.sources import Samples
 from rlc.plan.stages import Training
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
-from rlc.runtime.journal.database import NOTHING, Used
+from rlc.runtime.journal.database import NOTHING, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.rollouts.environments import build_envs, close_envs
@@ -43,7 +43,7 @@ WAVE, LARGE_WAVE = 64, 512  # tasks played side by side: on this machine, on a s
 
 
 @frozen
-class Sample:
+class KeptEpisode:
     """One episode as it is kept: what was written in it, and what it earned.
 
     ``task`` numbers the environment's tasks in the order they were drawn, ``digest`` is the same
@@ -61,7 +61,7 @@ class Sample:
     sequences: Sequence[Mapping[str, Any]] = field(repr=False)  # those of TokenSequence.written
 
     @classmethod
-    def of(cls, rollout: Rollout, sequences: Sequence[TokenSequence]) -> Sample:
+    def of(cls, rollout: Rollout, sequences: Sequence[TokenSequence]) -> KeptEpisode:
         return cls(
             rollout.env,
             rollout.task,
@@ -86,7 +86,7 @@ def whole_sequences(rollout: Rollout) -> list[TokenSequence]:
 
 
 @define(eq=False)
-class Sampler:
+class EpisodeSampler:
     """Plays the tasks of a stream for a ``stage``, and keeps them in the run folder.
 
     A run that is resumed plays and pays for none of them again: those of a ``model`` on this
@@ -104,8 +104,8 @@ class Sampler:
     meter: Meter | None
     sequences: Callable[[Rollout], list[TokenSequence]] = whole_sequences
     budget: BudgetPlan | None = None
-    _last: Used = field(default=NOTHING, init=False)  # what the last wave took
-    _known: dict[int, list[Sample]] = field(factory=dict, init=False)
+    _last: RecordedUsage = field(default=NOTHING, init=False)  # what the last wave took
+    _known: dict[int, list[KeptEpisode]] = field(factory=dict, init=False)
 
     @property
     def file(self) -> str:
@@ -117,7 +117,7 @@ class Sampler:
             records = [record for record in self.folder.read(self.file) if record]
             self.folder.rewrite(self.file, records)  # without a line that a crash cut off
             for record in records:
-                self._known[record["task"]] = [Sample(**one) for one in record["episodes"]]
+                self._known[record["task"]] = [KeptEpisode(**one) for one in record["episodes"]]
 
     def wave(self, wanted: int, missing: int) -> int:
         """Return how many tasks to play side by side, of those that have one episode each."""
@@ -125,7 +125,7 @@ class Sampler:
             return min(WAVE, wanted)
         return max(min(WAVE, wanted), min(LARGE_WAVE, missing))
 
-    async def take(self, count: int) -> list[list[Sample]]:
+    async def take(self, count: int) -> list[list[KeptEpisode]]:
         """Return the episodes of the next ``count`` tasks, in the order of the tasks.
 
         Raise RunError if the budget has no room for them.
@@ -148,7 +148,7 @@ class Sampler:
 
     async def _play(self, task: Task) -> None:
         rollouts = await self.play(task)
-        self._known[task.number] = [Sample.of(one, self.sequences(one)) for one in rollouts]
+        self._known[task.number] = [KeptEpisode.of(one, self.sequences(one)) for one in rollouts]
         if self.model.service != LOCAL:
             self._keep([task.number])
 
@@ -185,14 +185,14 @@ def model_player(
 
 
 @frozen
-class Chosen:
+class SampleSelection:
     """Chooses among the episodes of a task as a plan says; of one task, however often it is drawn,
     at most so many."""
 
     plan: Samples
     _kept: Counter[str] = field(factory=Counter, init=False)
 
-    def __call__(self, group: Sequence[Sample]) -> list[Sample]:
+    def __call__(self, group: Sequence[KeptEpisode]) -> list[KeptEpisode]:
         keep, most = self.plan.keep, self.plan.per_task
         good = [one for one in group if one.sequences]
         if keep.kind == "solved":
@@ -216,7 +216,7 @@ async def opened_env(
     tokenizer: Any,
     renderer: str,
     account: Meter,
-    views: Mapping[str, Shown] = MappingProxyType({}),
+    views: Mapping[str, ViewChange] = MappingProxyType({}),
 ) -> AsyncIterator[PlayableEnv]:
     """The environment of a stage's data; in the end it is closed, and what ``account`` has counted
     is written down, also of episodes that were under way. Raise RunError if it cannot be made."""
@@ -250,7 +250,7 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
             "leave `top_k` out, or take a player of the same family of models",
         )
     likeliest = min(plan.top_k or 0, len(theirs))
-    shown = Shown(
+    shown = ViewChange(
         system=None if plan.without is None else "",
         reader=None if same else (tokenizer, stage.model.renderer),
     )
@@ -258,7 +258,7 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
     folder, account = setup.folder, Meter(setup.folder.journal, stage.name, model)
     names = ("samples", stage.name)
     async with opened_env(setup, data, theirs, model.renderer, account, views) as env:
-        sampler = Sampler(
+        sampler = EpisodeSampler(
             folder,
             stage.name,
             TaskStream({data.name: env}, new_cursor([data.name]), folder.plan.seed, names),
@@ -270,7 +270,7 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
         )
         most = plan.tries * count
         good, played = await collect(
-            sampler, count, most, Chosen(plan), setup.observer.progress, plan.kept_of_task
+            sampler, count, most, SampleSelection(plan), setup.observer.progress, plan.kept_of_task
         )
     what = f"{len(good):,} of {played:,} episodes of `{data.name}` that {model.name} played"
     if not good:
@@ -292,17 +292,17 @@ def _sequences_shown(view: str, rollout: Rollout) -> list[TokenSequence]:
 
 
 async def collect(
-    sampler: Sampler,
+    sampler: EpisodeSampler,
     wanted: int,
     most: int,
-    chosen: Callable[[Sequence[Sample]], Sequence[Sample]],
+    chosen: Callable[[Sequence[KeptEpisode]], Sequence[KeptEpisode]],
     on_progress: Callable[[int, int], None],
     per_task: int = 1,
-) -> tuple[list[Sample], int]:
+) -> tuple[list[KeptEpisode], int]:
     """Play tasks until ``wanted`` episodes are ``chosen``, of each task ``per_task`` at most, or
     ``most`` are played; return the chosen ones in the order of their tasks, and how many were
     played."""
-    good, played = list[Sample](), 0
+    good, played = list[KeptEpisode](), 0
     while len(good) < wanted and played < most:
         wave = sampler.wave(wanted, wanted - len(good))
         for group in await sampler.take(ceil(wave / per_task)):

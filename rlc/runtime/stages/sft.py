@@ -11,14 +11,14 @@ from attrs import define
 from rlc.plan.stages import FromData, Training
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import teacher_mass
-from rlc.runtime.records import Lesson
+from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import Example, drawn, load_examples
 from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
-from rlc.runtime.updates.scorers import Scorers
+from rlc.runtime.updates.scorers import LogprobScorers
 
 if TYPE_CHECKING:
     pass
@@ -27,7 +27,7 @@ _SHOWN = 400  # tokens of a prompt and of a reply, as a sample
 
 
 @define(eq=False)
-class SftStage(Stage[Scorers]):
+class SftStage(Stage[LogprobScorers]):
     """One supervised stage in progress; the ``heldout`` examples are only scored."""
 
     plan: Training
@@ -75,7 +75,7 @@ class SftStage(Stage[Scorers]):
         lesson = self._lesson(gradients.submitted[0])
         return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"], lesson=lesson)
 
-    def _lesson(self, gradient: PendingGradient) -> Lesson | None:
+    def _lesson(self, gradient: PendingGradient) -> TrainedSample | None:
         """Say how likely the first sequence of a step was: the end of its last reply, and of what
         stands before it. None if none of its tokens is learnt."""
         datum = gradient.datums[0]
@@ -90,7 +90,7 @@ class SftStage(Stage[Scorers]):
             begin -= 1
         tokens = [*datum.inputs[:1], *datum.targets_T.tolist()]  # target t is token t + 1
         decode = self.weights.training.get_tokenizer().decode
-        return Lesson(
+        return TrainedSample(
             place="an example of the last step",
             measured=f"loss {-float(logprobs_T[learnt].mean()):.3f}",
             prompt=decode(tokens[max(0, begin - _SHOWN) : begin]),

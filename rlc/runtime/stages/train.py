@@ -18,7 +18,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import SCORERS, in_parts, takes_what_is_ready
 from rlc.plan.records import LOCAL
 from rlc.plan.stages import PolicyGradient, Rollouts, Training
-from rlc.runtime.asked import AskedModels
+from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.checkpoints import pasts_of
@@ -38,12 +38,12 @@ from rlc.runtime.rollouts.tasks import Task, TaskStream
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.baselines import KEY, RunningBaselines
 from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
-from rlc.runtime.stages.weights import Snapshot
+from rlc.runtime.stages.weights import SamplerSnapshot
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
 from rlc.runtime.updates.optimizer import PendingGradients
-from rlc.runtime.updates.scorers import Scorers, open_scorers, teacher_views
+from rlc.runtime.updates.scorers import LogprobScorers, open_scorers, teacher_views
 from rlc.runtime.updates.scores import Scores
 from rlc.runtime.updates.trained_tokens import trained_tokens
 from rlc.seeds import derive_seed
@@ -75,7 +75,7 @@ class TrainBatch:
 
 
 @define(eq=False)
-class TrainStage(Stage[Scorers]):
+class TrainStage(Stage[LogprobScorers]):
     """One reinforcement learning stage in progress; ``observer`` is told of groups as they are
     played."""
 
@@ -84,7 +84,7 @@ class TrainStage(Stage[Scorers]):
     objective: PolicyGradient
     stream: TaskStream
     observer: Observer
-    asked: AskedModels
+    asked: AuxiliaryModels
     averages: RunningBaselines | None
     heldout: HeldoutExamples | None
     _played: Counter[int] = field(factory=Counter, init=False)
@@ -104,7 +104,7 @@ class TrainStage(Stage[Scorers]):
             "checkpoint": self.weights.checkpoint,
         }
 
-    async def snapshot(self, node: NodeContext, inputs: Inputs) -> Snapshot:
+    async def snapshot(self, node: NodeContext, inputs: Inputs) -> SamplerSnapshot:
         snapshot = await self.weights.snapshot(node.source)
         pasts = {n: await self.weights.past(snapshot.step, n) for n in pasts_of(self.plan)}
         return evolve(snapshot, pasts=pasts) if pasts else snapshot

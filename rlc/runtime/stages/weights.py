@@ -131,7 +131,7 @@ async def _restore(
 
 
 @frozen
-class Snapshot:
+class SamplerSnapshot:
     """A sampling client on the weights as they were after ``step``; ``pasts`` on those of earlier
     steps, by the interval at which they are renewed."""
 
@@ -154,7 +154,7 @@ class StageWeights:
     step: int = 0
     own_loss: LossHandle | None = None
 
-    async def snapshot(self, step: int) -> Snapshot:
+    async def snapshot(self, step: int) -> SamplerSnapshot:
         """Return a snapshot of the weights after ``step``, for one step to sample from.
 
         If steps overlap, it is saved under a name and journalled before it is used, so that a
@@ -166,8 +166,8 @@ class StageWeights:
             client = await self.training.save_weights_and_get_sampling_client(
                 record_stability_info=self._recorded
             )
-            return Snapshot(client, self.step)
-        return Snapshot(*await self._after(step, "sampling from"))
+            return SamplerSnapshot(client, self.step)
+        return SamplerSnapshot(*await self._after(step, "sampling from"))
 
     async def past(self, step: int, every: int) -> SamplingClient:
         """Return a client that samples from the weights after the last multiple of ``every`` that

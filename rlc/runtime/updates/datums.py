@@ -33,7 +33,7 @@ NOT_SAMPLED = -1
 
 
 @frozen
-class Reply:
+class ReplySpan:
     """The tokens ``[begin, end)`` of a sequence, a reply to those before them.
 
     ``sequence_id`` is the service's name of it, ``turn`` numbers its turn in the episode from 0.
@@ -58,7 +58,7 @@ class TokenSequence:
     turns: list[int] = field(factory=list)
     chunks: Chunks = NO_CHUNKS
     likeliest: dict[int, TopkLogprobs] = field(factory=dict, eq=False)
-    replies: dict[int, Reply] = field(factory=dict, eq=False)
+    replies: dict[int, ReplySpan] = field(factory=dict, eq=False)
 
     def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
         self.tokens.extend(tokens)
@@ -107,7 +107,7 @@ class TrainingDatum:
     scored: Mapping[str, FloatArray] = field(factory=dict)
     likeliest: Scores | None = None
     chunks: Chunks = NO_CHUNKS
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[ReplySpan, ...] = ()
     weight: float = 1.0
     folded: float = 1.0
     name: tuple[str | int, ...] = ()
@@ -276,7 +276,7 @@ def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
         current.append(fresh, [0.0] * len(fresh), NOT_SAMPLED)
         begin = len(current.tokens)
         current.append(turn.tokens, turn.logprobs, index)
-        current.replies[index] = Reply(turn.sequence_id, begin, len(current.tokens), index)
+        current.replies[index] = ReplySpan(turn.sequence_id, begin, len(current.tokens), index)
         current.chunks = turn.chunks
         if turn.likeliest is not None:
             current.likeliest[index] = turn.likeliest

@@ -25,7 +25,7 @@ _DIGEST_BYTES = 16
 
 
 @frozen(eq=False)
-class Side:
+class Completion:
     """A reply after its prompt: mostly one sequence, several where the renderer rewrites turns.
 
     ``key`` is that of its tokens, and of which of them are the reply's.
@@ -35,7 +35,7 @@ class Side:
     key: str
 
     @classmethod
-    def of(cls, sequences: Sequence[TokenSequence]) -> Side:
+    def of(cls, sequences: Sequence[TokenSequence]) -> Completion:
         """Return a side whose tokens in a turn are those of the reply."""
         turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
         ones_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
@@ -61,7 +61,7 @@ class Preference:
     itself, then the reply to another prompt that its divergence is estimated with."""
 
     number: int  # in the data
-    sides: tuple[Side, Side]
+    sides: tuple[Completion, Completion]
     good: bool | None = None  # None: a pair
 
 
@@ -90,13 +90,16 @@ def labelled(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> l
     for at, (number, good, sequences) in enumerate(given):
         after = (*range(at + 1, len(given)), *range(at))
         other = next((i for i in after if asked[i] != asked[at]), at)
-        sides = Side.of(sequences), Side.of([_answered(sequences[0], given[other][2][0])])
+        sides = (
+            Completion.of(sequences),
+            Completion.of([_answered(sequences[0], given[other][2][0])]),
+        )
         found.append(Preference(number, sides, good))
     return found
 
 
-def _side(parts: Sequence[Mapping[str, Any]]) -> Side:
-    return Side.of([TokenSequence.read(part) for part in parts])
+def _side(parts: Sequence[Mapping[str, Any]]) -> Completion:
+    return Completion.of([TokenSequence.read(part) for part in parts])
 
 
 def _first_said(sequence: TokenSequence) -> int:
@@ -117,7 +120,7 @@ def _answered(asked: TokenSequence, said: TokenSequence) -> TokenSequence:
 
 
 @frozen(eq=False)
-class Judged:
+class PreferenceLossResult:
     """What a loss makes of some preferences: the datums that its gradient is taken of, weighted,
     its metrics, and the reward of each side."""
 
@@ -127,7 +130,7 @@ class Judged:
 
 
 @frozen(eq=False)
-class _Compared:
+class _ScoreComparison:
     """What a loss says of the scores of sides: its mean, its slopes, which sides are better and
     which are worse, and by how much the better are ahead of the worse they are compared with."""
 
@@ -139,19 +142,19 @@ class _Compared:
     metrics: dict[str, float] = field(factory=dict)
 
 
-def _paired(loss: PreferenceLossPlan, scores_S: FloatArray) -> _Compared:
+def _paired(loss: PreferenceLossPlan, scores_S: FloatArray) -> _ScoreComparison:
     config = {name: value for name, value in loss.config.items() if name != "alpha"}
     better = np.arange(0, len(scores_S), 2)
     chosen_P, rejected_P = scores_S[better], scores_S[better + 1]
     found = PAIRWISE[loss.name](chosen_P, rejected_P, **config)
     slopes_S = np.stack([found.chosen_slope_P, found.rejected_slope_P], axis=1).ravel()
     mean = float(np.mean(found.loss_P))
-    return _Compared(mean, slopes_S, better, better + 1, chosen_P - rejected_P)
+    return _ScoreComparison(mean, slopes_S, better, better + 1, chosen_P - rejected_P)
 
 
 def _rated(
     loss: PreferenceLossPlan, preferences: Sequence[Preference], scores_S: FloatArray
-) -> _Compared:
+) -> _ScoreComparison:
     good_N = np.array([bool(one.good) for one in preferences])
     score_N, mismatched_N = scores_S[::2], scores_S[1::2]
     found = kto(score_N, good_N, mismatched_N, **loss.config)
@@ -159,7 +162,7 @@ def _rated(
     better, worse = 2 * np.flatnonzero(good_N), 2 * np.flatnonzero(~good_N)
     ahead_P = np.subtract.outer(scores_S[better], scores_S[worse]).ravel()
     mean, z = float(np.mean(found.loss_N)), divergence(mismatched_N)
-    return _Compared(mean, slopes_S, better, worse, ahead_P, {"kl/mismatched": z})
+    return _ScoreComparison(mean, slopes_S, better, worse, ahead_P, {"kl/mismatched": z})
 
 
 def judge(
@@ -167,7 +170,7 @@ def judge(
     preferences: Sequence[Preference],
     logprobs_SDT: Sequence[Sequence[FloatArray]],
     reference_ST: Sequence[FloatArray] | None,
-) -> Judged:
+) -> PreferenceLossResult:
     """Judge preferences by the logprobs of their sides, in order: those of the weights for every
     datum, and those of the reference for the tokens of the reply."""
     traits, beta = preference_traits(loss.name), loss.config["beta"]
@@ -203,12 +206,12 @@ def judge(
         for datum, weight_T in zip(sides[at].datums, weights[at], strict=True)
     ]
     rewards = (beta * scores_S[trained]).reshape(len(preferences), -1)
-    return Judged(datums, metrics, rewards.tolist())
+    return PreferenceLossResult(datums, metrics, rewards.tolist())
 
 
 def _add_likelihood(
     loss: PreferenceLossPlan,
-    sides: Sequence[Side],
+    sides: Sequence[Completion],
     logprobs_SDT: Sequence[Sequence[FloatArray]],
     weights: dict[int, list[FloatArray]],
 ) -> float:

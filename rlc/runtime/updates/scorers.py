@@ -14,31 +14,31 @@ from attrs import define, field
 
 from rlc.catalog.facts.models import tokenizer_of
 from rlc.chat.tokens import model_input
-from rlc.chat.views import Shown
+from rlc.chat.views import ViewChange
 from rlc.data.templates import text_of
 from rlc.plan.parts import TeacherPlan, teacher_of
 from rlc.plan.stages import PolicyGradient, Training
-from rlc.runtime.asked import AskedModels, token_logprobs
+from rlc.runtime.auxiliary import AuxiliaryModels, token_logprobs
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence, TrainingDatum, merged_sequences
-from rlc.runtime.updates.preferences import Side
+from rlc.runtime.updates.preferences import Completion
 from rlc.runtime.updates.scores import FloatArray, Scores
 from rlc.service.interface import SamplingClient, ServiceError
 
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
 
 
-def teacher_views(teachers: tuple[TeacherPlan, ...], env: str) -> dict[str, Shown]:
+def teacher_views(teachers: tuple[TeacherPlan, ...], env: str) -> dict[str, ViewChange]:
     """What the teacher of an environment is shown of its episodes, if that is not what the student
     sees. Raise DataError if its system message cannot be read."""
     teacher = teacher_of(teachers, env)
     if teacher is None or not _own_prompts(teacher):
         return {}
     system = None if teacher.system is None else text_of(teacher.system)
-    return {TEACHER_VIEW: Shown(system, teacher.demonstration)}
+    return {TEACHER_VIEW: ViewChange(system, teacher.demonstration)}
 
 
 def _own_prompts(teacher: TeacherPlan) -> bool:
@@ -46,7 +46,7 @@ def _own_prompts(teacher: TeacherPlan) -> bool:
 
 
 @define
-class Scorer:
+class LogprobScorer:
     """One model that scores; ``meter`` counts the tokens sent, at that model's price.
 
     ``env``: the environment whose episodes it scores; None: all. ``own_prompts``: it reads prompts
@@ -104,10 +104,10 @@ def _places(sequence: TokenSequence, turn_N: npt.NDArray[np.int64]) -> npt.NDArr
 
 
 @define(eq=False)
-class Scorers:
+class LogprobScorers:
     """The scorers of a stage in one kind of node, one for each environment or one for all."""
 
-    scorers: Sequence[Scorer]
+    scorers: Sequence[LogprobScorer]
     _asked: dict[int, dict[int, asyncio.Task[list[Scores]]]] = field(factory=dict, init=False)
 
     def ask(self, step: int, rollouts: Sequence[Rollout]) -> None:
@@ -131,7 +131,7 @@ class Scorers:
             raise
         return dict(zip(waiting, found, strict=True))
 
-    def _of(self, env: str) -> Scorer | None:
+    def _of(self, env: str) -> LogprobScorer | None:
         return next((one for one in self.scorers if one.env in (None, env)), None)
 
     def write(self) -> None:
@@ -186,12 +186,12 @@ class ReferenceReplies:
                     self._known[record["key"]] = values.astype(np.float64)
                     self._read[record["step"]] += record["tokens"]
 
-    def ask(self, step: int, sides: Sequence[Side]) -> None:
+    def ask(self, step: int, sides: Sequence[Completion]) -> None:
         """Start to ask for what a step will need, without waiting."""
         if step not in self._asked:
             self._asked[step] = asyncio.create_task(self._ask(step, sides))
 
-    async def logprobs(self, step: int, sides: Sequence[Side]) -> list[FloatArray]:
+    async def logprobs(self, step: int, sides: Sequence[Completion]) -> list[FloatArray]:
         """Return the logprobs of each side's reply, token by token."""
         self.ask(step, sides)
         await self._asked.pop(step)
@@ -216,7 +216,7 @@ class ReferenceReplies:
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
-    async def _ask(self, step: int, sides: Sequence[Side]) -> None:
+    async def _ask(self, step: int, sides: Sequence[Completion]) -> None:
         missing = {side.key: side for side in sides if side.key not in self._known}
         if not missing:
             return
@@ -234,7 +234,7 @@ class ReferenceReplies:
         self._known |= zip(missing, found, strict=True)
         self._read[step] += sum(record["tokens"] for record in records)
 
-    async def _of_side(self, step: int, side: Side) -> FloatArray:
+    async def _of_side(self, step: int, side: Completion) -> FloatArray:
         return side.replies(await all_of(self._of_datum(step, datum) for datum in side.datums))
 
     async def _of_datum(self, step: int, datum: TrainingDatum) -> FloatArray:
@@ -243,27 +243,29 @@ class ReferenceReplies:
         return np.array(await token_logprobs(self.client, tokens, datum.chunks, usage))
 
 
-async def open_scorers(asked: AskedModels, stage: Training, tokenizer: Any) -> dict[str, Scorers]:
+async def open_scorers(
+    asked: AuxiliaryModels, stage: Training, tokenizer: Any
+) -> dict[str, LogprobScorers]:
     """Open the models that score the tokens of a stage, by the kind of node that asks them.
 
     Raise RunError for a teacher whose tokens are not those of ``tokenizer``.
     """
-    journal, found = asked.folder.journal, dict[str, Scorers]()
+    journal, found = asked.folder.journal, dict[str, LogprobScorers]()
     objective = stage.of(PolicyGradient)
     if objective.kl is not None:
         client = await asked.client(objective.kl.reference)
         account = Meter(journal, stage.name, objective.kl.reference.model)
-        found["reference"] = Scorers([Scorer(client, account)])
+        found["reference"] = LogprobScorers([LogprobScorer(client, account)])
     if objective.teacher:
-        found["teacher"] = Scorers(
+        found["teacher"] = LogprobScorers(
             [await _open_teacher(asked, stage, one, tokenizer) for one in objective.teacher]
         )
     return found
 
 
 async def _open_teacher(
-    asked: AskedModels, stage: Training, teacher: TeacherPlan, tokenizer: Any
-) -> Scorer:
+    asked: AuxiliaryModels, stage: Training, teacher: TeacherPlan, tokenizer: Any
+) -> LogprobScorer:
     model = teacher.model.model
     client = await asked.client(teacher.model)
     if tokenizer_of(model.base) is None or tokenizer_of(model.base) != tokenizer_of(
@@ -276,7 +278,7 @@ async def _open_teacher(
                 f"{stage.model.base}, so its logprobs are of another text",
                 "take a teacher of the same family of models",
             )
-    return Scorer(
+    return LogprobScorer(
         client,
         Meter(asked.folder.journal, stage.name, model),
         env=teacher.name,

@@ -16,7 +16,7 @@ from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients
 
 
 @frozen(eq=False)
-class _Trained:
+class _TrainedDatum:
     """What became of a datum in its update, for each of its tokens that was trained on."""
 
     trainer_S: list[float]
@@ -34,14 +34,14 @@ def trained_tokens(
     ``parts`` are the gradients of the step, which are done. A sequence that took part in none of
     them, because none of its advantages was other than 0, is there without the trainer's logprobs.
     """
-    trained: dict[tuple[str | int, ...], _Trained] = {}
+    trained: dict[tuple[str | int, ...], _TrainedDatum] = {}
     gradients = [gradient for part in parts for gradient in part.submitted]
     # What is taught too, of a teacher's tokens, has its advantages where it is trained.
     for gradient in sorted(gradients, key=lambda gradient: gradient.taught):
         for datum, trainer_T in _answered(gradient):
             mask_T = datum.mask_T
             weight, advantages_T = datum.weight * datum.folded, datum.advantages_T / datum.folded
-            row = _Trained(trainer_T[mask_T].tolist(), advantages_T[mask_T].tolist(), weight)
+            row = _TrainedDatum(trainer_T[mask_T].tolist(), advantages_T[mask_T].tolist(), weight)
             trained.setdefault(datum.name, row)
     datums = {id(one.rollout): one.datums for episodes in batches for one in episodes}
     replies: Counter[EpisodeKey] = Counter()
@@ -64,9 +64,9 @@ def _answered(gradient: PendingGradient) -> Iterable[tuple[TrainingDatum, FloatA
         yield datum, logprobs[:, -1] if gradient.taught else logprobs
 
 
-def _sequence(datum: TrainingDatum, trained: _Trained | None) -> SequenceTokens:
+def _sequence(datum: TrainingDatum, trained: _TrainedDatum | None) -> SequenceTokens:
     count = datum.sampled
-    trained = trained or _Trained([math.nan] * count, [0.0] * count, None)
+    trained = trained or _TrainedDatum([math.nan] * count, [0.0] * count, None)
     return SequenceTokens(
         tokens=[*datum.inputs, int(datum.targets_T[-1])],
         spans=[(reply.turn, reply.begin, reply.end) for reply in datum.replies],

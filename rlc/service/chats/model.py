@@ -32,7 +32,7 @@ OnToken = Callable[[SampledToken], None]
 
 
 @frozen
-class Reply:
+class SampledReply:
     """A reply of a model.
 
     Attributes:
@@ -179,7 +179,7 @@ class ChatModel:
                 on_token(token)
         return response
 
-    def reply(self, sequence: types.SampledSequence, ends: Ends) -> Reply:
+    def reply(self, sequence: types.SampledSequence, ends: Ends) -> SampledReply:
         """Return a reply that was sampled with these ends as text, without its thinking."""
         if ends.texts:
             sequence = upto_end(sequence, ends, self.tokenizer)
@@ -189,7 +189,7 @@ class ChatModel:
             read += ends.tokens[:1]  # text has ended it, and it is complete
         message, _ = cast(Any, self.renderer).parse_response(read)
         logprobs = tuple(sequence.logprobs or ())
-        return Reply(text_of(message), sequence.stop_reason, tokens, logprobs)
+        return SampledReply(text_of(message), sequence.stop_reason, tokens, logprobs)
 
 
 def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:

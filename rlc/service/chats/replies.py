@@ -25,7 +25,7 @@ _MARKS = ("<|", "<｜", "<tool", "<function")
 
 
 @frozen
-class Piece:
+class ReplyPiece:
     """Some more of a reply."""
 
     text: str = ""
@@ -33,7 +33,7 @@ class Piece:
 
 
 @frozen
-class Call:
+class SampledCall:
     """A call of a tool; the arguments are JSON, as the model wrote them."""
 
     name: str
@@ -45,8 +45,8 @@ class Call:
 class End:
     """The end of a reply, with what was not passed on before."""
 
-    piece: Piece
-    calls: tuple[Call, ...]
+    piece: ReplyPiece
+    calls: tuple[SampledCall, ...]
     reason: Literal["stop", "length", "tool_calls"]
     stop: str | None  # which of the request's stops ended it
 
@@ -65,13 +65,13 @@ class TextReader:
         self._decoder = TextDecoder(self.tokenizer)
         self._cutter = StopCutter(self.stops)
 
-    def feed(self, token: int) -> Piece:
+    def feed(self, token: int) -> ReplyPiece:
         """Return the text that is certain with another token."""
-        return Piece(self.more(token))
+        return ReplyPiece(self.more(token))
 
     def finish(self, stop_reason: Literal["stop", "length"]) -> End:
         """Return the end of the reply, when its last token has been fed."""
-        return End(Piece(self.rest()), (), stop_reason, self.matched)
+        return End(ReplyPiece(self.rest()), (), stop_reason, self.matched)
 
     @property
     def matched(self) -> str | None:
@@ -129,7 +129,7 @@ class ChatReader:
     def __attrs_post_init__(self) -> None:
         self._reasoned = self.is_reasoning
 
-    def feed(self, token: int) -> Piece:
+    def feed(self, token: int) -> ReplyPiece:
         """Return what is certain with another token."""
         self._tokens.append(token)
         return self._read(self.text.more(token))
@@ -137,7 +137,7 @@ class ChatReader:
     def finish(self, stop_reason: Literal["stop", "length"]) -> End:
         """Return the end of the reply, when its last token has been fed."""
         piece = self._read(self.text.rest())
-        calls: tuple[Call, ...] = ()
+        calls: tuple[SampledCall, ...] = ()
         matched = self.text.matched
         text, reasoning = self._answer.held, self._reasoning.held
         if self.is_reasoning:
@@ -150,12 +150,12 @@ class ChatReader:
             reasoning = self._reasoning.rest_of(whole_reasoning, reasoning)
         elif self._reasoned:
             reasoning = reasoning.rstrip()
-        last = Piece(piece.text + text, piece.reasoning + reasoning)
+        last = ReplyPiece(piece.text + text, piece.reasoning + reasoning)
         return End(
             last, calls, "tool_calls" if calls and stop_reason == "stop" else stop_reason, matched
         )
 
-    def _read(self, new: str) -> Piece:
+    def _read(self, new: str) -> ReplyPiece:
         """Sort some more raw text into answer and reasoning."""
         self._raw += new
         self._pending += new
@@ -177,9 +177,9 @@ class ChatReader:
             self.is_reasoning = mark == _OPEN
             self._reasoned = True
         self._answer.drops_space = self._reasoned
-        return Piece(self._answer.pass_on(text), self._reasoning.pass_on(reasoning))
+        return ReplyPiece(self._answer.pass_on(text), self._reasoning.pass_on(reasoning))
 
-    def _parsed(self, was_cut: bool) -> tuple[str, str, tuple[Call, ...]] | None:
+    def _parsed(self, was_cut: bool) -> tuple[str, str, tuple[SampledCall, ...]] | None:
         """The whole reply as the renderer reads it: text, reasoning and calls. None if it cannot,
         or finds calls that are none: no tools were offered, or one is called wrongly."""
         ends = [stop for stop in self.renderer.get_stop_sequences() if isinstance(stop, int)]
@@ -193,7 +193,7 @@ class ChatReader:
         except UNRENDERED:
             return None
         calls = tuple(
-            Call(call.function.name, call.function.arguments, call.id)
+            SampledCall(call.function.name, call.function.arguments, call.id)
             for call in message.get("tool_calls") or ()
         )
         required = {tool.name: tool.required for tool in self.tools}
@@ -221,7 +221,7 @@ class Step:
 
     choice: int
     token: SampledToken
-    piece: Piece
+    piece: ReplyPiece
     end: End | None  # with the last token
 
 
@@ -233,7 +233,7 @@ async def read_steps(
         piece, end = readers[choice].feed(token.token), None
         if token.stop_reason is not None:
             end = readers[choice].finish(token.stop_reason)
-            piece = Piece(piece.text + end.piece.text, piece.reasoning + end.piece.reasoning)
+            piece = ReplyPiece(piece.text + end.piece.text, piece.reasoning + end.piece.reasoning)
         yield Step(choice, token, piece, end)
 
 

@@ -8,7 +8,7 @@ from rlc.errors import Error
 
 
 @frozen
-class Measure:
+class MeasuredDifference:
     """A difference that was measured, and the largest that is allowed."""
 
     what: str
@@ -21,7 +21,7 @@ class Measure:
 
 
 @frozen
-class Tokens:
+class TokenCount:
     """Tokens that the server was asked to process."""
 
     prefill: int = 0

@@ -20,7 +20,7 @@ from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import service_loss_traits, service_settings
 from rlc.catalog.traits import LossTraits
 from rlc.service import tiny
-from rlc.service.conform.measures import DiffersError, Measure, Tokens
+from rlc.service.conform.measures import DiffersError, MeasuredDifference, TokenCount
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.interface import ServiceError
 
@@ -150,7 +150,7 @@ class Bench:
     reference: str | None = None
     tolerance: float = TOLERANCE
     publishes: bool = False  # whether checkpoints may be made public for a moment
-    tokens: Tokens = field(factory=Tokens, init=False)
+    tokens: TokenCount = field(factory=TokenCount, init=False)
     paths: list[str] = field(factory=list, init=False)
     rate: float | None = None  # a learning rate whose first step moves logprobs visibly
     sdk: tinker.ServiceClient = field(init=False, repr=False)
@@ -190,13 +190,13 @@ class Probe:
 
     bench: Bench
     deadline: float  # of `time.monotonic`
-    measures: list[Measure] = field(factory=list)
+    measures: list[MeasuredDifference] = field(factory=list)
     wrong: list[str] = field(factory=list)
     notes: list[str] = field(factory=list)
 
     def within(self, what: str, found: float, allowed: float) -> None:
         """Measure a difference."""
-        self.measures.append(Measure(what, float(found), allowed))
+        self.measures.append(MeasuredDifference(what, float(found), allowed))
 
     def close(self, what: str, ours: Any, theirs: Any, allowed: float) -> None:
         """Measure the largest difference of two arrays."""

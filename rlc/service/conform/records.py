@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from attrs import asdict, frozen
 
-from rlc.service.conform.measures import Measure, Tokens
+from rlc.service.conform.measures import MeasuredDifference, TokenCount
 from rlc.service.conform.probe import Probe
 
 # `lacks`: the server does not know it, or refuses it by name; `fails`: an error, or no answer.
@@ -30,13 +30,13 @@ class Check:
 
 
 @frozen
-class Found:
+class CheckOutcome:
     """What a check has found. ``said``: what differs, or the server's own words."""
 
     check: Check
     state: State
     said: str
-    measures: tuple[Measure, ...]
+    measures: tuple[MeasuredDifference, ...]
     seconds: float
 
     @property
@@ -44,21 +44,21 @@ class Found:
         return self.state == "holds" or (self.state == "lacks" and not self.check.required)
 
     @property
-    def worst(self) -> Measure | None:
+    def worst(self) -> MeasuredDifference | None:
         """The measure that is nearest to what is allowed, or furthest beyond it."""
         return max(self.measures, key=lambda m: m.found / m.allowed, default=None)
 
 
 @frozen
-class Report:
+class ConformReport:
     """All findings about a server; ``reference`` names the model that its logprobs were compared
     with, None if it is not at hand."""
 
     server: str
     model: str
     reference: str | None
-    found: tuple[Found, ...]
-    tokens: Tokens
+    found: tuple[CheckOutcome, ...]
+    tokens: TokenCount
 
     @property
     def conforms(self) -> bool:

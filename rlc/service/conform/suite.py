@@ -13,9 +13,9 @@ from tinker.types import RequestErrorCategory
 
 from rlc.plan.units import elapsed
 from rlc.service.conform import account, checkpoints, losses, sampling, training
-from rlc.service.conform.measures import DiffersError, Tokens
+from rlc.service.conform.measures import DiffersError, TokenCount
 from rlc.service.conform.probe import Bench, Probe
-from rlc.service.conform.records import Check, Found, Report, State
+from rlc.service.conform.records import Check, CheckOutcome, ConformReport, State
 from rlc.service.hosted.clients import start_thread
 from rlc.service.hosted.refusals import reported_to, translate
 from rlc.service.interface import ServiceError
@@ -29,7 +29,7 @@ CHECKS: tuple[Check, ...] = (
     *account.CHECKS,
 )
 # What all of them ask for, at most; a test compares it with what they do.
-MOST_TOKENS = Tokens(prefill=4_000, sample=600, train=4_500)
+MOST_TOKENS = TokenCount(prefill=4_000, sample=600, train=4_500)
 
 
 def chosen(patterns: Sequence[str]) -> tuple[Check, ...]:
@@ -49,9 +49,9 @@ def run_checks(
     bench: Bench,
     checks: Sequence[Check] = CHECKS,
     patience: float = 120.0,
-    tell: Callable[[Found], None] | None = None,
+    tell: Callable[[CheckOutcome], None] | None = None,
     notice: Callable[[str], None] | None = None,
-) -> Report:
+) -> ConformReport:
     """Run checks, each for at most ``patience`` seconds, and clean up; blocks.
 
     ``tell`` hears of each finding at once, ``notice`` what the SDK says while it waits. What a
@@ -72,14 +72,16 @@ def run_checks(
                     tell(found[-1])
         finally:
             bench.clean_up()
-    return Report(bench.endpoint.name, bench.base, bench.reference, tuple(found), bench.tokens)
+    return ConformReport(
+        bench.endpoint.name, bench.base, bench.reference, tuple(found), bench.tokens
+    )
 
 
 def _subject(check: Check) -> str:
     return check.name.partition(".")[0]
 
 
-def _run(check: Check, bench: Bench, patience: float) -> Found:
+def _run(check: Check, bench: Bench, patience: float) -> CheckOutcome:
     began = time.monotonic()
     probe = Probe(bench, began + patience)
     try:
@@ -97,7 +99,7 @@ def _run(check: Check, bench: Bench, patience: float) -> Found:
     wrong = [*dict.fromkeys(_differences(probe)), *probe.wrong]
     if state == "holds" and wrong:
         state, said = "differs", "; ".join(wrong)
-    return Found(check, state, said, tuple(probe.measures), time.monotonic() - began)
+    return CheckOutcome(check, state, said, tuple(probe.measures), time.monotonic() - began)
 
 
 def _differences(probe: Probe) -> Iterator[str]:

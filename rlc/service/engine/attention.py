@@ -203,7 +203,7 @@ _UNSUPPORTED = ("s_aux", "position_bias", "score_mod")
 
 
 @frozen
-class Head:
+class AttentionHeads:
     """How one layer attends."""
 
     layer: int
@@ -212,19 +212,19 @@ class Head:
     softcap: float | None
 
 
-class Layout(Protocol):
+class AttentionLayout(Protocol):
     """Which stream tokens see which."""
 
-    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+    def attend(self, head: AttentionHeads, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         """Return the attention output, [N, H, D]."""
 
 
 # Each thread has its own: an engine runs on one, and a process may have several engines.
-_current: ContextVar[Layout] = ContextVar("layout")
+_current: ContextVar[AttentionLayout] = ContextVar("layout")
 
 
 @contextmanager
-def using(layout: Layout) -> Iterator[None]:
+def using(layout: AttentionLayout) -> Iterator[None]:
     """Use a layout for the calls that this thread makes."""
     before = _current.set(layout)
     try:
@@ -246,7 +246,7 @@ def stream_attention(
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
             raise ServiceError(f"The local engine does not support this model: it uses {name}.")
-    head = Head(
+    head = AttentionHeads(
         layer=int(module.layer_idx),  # type: ignore[arg-type]
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
         window=options.get("sliding_window"),
@@ -261,7 +261,9 @@ def stream_attention(
 AttentionInterface.register(NAME, stream_attention)
 
 
-def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, head: Head, bias: Tensor | None) -> Tensor:
+def scaled_dot_product(
+    q: Tensor, k: Tensor, v: Tensor, head: AttentionHeads, bias: Tensor | None
+) -> Tensor:
     """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
 
     ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 if a query may see a key, else
@@ -325,7 +327,7 @@ class PackLayout:
         owner_N = torch.from_numpy(start_of_path[pack.owner_N] + pack.positions_N)
         return cls(tuple(buckets), owner_N.to(device))
 
-    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+    def attend(self, head: AttentionHeads, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         outs = []
         for path_RT in self.paths_RT:
             q, k, v = (
@@ -379,7 +381,7 @@ class CacheLayout:
     _slots: Tensor | None = field(default=None, init=False)
     _biases: dict[tuple[int, int | None], Tensor] = field(factory=dict, init=False)
 
-    def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+    def attend(self, head: AttentionHeads, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         if self.source_W is not None:
             k_NKD = k_NKD.index_select(0, self.source_W)
             v_NKD = v_NKD.index_select(0, self.source_W)

@@ -32,15 +32,15 @@ from torch import Tensor
 
 from rlc.service.engine.attention import (
     NAME,
+    AttentionLayout,
     IntArray,
-    Layout,
     PackLayout,
     common_prefix,
     pack,
     sort_key,
     using,
 )
-from rlc.service.engine.lora import Adapter, LoraLinear, install
+from rlc.service.engine.lora import LoraAdapter, LoraLinear, install
 from rlc.service.interface import ServiceError
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
@@ -49,10 +49,10 @@ _MERGED_KEPT = 2  # the snapshot in use and the one before it
 
 
 @frozen(eq=False)
-class Snapshot:
+class WeightSnapshot:
     """Weights that no longer change: an adapter, or the bare base model."""
 
-    adapter: Adapter | None
+    adapter: LoraAdapter | None
 
 
 @define(eq=False)
@@ -64,7 +64,7 @@ class BaseModel:
     module: Any = field(repr=False)
     layers: dict[str, LoraLinear] = field(repr=False)
     device: torch.device
-    _merged: OrderedDict[Snapshot, dict[str, Tensor]] = field(factory=OrderedDict, init=False)
+    _merged: OrderedDict[WeightSnapshot, dict[str, Tensor]] = field(factory=OrderedDict, init=False)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -72,7 +72,7 @@ class BaseModel:
         return self.module.dtype  # type: ignore[no-any-return]
 
     def logits(
-        self, tokens_N: IntArray, positions_N: IntArray, layout: Layout, keep_M: Tensor
+        self, tokens_N: IntArray, positions_N: IntArray, layout: AttentionLayout, keep_M: Tensor
     ) -> Tensor:
         """Logits [M, V] in float32 of the stream tokens ``keep_M``, with what is switched in."""
         tokens = torch.from_numpy(tokens_N).to(self.device)
@@ -93,19 +93,19 @@ class BaseModel:
         layout = PackLayout.of(packed, self.device)
         return self.logits(packed.tokens_N, packed.positions_N, layout, everything), packed.paths
 
-    def use_adapter(self, adapter: Adapter) -> None:
+    def use_adapter(self, adapter: LoraAdapter) -> None:
         """Compute with the base weights plus an unmerged adapter: what training needs."""
         for name, layer in self.layers.items():
             layer.merged = None
             layer.pair = adapter.pairs.get(name)
             layer.scale = adapter.spec.scale
 
-    def snapshot(self, adapter: Adapter) -> Snapshot:
+    def snapshot(self, adapter: LoraAdapter) -> WeightSnapshot:
         """Return an adapter as it is now, in the type in which it is computed."""
         copied_P = adapter.flat_P.detach().to(self.dtype, copy=True)
-        return Snapshot(Adapter.over(self.layers, adapter.spec, copied_P))
+        return WeightSnapshot(LoraAdapter.over(self.layers, adapter.spec, copied_P))
 
-    def use_snapshot(self, snapshot: Snapshot) -> None:
+    def use_snapshot(self, snapshot: WeightSnapshot) -> None:
         """Compute with a snapshot, in float32 merged into the weights: what sampling needs."""
         adapter, merged = snapshot.adapter, dict[str, Tensor]()
         if adapter is not None and self.dtype != torch.float32:
@@ -292,7 +292,7 @@ def _check_faithful(base: BaseModel) -> None:
 
 
 @frozen(eq=False)
-class Entry:
+class CacheEntry:
     """A sequence and its keys and values."""
 
     tokens: IntArray
@@ -304,7 +304,7 @@ class _Shelf:
     """The entries of one snapshot; keys in lexicographic order."""
 
     keys: list[bytes] = field(factory=list)
-    entries: dict[bytes, Entry] = field(factory=dict)
+    entries: dict[bytes, CacheEntry] = field(factory=dict)
 
 
 @define(eq=False)
@@ -313,16 +313,18 @@ class PrefixCache:
 
     budget: int
     used: int = field(default=0, init=False)
-    _shelves: WeakKeyDictionary[Snapshot, _Shelf] = field(factory=WeakKeyDictionary, init=False)
+    _shelves: WeakKeyDictionary[WeightSnapshot, _Shelf] = field(
+        factory=WeakKeyDictionary, init=False
+    )
     _age: OrderedDict[tuple[int, bytes], _Shelf] = field(factory=OrderedDict, init=False)
 
-    def longest(self, snapshot: Snapshot, tokens: IntArray) -> tuple[Entry | None, int]:
+    def longest(self, snapshot: WeightSnapshot, tokens: IntArray) -> tuple[CacheEntry | None, int]:
         """Return the entry that shares the most leading tokens with ``tokens``, and how many."""
         shelf = self._shelves.get(snapshot)
         if shelf is None:
             return None, 0
         at = bisect_left(shelf.keys, sort_key(tokens))
-        best: tuple[Entry | None, int] = (None, 0)
+        best: tuple[CacheEntry | None, int] = (None, 0)
         for key in shelf.keys[max(at - 1, 0) : at + 1]:
             shared = common_prefix(shelf.entries[key].tokens, tokens)
             if shared > best[1]:
@@ -331,7 +333,7 @@ class PrefixCache:
             self._age.move_to_end((id(shelf), sort_key(best[0].tokens)))
         return best
 
-    def put(self, snapshot: Snapshot, tokens: IntArray, cut: Tensor) -> None:
+    def put(self, snapshot: WeightSnapshot, tokens: IntArray, cut: Tensor) -> None:
         """Keep a sequence; an entry that it extends is dropped, for it serves for both."""
         key = sort_key(tokens)
         if snapshot not in self._shelves:
@@ -346,7 +348,7 @@ class PrefixCache:
             return
         if at and key.startswith(shelf.keys[at - 1]):
             self._drop(shelf, shelf.keys[at - 1])
-        shelf.entries[key] = Entry(tokens, cut)
+        shelf.entries[key] = CacheEntry(tokens, cut)
         insort(shelf.keys, key)
         self._age[id(shelf), key] = shelf
         self.used += cut.nbytes

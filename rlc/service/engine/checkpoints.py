@@ -33,7 +33,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
 from rlc.service.engine.base_model import BaseModel
-from rlc.service.engine.lora import ALPHA, Adapter, LoraSpec
+from rlc.service.engine.lora import ALPHA, LoraAdapter, LoraSpec
 from rlc.service.interface import CheckpointError, ServiceError
 
 SCHEME = "local://"
@@ -347,7 +347,7 @@ def peft_scale(config: Mapping[str, Any]) -> float:
     return float(config["lora_alpha"]) / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 
-def read_peft(base: BaseModel, folder: Path) -> Adapter:
+def read_peft(base: BaseModel, folder: Path) -> LoraAdapter:
     """Return the adapter in a folder. Layers that it leaves out start fresh, which changes nothing
     at first. Raise ServiceError if it does not fit the base model."""
     try:
@@ -364,7 +364,7 @@ def read_peft(base: BaseModel, folder: Path) -> Adapter:
         raise ServiceError(f"{base.name} has no layer {unknown[0]}, which {folder} adapts.")
     kinds = {base.layers[name].kind for name in layers}
     spec = LoraSpec(rank, "mlp" in kinds, "attn" in kinds, "unembed" in kinds)
-    adapter = Adapter.fresh(base.layers, spec, seed=0)
+    adapter = LoraAdapter.fresh(base.layers, spec, seed=0)
     factors = {"lora_A": 1.0, "lora_B": theirs / spec.scale}
     for layer in layers:
         for (part, factor), view in zip(factors.items(), adapter.pairs[layer], strict=True):

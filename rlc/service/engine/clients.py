@@ -13,7 +13,7 @@ from typing import Any, cast
 from attrs import define, evolve
 from tinker import types
 
-from rlc.service.engine.base_model import Snapshot
+from rlc.service.engine.base_model import WeightSnapshot
 from rlc.service.engine.checkpoints import CheckpointStore, Kind
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.losses import BuiltinLoss
@@ -24,7 +24,7 @@ from rlc.service.engine.sampling import (
     read_logprobs_request,
     read_request,
 )
-from rlc.service.engine.scoring import Scoring
+from rlc.service.engine.scoring import ScoringRequest
 from rlc.service.engine.trainer import Trainer, restore, state_arrays
 from rlc.service.engine.waves import WaveWorker, call_in
 from rlc.service.interface import LossHandle, MappedAwaitable, SampledToken, ServiceError
@@ -38,7 +38,7 @@ class LocalSamplingClient:
 
     _worker: AnyWorker
     _engine: Engine
-    _snapshot: Snapshot
+    _snapshot: WeightSnapshot
 
     def sample(
         self,
@@ -61,7 +61,7 @@ class LocalSamplingClient:
         with every token as it is sampled, and for the last time before the awaitable is done.
         """
         tell = None if on_token is None else partial(call_in, asyncio.get_running_loop(), on_token)
-        scoring = Scoring(
+        scoring = ScoringRequest(
             include_prompt_logprobs,
             prompt_logprobs_last_n,
             topk_prompt_logprobs,

@@ -16,7 +16,7 @@ from attrs import frozen
 from tinker import types
 
 from rlc.service.engine import custom_operations as operations
-from rlc.service.engine.custom_operations import Operation
+from rlc.service.engine.custom_operations import TensorOperation
 from rlc.service.interface import ServiceError
 
 MOST_NODES = 512
@@ -42,11 +42,11 @@ class Ref:
 
 
 @frozen
-class Node:
+class LossNode:
     """One operation. ``label`` names it in messages: its name and what the client called."""
 
     label: str
-    operation: Operation
+    operation: TensorOperation
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
@@ -56,19 +56,19 @@ class Node:
 
 
 @frozen
-class Graph:
+class LossGraph:
     """A checked loss: ``nodes`` in order, their values numbered after those of the inputs."""
 
     name: str
     inputs: tuple[tuple[str, int], ...]  # names and ranks; the first are the logprobs
-    nodes: tuple[Node, ...]
+    nodes: tuple[LossNode, ...]
     loss: int
     metrics: Mapping[str, int]
 
 
 def read_graph(
     name: str, inputs: Sequence[types.CustomLossInput], graph: types.CustomLossGraph
-) -> Graph:
+) -> LossGraph:
     """Check a graph and return it. Raise ServiceError, which names the node, for anything that a
     custom loss may not have."""
     return _Reader(_short(name)).read(inputs, graph.nodes)
@@ -105,7 +105,7 @@ class _Reader:
 
     def read(
         self, inputs: Sequence[types.CustomLossInput], nodes: Sequence[types.CustomLossNode]
-    ) -> Graph:
+    ) -> LossGraph:
         named = self._inputs(inputs)
         if len(nodes) > MOST_NODES:
             raise self.refuse(f"has {len(nodes)} nodes; the most is {MOST_NODES}")
@@ -122,7 +122,7 @@ class _Reader:
         read = [self._node(node) for node in nodes[len(given) : -1]]
         self.where = ""
         loss, metrics = self._output(nodes[-1])
-        return Graph(self.name, named, tuple(read), loss, metrics)
+        return LossGraph(self.name, named, tuple(read), loss, metrics)
 
     def _inputs(self, inputs: Sequence[types.CustomLossInput]) -> tuple[tuple[str, int], ...]:
         named = tuple((given.name, int(given.rank)) for given in inputs)
@@ -140,7 +140,7 @@ class _Reader:
             raise self.refuse("has the name of an earlier node")
         self.numbers[node.name] = len(self.numbers)
 
-    def _node(self, node: types.CustomLossNode) -> Node:
+    def _node(self, node: types.CustomLossNode) -> LossNode:
         label = f"node {_short(node.name)} ({_short(node.target)})"
         self.where, self.leaves = f", {label},", 0
         if node.op not in ("call_function", "call_method"):
@@ -160,7 +160,7 @@ class _Reader:
             if key not in operations.KEYWORDS:
                 raise self.refuse(f"has the argument {_short(key)}, which it cannot have there")
             kwargs[key] = self._value(value, words)
-        found = Node(label, operation, args, kwargs)
+        found = LossNode(label, operation, args, kwargs)
         if operation.kind == "attribute" and not (
             len(args) == 2 and isinstance(args[0], Ref) and isinstance(args[1], str) and not kwargs
         ):
@@ -278,7 +278,7 @@ class Facts:
     zeroed_by: frozenset[str]
 
 
-def facts_of(graph: Graph) -> Facts:
+def facts_of(graph: LossGraph) -> Facts:
     """Analyse a graph. Raise ServiceError for one that cannot be trained with."""
     names = [name for name, _ in graph.inputs]
     shapes = [{0: Shape.SCALAR, 1: Shape.TOKENS}.get(rank) for _, rank in graph.inputs]
@@ -305,7 +305,7 @@ def facts_of(graph: Graph) -> Facts:
     return Facts(tuple(shapes), None not in shapes, zeroed[graph.loss])
 
 
-def _shape(node: Node, shapes: Sequence[Shape | None]) -> Shape | None:
+def _shape(node: LossNode, shapes: Sequence[Shape | None]) -> Shape | None:
     """What a node computes; None if datums cannot share its shape, or it is not known."""
     first = shapes[node.args[0].index] if node.args and isinstance(node.args[0], Ref) else None
     is_tensor = first in (Shape.TOKENS, Shape.SCALAR)
@@ -336,7 +336,7 @@ def _shape(node: Node, shapes: Sequence[Shape | None]) -> Shape | None:
     return None
 
 
-def _pointwise_shape(node: Node, of: set[Shape | None]) -> Shape | None:
+def _pointwise_shape(node: LossNode, of: set[Shape | None]) -> Shape | None:
     if of - {Shape.TOKENS, Shape.SCALAR, Shape.LENGTH, Shape.SAME}:
         return None
     for shape in (Shape.TOKENS, Shape.SCALAR):
@@ -345,7 +345,7 @@ def _pointwise_shape(node: Node, of: set[Shape | None]) -> Shape | None:
     return Shape.LENGTH if node.operation.plain and Shape.LENGTH in of else None
 
 
-def is_pointwise(node: Node) -> bool:
+def is_pointwise(node: LossNode) -> bool:
     """Whether it computes each value from those at its place, as ``max`` of two tensors does."""
     if node.operation.kind == "extreme":
         return isinstance(node.kwargs.get("other", (*node.args, None, None)[1]), Ref)
@@ -353,7 +353,7 @@ def is_pointwise(node: Node) -> bool:
 
 
 def _zeroed(
-    node: Node, zeroed: Sequence[frozenset[str]], everything: frozenset[str]
+    node: LossNode, zeroed: Sequence[frozenset[str]], everything: frozenset[str]
 ) -> frozenset[str]:
     """The inputs that make a node 0 where they are; they do so with a plain 0, whatever it is."""
 

@@ -25,8 +25,8 @@ from torch import Tensor
 from rlc.service.engine.custom_graph import (
     MOST_NODES,
     Facts,
-    Graph,
-    Node,
+    LossGraph,
+    LossNode,
     Shape,
     facts_of,
     fill,
@@ -43,7 +43,7 @@ _LEAST_ROOM = 2**18
 _LARGEST = 2**53
 
 
-def values_of(graph: Graph, inputs: Sequence[Tensor]) -> list[Any]:
+def values_of(graph: LossGraph, inputs: Sequence[Tensor]) -> list[Any]:
     """Return what the inputs and the nodes of a graph are for one datum.
 
     Raise ServiceError, which names the node, for an operation that is not possible with these
@@ -72,7 +72,7 @@ class _Room:
             raise ValueError("what it computes is too large; do not pair all tokens with all")
 
 
-def _run(node: Node, values: Sequence[Any], room: _Room) -> Any:
+def _run(node: LossNode, values: Sequence[Any], room: _Room) -> Any:
     operation = node.operation
     args = [fill(arg, values) for arg in node.args]
     kwargs = {key: fill(arg, values) for key, arg in node.kwargs.items()}
@@ -109,7 +109,7 @@ def _flat(parts: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _plain(node: Node, args: Sequence[Any]) -> Any:
+def _plain(node: LossNode, args: Sequence[Any]) -> Any:
     """Compute with plain numbers, such as lengths."""
     numbers = [arg for arg in args if isinstance(arg, (int, float))]
     if not node.operation.plain or len(numbers) != len(args) or node.kwargs:
@@ -156,7 +156,7 @@ class Batch:
 
 
 def joined_values(
-    graph: Graph, facts: Facts, inputs: Sequence[Tensor], lengths_D: Tensor
+    graph: LossGraph, facts: Facts, inputs: Sequence[Tensor], lengths_D: Tensor
 ) -> list[Any]:
     """Return what the inputs and the nodes are, for a graph whose shapes datums can share. Any
     exception means that the datums must be computed one by one, which explains it."""
@@ -167,7 +167,7 @@ def joined_values(
 
 
 def _run_joined(
-    node: Node,
+    node: LossNode,
     shape: Shape | None,
     values: Sequence[Any],
     shapes: Sequence[Shape | None],
@@ -195,7 +195,7 @@ def _run_joined(
 Arrays = Mapping[str, np.ndarray]
 
 
-class _Computed(torch.autograd.Function):
+class _LossGradient(torch.autograd.Function):
     """A loss whose gradient with respect to the logprobs has been computed."""
 
     @staticmethod
@@ -213,7 +213,7 @@ class _Computed(torch.autograd.Function):
 class CustomLoss:
     """A checked loss of a user's own; see `rlc.service.interface.LossHandle`."""
 
-    graph: Graph
+    graph: LossGraph
     facts: Facts
     in_client: bool = False
 
@@ -285,7 +285,7 @@ class CustomLoss:
         (gradient_M,) = torch.autograd.grad(summed, leaf_M)
         lengths = [arrays["target_tokens"].size for arrays in datums]
         self._require_finite("gradient", torch.split(gradient_M, lengths), numbers)
-        computed = _Computed.apply(lp_M, summed.detach(), gradient_M.to(lp_M))  # type: ignore[no-untyped-call]
+        computed = _LossGradient.apply(lp_M, summed.detach(), gradient_M.to(lp_M))  # type: ignore[no-untyped-call]
         return computed, metrics
 
     def _require_finite(self, what: str, pieces: Sequence[Tensor], numbers: Sequence[int]) -> None:

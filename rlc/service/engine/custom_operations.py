@@ -35,7 +35,7 @@ Kind = Literal[
 
 
 @frozen
-class Operation:
+class TensorOperation:
     """``run`` gets tensors, numbers, dtypes, and what other operations returned; if ``plain``, all
     may be numbers, such as the lengths of tensors. ``segment`` is torch's name of a reduction.
 
@@ -83,8 +83,8 @@ def _cast(x: Tensor, to: Any) -> Tensor:
     return x.to(to) if isinstance(to, torch.dtype) else x  # a device is where the loss is computed
 
 
-def _to(dtype: torch.dtype) -> Operation:
-    return Operation(
+def _to(dtype: torch.dtype) -> TensorOperation:
+    return TensorOperation(
         lambda x: x.to(dtype), "cast", smooth=dtype.is_floating_point, vanishes="first"
     )
 
@@ -185,35 +185,38 @@ _VANISHING: dict[str, Literal["any", "all", "first", "branches"]] = {
 }
 
 
-def _shared() -> dict[str, Operation]:
+def _shared() -> dict[str, TensorOperation]:
     """Operations that are functions of torch and methods of its tensors, by name."""
     found = {
-        name: Operation(getattr(torch, name), smooth=name not in _STEPS)
+        name: TensorOperation(getattr(torch, name), smooth=name not in _STEPS)
         for name in _POINTWISE.split()
     }
     for name, segment in _REDUCTIONS.items():
         kind: Kind = "extreme" if name in ("max", "min") else "reduction"
-        found[name] = Operation(getattr(torch, name), kind, segment=segment)
-    found |= {name: Operation(getattr(torch, name), "other") for name in _OTHERS.split()}
+        found[name] = TensorOperation(getattr(torch, name), kind, segment=segment)
+    found |= {name: TensorOperation(getattr(torch, name), "other") for name in _OTHERS.split()}
     for name in ("argmax", "argmin", "all", "any", "count_nonzero"):
         found[name] = evolve(found[name], smooth=False)
     found |= {
-        "round": Operation(lambda x: torch.round(x), smooth=False),
-        "floor_divide": Operation(_of_floats(torch.floor_divide), smooth=False),
-        "remainder": Operation(_of_floats(torch.remainder)),
-        "fmod": Operation(_of_floats(torch.fmod)),
-        "norm": Operation(_norm, "other"),
-        "where": Operation(_where),
-        "numel": Operation(lambda x: x.numel(), "length", smooth=False),
+        "round": TensorOperation(lambda x: torch.round(x), smooth=False),
+        "floor_divide": TensorOperation(_of_floats(torch.floor_divide), smooth=False),
+        "remainder": TensorOperation(_of_floats(torch.remainder)),
+        "fmod": TensorOperation(_of_floats(torch.fmod)),
+        "norm": TensorOperation(_norm, "other"),
+        "where": TensorOperation(_where),
+        "numel": TensorOperation(lambda x: x.numel(), "length", smooth=False),
     }
     for name, vanishes in _VANISHING.items():
         found[name] = evolve(found[name], vanishes=vanishes)
     return found
 
 
-def _operators(shared: Mapping[str, Operation]) -> dict[str, Operation]:
+def _operators(shared: Mapping[str, TensorOperation]) -> dict[str, TensorOperation]:
     """Python's operators. They take numbers at either side, as torch's functions do not."""
-    found = {"getitem": Operation(_item, "item"), "matmul": Operation(torch.dot, "other")}
+    found = {
+        "getitem": TensorOperation(_item, "item"),
+        "matmul": TensorOperation(torch.dot, "other"),
+    }
     for name in _OPERATORS:
         same, run = shared[_ALIASES.get(name, name)], getattr(operator, name)
         found[name] = evolve(same, run=run, plain=name in _ARITHMETIC)
@@ -226,25 +229,25 @@ _ARITHMETIC = _words("add sub mul truediv floordiv mod neg pos abs")
 _OPERATORS = _ARITHMETIC | _words("pow lt le eq ne gt ge and_ or_ xor invert")
 FUNCTIONS = _shared()
 OPERATORS = _operators(FUNCTIONS)
-_GETATTR = Operation(_attribute, "attribute")
+_GETATTR = TensorOperation(_attribute, "attribute")
 METHODS = {
     **{name: _to(dtype) for name, dtype in DTYPES.items() if not name[-1].isdigit()},
-    "to": Operation(_cast, "cast", vanishes="first"),
-    "type_as": Operation(_cast, "cast", vanishes="first"),
-    "expand_as": Operation(lambda x, other: x.expand(other.shape), vanishes="first"),
-    "where": Operation(lambda x, condition, other: _where(condition, x, other)),
-    "view": Operation(Tensor.reshape, "other"),
-    "reshape": Operation(Tensor.reshape, "other"),
-    "permute": Operation(Tensor.permute, "other"),
-    "size": Operation(_size, "size", smooth=False),
-    "dim": Operation(lambda x: x.ndim, "rank", smooth=False),
+    "to": TensorOperation(_cast, "cast", vanishes="first"),
+    "type_as": TensorOperation(_cast, "cast", vanishes="first"),
+    "expand_as": TensorOperation(lambda x, other: x.expand(other.shape), vanishes="first"),
+    "where": TensorOperation(lambda x, condition, other: _where(condition, x, other)),
+    "view": TensorOperation(Tensor.reshape, "other"),
+    "reshape": TensorOperation(Tensor.reshape, "other"),
+    "permute": TensorOperation(Tensor.permute, "other"),
+    "size": TensorOperation(_size, "size", smooth=False),
+    "dim": TensorOperation(lambda x: x.ndim, "rank", smooth=False),
 }
 FUNCTIONAL = {
-    "softplus": Operation(functional.softplus),
-    "logsigmoid": Operation(functional.logsigmoid),
-    "silu": Operation(lambda x: functional.silu(x)),
+    "softplus": TensorOperation(functional.softplus),
+    "logsigmoid": TensorOperation(functional.logsigmoid),
+    "silu": TensorOperation(lambda x: functional.silu(x)),
     **{
-        name: Operation(getattr(functional, name), "other")
+        name: TensorOperation(getattr(functional, name), "other")
         for name in ("huber_loss", "smooth_l1_loss", "mse_loss", "l1_loss")
     },
 }
@@ -262,7 +265,7 @@ _MODULES = {
 }
 
 
-def find(op: str, target: str) -> Operation | None:
+def find(op: str, target: str) -> TensorOperation | None:
     """Return the operation of a node that calls something; None if it is not on the list."""
     if op == "call_method":
         return METHODS.get(target) or FUNCTIONS.get(_ALIASES.get(target, target))

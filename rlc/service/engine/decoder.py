@@ -36,7 +36,7 @@ from rlc.service.engine.attention import (
     lexicographic,
     padded,
 )
-from rlc.service.engine.base_model import BaseModel, Entry, PrefixCache, Snapshot
+from rlc.service.engine.base_model import BaseModel, CacheEntry, PrefixCache, WeightSnapshot
 from rlc.service.interface import ServiceError
 
 UInt64 = npt.NDArray[np.uint64]
@@ -187,7 +187,7 @@ def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
 
 
 @define(eq=False)
-class Sample:
+class RunningSample:
     """One completion in the making."""
 
     prompt: IntArray
@@ -197,7 +197,7 @@ class Sample:
     stops: Callable[[list[int]], bool]
     cancelled: Callable[[], bool]
     topk: int = 0  # how many of the likeliest tokens are kept beside each sampled one
-    on_token: Callable[[Sample], None] | None = None  # called after each token
+    on_token: Callable[[RunningSample], None] | None = None  # called after each token
     tokens: list[int] = field(factory=list, init=False)
     logprobs: list[float] = field(factory=list, init=False)
     likeliest: list[Likeliest] = field(factory=list, init=False)
@@ -237,14 +237,14 @@ class Fill:
     ``path[i]`` of the stream, of which the row itself brought in the last ``own``.
     """
 
-    entry: Entry | None
+    entry: CacheEntry | None
     copied: int
     path: IntArray
     own: int
 
 
 def plan_fills(
-    prompts: Sequence[IntArray], found: Sequence[tuple[Entry | None, int]]
+    prompts: Sequence[IntArray], found: Sequence[tuple[CacheEntry | None, int]]
 ) -> list[Fill]:
     """Decide how to fill rows, prompts in lexicographic order.
 
@@ -276,15 +276,15 @@ class Decoder:
     prefixes: PrefixCache
     chunk: int  # stream tokens computed at once in a prefill
     kv: KVCache = field(init=False)
-    samples: list[Sample] = field(factory=list, init=False)
-    _snapshot: Snapshot | None = field(default=None, init=False)
+    samples: list[RunningSample] = field(factory=list, init=False)
+    _snapshot: WeightSnapshot | None = field(default=None, init=False)
     _logits_BV: Tensor = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.kv = KVCache(self.base.depth, self.base.device, self.base.dtype)
         self.begin(None)
 
-    def begin(self, snapshot: Snapshot | None) -> None:
+    def begin(self, snapshot: WeightSnapshot | None) -> None:
         """Drop all rows and decode with this snapshot's weights from now on."""
         self._snapshot = snapshot
         if snapshot is not None:
@@ -292,7 +292,7 @@ class Decoder:
         self.samples = []
         self._logits_BV = torch.empty(0, self.base.vocabulary, device=self.base.device)
 
-    def add(self, samples: Sequence[Sample]) -> None:
+    def add(self, samples: Sequence[RunningSample]) -> None:
         """Let samples join: compute what is new of their prompts."""
         assert self._snapshot is not None
         joining = [samples[i] for i in lexicographic([s.prompt for s in samples])]
@@ -317,7 +317,7 @@ class Decoder:
             if self.prefixes.longest(self._snapshot, prompt)[1] < len(prompt):
                 self.prefixes.put(self._snapshot, prompt, self.kv.cut(row, len(prompt)))
 
-    def step(self) -> list[Sample]:
+    def step(self) -> list[RunningSample]:
         """Give every row a token; return the samples that are complete, or were cancelled."""
         keys_B = np.array([s.key for s in self.samples], dtype=np.uint64)
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)

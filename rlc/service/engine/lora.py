@@ -171,7 +171,7 @@ def install(model: Any) -> dict[str, LoraLinear]:
 
 
 @frozen(eq=False)
-class Adapter:
+class LoraAdapter:
     """One LoRA adapter: a flat vector of ``P`` numbers and the pairs (A, B) that view it."""
 
     spec: LoraSpec
@@ -179,7 +179,7 @@ class Adapter:
     pairs: Mapping[str, tuple[Tensor, Tensor]] = field(repr=False)
 
     @classmethod
-    def over(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, flat_P: Tensor) -> Adapter:
+    def over(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, flat_P: Tensor) -> LoraAdapter:
         """View a vector as the pairs of the layers that ``spec`` trains."""
         pairs, used = {}, 0
         for name, (out_size, in_size) in trained_shapes(layers, spec).items():
@@ -192,7 +192,7 @@ class Adapter:
         return cls(spec, flat_P, pairs)
 
     @classmethod
-    def zeros(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec) -> Adapter:
+    def zeros(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec) -> LoraAdapter:
         """Make an adapter whose numbers are all zero, on the device of the layers."""
         shapes = trained_shapes(layers, spec).values()
         numbers = sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)
@@ -200,7 +200,9 @@ class Adapter:
         return cls.over(layers, spec, torch.zeros(numbers, device=device))
 
     @classmethod
-    def fresh(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None) -> Adapter:
+    def fresh(
+        cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None
+    ) -> LoraAdapter:
         """Make an adapter, A uniform in ±1/√inputs, B zero. It depends on the seed alone."""
         generator = torch.Generator()
         generator.manual_seed(generator.seed() if seed is None else seed)

@@ -43,7 +43,7 @@ _POLICY = ("target_tokens", "logprobs", "advantages")
 
 
 @frozen
-class Loss:
+class EngineLoss:
     """A loss and what it reads besides its settings, which the catalogue has."""
 
     name: str
@@ -97,22 +97,22 @@ def _clipped(ratio_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
     return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
 
 
-LOSSES: Mapping[str, Loss] = {
+LOSSES: Mapping[str, EngineLoss] = {
     loss.name: loss
     for loss in (
-        Loss(
+        EngineLoss(
             "cross_entropy",
             _cross_entropy,
             inputs=("target_tokens", "weights"),
             vanishes_with="weights",
             several_targets=True,
         ),
-        Loss("importance_sampling", _importance_sampling),
-        Loss("ppo", _ppo),
-        Loss("cispo", _cispo),
-        Loss("dro", _dro, vanishes_with=None),
-        Loss("gspo", _gspo, (*_POLICY, "sequence_ratio_mask")),
-        Loss("stable_reinforce", _stable_reinforce, vanishes_with=None, sampled_only=True),
+        EngineLoss("importance_sampling", _importance_sampling),
+        EngineLoss("ppo", _ppo),
+        EngineLoss("cispo", _cispo),
+        EngineLoss("dro", _dro, vanishes_with=None),
+        EngineLoss("gspo", _gspo, (*_POLICY, "sequence_ratio_mask")),
+        EngineLoss("stable_reinforce", _stable_reinforce, vanishes_with=None, sampled_only=True),
     )
 }
 
@@ -142,7 +142,7 @@ def combined(sums: Mapping[str, float], count: int) -> dict[str, float]:
     return {key: value / count if key.endswith(":mean") else value for key, value in sums.items()}
 
 
-def find(name: str) -> Loss:
+def find(name: str) -> EngineLoss:
     """Return the loss called ``name``. Raise ServiceError if there is none."""
     if name not in LOSSES:
         raise ServiceError(f"Unknown loss {name!r}; the local engine has {', '.join(LOSSES)}.")
@@ -153,7 +153,7 @@ def find(name: str) -> Loss:
 class BuiltinLoss:
     """A loss of the Tinker API with its settings."""
 
-    loss: Loss
+    loss: EngineLoss
     decided: Mapping[str, float]
 
     @classmethod
@@ -193,7 +193,7 @@ class BuiltinLoss:
         return summed, {}
 
 
-def settings(loss: Loss, config: Mapping[str, float | str] | None) -> dict[str, float]:
+def settings(loss: EngineLoss, config: Mapping[str, float | str] | None) -> dict[str, float]:
     """Return the loss's settings, given or default.
 
     Raise ServiceError if a setting is unknown, missing, or not a finite number.
@@ -215,7 +215,7 @@ def settings(loss: Loss, config: Mapping[str, float | str] | None) -> dict[str, 
 
 
 def read_inputs(
-    loss: Loss, decided: Mapping[str, float], datum: types.Datum, where: str
+    loss: EngineLoss, decided: Mapping[str, float], datum: types.Datum, where: str
 ) -> dict[str, np.ndarray]:
     """Return one datum's arrays, each as long as its model input, with the settings spread out.
 

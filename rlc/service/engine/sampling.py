@@ -26,14 +26,14 @@ from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.engine.attention import IntArray
-from rlc.service.engine.base_model import BaseModel, Snapshot
-from rlc.service.engine.decoder import Decoder, Sample, SamplingRule, stream_key
+from rlc.service.engine.base_model import BaseModel, WeightSnapshot
+from rlc.service.engine.decoder import Decoder, RunningSample, SamplingRule, stream_key
 from rlc.service.engine.scoring import (
-    Scoring,
+    ScoringRequest,
     prompt_logprobs,
     prompt_scores,
 )
-from rlc.service.engine.waves import Outcome, Pending, attempt, call_in, closed_error, fulfil
+from rlc.service.engine.waves import Outcome, PendingRequest, attempt, call_in, closed_error, fulfil
 from rlc.service.interface import SampledToken, ServiceError
 
 MOST_SAMPLES = 65_536  # of one request: each takes memory at once
@@ -50,7 +50,9 @@ class Engine:
     token_budget: int  # tokens of a forward pass
     max_rows: int
     max_kv_tokens: int  # rows × tokens that the decoder may hold
-    bare: Snapshot = field(factory=lambda: Snapshot(None))  # one, so that its requests batch
+    bare: WeightSnapshot = field(
+        factory=lambda: WeightSnapshot(None)
+    )  # one, so that its requests batch
 
 
 @frozen(eq=False)
@@ -58,9 +60,9 @@ class SampleRequest:
     """A request that has been checked."""
 
     engine: Engine
-    snapshot: Snapshot
+    snapshot: WeightSnapshot
     prompt: IntArray
-    scoring: Scoring
+    scoring: ScoringRequest
     num_samples: int
     seed: int
     rule: SamplingRule
@@ -69,10 +71,10 @@ class SampleRequest:
     on_token: Callable[[SampledToken], None] | None = None
     number: int = field(factory=lambda: next(_numbers), init=False)  # for its samples' ids
 
-    def samples(self, cancelled: Callable[[], bool]) -> list[Sample]:
+    def samples(self, cancelled: Callable[[], bool]) -> list[RunningSample]:
         """Return the completions to make; each has its own random stream."""
         return [
-            Sample(
+            RunningSample(
                 self.prompt,
                 stream_key(self.seed, i),
                 self.rule,
@@ -85,7 +87,9 @@ class SampleRequest:
             for i in range(self.num_samples)
         ]
 
-    def _tell(self, listener: Callable[[SampledToken], None], i: int, sample: Sample) -> None:
+    def _tell(
+        self, listener: Callable[[SampledToken], None], i: int, sample: RunningSample
+    ) -> None:
         ids, logprobs = sample.likeliest[-1] if sample.likeliest else ((), ())
         likeliest = tuple(zip(map(int, ids), map(float, logprobs), strict=True))
         listener(
@@ -95,11 +99,11 @@ class SampleRequest:
 
 def read_request(
     engine: Engine,
-    snapshot: Snapshot,
+    snapshot: WeightSnapshot,
     prompt: types.ModelInput,
     num_samples: int,
     params: types.SamplingParams,
-    scoring: Scoring,
+    scoring: ScoringRequest,
     on_token: Callable[[SampledToken], None] | None = None,
 ) -> SampleRequest:
     """Check a request. Raise ServiceError, with one sentence, if it cannot be honoured."""
@@ -133,12 +137,14 @@ def read_request(
 
 
 def read_logprobs_request(
-    engine: Engine, snapshot: Snapshot, prompt: types.ModelInput
+    engine: Engine, snapshot: WeightSnapshot, prompt: types.ModelInput
 ) -> SampleRequest:
     """Check a request for the prompt's own logprobs: nothing is sampled."""
     tokens = engine.base.token_ids(prompt, "The prompt")
     greedy = SamplingRule(0.0, -1, 1.0)
-    return SampleRequest(engine, snapshot, tokens, Scoring(True), 0, 0, greedy, 1, lambda _: False)
+    return SampleRequest(
+        engine, snapshot, tokens, ScoringRequest(True), 0, 0, greedy, 1, lambda _: False
+    )
 
 
 def read_stops(
@@ -169,18 +175,18 @@ def read_stops(
     return stops
 
 
-def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
+def run_wave(wave: Sequence[PendingRequest[SampleRequest]]) -> list[Outcome]:
     """Answer requests; those of one snapshot are decoded together, in an order of their own: the
     place in a batch can change the last bits of a result, and who comes first is up to the clock.
     """
 
-    def place(pending: Pending[SampleRequest]) -> tuple[bytes, int, int]:
+    def place(pending: PendingRequest[SampleRequest]) -> tuple[bytes, int, int]:
         """Requests that are equal in this have the same reply."""
         request = pending.work
         return request.prompt.tobytes(), request.seed, request.num_samples
 
     replies: dict[int, Outcome] = {}
-    together: dict[tuple[Engine, Snapshot], list[Pending[SampleRequest]]] = {}
+    together: dict[tuple[Engine, WeightSnapshot], list[PendingRequest[SampleRequest]]] = {}
     for pending in sorted(wave, key=place):
         key = (pending.work.engine, pending.work.snapshot)
         together.setdefault(key, []).append(pending)
@@ -203,7 +209,9 @@ def run_wave(wave: Sequence[Pending[SampleRequest]]) -> list[Outcome]:
 
 
 def responses(
-    engine: Engine, snapshot: Snapshot, complete: Sequence[tuple[SampleRequest, Sequence[Sample]]]
+    engine: Engine,
+    snapshot: WeightSnapshot,
+    complete: Sequence[tuple[SampleRequest, Sequence[RunningSample]]],
 ) -> list[types.SampleResponse]:
     """Return the responses to requests whose samples are complete; prompts are scored here."""
     scored = [request.prompt for request, _ in complete if request.scoring.logprobs]
@@ -248,12 +256,12 @@ def responses(
     return made
 
 
-def admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
+def admit(engine: Engine, waiting: deque[RunningSample]) -> list[RunningSample]:
     """Take as many of the waiting as there is room for, once a quarter of the rows is free."""
     active = engine.decoder.samples
     if active and len(active) > 3 * engine.max_rows // 4:
         return []
-    joining: list[Sample] = []
+    joining: list[RunningSample] = []
     longest = max((s.longest for s in active), default=0)
     while waiting:
         rows = len(active) + len(joining) + 1
@@ -266,15 +274,15 @@ def admit(engine: Engine, waiting: deque[Sample]) -> list[Sample]:
 
 
 T = TypeVar("T")
-Requested = Pending[SampleRequest]
+Requested = PendingRequest[SampleRequest]
 
 
 @define(eq=False)
-class _Open:
+class _OpenRequest:
     """A request whose samples are in the batch or about to be."""
 
     pending: Requested
-    samples: list[Sample]
+    samples: list[RunningSample]
     left: int  # samples that are not complete
 
 
@@ -287,10 +295,10 @@ class ContinuousBatch:
     """
 
     _arrived: deque[Requested] = field(factory=deque, init=False)
-    _waiting: deque[Sample] = field(factory=deque, init=False)  # of the current snapshot
-    _open: list[_Open] = field(factory=list, init=False)
-    _of_sample: dict[int, _Open] = field(factory=dict, init=False)
-    _current: tuple[Engine, Snapshot] | None = field(default=None, init=False)
+    _waiting: deque[RunningSample] = field(factory=deque, init=False)  # of the current snapshot
+    _open: list[_OpenRequest] = field(factory=list, init=False)
+    _of_sample: dict[int, _OpenRequest] = field(factory=dict, init=False)
+    _current: tuple[Engine, WeightSnapshot] | None = field(default=None, init=False)
 
     def join(self, requests: Iterable[Requested]) -> None:
         """Queue requests; they take part from the next turn on."""
@@ -337,7 +345,7 @@ class ContinuousBatch:
             self._clear()
         return [(entry.pending, reply) for entry, reply in zip(complete, made, strict=True)]
 
-    def _admit_arrived(self) -> tuple[Engine, Snapshot]:
+    def _admit_arrived(self) -> tuple[Engine, WeightSnapshot]:
         """Open the requests that are next in line, and return what they are sampled from."""
         if not self._open:
             first = self._arrived[0].work
@@ -350,7 +358,7 @@ class ContinuousBatch:
                 break
             pending = self._arrived.popleft()
             samples = request.samples(pending.future.cancelled)
-            entry = _Open(pending, samples, len(samples))
+            entry = _OpenRequest(pending, samples, len(samples))
             self._open.append(entry)
             self._waiting.extend(samples)
             self._of_sample.update((id(sample), entry) for sample in samples)
@@ -375,7 +383,7 @@ class ContinuousWorker:
 
     threads: int
     _batch: ContinuousBatch = field(factory=ContinuousBatch, init=False)
-    _jobs: deque[Pending[Callable[[], Any]]] = field(factory=deque, init=False)
+    _jobs: deque[PendingRequest[Callable[[], Any]]] = field(factory=deque, init=False)
     _requests: deque[Requested] = field(factory=deque, init=False)
     _bell: threading.Condition = field(factory=threading.Condition, init=False)
     _closing: bool = field(default=False, init=False)
@@ -401,13 +409,13 @@ class ContinuousWorker:
             self._bell.notify()
         self._thread.join()
 
-    def _enqueue(self, queue: deque[Pending[T]], work: T) -> asyncio.Future[Any]:
+    def _enqueue(self, queue: deque[PendingRequest[T]], work: T) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._bell:
             if self._closing:
                 future.set_exception(closed_error())
             else:
-                queue.append(Pending(work, future))
+                queue.append(PendingRequest(work, future))
                 self._bell.notify()
         return future
 

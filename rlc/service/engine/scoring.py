@@ -16,7 +16,7 @@ from tinker.types.topk_logprobs import MASK_LOGPROB, TopkLogprobs
 from torch import Tensor
 
 from rlc.service.engine.attention import IntArray, micro_batches
-from rlc.service.engine.base_model import BaseModel, Snapshot
+from rlc.service.engine.base_model import BaseModel, WeightSnapshot
 from rlc.service.engine.decoder import invert, stream_key, uniforms
 from rlc.service.engine.trainer import packed_logprobs, split_targets
 from rlc.service.interface import ServiceError
@@ -25,7 +25,7 @@ _NOT_ASKED = -1  # in a tensor of targets
 
 
 @frozen(eq=False)
-class Scoring:
+class ScoringRequest:
     """Which logprobs a request asks for, beside those of its samples.
 
     ``topk``: the likeliest tokens at each position of the prompt, ``sample_topk``: at each sampled
@@ -80,7 +80,7 @@ def read_targets(targets: types.TensorData) -> IntArray:
 
 
 def prompt_logprobs(
-    base: BaseModel, snapshot: Snapshot, prompts: Sequence[IntArray], token_budget: int
+    base: BaseModel, snapshot: WeightSnapshot, prompts: Sequence[IntArray], token_budget: int
 ) -> list[np.ndarray]:
     """Return the logprobs of each prompt's tokens given those before, NaN for the first."""
     out = [np.full(len(prompt), np.nan, dtype=np.float32) for prompt in prompts]
@@ -106,9 +106,9 @@ class PromptScores:
 
 def prompt_scores(
     base: BaseModel,
-    snapshot: Snapshot,
+    snapshot: WeightSnapshot,
     prompt: IntArray,
-    scoring: Scoring,
+    scoring: ScoringRequest,
     temperature: float,
     seed: int,
 ) -> PromptScores:
@@ -129,7 +129,7 @@ def prompt_scores(
     return PromptScores(topk, targets, alternatives)
 
 
-def _logits(base: BaseModel, snapshot: Snapshot, tokens: IntArray) -> Tensor:
+def _logits(base: BaseModel, snapshot: WeightSnapshot, tokens: IntArray) -> Tensor:
     if not len(tokens):
         return torch.empty(0, base.vocabulary)
     base.use_snapshot(snapshot)

@@ -15,7 +15,7 @@ from rlc.service.engine.checkpoints import Checkpoint, CheckpointStore, read_pef
 from rlc.service.engine.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.decoder import Decoder
-from rlc.service.engine.lora import Adapter, LoraSpec
+from rlc.service.engine.lora import LoraAdapter, LoraSpec
 from rlc.service.engine.sampling import ContinuousWorker, Engine, run_wave
 from rlc.service.engine.trainer import Trainer, restore_optimizer, restored_adapter
 from rlc.service.engine.waves import WaveWorker
@@ -67,7 +67,7 @@ class LocalService:
         def create() -> LocalTrainingClient:
             spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
             engine = self._engine(base_model)
-            return self._client(engine, Adapter.fresh(engine.base.layers, spec, seed), model)
+            return self._client(engine, LoraAdapter.fresh(engine.base.layers, spec, seed), model)
 
         return self._worker.submit(create)
 
@@ -167,11 +167,13 @@ class LocalService:
             restore_optimizer(client.trainer, checkpoint)
         return client
 
-    def _client(self, engine: Engine, adapter: Adapter, model: str | None) -> LocalTrainingClient:
+    def _client(
+        self, engine: Engine, adapter: LoraAdapter, model: str | None
+    ) -> LocalTrainingClient:
         trainer = Trainer.of(engine.base, adapter, engine.token_budget)
         return LocalTrainingClient(self._worker, engine, trainer, self.store, model)
 
-    def _load(self, path: str) -> tuple[Engine, Adapter, Checkpoint]:
+    def _load(self, path: str) -> tuple[Engine, LoraAdapter, Checkpoint]:
         checkpoint = self.store.load(path)
         engine = self._engine(checkpoint.description.base_model)
         return engine, restored_adapter(engine.base, checkpoint), checkpoint

@@ -21,7 +21,7 @@ from tinker import types
 from torch import Tensor
 
 from rlc.service.engine.attention import IntArray, micro_batches
-from rlc.service.engine.base_model import BaseModel, Snapshot
+from rlc.service.engine.base_model import BaseModel, WeightSnapshot
 from rlc.service.engine.checkpoints import (
     Arrays,
     Checkpoint,
@@ -30,7 +30,7 @@ from rlc.service.engine.checkpoints import (
     Kind,
     peft_key,
 )
-from rlc.service.engine.lora import Adapter
+from rlc.service.engine.lora import LoraAdapter
 from rlc.service.engine.losses import BatchLoss, combined
 from rlc.service.interface import ServiceError
 
@@ -104,17 +104,17 @@ class Trainer:
     """An adapter with its gradient and its optimiser."""
 
     base: BaseModel
-    adapter: Adapter  # leaves: gradients accumulate in views of `optimizer.gradient_P`
+    adapter: LoraAdapter  # leaves: gradients accumulate in views of `optimizer.gradient_P`
     optimizer: AdamW
     token_budget: int
     has_gradient: bool = field(default=False, init=False)
 
     @classmethod
-    def of(cls, base: BaseModel, adapter: Adapter, token_budget: int) -> Trainer:
+    def of(cls, base: BaseModel, adapter: LoraAdapter, token_budget: int) -> Trainer:
         """Start training ``adapter``, whose vector is from now on changed in place."""
         optimizer = AdamW.over(adapter.flat_P)
-        leaves = Adapter.over(base.layers, adapter.spec, adapter.flat_P)
-        gradients = Adapter.over(base.layers, adapter.spec, optimizer.gradient_P)
+        leaves = LoraAdapter.over(base.layers, adapter.spec, adapter.flat_P)
+        gradients = LoraAdapter.over(base.layers, adapter.spec, optimizer.gradient_P)
         for name, pair in leaves.pairs.items():
             for leaf, gradient in zip(pair, gradients.pairs[name], strict=True):
                 leaf.requires_grad_().grad = gradient
@@ -189,7 +189,7 @@ class Trainer:
         self.has_gradient = False
         return types.OptimStepResponse(metrics={"grad_norm": norm})
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> WeightSnapshot:
         """Return the weights as they are now."""
         return self.base.snapshot(self.adapter)
 
@@ -232,7 +232,7 @@ def state_arrays(
         vectors |= {"adam_mean": optimizer.mean_P, "adam_square": optimizer.square_P}
     arrays = {}
     for label, vector_P in vectors.items():
-        for name, pair in Adapter.over(base.layers, spec, vector_P).pairs.items():
+        for name, pair in LoraAdapter.over(base.layers, spec, vector_P).pairs.items():
             for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
                 key = f"{label}/{name}.{part}"
                 if kind == "external_weights":
@@ -242,7 +242,7 @@ def state_arrays(
     return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)
 
 
-def restored_adapter(base: BaseModel, checkpoint: Checkpoint) -> Adapter:
+def restored_adapter(base: BaseModel, checkpoint: Checkpoint) -> LoraAdapter:
     """Return the adapter of a checkpoint. Raise ServiceError if it is of another base model."""
     description = checkpoint.description
     if "/external_weights/" in checkpoint.path:
@@ -296,9 +296,9 @@ def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool
     trainer.has_gradient = False
 
 
-def _read_adapter(base: BaseModel, checkpoint: Checkpoint, label: str) -> Adapter:
+def _read_adapter(base: BaseModel, checkpoint: Checkpoint, label: str) -> LoraAdapter:
     """Return a checkpoint's arrays of one label, in the shape of the adapter."""
-    adapter = Adapter.zeros(base.layers, checkpoint.description.lora)
+    adapter = LoraAdapter.zeros(base.layers, checkpoint.description.lora)
     for name, pair in adapter.pairs.items():
         for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
             array = checkpoint.arrays.get(f"{label}/{name}.{part}")

@@ -40,7 +40,7 @@ Outcome = Any  # a result, or the exception that took its place
 
 
 @define(eq=False)
-class Pending(Generic[Work]):
+class PendingRequest(Generic[Work]):
     """A request or a job, and the future of its result."""
 
     work: Work
@@ -86,7 +86,7 @@ def closed_error() -> ServiceError:
 class _Loop(Generic[Work]):
     """What the worker knows of one event loop; touched from that loop's thread only."""
 
-    waiting: list[Pending[Work]] = field(factory=list)
+    waiting: list[PendingRequest[Work]] = field(factory=list)
     submitted: int = 0
     done: int = 0
     barrier: int = 0  # jobs that must be done before the waiting requests leave
@@ -100,7 +100,7 @@ class _Loop(Generic[Work]):
 class WaveWorker(Generic[Work]):
     """``run_wave`` answers several requests at once: a result or an exception for each."""
 
-    run_wave: Callable[[Sequence[Pending[Work]]], Sequence[Outcome]]
+    run_wave: Callable[[Sequence[PendingRequest[Work]]], Sequence[Outcome]]
     threads: int
     _executor: ThreadPoolExecutor = field(init=False)
     _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop[Work]] = field(
@@ -126,7 +126,7 @@ class WaveWorker(Generic[Work]):
         state = self._state(loop)
         if not state.waiting:
             state.barrier = state.submitted
-        pending = Pending(request, loop.create_future())
+        pending = PendingRequest(request, loop.create_future())
         state.waiting.append(pending)
         self._turn_from_start(loop, state)
         return pending.future

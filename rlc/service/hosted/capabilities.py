@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from rlc.catalog.facts.models import find_retired
-from rlc.plan.asked import asked_models
+from rlc.plan.auxiliary import asked_models
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.service.interface import ServiceError
@@ -21,7 +21,7 @@ _NAMES_SHOWN = 5
 
 
 @frozen
-class Need:
+class ModelNeed:
     """What a stage needs of a base model. ``least_context``: one reply to the longest prompt that
     the plan is sure to allow."""
 
@@ -56,16 +56,18 @@ def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -
     return found
 
 
-def _needs(stage: StagePlan) -> Iterator[Need]:
+def _needs(stage: StagePlan) -> Iterator[ModelNeed]:
     for _, state in asked_models(stage):
-        yield Need(stage.name, state.model.base, trained=False, sampled=True, least_context=2)
+        yield ModelNeed(stage.name, state.model.base, trained=False, sampled=True, least_context=2)
     if stage.sampling is None:
         sampled = any(data.from_policy for data in stage.data)
-        yield Need(stage.name, stage.model.base, trained=True, sampled=sampled, least_context=2)
+        yield ModelNeed(
+            stage.name, stage.model.base, trained=True, sampled=sampled, least_context=2
+        )
         return
     replies = [stage.sampling.max_tokens or 1, *(env.rollouts.max_tokens for env in stage.played)]
     context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
-    yield Need(stage.name, stage.model.base, stage.trains, sampled=True, least_context=context)
+    yield ModelNeed(stage.name, stage.model.base, stage.trains, sampled=True, least_context=context)
 
 
 def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
@@ -83,7 +85,7 @@ def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
     )
 
 
-def _require_use(need: Need, model: SupportedModel, where: str) -> None:
+def _require_use(need: ModelNeed, model: SupportedModel, where: str) -> None:
     """Raise ServiceError for what a server cannot do; None, not reported, counts as possible."""
     for wanted, can, use in (
         (need.trained, model.trainable, "train"),

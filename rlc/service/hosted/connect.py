@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
-from rlc.plan.asked import asked_models
+from rlc.plan.auxiliary import asked_models
 from rlc.plan.records import LOCAL, Plan
 from rlc.service.interface import RemoteService, ServiceClient, ServiceError
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, Step, Whole
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.inference.requests import Body, Strict, image_part
 from rlc.service.interface import SamplingRequest
 
@@ -89,13 +89,13 @@ class CountRequest(Body):
         choice = "auto" if self.tool_choice is None else self.tool_choice.type
         if choice not in ("auto", "none"):
             said = "tool_choice is auto or none: this server cannot force a call."
-            raise Refused(400, said, param="tool_choice")
+            raise RefusedRequest(400, said, param="tool_choice")
         for tool in self.tools or ():
             if tool.type not in (None, "custom") or tool.input_schema is None:
                 said = (
                     f"The tool {tool.name} is of type {tool.type}; a tool here has an input_schema."
                 )
-                raise Refused(400, said, param="tools")
+                raise RefusedRequest(400, said, param="tools")
         return [
             Tool(
                 tool.name,
@@ -115,7 +115,7 @@ class CountRequest(Body):
         """
         if self.messages[-1].role == "assistant":
             said = "The last message is the assistant's: this server cannot continue a reply."
-            raise Refused(400, said, param="messages")
+            raise RefusedRequest(400, said, param="messages")
         said_first = [] if self.system is None else [_text(self.system, "system")]
         turns = []
         for i, turn in enumerate(self.messages):
@@ -150,7 +150,7 @@ class MessagesRequest(CountRequest):
     def how(self) -> SamplingRequest:
         """How to sample. Raise Refused (400) for a stop that is empty."""
         if not all(self.stop_sequences or ()):
-            raise Refused(400, "A stop sequence must not be empty.", param="stop_sequences")
+            raise RefusedRequest(400, "A stop sequence must not be empty.", param="stop_sequences")
         return SamplingRequest(
             max_tokens=self.max_tokens,
             temperature=1.0 if self.temperature is None else self.temperature,
@@ -188,7 +188,7 @@ def _messages(turn: _Turn, where: str) -> list[Message]:
             said = "" if block.content is None else _text(block.content, where)
             results.append({"role": "tool", "content": said, "tool_call_id": block.tool_use_id})
         else:
-            raise Refused(
+            raise RefusedRequest(
                 400,
                 f"{where} has a block of type {block.type!r} that models here cannot read: they "
                 "read text, some images, and calls of tools with their results.",
@@ -217,7 +217,7 @@ def _text(content: str | list[_Block], where: str) -> str:
     for block in content:
         if block.type != "text" or block.text is None:
             said = f"{where} has a block of type {block.type!r}; models here read text only."
-            raise Refused(400, said, param="messages")
+            raise RefusedRequest(400, said, param="messages")
     return "".join(block.text or "" for block in content)
 
 

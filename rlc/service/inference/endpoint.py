@@ -21,8 +21,8 @@ from rlc.chat.turns import EnvError
 from rlc.errors import Error
 from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message, Tool
-from rlc.service.chats.replies import Call
-from rlc.service.http import Refused
+from rlc.service.chats.replies import SampledCall
+from rlc.service.http import RefusedRequest
 from rlc.service.interface import SamplingRequest
 
 _MOST_AT_ONCE = 4_096  # samples under way
@@ -63,12 +63,12 @@ class Choice:
     stop_reason: Literal["stop", "length"]
     text: str
     reasoning: str
-    calls: tuple[Call, ...]
+    calls: tuple[SampledCall, ...]
     message: Message
 
 
 @frozen
-class Answered:
+class AnsweredRequest:
     """A request that was answered: what a training program needs of it. Choice ``i`` is sample
     ``i % sampling.n`` of prompt ``i // sampling.n``."""
 
@@ -90,7 +90,7 @@ class Answered:
         return sum(map(len, self.prompts)) + sum(len(choice.token_ids) for choice in self.choices)
 
 
-Observer = Callable[[Answered], None]
+Observer = Callable[[AnsweredRequest], None]
 
 
 @define(eq=False)
@@ -101,7 +101,7 @@ class ModelEndpoint:
     models: Models
     answered: Observer | None = None
     _renderers: dict[tuple[str, str], Any] = field(factory=dict, init=False)
-    _book: OrderedDict[str, Answered] = field(factory=OrderedDict, init=False)
+    _book: OrderedDict[str, AnsweredRequest] = field(factory=OrderedDict, init=False)
     _kept: int = field(default=0, init=False)  # tokens in the book
     _under_way: int = field(default=0, init=False)
 
@@ -112,11 +112,11 @@ class ModelEndpoint:
         if renderer is None:
             if model.renderer is None:
                 said = f"{model.name} cannot chat: {model.no_renderer}. Use /v1/completions, or "
-                raise Refused(400, f"{said}name a `renderer`.", param="renderer")
+                raise RefusedRequest(400, f"{said}name a `renderer`.", param="renderer")
             return model
         if renderer not in renderer_names():
             known = ", ".join(renderer_names())
-            raise Refused(
+            raise RefusedRequest(
                 400, f"There is no renderer {renderer!r}: there are {known}.", param="renderer"
             )
         key = model.base, renderer
@@ -124,14 +124,16 @@ class ModelEndpoint:
             try:
                 self._renderers[key] = fitting_renderer(model.tokenizer, renderer)
             except EnvError as error:
-                raise Refused(400, f"{model.base}: {error}.", param="renderer") from error
+                raise RefusedRequest(400, f"{model.base}: {error}.", param="renderer") from error
         return evolve(model, renderer=self._renderers[key])
 
     def start(self, model: ChatModel, request: ReplyRequest) -> Generation:
         """Begin to sample. Raise TooLongError if a prompt is too long, and Refused (429) if too
         many samples would be under way."""
         if self._under_way + request.count > _MOST_AT_ONCE:
-            raise Refused(429, f"More than {_MOST_AT_ONCE:,} samples would be under way at once.")
+            raise RefusedRequest(
+                429, f"More than {_MOST_AT_ONCE:,} samples would be under way at once."
+            )
         generation = model.start(request)
         self._under_way += request.count
         for reply in generation.replies:
@@ -141,7 +143,7 @@ class ModelEndpoint:
     def _leave(self, count: int, _: asyncio.Future[Any]) -> None:
         self._under_way -= count
 
-    def keep(self, answered: Answered) -> None:
+    def keep(self, answered: AnsweredRequest) -> None:
         """Keep a request, for which the oldest make room, and tell of it."""
         self._book[answered.id] = answered
         self._kept += answered.size
@@ -151,11 +153,11 @@ class ModelEndpoint:
         if self.answered is not None:
             self.answered(answered)
 
-    def find(self, request_id: str, caller: Caller) -> Answered:
+    def find(self, request_id: str, caller: Caller) -> AnsweredRequest:
         """Return a request that was answered. Raise Refused (404) if it is not known any more."""
         found = self._book.get(request_id)
         if found is None or found.caller.session != caller.session:
-            raise Refused(404, f"There is no answered request {request_id} here.")
+            raise RefusedRequest(404, f"There is no answered request {request_id} here.")
         return found
 
 
@@ -173,7 +175,7 @@ class Recorder:
         except OSError as error:
             raise Error(f"cannot write {self.path}: {error}") from error
 
-    def __call__(self, answered: Answered) -> None:
+    def __call__(self, answered: AnsweredRequest) -> None:
         """Write a request."""
         sampling = answered.sampling
         row = {

@@ -11,7 +11,7 @@ from pydantic import Field
 from rlc.service.chats.model import Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, Step, Whole
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.inference.requests import Body, Strict, image_part
 from rlc.service.interface import SampledToken, SamplingRequest
 
@@ -53,12 +53,12 @@ class _Request(Body):
         """How to sample. Raise Refused (400) for parameters that contradict each other."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if not all(stops):
-            raise Refused(400, "A stop must not be empty.", param="stop")
+            raise RefusedRequest(400, "A stop must not be empty.", param="stop")
         if self.top_k == 0:
-            raise Refused(400, "top_k is -1 (all) or at least 1.", param="top_k")
+            raise RefusedRequest(400, "top_k is -1 (all) or at least 1.", param="top_k")
         if self.stream_options is not None and not self.stream:
             said = "stream_options are for requests with stream = true."
-            raise Refused(400, said, param="stream_options")
+            raise RefusedRequest(400, said, param="stream_options")
         return SamplingRequest(
             n=self.n or 1,
             max_tokens=max_tokens,
@@ -161,9 +161,9 @@ class ChatRequest(_Request):
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
             said = "max_tokens and max_completion_tokens differ: give one of them."
-            raise Refused(400, said, param="max_tokens")
+            raise RefusedRequest(400, said, param="max_tokens")
         if self.top_logprobs and not self.logprobs:
-            raise Refused(400, "top_logprobs need logprobs = true.", param="top_logprobs")
+            raise RefusedRequest(400, "top_logprobs need logprobs = true.", param="top_logprobs")
         return self.sampling(next(iter(limits), None), self.top_logprobs)
 
     def offered(self) -> list[Tool]:
@@ -171,9 +171,9 @@ class ChatRequest(_Request):
         here can enforce, and for strict ones that cannot be checked."""
         if self.tool_choice not in (None, "auto", "none"):
             said = "tool_choice is auto or none: this server cannot force a call."
-            raise Refused(400, said, param="tool_choice")
+            raise RefusedRequest(400, said, param="tool_choice")
         if self.tool_choice is not None and not self.tools:
-            raise Refused(400, "tool_choice needs tools.", param="tool_choice")
+            raise RefusedRequest(400, "tool_choice needs tools.", param="tool_choice")
         functions = [tool.function for tool in self.tools or ()]
         return [
             Tool(
@@ -204,12 +204,14 @@ def _plain(message: _Message, where: str) -> Message:
         if all(part["type"] == "text" for part in content):
             content = "".join(part["text"] for part in content)
     if content is None and not message.tool_calls:
-        raise Refused(400, f"{where} has no content.", param=f"{where}.content")
+        raise RefusedRequest(400, f"{where} has no content.", param=f"{where}.content")
     if message.tool_calls and role != "assistant":
-        raise Refused(400, f"{where}: only the assistant calls tools.", param=f"{where}.tool_calls")
+        raise RefusedRequest(
+            400, f"{where}: only the assistant calls tools.", param=f"{where}.tool_calls"
+        )
     if (role == "tool") != (message.tool_call_id is not None):
         said = f"{where}: a message of a tool has a tool_call_id, and no other has one."
-        raise Refused(400, said, param=f"{where}.tool_call_id")
+        raise RefusedRequest(400, said, param=f"{where}.tool_call_id")
     plain: dict[str, Any] = {"role": role, "content": content or ""}
     if message.reasoning_content:
         reasoning = {"type": "thinking", "thinking": message.reasoning_content}
@@ -228,11 +230,11 @@ def _part(part: _Part, role: str, where: str) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if part.type != "image_url" or not isinstance(part.image_url, dict):
         said = f"{where} has a part of type {part.type!r}; models here read text, and some images."
-        raise Refused(400, said, param=where)
+        raise RefusedRequest(400, said, param=where)
     if role != "user":
-        raise Refused(400, f"{where}: only the user shows images.", param=where)
+        raise RefusedRequest(400, f"{where}: only the user shows images.", param=where)
     if part.image_url.get("detail") not in (None, "auto"):
-        raise Refused(400, f"{where}: the detail of an image is auto.", param=where)
+        raise RefusedRequest(400, f"{where}: the detail of an image is auto.", param=where)
     return image_part(part.image_url.get("url"), where)
 
 
@@ -253,9 +255,9 @@ class CompletionRequest(_Request):
     def how(self) -> SamplingRequest:
         """How to sample. Raise Refused (400) for parameters that contradict each other."""
         if self.max_tokens == 0 and not self.echo:
-            raise Refused(400, "max_tokens = 0 needs echo = true.", param="max_tokens")
+            raise RefusedRequest(400, "max_tokens = 0 needs echo = true.", param="max_tokens")
         if self.echo and self.stream:
-            raise Refused(400, "What echoes its prompt cannot be streamed.", param="echo")
+            raise RefusedRequest(400, "What echoes its prompt cannot be streamed.", param="echo")
         limit = _SHORT if self.max_tokens is None else max(self.max_tokens, 1)
         how = self.sampling(limit, self.logprobs)
         return evolve(how, prompt_logprobs=bool(self.echo) and self.logprobs is not None)
@@ -267,10 +269,10 @@ class CompletionRequest(_Request):
             given = [given]
         prompts = [tokenizer.encode(p) if isinstance(p, str) else list(p) for p in given]
         if not prompts or not all(prompts):
-            raise Refused(400, "A prompt has at least one token.", param="prompt")
+            raise RefusedRequest(400, "A prompt has at least one token.", param="prompt")
         if len(prompts) * (self.n or 1) > _MOST_CHOICES:
             said = f"A request has at most {_MOST_CHOICES} choices, over all prompts."
-            raise Refused(400, said, param="prompt")
+            raise RefusedRequest(400, said, param="prompt")
         return prompts
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlc.service.chats.prompts import Message
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 
 
 class Strict(BaseModel):
@@ -38,22 +38,24 @@ def read_body(kind: type[B], content: bytes) -> B:
     try:
         given = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, "The body is no JSON.") from error
+        raise RefusedRequest(400, "The body is no JSON.") from error
     if not isinstance(given, dict):
-        raise Refused(400, "The body is no JSON object.")
+        raise RefusedRequest(400, "The body is no JSON object.")
     for name in kind.without_effect.keys() & given.keys():
         value = given.pop(name)
         if value is not None and value not in kind.without_effect[name]:
-            raise Refused(400, f"This server does not support {name}: leave it out.", param=name)
+            raise RefusedRequest(
+                400, f"This server does not support {name}: leave it out.", param=name
+            )
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        raise Refused(400, f"This server has no parameter {where}.", param=where)
+        raise RefusedRequest(400, f"This server has no parameter {where}.", param=where)
     said = f"{where}: {first['msg']}" if where else first["msg"]
-    raise Refused(400, f"The request is not as it should be: {said}.", param=where or None)
+    raise RefusedRequest(400, f"The request is not as it should be: {said}.", param=where or None)
 
 
 def name_results(messages: Sequence[Message]) -> list[Message]:
@@ -67,7 +69,7 @@ def name_results(messages: Sequence[Message]) -> list[Message]:
         if message["role"] == "tool":
             if (call_id := message.get("tool_call_id")) not in names:
                 said = f"messages[{i}] is the result of {call_id!r}, which no message before calls."
-                raise Refused(400, said, param="messages")
+                raise RefusedRequest(400, said, param="messages")
             message = {**message, "name": names[call_id]}
         named.append(message)
     return named
@@ -82,11 +84,13 @@ def image_part(url: Any, where: str) -> dict[str, Any]:
     found = _IMAGE.fullmatch(url) if isinstance(url, str) else None
     if found is None:
         said = f"{where} has an image that is no data: URL of a png, jpeg, webp or gif in base64; "
-        raise Refused(400, f"{said}nothing is fetched from elsewhere.", param=where)
+        raise RefusedRequest(400, f"{said}nothing is fetched from elsewhere.", param=where)
     try:
         b64decode(found[1])
     except ValueError as error:
-        raise Refused(400, f"{where} has an image that is not base64.", param=where) from error
+        raise RefusedRequest(
+            400, f"{where} has an image that is not base64.", param=where
+        ) from error
     return {"type": "image", "image": url}
 
 

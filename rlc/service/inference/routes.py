@@ -36,7 +36,7 @@ from rlc.service.http import (
 )
 from rlc.service.inference.anthropic import CountRequest, MessageAnswer, MessagesRequest
 from rlc.service.inference.endpoint import (
-    Answered,
+    AnsweredRequest,
     Caller,
     Choice,
     ModelEndpoint,
@@ -128,7 +128,7 @@ async def _complete(endpoint: ModelEndpoint, request: Request) -> Response:
     model = await endpoint.models.find(body.model, caller)
     wanted = ReplyRequest(body.how(), texts=body.prompts(model.tokenizer))
     generation, said = endpoint.start(model, wanted), (body.user, body.metadata or {})
-    asked = _Asked(endpoint, caller, "completions", generation, wanted, *said)
+    asked = _OpenRequest(endpoint, caller, "completions", generation, wanted, *said)
     answer = CompletionAnswer(f"cmpl-{uuid4().hex}", int(time.time()), generation, body)
     return await _respond(request, asked, answer, body.stream)
 
@@ -141,7 +141,7 @@ async def _count_tokens(endpoint: ModelEndpoint, request: Request) -> Response:
 
 
 @frozen(eq=False)
-class _Asked:
+class _OpenRequest:
     """A request whose samples are under way, until it is answered."""
 
     endpoint: ModelEndpoint
@@ -165,7 +165,7 @@ class _Asked:
         choices = tuple(_choice(answer, i, whole) for i, whole in enumerate(wholes))
         self.generation.keep([one.text for one in choices], [one.message for one in choices])
         self.endpoint.keep(
-            Answered(
+            AnsweredRequest(
                 answer.id,
                 self.caller,
                 self.generation.model.name,
@@ -201,13 +201,13 @@ async def _ask_chat(
     body: ChatRequest | MessagesRequest,
     user: str | None,
     metadata: Mapping[str, str],
-) -> _Asked:
+) -> _OpenRequest:
     caller = _caller(request)
     model = await endpoint.chat_model(body.model, caller, body.renderer)
     tools, messages = body.offered(), name_results(body.conversation())
     wanted = ReplyRequest(body.how(), messages, tools)
     generation = endpoint.start(model, wanted)
-    return _Asked(endpoint, caller, path, generation, wanted, user, metadata)
+    return _OpenRequest(endpoint, caller, path, generation, wanted, user, metadata)
 
 
 def _caller(request: Request) -> Caller:
@@ -215,7 +215,7 @@ def _caller(request: Request) -> Caller:
 
 
 async def _respond(
-    request: Request, asked: _Asked, answer: Answer, stream: bool | None
+    request: Request, asked: _OpenRequest, answer: Answer, stream: bool | None
 ) -> Response:
     """Answer at once or in a stream. Where the client disconnects, sampling stops. What goes wrong
     before the first token is an error of the request."""

@@ -11,7 +11,7 @@ from tinker import types
 from tinker.types.session_status import ClientSessionFinished, ClientSessionFinishReason
 from tinker.types.session_status_query import SessionStatusQuery
 
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.server.backend import Backend
 from rlc.service.server.checkpoint_requests import fetch
 from rlc.service.server.futures import EncodedReply
@@ -54,7 +54,9 @@ def api_key(_: Backend) -> ApiKey:
 
 def delete_api_key(_: Backend) -> None:
     """Refuse: the key is the operator's."""
-    raise Refused(403, "The key of this server is set where it is started, not over the network.")
+    raise RefusedRequest(
+        403, "The key of this server is set where it is started, not over the network."
+    )
 
 
 async def download(backend: Backend, path: str, query: Mapping[str, str]) -> Response:
@@ -62,7 +64,7 @@ async def download(backend: Backend, path: str, query: Mapping[str, str]) -> Res
     if not backend.signer.has_signed_path(
         path, query.get("expires", ""), query.get("signature", "")
     ):
-        raise Refused(403, "This address is not signed by this server, or has expired.")
+        raise RefusedRequest(403, "This address is not signed by this server, or has expired.")
     kind, *parts = path.split("/")
     if kind == "traces":
         return Response(backend.futures.traces.export(*parts), media_type="application/json")
@@ -226,7 +228,7 @@ def export_trace(backend: Backend, session_id: str, base_url: str) -> TraceExpor
 def _find(backend: Backend, session_id: str) -> Session:
     session = backend.sessions.all.get(session_id)
     if session is None:
-        raise Refused(404, f"There is no session {session_id}.")
+        raise RefusedRequest(404, f"There is no session {session_id}.")
     return session
 
 

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 from tinker import types
 
-from rlc.service.http import JSON, ON_ERROR, Refused, key_checker, read_content, require_key
+from rlc.service.http import JSON, ON_ERROR, RefusedRequest, key_checker, read_content, require_key
 from rlc.service.inference.endpoint import Observer
 from rlc.service.inference.routes import inference_routes
 from rlc.service.server import account_requests, checkpoint_requests, client_requests
@@ -173,4 +173,4 @@ def _explaining(part: str) -> Iterator[None]:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         what = f"{where}: {first['msg']}" if where else first["msg"]
-        raise Refused(400, f"The {part} is not as it should be: {what}.") from error
+        raise RefusedRequest(400, f"The {part} is not as it should be: {what}.") from error

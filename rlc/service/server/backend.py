@@ -11,12 +11,12 @@ from tinker import types
 
 from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.engine.service import LocalService, ModelFacts
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.interface import ServiceError
 from rlc.service.server.faults import Disturbances
 from rlc.service.server.futures import SAMPLE, Futures
 from rlc.service.server.runs import Runs
-from rlc.service.server.sessions import Model, Session, Sessions
+from rlc.service.server.sessions import ServedAdapter, Session, Sessions
 from rlc.service.server.signing import Signer
 
 Handlers = Mapping[str, Mapping[str, Callable[..., Any]]]  # by method and path, as those of `app`
@@ -47,7 +47,7 @@ class Extension:
 
 
 @frozen
-class Served:
+class ServedModel:
     """A base model and the name that clients call it by."""
 
     name: str
@@ -55,10 +55,11 @@ class Served:
     facts: ModelFacts
 
 
-async def load_models(engine: LocalService, sources: Mapping[str, str]) -> dict[str, Served]:
+async def load_models(engine: LocalService, sources: Mapping[str, str]) -> dict[str, ServedModel]:
     """Load every base model at once. Raise ServiceError for a model that cannot be loaded."""
     return {
-        name: Served(name, source, await engine.facts(source)) for name, source in sources.items()
+        name: ServedModel(name, source, await engine.facts(source))
+        for name, source in sources.items()
     }
 
 
@@ -68,7 +69,7 @@ class Backend:
     told to compute theirs themselves."""
 
     engine: LocalService
-    served: Mapping[str, Served]
+    served: Mapping[str, ServedModel]
     disturbances: Disturbances = field(factory=Disturbances)
     custom_losses: bool = True
     extensions: Sequence[Extension] = ()
@@ -82,11 +83,11 @@ class Backend:
         self.runs = Runs(self.engine.store)
         self.futures = Futures(self.disturbances)
 
-    def base(self, name: str) -> Served:
+    def base(self, name: str) -> ServedModel:
         """A base model by its name. Raise Refused (400) if it is not served."""
         if name not in self.served:
             known = ", ".join(self.served)
-            raise Refused(400, f"This server has no model {name!r}; it serves {known}.")
+            raise RefusedRequest(400, f"This server has no model {name!r}; it serves {known}.")
         return self.served[name]
 
     def name_of(self, base_model: str) -> str:
@@ -110,7 +111,7 @@ class Backend:
         return types.UntypedAPIFuture(request_id=request_id, model_id=model_id)
 
     def promise_in_order(
-        self, model: Model, seq: int | None, what: str, start: Callable[[], Awaitable[Any]]
+        self, model: ServedAdapter, seq: int | None, what: str, start: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
         """Accept work on a model, which starts after the requests before it. Traces show ``what``
         it is."""
@@ -137,7 +138,7 @@ class Backend:
         return types.UntypedAPIFuture(request_id=request_id, sample_sequence_ids=ids)
 
     def add_model(
-        self, session: Session, model: Model, user_metadata: dict[str, Any] | None
+        self, session: Session, model: ServedAdapter, user_metadata: dict[str, Any] | None
     ) -> None:
         """Add a model that has been created, and write the file of its run."""
         self.runs.add(model.id, model.base_model, model.lora, user_metadata, session.project_id)

@@ -22,7 +22,7 @@ from tinker import types
 
 from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from rlc.service.engine.checkpoints import CheckpointStore, peft_config
-from rlc.service.http import Refused, refusing
+from rlc.service.http import RefusedRequest, refusing
 from rlc.service.interface import ServiceError
 from rlc.service.server.backend import Backend, check_ttl
 from rlc.service.server.runs import engine_path, paged, path_of, tinker_path
@@ -90,7 +90,7 @@ async def unpublish(backend: Backend, run_id: str, kind: str, name: str) -> None
 async def _set_public(backend: Backend, path: str, public: bool) -> None:
     def change(store: CheckpointStore) -> None:
         if store.find(engine_path(path)).description.public is public:
-            raise Refused(409, f"{path} is {'public' if public else 'private'} already.")
+            raise RefusedRequest(409, f"{path} is {'public' if public else 'private'} already.")
         store.change(engine_path(path), public=public)
 
     with refusing(404):
@@ -118,11 +118,11 @@ async def _copy(backend: Backend, request: types.CopyWeightsRequest) -> str:
         session = backend.sessions.session(request.session_id)
         project_id, run_id = session.project_id, f"{session.id}:train:{request.model_seq_id}"
         if backend.runs.exists(run_id):
-            raise Refused(400, f"There is a training run {run_id} already.")
+            raise RefusedRequest(400, f"There is a training run {run_id} already.")
     elif request.destination_project_id:
         project_id, run_id = request.destination_project_id, f"{uuid4()}:train:0"
     else:
-        raise Refused(
+        raise RefusedRequest(
             400, "copy_weights needs a destination_project_id, or a session_id and a model_seq_id."
         )
     check_ttl(request.ttl_seconds)
@@ -148,7 +148,7 @@ def urls(
     """Addresses where the files of an export can be fetched for an hour, without a key."""
     path = path_of(run_id, kind, name)
     if kind != _EXPORTS:
-        raise Refused(400, f"{path} is no export: save_weights_external makes one.")
+        raise RefusedRequest(400, f"{path} is no export: save_weights_external makes one.")
     with refusing(404):
         description = backend.engine.store.find(engine_path(path)).description
     suffix = _ENCRYPTED if description.recipients else ""

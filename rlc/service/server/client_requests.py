@@ -18,12 +18,12 @@ from rlc.service.engine import losses
 from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraSpec
-from rlc.service.http import Refused, refusing
+from rlc.service.http import RefusedRequest, refusing
 from rlc.service.interface import MappedAwaitable, ServiceError
 from rlc.service.server.backend import Backend, check_ttl
 from rlc.service.server.checkpoint_requests import check_recipients
 from rlc.service.server.runs import engine_path, tinker_path
-from rlc.service.server.sessions import Model, Sampler, Session
+from rlc.service.server.sessions import SamplingSession, ServedAdapter, Session
 from rlc.service.server.wire import Pass
 
 CUSTOM = "custom"  # the name that stands for all of them
@@ -75,7 +75,9 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
         served, config = backend.base(request.base_model), request.lora_config
         _require_adam(request.optimizer_config)
         if config is None:
-            raise Refused(400, "This server trains LoRA adapters: give create_model a lora_config.")
+            raise RefusedRequest(
+                400, "This server trains LoRA adapters: give create_model a lora_config."
+            )
         # A rank or a choice of layers that cannot be is refused here.
         LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
 
@@ -89,7 +91,9 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
             config.train_unembed,
             model=model_id,
         )
-        backend.add_model(session, Model(model_id, served.name, client), request.user_metadata)
+        backend.add_model(
+            session, ServedAdapter(model_id, served.name, client), request.user_metadata
+        )
         return types.CreateModelResponse(model_id=model_id)
 
     return backend.promise(model_id, create)
@@ -198,7 +202,7 @@ def save_weights_for_sampler(
 
         def register(client: LocalSamplingClient) -> SaveWeightsForSamplerResponseInternal:
             mutable = request.kind == "inflight"
-            sampler = Sampler(sampler_id, model.base_model, None, client, mutable)
+            sampler = SamplingSession(sampler_id, model.base_model, None, client, mutable)
             backend.sessions.add_snapshot(session, model, sampler)
             return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)
 
@@ -241,7 +245,9 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
             lambda: MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer),
         )
     if request.session_id is None or request.model_seq_id is None:
-        raise Refused(400, "load_weights needs a model_id, or a session_id and a model_seq_id.")
+        raise RefusedRequest(
+            400, "load_weights needs a model_id, or a session_id and a model_seq_id."
+        )
     session = backend.sessions.session(request.session_id)
     model_id = f"{session.id}:train:{request.model_seq_id}"
     with backend.refusals_of(model_id):
@@ -253,10 +259,12 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
     async def load() -> types.LoadWeightsResponse:
         name = backend.name_of(backend.runs.run_of(request.path).base_model)
         if request.base_model not in (None, name):
-            raise Refused(400, f"{request.path} is of {name}, not of {request.base_model}.")
+            raise RefusedRequest(400, f"{request.path} is of {name}, not of {request.base_model}.")
         served = backend.base(name)
         client = await create(path, model=model_id)
-        backend.add_model(session, Model(model_id, served.name, client), request.user_metadata)
+        backend.add_model(
+            session, ServedAdapter(model_id, served.name, client), request.user_metadata
+        )
         return types.LoadWeightsResponse(path=request.path, model_id=model_id)
 
     return backend.promise(model_id, load)
@@ -270,7 +278,7 @@ def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.U
     return types.UnloadModelResponse(model_id=model.id)
 
 
-def _created(backend: Backend, model: Model, path: str) -> str:
+def _created(backend: Backend, model: ServedAdapter, path: str) -> str:
     """Note a checkpoint that has been written, and return the SDK's path of it."""
     backend.used(model.id, model.base_model, checkpoints=1)
     backend.happened("checkpoint_created", tinker_path=tinker_path(path))
@@ -285,7 +293,7 @@ def _name(path: str | None) -> str:
 
 def _require_adam(config: OptimizerConfig | None) -> None:
     if config is not None and not isinstance(config, AdamOptimizerConfig):
-        raise Refused(400, f"This server has AdamW only, not {config.type!r}.")
+        raise RefusedRequest(400, f"This server has AdamW only, not {config.type!r}.")
 
 
 async def create_sampling_session(
@@ -303,26 +311,26 @@ async def create_sampling_session(
 
 async def _open(
     backend: Backend, request: types.CreateSamplingSessionRequest, sampler_id: str
-) -> Sampler:
+) -> SamplingSession:
     path = request.model_path
     if path is None:
         if request.base_model is None:
-            raise Refused(400, "Give either model_path or base_model to sample from.")
+            raise RefusedRequest(400, "Give either model_path or base_model to sample from.")
         served = backend.base(request.base_model)
         client = await backend.engine.create_sampling_client(base_model=served.source)
-        return Sampler(sampler_id, served.name, None, client)
+        return SamplingSession(sampler_id, served.name, None, client)
     with refusing(404):
         client = await backend.engine.create_sampling_client(model_path=engine_path(path))
     name = backend.name_of(backend.runs.run_of(path).base_model)
     if request.base_model not in (None, name):
-        raise Refused(400, f"{path} is of {name}, not of {request.base_model}.")
-    return Sampler(sampler_id, name, path, client)
+        raise RefusedRequest(400, f"{path} is of {name}, not of {request.base_model}.")
+    return SamplingSession(sampler_id, name, path, client)
 
 
 def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIFuture:
     """Promise samples. Refuse a request that cannot be carried out at once."""
     if request.sampling_session_id is None or request.seq_id is None:
-        raise Refused(400, "asample needs a sampling_session_id and a seq_id.")
+        raise RefusedRequest(400, "asample needs a sampling_session_id and a seq_id.")
     sampler = backend.sessions.sampler(request.sampling_session_id)
     targets = request.target_prompt_logprobs
 
@@ -341,7 +349,7 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
             )
         )
         if started.done() and (error := started.exception()) is not None:
-            raise Refused(400, str(error))
+            raise RefusedRequest(400, str(error))
         started.add_done_callback(count)
         return started
 

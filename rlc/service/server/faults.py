@@ -56,7 +56,7 @@ class Delay(Protocol):
 
 
 @frozen
-class Fixed:
+class ConstantDelay:
     """Always the same."""
 
     seconds: float = 0.0
@@ -91,8 +91,8 @@ class Pareto:
 class Latency:
     """Seconds added to each answer of a kind, after the work is done."""
 
-    sample: Delay = Fixed()
-    train: Delay = Fixed()
+    sample: Delay = ConstantDelay()
+    train: Delay = ConstantDelay()
 
 
 @define(eq=False)
@@ -129,7 +129,9 @@ class Disturbances:
         """Return the seconds by which the next answer of a kind, ``sample`` or ``train``, is
         late."""
         delay = self.latency.sample if kind == "sample" else self.latency.train
-        return delay.seconds if isinstance(delay, Fixed) else delay.at(self.dice.throw(kind))
+        return (
+            delay.seconds if isinstance(delay, ConstantDelay) else delay.at(self.dice.throw(kind))
+        )
 
 
 @define(eq=False)
@@ -208,7 +210,7 @@ def parse_delay(text: str) -> Delay:
         numbers = []
     usable = bool(numbers) and all(math.isfinite(n) and n >= 0 for n in numbers)
     if usable and not kind and len(numbers) == 1:
-        return Fixed(numbers[0])
+        return ConstantDelay(numbers[0])
     if usable and kind == "lognormal" and len(numbers) == 2:
         return LogNormal(*numbers)
     if usable and kind == "pareto" and len(numbers) == 2 and numbers[1] > 0:

@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 from pydantic import BaseModel
 from tinker import types
 
-from rlc.service.http import JSON, Refused
+from rlc.service.http import JSON, RefusedRequest
 from rlc.service.interface import ServiceError
 from rlc.service.server.faults import Disturbances
 from rlc.service.server.wire import PROTOBUF, write_output, write_sample
@@ -32,7 +32,7 @@ _KEPT = 200_000  # spans of all sessions; the oldest make room
 
 
 @frozen
-class Span:
+class RequestSpan:
     """From the acceptance of a request until it was carried out."""
 
     owner: str  # a model or a sampler
@@ -46,9 +46,9 @@ class Span:
 class Traces:
     """The spans of all sessions, in the order in which they ended."""
 
-    _spans: deque[Span] = field(factory=lambda: deque(maxlen=_KEPT), init=False)
+    _spans: deque[RequestSpan] = field(factory=lambda: deque(maxlen=_KEPT), init=False)
 
-    def add(self, span: Span) -> None:
+    def add(self, span: RequestSpan) -> None:
         self._spans.append(span)
 
     def export(self, session_id: str) -> bytes:
@@ -80,7 +80,7 @@ class _Tracks:
     _busy: list[tuple[float, int]] = field(factory=list)
     _free: list[int] = field(factory=list)
 
-    def take(self, span: Span, next_number: Callable[[], int]) -> tuple[int, bool]:
+    def take(self, span: RequestSpan, next_number: Callable[[], int]) -> tuple[int, bool]:
         """Return the track of a span, and whether it is a new one."""
         while self._busy and self._busy[0][0] <= span.started:
             heapq.heappush(self._free, heapq.heappop(self._busy)[1])
@@ -154,7 +154,7 @@ class Futures:
         """Keep a refusal as the answer to its promise, for a client that asks for it."""
         try:
             yield
-        except (Refused, ServiceError) as error:
+        except (RefusedRequest, ServiceError) as error:
             promise = self.open(request_id, "refused")
             promise.refused, promise.reply = True, _failure(error)
             promise.ready.set()
@@ -182,7 +182,7 @@ class Futures:
             delay = math.inf
         try:
             work = start()
-        except (Refused, ServiceError) as error:
+        except (RefusedRequest, ServiceError) as error:
             promise.reply = _failure(error)
             promise.ready.set()
             return
@@ -200,7 +200,7 @@ class Futures:
         except Exception as error:
             reply = _failure(error)
         owner = promise.id.rpartition("/")[0]
-        self.traces.add(Span(owner, promise.what, promise.started, time.time(), failed))
+        self.traces.add(RequestSpan(owner, promise.what, promise.started, time.time(), failed))
         if math.isinf(delay):
             return
         if delay:
@@ -217,7 +217,7 @@ class Futures:
             self.cancel(request_id)
             promise = None
         if promise is None:
-            raise Refused(
+            raise RefusedRequest(
                 410,
                 f"There is no promise {request_id}: it was answered long ago, "
                 "cancelled, or the server has been restarted since.",
@@ -233,7 +233,7 @@ class Futures:
                 await promise.ready.wait()
         if promise.reply is None:
             if request_id not in self._promises:
-                raise Refused(410, f"The promise {request_id} was cancelled.")
+                raise RefusedRequest(410, f"The promise {request_id} was cancelled.")
             if promise.is_sample:
                 self._unasked[request_id] = time.monotonic()
             return EncodedReply(b'{"type": "try_again", "queue_state": "active"}', JSON, 408)
@@ -289,7 +289,7 @@ def _success(result: BaseModel) -> EncodedReply:
 
 def _failure(error: Exception) -> EncodedReply:
     """The SDK raises it as RequestFailedError, and does not try again."""
-    expected = isinstance(error, (Refused, ServiceError))
+    expected = isinstance(error, (RefusedRequest, ServiceError))
     mine = not expected or isinstance(error.__cause__, torch.OutOfMemoryError)
     if not expected:
         _log.error("a request failed", exc_info=error)

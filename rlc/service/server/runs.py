@@ -26,7 +26,7 @@ from rlc.service.engine.checkpoints import (
     is_folder_name,
 )
 from rlc.service.engine.lora import LoraSpec
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.server.signing import PROJECT
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Run:
 def engine_path(path: str) -> str:
     """The engine's path of a checkpoint. Raise Refused for a path that is not Tinker's."""
     if not path.startswith(TINKER):
-        raise Refused(400, f"{path!r} is no checkpoint: such a path starts with {TINKER}.")
+        raise RefusedRequest(400, f"{path!r} is no checkpoint: such a path starts with {TINKER}.")
     return SCHEME + path.removeprefix(TINKER)
 
 
@@ -110,7 +110,7 @@ class Runs:
             pass
         listed = self.store.list(run_id)
         if not listed:
-            raise Refused(404, f"There is no training run {run_id} here.")
+            raise RefusedRequest(404, f"There is no training run {run_id} here.")
         newest = listed[0].description
         return Run(run_id, newest.base_model, newest.lora, listed[-1].saved_at)
 
@@ -122,7 +122,7 @@ class Runs:
         """The runs of a project or of all, the latest first."""
         runs = []
         for folder in self.store.root.glob("*"):
-            with suppress(Refused):  # a folder that is not a run
+            with suppress(RefusedRequest):  # a folder that is not a run
                 if not folder.is_dir():
                     continue
                 if project_id in (None, self.find(folder.name).project_id):
@@ -169,7 +169,7 @@ class Runs:
 
     def _file(self, run_id: str) -> Path:
         if not is_folder_name(run_id):
-            raise Refused(404, f"There is no training run {run_id[:100]} here.")
+            raise RefusedRequest(404, f"There is no training run {run_id[:100]} here.")
         return self.store.root / run_id / _FILE
 
 
@@ -199,8 +199,8 @@ def paged(
     try:
         limit, offset = int(query.get("limit", default)), int(query.get("offset", 0))
     except ValueError as error:
-        raise Refused(400, "limit and offset are whole numbers.") from error
+        raise RefusedRequest(400, "limit and offset are whole numbers.") from error
     if limit < 0 or offset < 0:
-        raise Refused(400, "limit and offset are not negative.")
+        raise RefusedRequest(400, "limit and offset are not negative.")
     cursor = types.Cursor(offset=offset, limit=limit, total_count=len(items))
     return list(items[offset : offset + limit]), cursor

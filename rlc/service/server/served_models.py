@@ -16,10 +16,10 @@ from rlc.chat.turns import EnvError
 from rlc.service.chats.model import ChatModel
 from rlc.service.engine.checkpoints import SCHEME
 from rlc.service.engine.clients import LocalSamplingClient
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 from rlc.service.inference.endpoint import Caller
 from rlc.service.interface import SampledToken, ServiceError
-from rlc.service.server.backend import Backend, Served
+from rlc.service.server.backend import Backend, ServedModel
 from rlc.service.server.runs import TINKER, engine_path
 
 _MOST_OPENED = 16  # models whose weights are kept
@@ -57,12 +57,12 @@ class ServedModels:
             saved = self.backend.engine.store.find(engine_path(path))
             run = self.backend.runs.find(path.removeprefix(TINKER).split("/")[0])
             client = await self._open((path, saved.saved_at), model_path=engine_path(path))
-        except (ServiceError, Refused) as error:
+        except (ServiceError, RefusedRequest) as error:
             said = str(error).replace(SCHEME, TINKER)
-            raise Refused(404, said, param="model", code=_NOT_FOUND) from error
+            raise RefusedRequest(404, said, param="model", code=_NOT_FOUND) from error
         served = self._served(self.backend.name_of(run.base_model))
         if base not in ("", served.name):
-            raise Refused(400, f"{path} is of {served.name}, not of {base}.", param="model")
+            raise RefusedRequest(400, f"{path} is of {served.name}, not of {base}.", param="model")
         return self._model(name, served, client, (run.user_metadata or {}).get(_RENDERER))
 
     async def _open(self, key: tuple[str, float], **named: Any) -> LocalSamplingClient:
@@ -79,16 +79,20 @@ class ServedModels:
             self._opened.pop(key, None)
             raise
 
-    def _served(self, name: str) -> Served:
+    def _served(self, name: str) -> ServedModel:
         if name not in self.backend.served:
             known = ", ".join(self.backend.served)
             said = f"The model {name!r} does not exist here: there are {known}, and checkpoints"
             said += " by their tinker:// paths."
-            raise Refused(404, said, param="model", code=_NOT_FOUND)
+            raise RefusedRequest(404, said, param="model", code=_NOT_FOUND)
         return self.backend.served[name]
 
     def _model(
-        self, name: str, served: Served, client: LocalSamplingClient, trained: str | None = None
+        self,
+        name: str,
+        served: ServedModel,
+        client: LocalSamplingClient,
+        trained: str | None = None,
     ) -> ChatModel:
         known = [model for n in (served.name, served.source) if (model := find_model(n))]
         own = tuple(renderer for model in known for renderer in model.renderers)

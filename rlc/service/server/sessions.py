@@ -14,7 +14,7 @@ from tinker.types.session_status import SessionActive, SessionStatus
 from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraSpec
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 
 SILENCE = 900.0  # seconds without a heartbeat (there is one every 10) that end a session
 _SNAPSHOTS = 16  # unnamed samplers that a model may have
@@ -30,7 +30,7 @@ class RequestSequencer:
     def check(self, seq: int) -> None:
         """Raise Refused for a request that was carried out: its answer is no longer kept."""
         if seq < self.next or seq in self._early:
-            raise Refused(410, f"Request {seq} of this model has been carried out already.")
+            raise RefusedRequest(410, f"Request {seq} of this model has been carried out already.")
 
     def take(self, seq: int, act: Callable[[], None]) -> None:
         """Call ``act`` when all requests with lower numbers have been carried out."""
@@ -41,7 +41,7 @@ class RequestSequencer:
 
 
 @define(eq=False)
-class Sampler:
+class SamplingSession:
     """A sampling session: weights to sample from."""
 
     id: str
@@ -52,14 +52,16 @@ class Sampler:
 
 
 @define(eq=False)
-class Model:
+class ServedAdapter:
     """An adapter in training."""
 
     id: str
     base_model: str
     client: LocalTrainingClient
     sequencer: RequestSequencer = field(factory=RequestSequencer, init=False)
-    snapshots: OrderedDict[str, Sampler] = field(factory=OrderedDict, init=False)  # by last use
+    snapshots: OrderedDict[str, SamplingSession] = field(
+        factory=OrderedDict, init=False
+    )  # by last use
 
     @property
     def lora(self) -> LoraSpec:
@@ -94,8 +96,8 @@ class Sessions:
     """Everything in memory; ids are never used again."""
 
     all: dict[str, Session] = field(factory=dict, init=False)
-    models: dict[str, Model] = field(factory=dict, init=False)
-    samplers: dict[str, Sampler] = field(factory=dict, init=False)
+    models: dict[str, ServedAdapter] = field(factory=dict, init=False)
+    samplers: dict[str, SamplingSession] = field(factory=dict, init=False)
 
     def create(
         self, user_metadata: dict[str, Any], display_name: str | None, project_id: str
@@ -113,30 +115,30 @@ class Sessions:
         """A session that is not over. Raise Refused if it is unknown or over."""
         session = self.all.get(session_id)
         if session is None:
-            raise Refused(404, f"There is no session {session_id}: {_RESTARTED}.")
+            raise RefusedRequest(404, f"There is no session {session_id}: {_RESTARTED}.")
         if session.ended is not None:
-            raise Refused(410, f"The session {session_id} is over: {session.ended}.")
+            raise RefusedRequest(410, f"The session {session_id} is over: {session.ended}.")
         session.heard_at = time.time()
         return session
 
-    def model(self, model_id: str) -> Model:
+    def model(self, model_id: str) -> ServedAdapter:
         """A model in training. Raise Refused if there is none, or its session is over."""
         self._check_alive(model_id)
         model = self.models.get(model_id)
         if model is None:
-            raise Refused(
+            raise RefusedRequest(
                 404,
                 f"There is no model {model_id} in memory: {_RESTARTED}. "
                 "Create a training client from its last checkpoint.",
             )
         return model
 
-    def sampler(self, sampler_id: str) -> Sampler:
+    def sampler(self, sampler_id: str) -> SamplingSession:
         """A sampler. Raise Refused if there is none, or its session is over."""
         self._check_alive(sampler_id)
         sampler = self.samplers.get(sampler_id)
         if sampler is None:
-            raise Refused(
+            raise RefusedRequest(
                 404,
                 f"There is no sampler {sampler_id}: the server keeps the {_SNAPSHOTS} unnamed "
                 "snapshots of a model that were used last, and none over a restart. "
@@ -147,15 +149,17 @@ class Sessions:
                 model.snapshots.move_to_end(sampler_id)
         return sampler
 
-    def add_model(self, session: Session, model: Model) -> None:
+    def add_model(self, session: Session, model: ServedAdapter) -> None:
         self.models[model.id] = model
         session.model_ids.append(model.id)
 
-    def add_sampler(self, session: Session, sampler: Sampler) -> None:
+    def add_sampler(self, session: Session, sampler: SamplingSession) -> None:
         self.samplers[sampler.id] = sampler
         session.sampler_ids.append(sampler.id)
 
-    def add_snapshot(self, session: Session, model: Model, sampler: Sampler) -> None:
+    def add_snapshot(
+        self, session: Session, model: ServedAdapter, sampler: SamplingSession
+    ) -> None:
         """Add a sampler of a model's current weights; it may replace the one used longest ago.
 
         If it is mutable, all mutable samplers of the model get its weights.

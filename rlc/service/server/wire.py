@@ -13,7 +13,7 @@ from tinker.proto import tinker_public_pb2 as pb
 from tinker.types.dmel_chunk import DmelChunk
 from tinker.types.topk_logprobs import TopkLogprobs
 
-from rlc.service.http import Refused
+from rlc.service.http import RefusedRequest
 
 PROTOBUF = "application/x-protobuf"
 
@@ -47,7 +47,9 @@ def read_pass(body: bytes) -> Pass:
     try:
         message.ParseFromString(body)
     except DecodeError as error:
-        raise Refused(400, "The body is not a ForwardBackwardRequest in protobuf.") from error
+        raise RefusedRequest(
+            400, "The body is not a ForwardBackwardRequest in protobuf."
+        ) from error
     config: dict[str, float | str] = dict(message.loss_fn_config)
     for key, value in message.loss_fn_config_v2.items():
         config[key] = value.text if value.WhichOneof("value") == "text" else value.number
@@ -73,7 +75,7 @@ def _datum(message: Any, where: str) -> types.Datum:
     try:
         return datum.with_provenance(*([_span(span) for span in field] for field in spans))
     except ValueError as error:  # an invalid span, or spans that do not tile their field
-        raise Refused(400, f"{where}: {error}.") from error
+        raise RefusedRequest(400, f"{where}: {error}.") from error
 
 
 def _span(message: Any) -> types.PromptProvenanceSpan | types.SampledProvenanceSpan:
@@ -92,7 +94,7 @@ def _chunk(message: Any, where: str) -> types.ModelInputChunk:
     if kind == "dmel":
         return DmelChunk(dmel=message.dmel.dmel)
     if kind != "image" or message.image.format not in ("png", "jpeg"):
-        raise Refused(400, f"{where}: a chunk is text, an image (png or jpeg) or dmel.")
+        raise RefusedRequest(400, f"{where}: a chunk is text, an image (png or jpeg) or dmel.")
     image = message.image
     expected = image.expected_tokens if image.HasField("expected_tokens") else None
     return types.ImageChunk(data=image.data, format=image.format, expected_tokens=expected)
@@ -100,7 +102,7 @@ def _chunk(message: Any, where: str) -> types.ModelInputChunk:
 
 def _tensor(message: Any, where: str) -> types.TensorData:
     if message.dtype not in _DTYPES:
-        raise Refused(400, f"{where}: a tensor is float32 or int64.")
+        raise RefusedRequest(400, f"{where}: a tensor is float32 or int64.")
     name, dtype = _DTYPES[message.dtype]
     shape = list(message.shape)
     try:
@@ -115,12 +117,12 @@ def _tensor(message: Any, where: str) -> types.TensorData:
             sparse_col_indices=_array(message.sparse_csr.col_indices, index, where).tolist(),
         )
     except ValueError as error:
-        raise Refused(400, f"{where}: the values do not have the shape {shape}.") from error
+        raise RefusedRequest(400, f"{where}: the values do not have the shape {shape}.") from error
 
 
 def _array(content: bytes, dtype: np.dtype[Any], where: str) -> np.ndarray:
     if len(content) % dtype.itemsize:
-        raise Refused(400, f"{where}: {len(content)} bytes are no whole number of {dtype}.")
+        raise RefusedRequest(400, f"{where}: {len(content)} bytes are no whole number of {dtype}.")
     return np.frombuffer(content, dtype=dtype)
 
 

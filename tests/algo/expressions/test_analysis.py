@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlc.algo.expressions.analysis.degree import degree
 from rlc.algo.expressions.analysis.growth import ratio_is_bounded
-from rlc.algo.expressions.analysis.ranges import Undefined, ranges
+from rlc.algo.expressions.analysis.ranges import UndefinedPart, ranges
 from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.scalars import evaluate
@@ -108,7 +108,7 @@ def test_a_degree_holds(loss: Program, data: Columns, factor: float) -> None:
 def test_what_can_be_undefined(text: str, expected: list[tuple[str, str, str]]) -> None:
     loss = program(text)
 
-    def told(found: Undefined) -> tuple[str, str, str]:
+    def told(found: UndefinedPart) -> tuple[str, str, str]:
         return loss.nodes[found.node].op, found.what, found.when
 
     assert [told(found) for found in ranges(loss).undefined] == expected

@@ -12,7 +12,7 @@ from expressions import program
 from paths import ROOT
 
 from rlc.algo.expressions.build import Builder, validate
-from rlc.algo.expressions.program import ExpressionError, Node, Program
+from rlc.algo.expressions.program import ExpressionError, OperationNode, Program
 from rlc.algo.expressions.vocabulary import shapes
 
 
@@ -141,11 +141,11 @@ def test_a_program_is_a_value_and_json() -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        Program((Node("exp", (0,)),), 0, "token"),
-        Program((Node("input", name="logp"), Node("eval", (0,))), 1, "token"),
-        Program((Node("input", name="logp"), Node("mean", (0,))), 1, "token"),
-        Program((Node("input", name="total"),), 0, "token"),
-        Program((Node("number"),), 0, "number"),
+        Program((OperationNode("exp", (0,)),), 0, "token"),
+        Program((OperationNode("input", name="logp"), OperationNode("eval", (0,))), 1, "token"),
+        Program((OperationNode("input", name="logp"), OperationNode("mean", (0,))), 1, "token"),
+        Program((OperationNode("input", name="total"),), 0, "token"),
+        Program((OperationNode("number"),), 0, "number"),
         Program((), 0, "token"),
     ],
 )

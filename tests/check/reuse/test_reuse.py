@@ -13,7 +13,7 @@ from stage_parts import flat
 
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS
-from rlc.compile.recipe import Compiled, compile_source, load
+from rlc.compile.recipe import CompileResult, compile_source, load
 from rlc.lang.diagnostics import Diagnostics, Severity
 from rlc.lang.fixes import apply_fixes
 from rlc.lang.source import Source
@@ -43,7 +43,7 @@ train main {{
 """
 
 
-def compiled(text: str, *overrides: str) -> Compiled:
+def compiled(text: str, *overrides: str) -> CompileResult:
     return compile_source(Source("test.rl", text), overrides)
 
 

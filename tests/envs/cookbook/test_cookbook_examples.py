@@ -14,7 +14,7 @@ from rlc.catalog.index import data_traits
 from rlc.chat.turns import EnvError
 from rlc.data.code.calls import Code
 from rlc.data.errors import DataError
-from rlc.envs.cookbook.examples import Imitated, builder_examples
+from rlc.envs.cookbook.examples import ImitatedTokens, builder_examples
 
 pytestmark = pytest.mark.engine
 
@@ -73,7 +73,7 @@ def made(monkeypatch: pytest.MonkeyPatch, *datums: Any, split: str = "train", **
 def test_examples_are_the_tokens_that_they_train_on(monkeypatch: pytest.MonkeyPatch) -> None:
     one = datum([1, 2, 3, 4], [0, 1, 1])
     assert made(monkeypatch, one, shots=2) == 2 * [
-        Imitated([1, 2, 3, 4], [False, False, True, True], {}, 1.0)
+        ImitatedTokens([1, 2, 3, 4], [False, False, True, True], {}, 1.0)
     ]
     assert Builder.given[1:] == ("qwen3_instruct", 4)
 

@@ -13,12 +13,18 @@ from attrs import evolve
 
 from rlc.chat.turns import ContractError, EnvError
 from rlc.envs.games.game import Move
-from rlc.envs.games.players import Program, Seen, make_program, perfect_move, random_move
+from rlc.envs.games.players import (
+    GameView,
+    OpponentProgram,
+    make_program,
+    perfect_move,
+    random_move,
+)
 from rlc.envs.games.textarena import listed_moves, textarena_source
 from rlc.plan.environments import ScriptPlan
 
 BOARD = "[GAME] Current Board:\n\n 0 | O | 2 \n---+---+---\n 3 | X | 5 \n---+---+---\n 6 | 7 | 8 "
-SEEN = Seen(BOARD, ("[0]", "[2]"), seed=7, seat=0, history=())
+SEEN = GameView(BOARD, ("[0]", "[2]"), seed=7, seat=0, history=())
 
 
 def test_any_legal_move_is_as_likely_and_follows_from_the_seed() -> None:
@@ -41,7 +47,7 @@ def test_any_legal_move_is_as_likely_and_follows_from_the_seed() -> None:
 def test_the_best_moves_of_a_board(rows: str, moves: set[str]) -> None:
     board = "\n---+---+---\n".join(f" {a} | {b} | {c} " for a, b, c in map(tuple, rows.split()))
     shown = f"[Player 0] [1]\n 0 | 1 | 2 \n[GAME] Current Board:\n\n{board}\n"
-    seen = [Seen(shown, None, seed, 0, ()) for seed in range(60)]
+    seen = [GameView(shown, None, seed, 0, ()) for seed in range(60)]
     assert {perfect_move(each) for each in seen} == moves
 
 
@@ -65,7 +71,7 @@ def _match(seed: int, perfect: tuple[int, ...]) -> tuple[float, ...]:
     while not seen.done:
         assert isinstance(seen, Move)
         move = perfect_move if seen.seat in perfect else random_move
-        known = Seen(seen.text, seen.legal_moves, 100 * seed + number, seen.seat, ())
+        known = GameView(seen.text, seen.legal_moves, 100 * seed + number, seen.seat, ())
         seen, number = episode.step(move(known)), number + 1
     assert isinstance(seen, Move)
     return tuple(float(end.reward or 0) for end in seen.ends)
@@ -81,7 +87,7 @@ def test_what_a_player_writes_is_no_list_of_moves() -> None:
     assert listed_moves("nothing") is None
 
 
-def own(folder: Path, text: str, **args: Any) -> Program:
+def own(folder: Path, text: str, **args: Any) -> OpponentProgram:
     (folder / "players.py").write_text(text, encoding="utf-8")
     return make_program(ScriptPlan("scripted", str(folder / "players.py:move"), args))
 

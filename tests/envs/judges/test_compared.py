@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rlc.data.errors import CodeError
 from rlc.data.grading.rewards import RewardError
 from rlc.envs.deadlines import OverdueError
-from rlc.envs.judges.comparisons import TIE, Judged, OwnComparer
+from rlc.envs.judges.comparisons import TIE, ComparisonVerdict, OwnComparer
 from rlc.plan.environments import ComparerPlan
 
 OWN = """
@@ -62,7 +62,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def compared(
     target: str, replies: Sequence[str], row: Any = None, seconds: float | None = None
-) -> list[Judged]:
+) -> list[ComparisonVerdict]:
     comparer = OwnComparer(ComparerPlan("mine", 2.0, target), seconds)
     return asyncio.run(comparer.compare("a task", replies, row, Random(1)))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from problem_support import problem_source
 
-from rlc.chat.prompts import History
+from rlc.chat.prompts import PromptBuilder
 from rlc.chat.turns import Action, Observation
 from rlc.data.errors import DataError
 from rlc.data.sets import countdown
@@ -22,7 +22,7 @@ USUAL = {"solvers": 2, "solver_prompt": None, "judge_prompt": None}
 COUNTDOWN = {"split": "test", "grader": "countdown", "format_coef": 0.0}
 
 
-def unused() -> History:
+def unused() -> PromptBuilder:
     raise AssertionError("no prompt is made here")
 
 

@@ -12,7 +12,7 @@ from openreward_servers import KEY, base_url
 from rlc.chat.prompts import text_of
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import AsyncEpisode, TaskKey
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Deadline
 from rlc.envs.openreward.group import transcript
 from rlc.envs.openreward.source import OpenRewardSource, task_order
 
@@ -193,7 +193,7 @@ def test_a_busy_server_is_asked_again_on_nobodys_clock() -> None:
 
     async def play(source: OpenRewardSource) -> tuple[Observation, float]:
         (opened,) = await source.open(key(), [0])
-        async with Span(60, "the call") as spent:
+        async with Deadline(60, "the call") as spent:
             seen = await opened.play(calls(("finish", "{}")))
         await opened.close()
         return seen, spent.worked / (spent.worked + spent.waited)
@@ -207,7 +207,7 @@ def test_a_tool_that_takes_for_ever_ends_with_the_deadline_and_frees_its_slot() 
     async def play(source: OpenRewardSource) -> Observation:
         (opened,) = await source.open(key(), [0])
         with pytest.raises(EnvError, match="took longer"):
-            async with Span(0.05, "the step"):
+            async with Deadline(0.05, "the step"):
                 await opened.play(calls(("look", '{"n": 2}')))
         await opened.close()
         (opened,) = await source.open(key(), [0])
@@ -221,7 +221,7 @@ def test_a_tool_that_takes_for_ever_ends_with_the_deadline_and_frees_its_slot() 
 def test_a_group_begins_alike_and_needs_no_more_slots_than_there_are() -> None:
     async def play(source: OpenRewardSource) -> list[Observation]:
         async def alone(member: AsyncEpisode) -> Observation:
-            async with Span(30, "the episode"):
+            async with Deadline(30, "the episode"):
                 seen = await member.play(calls(("finish", "{}")))
                 await member.close()
                 await member.close()

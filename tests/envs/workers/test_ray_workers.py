@@ -17,7 +17,7 @@ from worker_games import AddingSource
 
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import TaskKey
-from rlc.envs.deadlines import OverdueError, Span
+from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.ray_actors import RayWorkers
 from rlc.runtime.failures import failure_of
@@ -99,7 +99,7 @@ def test_what_goes_wrong_in_an_actor_is_that_episodes_affair(cluster: Any) -> No
         for word, seconds in (("die", None), ("hang", 0.05), ("leave", None), ("stubborn", None)):
             broken, fine = await start(source, 2)
             with pytest.raises(EnvError) as caught:
-                async with Span(seconds, "a step"):
+                async with Deadline(seconds, "a step"):
                     await broken.play(Action(word))
             told.append(f"{caught.type.__name__}: {caught.value}")
             assert (await say(fine, "5"))[0].text == "5"

@@ -18,7 +18,7 @@ from worker_games import AddingSource, LockedSource, LockedStateSource
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.errors import DataError
 from rlc.envs.base import AsyncEpisode, Episode, TaskKey
-from rlc.envs.deadlines import OverdueError, Span
+from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers
@@ -103,7 +103,7 @@ def test_a_step_that_hangs_gives_its_place_to_another_thread() -> None:
         stuck, fine = await start(make_async(source, {"kind": "threads", "count": 1}), 2)
         source.made[1].go_on.set()
         with pytest.raises(OverdueError, match="a step took longer than 10 ms"):
-            async with Span(0.01, "a step"):
+            async with Deadline(0.01, "a step"):
                 await stuck.play(Action("first"))
         (after,) = await say(fine, "second")
         source.made[0].go_on.set()  # it comes back, and nobody listens
@@ -161,7 +161,7 @@ def test_what_goes_wrong_in_a_process_is_that_episodes_affair() -> None:
         for word, seconds in (("die", 30), ("hang", 0.05), ("leave", 30), ("stubborn", 30)):
             broken, fine = await start(source, 2)
             with pytest.raises(EnvError) as caught:
-                async with Span(seconds, "a step"):
+                async with Deadline(seconds, "a step"):
                     await asyncio.gather(broken.play(Action(word)), say(fine, "1"))
             told.append(f"{caught.type.__name__}: {caught.value}")
             after = await say(fine, "5")
@@ -264,7 +264,7 @@ def test_places_are_waited_for_outside_of_the_deadline() -> None:
 
         holding = asyncio.ensure_future(holder())
         await begun.wait()
-        async with Span(5.0, "a step") as spent:
+        async with Deadline(5.0, "a step") as spent:
             asyncio.get_running_loop().call_later(0.02, done.set)
             await processes.call(os.getpid)
         await holding
@@ -289,7 +289,7 @@ def test_calls_given_up_leave_an_executor_behind() -> None:
 
         workers = ExecutorWorkers(make)
         with pytest.raises(OverdueError):
-            async with Span(0.01, "a step"):
+            async with Deadline(0.01, "a step"):
                 await workers.call(stuck.wait, 30)
         assert await workers.call(sys.getrecursionlimit)
         await workers.close()

@@ -7,7 +7,7 @@ from attrs import evolve
 from made_up_runs import write_run
 
 from rlc.report.charts.axes import axes_of
-from rlc.report.run_files import RunFiles, Span, Spent, read_files
+from rlc.report.run_files import RunFiles, Spent, TimeSpan, read_files
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +17,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
     return read_files(folder)
 
 
-def steps(*spans: tuple[float, float]) -> tuple[Span, ...]:
-    return tuple(Span("main", i, 0, "step", *span) for i, span in enumerate(spans, 1))
+def steps(*spans: tuple[float, float]) -> tuple[TimeSpan, ...]:
+    return tuple(TimeSpan("main", i, 0, "step", *span) for i, span in enumerate(spans, 1))
 
 
 def test_pauses_do_not_count_and_what_overlaps_counts_once(files: RunFiles) -> None:

@@ -18,10 +18,10 @@ import pytest
 from made_up_runs import add_step, write_run
 
 from rlc.cli.main import main
-from rlc.report.live import PageServer, Watched, version_of_all
+from rlc.report.live import PageServer, WatchedPage, version_of_all
 from rlc.report.pages.run_page import run_html
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.episode_index import EpisodeIndex, Head
+from rlc.runtime.journal.episode_index import EpisodeHead, EpisodeIndex
 from rlc.runtime.journal.locks import lock
 from rlc.service.sockets import bind
 
@@ -37,7 +37,7 @@ def set_meta(folder: Path, **values: str) -> None:
 @contextmanager
 def watching(*folders: Path, key: str | None = None) -> Iterator[Callable[..., Any]]:
     """Serve the page of some runs; a function that asks for it: status, headers, text."""
-    server = PageServer(bind("127.0.0.1", 0), Watched(folders, clock=lambda: 0.0), key)
+    server = PageServer(bind("127.0.0.1", 0), WatchedPage(folders, clock=lambda: 0.0), key)
     thread = threading.Thread(target=server.serve_forever, args=[0.01])
     thread.start()
     port = server.socket.getsockname()[1]
@@ -128,13 +128,13 @@ def test_episodes_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     read = list[int]()
     read_on = EpisodeIndex.read_on
 
-    def counted(index: EpisodeIndex, *args: Any) -> Iterator[tuple[Head, bytes]]:
+    def counted(index: EpisodeIndex, *args: Any) -> Iterator[tuple[EpisodeHead, bytes]]:
         for found in read_on(index, *args):
             read.append(found[0].step)
             yield found
 
     monkeypatch.setattr(EpisodeIndex, "read_on", counted)
-    watched = Watched([folder], clock=lambda: 0.0)
+    watched = WatchedPage([folder], clock=lambda: 0.0)
     watched.page()
     assert set(read) == {3, 4}  # of which there are episodes
     read.clear()
@@ -153,7 +153,7 @@ def test_episodes_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_nothing_changes_by_looking(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
-    watched = Watched([tmp_path / "run"], clock=lambda: 0.0)
+    watched = WatchedPage([tmp_path / "run"], clock=lambda: 0.0)
     made = watched.page()
     assert watched.page() is made
     assert version_of_all([tmp_path / "run"]) == made.version
@@ -162,7 +162,7 @@ def test_nothing_changes_by_looking(tmp_path: Path) -> None:
 def test_a_page_that_takes_long_is_made_less_often(tmp_path: Path) -> None:
     write_run(tmp_path / "run", done=4)
     times = iter([0.0, 2.0, 5.0, 10.0, 11.0])  # two seconds to make it: it rests until 10
-    watched = Watched([tmp_path / "run"], clock=lambda: next(times))
+    watched = WatchedPage([tmp_path / "run"], clock=lambda: next(times))
     first = watched.page()
     add_step(tmp_path / "run", 5)
     assert watched.page() is first

@@ -13,18 +13,18 @@ from rlc.catalog.facts.models import find_model
 from rlc.report.charts.drawing import Chart
 from rlc.report.formatting import number
 from rlc.report.pages.rendering import render
-from rlc.report.pages.run_page import Page, build, episodes, run_html
+from rlc.report.pages.run_page import RunPage, build, episodes, run_html
 from rlc.report.run_files import read_files
 from rlc.runtime.journal.runs import read_run
 from rlc.runtime.records import RunError
 
 
-def page_of(path: Path) -> Page:
+def page_of(path: Path) -> RunPage:
     files = read_files(path)
     return build(files, read_run(path), episodes(files))
 
 
-def charts_of(page: Page) -> dict[str, Chart]:
+def charts_of(page: RunPage) -> dict[str, Chart]:
     return {chart.id: chart for group in page.groups for chart in group.charts}
 
 

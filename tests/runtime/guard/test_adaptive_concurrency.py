@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tinker import types
 
-from rlc.envs.deadlines import Span
+from rlc.envs.deadlines import Deadline
 from rlc.runtime.guard.adaptive_concurrency import (
     AdaptiveConcurrency,
     ConcurrencyLimiter,
@@ -231,7 +231,7 @@ def test_waiting_for_a_place_is_told_and_is_not_the_episodes_time() -> None:
         limited: Any = LimitedSamplingClient(sampler, limiter)
 
         async def episode() -> float:
-            async with Span(None, "the episode") as spent:
+            async with Deadline(None, "the episode") as spent:
                 await limited.compute_logprobs("p")
             return spent.waited
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.runtime.journal.database import Journal, Used
+from rlc.runtime.journal.database import Journal, RecordedUsage
 from rlc.runtime.records import RunError, Usage
 
 
@@ -44,18 +44,18 @@ def test_free_and_unknown_prices_sum_to_nothing(tmp_path: Path) -> None:
 def test_what_a_stage_has_used_is_kept_up_to_date(tmp_path: Path) -> None:
     """Asked for once, it is added to; a journal that is opened afresh sums up the same."""
     journal = Journal(tmp_path / "journal.sqlite")
-    assert journal.used("main") == Used(0.0, 0, 0.0)
+    assert journal.used("main") == RecordedUsage(0.0, 0, 0.0)
     for step in (1, 2, 3):
         journal.start_step("main", step)
         journal.add_spend("main", step, Usage(prefill=10, sampled=1), 0.25)
         journal.add_spend("other", step, Usage(trained=100), None)
         journal.finish_step("main", step, {}, {"time/total": 2.0})
-        assert journal.used("main", step) == Used(0.25, 11, 2.0)
+        assert journal.used("main", step) == RecordedUsage(0.25, 11, 2.0)
         assert journal.used("main") == Journal(tmp_path / "journal.sqlite").used("main")
-    assert journal.used("main") == Used(0.75, 33, 6.0)
+    assert journal.used("main") == RecordedUsage(0.75, 33, 6.0)
     journal.rewind("main", 1)
-    assert journal.used("main") == Used(0.75, 33, 2.0)
-    assert journal.used("other") == Used(0.0, 300, 0.0)
+    assert journal.used("main") == RecordedUsage(0.75, 33, 2.0)
+    assert journal.used("other") == RecordedUsage(0.0, 300, 0.0)
 
 
 def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path) -> None:

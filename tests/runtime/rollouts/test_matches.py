@@ -12,7 +12,7 @@ from test_player import PLAN, SAMPLING, ScriptedSampler, WordHistory
 
 from rlc.envs.build import PlayableEnv
 from rlc.envs.games.game import GameSource
-from rlc.envs.responders import Question, Reply, Responders
+from rlc.envs.responders import ModelReply, ModelRequest, Responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.models import ModelState, Sampling
@@ -61,12 +61,12 @@ class Rounds:
 class Scripted:
     """Answers with the number of what it was shown."""
 
-    asked: list[Question] = field(factory=list)
+    asked: list[ModelRequest] = field(factory=list)
 
-    async def reply(self, question: Question) -> Reply:
+    async def reply(self, question: ModelRequest) -> ModelReply:
         self.asked.append(evolve(question, messages=list(question.messages)))
         await asyncio.sleep(0)
-        return Reply(f"opponent {len(question.messages)}", "stop")
+        return ModelReply(f"opponent {len(question.messages)}", "stop")
 
 
 def table(

@@ -21,7 +21,7 @@ from rlc.runtime.rollouts import comparisons
 from rlc.runtime.rollouts.comparisons import above
 from rlc.runtime.stages.weights import open_sampler, open_stage
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, merged_sequences
-from rlc.runtime.updates.preferences import Preference, Side, judge
+from rlc.runtime.updates.preferences import Completion, Preference, judge
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import SamplingClient
 
@@ -77,7 +77,7 @@ def test_it_is_the_reward_that_the_stage_gives_a_reply(
     assert isinstance(align, Training)
 
     folder = RunFolder.resume(tmp_path / "run")
-    sides = [Side.of(merged_sequences(rollout.turns)) for rollout, _ in seen]
+    sides = [Completion.of(merged_sequences(rollout.turns)) for rollout, _ in seen]
     datums = [side.datums for side in sides]
 
     async def logprobs() -> list[list[list[FloatArray]]]:

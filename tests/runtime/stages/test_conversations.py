@@ -15,7 +15,7 @@ from rlc.catalog.facts.models import renderer_names
 from rlc.chat.prompts import opening, rendered, seeing_renderer
 from rlc.data.chats import read_chat
 from rlc.data.errors import DataError
-from rlc.runtime.stages.conversations import Conversations
+from rlc.runtime.stages.conversations import SupervisedRenderer
 from rlc.runtime.updates.datums import TokenSequence
 
 pytestmark = pytest.mark.engine
@@ -84,8 +84,8 @@ def tokenizer() -> Any:
     return AutoTokenizer.from_pretrained(str(path()))
 
 
-def conversations(renderer: str) -> Conversations:
-    return Conversations(seeing_renderer(tokenizer(), renderer), renderer)
+def conversations(renderer: str) -> SupervisedRenderer:
+    return SupervisedRenderer(seeing_renderer(tokenizer(), renderer), renderer)
 
 
 def trained(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> Counter[tuple[int, ...]]:

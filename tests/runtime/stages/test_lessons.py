@@ -9,7 +9,7 @@ import pytest
 from run_support import block, run_new, tiny
 
 from rlc.runtime.observer import Observer
-from rlc.runtime.records import Lesson
+from rlc.runtime.records import TrainedSample
 
 pytestmark = pytest.mark.engine
 
@@ -23,9 +23,9 @@ ROWS = [
 
 class Learning(Observer):
     def __init__(self) -> None:
-        self.lessons = list[Lesson]()
+        self.lessons = list[TrainedSample]()
 
-    def learnt(self, lesson: Lesson) -> None:
+    def learnt(self, lesson: TrainedSample) -> None:
         self.lessons.append(lesson)
 
 

@@ -28,7 +28,7 @@ from rlc.algo.kl import forward_kl
 from rlc.pricing.cost import plan_cost
 from rlc.runtime.records import Rollout, Turn, Usage
 from rlc.runtime.updates.datums import episode_datums
-from rlc.runtime.updates.scorers import Scorer
+from rlc.runtime.updates.scorers import LogprobScorer
 from rlc.service.interface import ServiceError
 
 pytestmark = pytest.mark.engine
@@ -51,7 +51,7 @@ def test_value_and_gradient_are_those_of_the_divergence(top_k: int, tmp_path: Pa
             client.trainer.adapter.flat_P.normal_(0, 0.2, generator=torch.manual_seed(seed))
         sampler = await teacher.save_weights_and_get_sampling_client()
         meter: Any = None
-        scorer = Scorer(sampler, meter, top_k=top_k, vocabulary=VOCABULARY)
+        scorer = LogprobScorer(sampler, meter, top_k=top_k, vocabulary=VOCABULARY)
         said = await scorer.score(rollout, Usage())
         (datum,) = episode_datums([turn], np.zeros(1), np.ones(1, bool), {"teacher": said})
         sent = evolve(datum, weight=0.25).to_targets()
@@ -101,7 +101,7 @@ def test_a_service_that_names_no_tokens_is_said() -> None:
 
     turn = Turn([1], [2], [0.0], "", "", 0.0, "stop")
     rollout = Rollout("env", 0, 0, "", (turn,), "done", (0.0,))
-    scorer: Any = Scorer(Silent(), None, top_k=3, vocabulary=9)  # type: ignore[arg-type]
+    scorer: Any = LogprobScorer(Silent(), None, top_k=3, vocabulary=9)  # type: ignore[arg-type]
     with pytest.raises(ServiceError, match="which tokens a teacher finds likeliest"):
         run(lambda: scorer.score(rollout, Usage()))
 
@@ -122,7 +122,7 @@ def test_tokens_that_are_none_and_places_beyond_the_context_teach_nothing() -> N
 
     turn = Turn([1, 2], [3, 4, 5, 6], [0.0] * 4, "", "", 0.0, "stop")
     rollout = Rollout("env", 0, 0, "", (turn,), "done", (0.0,))
-    scorer: Any = Scorer(Padded(), None, context=5, top_k=3, vocabulary=8)  # type: ignore[arg-type]
+    scorer: Any = LogprobScorer(Padded(), None, context=5, top_k=3, vocabulary=8)  # type: ignore[arg-type]
     (said,) = run(lambda: scorer.score(rollout, Usage()))
     assert said.shares_TK[:3] == pytest.approx(np.tile([0.0, 0.75, 0.25], (3, 1)))
     assert said.mass_T == pytest.approx([0.4, 0.4, 0.4, 0.0, 0.0])

@@ -16,17 +16,17 @@ from rlc.algo.preferences import brier
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.plan.parts import PreferenceLossPlan
 from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
-from rlc.runtime.updates.preferences import Preference, Side, judge, labelled, pairs
+from rlc.runtime.updates.preferences import Completion, Preference, judge, labelled, pairs
 
 VECTORS = json.loads((ROOT / "tests/algo/data/preference_vectors.json").read_text(encoding="utf-8"))
 NAMES = [builtin.name for builtin in builtins_of("preference_loss")]
 
 
-def side(prompt: int, reply: int, first: int = 7) -> Side:
+def side(prompt: int, reply: int, first: int = 7) -> Completion:
     """A reply of so many tokens after a prompt, which a token comes before."""
     tokens = [first, *range(100, 100 + prompt + reply)]
     turns = [NOT_SAMPLED] * (1 + prompt) + [0] * reply
-    return Side.of([TokenSequence(tokens, [0.0] * len(tokens), turns)])
+    return Completion.of([TokenSequence(tokens, [0.0] * len(tokens), turns)])
 
 
 def as_given(vector: dict[str, Any]) -> tuple[list[Preference], list[int]]:

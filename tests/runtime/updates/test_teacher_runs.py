@@ -24,12 +24,12 @@ from run_support import (
 )
 
 import rlc
-from rlc.chat.views import Shown
+from rlc.chat.views import ViewChange
 from rlc.plan.records import Plan
 from rlc.pricing.cost import plan_cost
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Turn, TurnView, Usage
-from rlc.runtime.updates.scorers import TEACHER_VIEW, Scorer
+from rlc.runtime.updates.scorers import TEACHER_VIEW, LogprobScorer
 
 pytestmark = pytest.mark.engine
 
@@ -202,7 +202,7 @@ def test_scores_stand_where_the_student_has_its_tokens() -> None:
     )
     rollout = Rollout("env", 0, 0, "", turns, "done", (0.0, 0.0))
     usage = Usage()
-    scorer: Any = Scorer(Counting(), None, own_prompts=True)  # type: ignore[arg-type]
+    scorer: Any = LogprobScorer(Counting(), None, own_prompts=True)  # type: ignore[arg-type]
     (scored,) = asyncio.run(scorer.score(rollout, usage))
     assert scored.logprobs_T.tolist() == [0.0, -3.0, -4.0, 0.0, -6.0]
     assert usage.prefill == 7
@@ -215,8 +215,8 @@ def test_a_system_message_of_the_data_gives_way() -> None:
     from rlc.chat.prompts import conversation
 
     said = conversation([{"role": "system", "content": "A"}, {"role": "user", "content": "B"}])
-    assert [m["content"] for m in Shown(system="C").first(said).messages] == ["", "B"]
-    assert Shown().first(said) == said
+    assert [m["content"] for m in ViewChange(system="C").first(said).messages] == ["", "B"]
+    assert ViewChange().first(said) == said
 
 
 @pytest.mark.server

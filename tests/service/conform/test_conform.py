@@ -26,7 +26,7 @@ from rlc.cli.commands.servers import conform as command
 from rlc.cli.main import main
 from rlc.service.conform import suite
 from rlc.service.conform.probe import Bench, Probe
-from rlc.service.conform.records import Check, Found, Report
+from rlc.service.conform.records import Check, CheckOutcome, ConformReport
 from rlc.service.conform.suite import CHECKS, MOST_TOKENS, chosen, run_checks
 from rlc.service.engine import losses, trainer
 from rlc.service.engine import trainer as optimizer
@@ -76,13 +76,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield opened
 
 
-def report(url: str, *only: str, reference: str | None = "tiny", **given: Any) -> Report:
+def report(url: str, *only: str, reference: str | None = "tiny", **given: Any) -> ConformReport:
     bench = Bench(Endpoint(url, "tml-local"), "tiny", reference, publishes=True)
     return run_checks(bench, chosen(only), **given)
 
 
 @pytest.fixture(scope="module")
-def whole(server: Running) -> Iterator[tuple[Report, dict[str, set[str]]]]:
+def whole(server: Running) -> Iterator[tuple[ConformReport, dict[str, set[str]]]]:
     """All checks of our server, and which calls each of them made."""
     made: dict[str, set[str]] = {}
     now: set[str] = set()
@@ -95,7 +95,7 @@ def whole(server: Running) -> Iterator[tuple[Report, dict[str, set[str]]]]:
 
         return ask
 
-    def tell(found: Found) -> None:
+    def tell(found: CheckOutcome) -> None:
         made[found.check.name] = set(now)
         now.clear()
 
@@ -110,11 +110,11 @@ def whole(server: Running) -> Iterator[tuple[Report, dict[str, set[str]]]]:
         yield report(server.url, tell=tell), made
 
 
-def states(report: Report) -> dict[str, str]:
+def states(report: ConformReport) -> dict[str, str]:
     return {found.check.name: f"{found.state}: {found.said}" for found in report.found}
 
 
-def test_our_server_conforms(whole: tuple[Report, dict[str, set[str]]]) -> None:
+def test_our_server_conforms(whole: tuple[ConformReport, dict[str, set[str]]]) -> None:
     told, _ = whole
     others = {name: said for name, said in states(told).items() if not said.startswith("holds")}
     assert others == {
@@ -125,7 +125,7 @@ def test_our_server_conforms(whole: tuple[Report, dict[str, set[str]]]) -> None:
 
 
 def test_every_loss_and_every_call_of_the_sdk_is_tried(
-    whole: tuple[Report, dict[str, set[str]]],
+    whole: tuple[ConformReport, dict[str, set[str]]],
 ) -> None:
     _, made = whole
     for check in CHECKS:
@@ -135,7 +135,7 @@ def test_every_loss_and_every_call_of_the_sdk_is_tried(
     assert named == losses.LOSSES.keys()
 
 
-def test_no_more_is_asked_than_was_said(whole: tuple[Report, dict[str, set[str]]]) -> None:
+def test_no_more_is_asked_than_was_said(whole: tuple[ConformReport, dict[str, set[str]]]) -> None:
     told, _ = whole
     for kind in ("prefill", "sample", "train"):
         asked, most = getattr(told.tokens, kind), getattr(MOST_TOKENS, kind)
@@ -143,13 +143,13 @@ def test_no_more_is_asked_than_was_said(whole: tuple[Report, dict[str, set[str]]
 
 
 def test_nothing_is_left_on_the_server(
-    server: Running, whole: tuple[Report, dict[str, set[str]]]
+    server: Running, whole: tuple[ConformReport, dict[str, set[str]]]
 ) -> None:
     left = server.backend.runs.checkpoints()
     assert [item.tinker_path for item in left] == []
 
 
-def test_a_report_is_json(whole: tuple[Report, dict[str, set[str]]]) -> None:
+def test_a_report_is_json(whole: tuple[ConformReport, dict[str, set[str]]]) -> None:
     told = json.loads(json.dumps(whole[0].to_dict()))
     assert (told["model"], told["reference"], told["conforms"]) == ("tiny", "tiny", True)
     (one,) = [check for check in told["checks"] if check["name"] == "losses.dro"]
@@ -298,7 +298,7 @@ def test_a_fault_is_found_and_named(
     assert told.conforms == (fault == "optional route")
 
 
-def tried(run: Callable[[Probe], Any], patience: float = 60.0) -> Found:
+def tried(run: Callable[[Probe], Any], patience: float = 60.0) -> CheckOutcome:
     bench: Any = SimpleNamespace()
     return suite._run(Check("x.y", "a promise", (), run), bench, patience)
 

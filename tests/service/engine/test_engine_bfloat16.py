@@ -209,7 +209,7 @@ def test_attention_that_is_not_the_models_is_refused(
     """As if an architecture scaled its scores in a way that the engine does not know."""
     own = attention.scaled_dot_product
 
-    def scaled(q: Any, k: Any, v: Any, head: attention.Head, bias: Any) -> Any:
+    def scaled(q: Any, k: Any, v: Any, head: attention.AttentionHeads, bias: Any) -> Any:
         return own(q * 1.5, k, v, head, bias)
 
     monkeypatch.setattr(attention, "scaled_dot_product", scaled)

@@ -15,7 +15,7 @@ from tinker import types
 
 from rlc.service.engine import open_engine
 from rlc.service.engine.clients import LocalSamplingClient
-from rlc.service.engine.decoder import Decoder, Sample
+from rlc.service.engine.decoder import Decoder, RunningSample
 from rlc.service.engine.service import LocalService
 from rlc.service.engine.trainer import Trainer
 from rlc.service.interface import SampledToken, ServiceError
@@ -46,7 +46,7 @@ class Gate:
         self.rows: list[int] = []
         plain_step = Decoder.step
 
-        def step(decoder: Decoder) -> list[Sample]:
+        def step(decoder: Decoder) -> list[RunningSample]:
             if len(self.rows) == at_step:
                 self.reached.set()
                 self.opened.wait()
@@ -163,7 +163,7 @@ def test_a_failure_of_the_engine_is_told_to_its_batch_and_ends_there(
 ) -> None:
     plain_add = Decoder.add
 
-    def add(decoder: Decoder, samples: list[Sample]) -> None:
+    def add(decoder: Decoder, samples: list[RunningSample]) -> None:
         if any(sample.limit == 7 for sample in samples):
             raise RuntimeError("the device fell over")
         plain_add(decoder, samples)

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from rlc.service.engine import open_engine
 from rlc.service.engine.attention import (
-    Head,
+    AttentionHeads,
     length_buckets,
     micro_batches,
     pack,
     stream_attention,
     using,
 )
-from rlc.service.engine.base_model import PrefixCache, Snapshot
+from rlc.service.engine.base_model import PrefixCache, WeightSnapshot
 from rlc.service.engine.decoder import (
     SamplingRule,
     next_tokens,
@@ -110,7 +110,7 @@ def test_a_token_without_probability_is_never_chosen(uniform: float) -> None:
 def test_a_row_is_filled_from_the_longest_prefix_there_is(
     known: list[np.ndarray], prompts: list[np.ndarray]
 ) -> None:
-    cache, snapshot = PrefixCache(budget=10**6), Snapshot(None)
+    cache, snapshot = PrefixCache(budget=10**6), WeightSnapshot(None)
     for tokens in known:
         # Each position's "keys" are the prefix that led to it, so a wrong copy shows.
         cache.put(snapshot, tokens, _spelled(tokens))
@@ -135,7 +135,7 @@ def _spelled(tokens: np.ndarray) -> torch.Tensor:
 
 def test_the_prefix_cache_is_bounded_and_knows_its_snapshot() -> None:
     sequences = [np.array([i, 1, 2, 3], dtype=np.int64) for i in range(4)]
-    one, other = Snapshot(None), Snapshot(None)
+    one, other = WeightSnapshot(None), WeightSnapshot(None)
     cache = PrefixCache(budget=3 * 32)
     for tokens in sequences[:3]:
         cache.put(one, tokens, _spelled(tokens))
@@ -148,7 +148,7 @@ def test_the_prefix_cache_is_bounded_and_knows_its_snapshot() -> None:
 
 
 def test_a_longer_sequence_replaces_its_prefix() -> None:
-    cache, snapshot = PrefixCache(budget=10**6), Snapshot(None)
+    cache, snapshot = PrefixCache(budget=10**6), WeightSnapshot(None)
     for n in (2, 5, 3):
         tokens = np.arange(n, dtype=np.int64)
         cache.put(snapshot, tokens, _spelled(tokens))
@@ -159,8 +159,8 @@ def test_a_longer_sequence_replaces_its_prefix() -> None:
 def test_entries_of_a_dead_snapshot_are_dropped() -> None:
     cache = PrefixCache(budget=10**6)
     tokens = np.arange(4, dtype=np.int64)
-    cache.put(Snapshot(None), tokens, _spelled(tokens))
-    alive = Snapshot(None)
+    cache.put(WeightSnapshot(None), tokens, _spelled(tokens))
+    alive = WeightSnapshot(None)
     cache.put(alive, tokens[:2], _spelled(tokens[:2]))
     assert cache.used == 2 * 8
 
@@ -187,7 +187,9 @@ def test_engines_of_one_process_keep_their_own_layout() -> None:
         def __init__(self, value: float) -> None:
             self.value = value
 
-        def attend(self, head: Head, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
+        def attend(
+            self, head: AttentionHeads, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor
+        ) -> Tensor:
             return torch.full_like(q_NHD, self.value)
 
     module = torch.nn.Module()

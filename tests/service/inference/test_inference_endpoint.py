@@ -22,8 +22,8 @@ from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message
 from rlc.service.engine import open_engine
 from rlc.service.engine.service import LocalService
-from rlc.service.http import Refused, serving
-from rlc.service.inference.endpoint import Answered, Caller
+from rlc.service.http import RefusedRequest, serving
+from rlc.service.inference.endpoint import AnsweredRequest, Caller
 from rlc.service.inference.routes import endpoint_app
 from rlc.service.interface import ServiceError, ServiceLostError
 
@@ -72,7 +72,7 @@ class OneModel:
 
     async def find(self, name: str, caller: Caller) -> ChatModel:
         if caller.key != "right":
-            raise Refused(401, "The key is not one of an episode.")
+            raise RefusedRequest(401, "The key is not one of an episode.")
         return evolve(self.model, name=name)
 
 
@@ -88,7 +88,7 @@ class Opened:
     """An endpoint that is up, and what it has told of its answers."""
 
     address: str
-    answered: list[Answered]
+    answered: list[AnsweredRequest]
     http: httpx.AsyncClient
 
     def client(self, session: str = "", key: str = "right") -> openai.AsyncOpenAI:
@@ -99,7 +99,7 @@ class Opened:
 
 @asynccontextmanager
 async def endpoint(model: ChatModel) -> AsyncIterator[Opened]:
-    answered: list[Answered] = []
+    answered: list[AnsweredRequest] = []
     served = serving(endpoint_app(OneModel(model), answered.append))
     async with httpx.AsyncClient() as http, served as address:
         yield Opened(address, answered, http)
@@ -204,7 +204,7 @@ def test_a_prompt_may_be_written_from_what_was_sampled(engine: LocalService) -> 
 def test_the_owner_has_the_last_word_on_sampling(engine: LocalService) -> None:
     def begin(model: Any, request: ReplyRequest) -> Generation:
         if request.sampling.n > 1:
-            raise Refused(400, "An episode asks for one reply.", param="n")
+            raise RefusedRequest(400, "An episode asks for one reply.", param="n")
         sampling = evolve(request.sampling, temperature=0.0, max_tokens=3)
         return model.start(evolve(request, sampling=sampling))  # type: ignore[no-any-return]
 

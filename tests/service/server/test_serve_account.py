@@ -24,7 +24,7 @@ from tinker.types.session_status_query import (
 )
 
 from rlc.service.server import signing
-from rlc.service.server.futures import Span, Traces
+from rlc.service.server.futures import RequestSpan, Traces
 
 NOW = datetime(2026, 3, 1, 12, 34, 56, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -280,7 +280,7 @@ def test_a_session_is_exported_as_a_trace(
 def test_spans_on_one_track_do_not_overlap() -> None:
     traces = Traces()
     for owner, start, end in [("s:a", 0, 4), ("s:a", 1, 2), ("s:a", 2, 3), ("s:b", 1, 5)]:
-        traces.add(Span(owner, "x", start, end, False))
+        traces.add(RequestSpan(owner, "x", start, end, False))
     events = json.loads(traces.export("s"))["traceEvents"]
     found = [(e["tid"], e["ts"] / 1e6, e["dur"] / 1e6) for e in events if e["ph"] == "X"]
     assert found == [(1, 0, 4), (2, 1, 1), (3, 1, 4), (2, 2, 1)]

@@ -16,9 +16,9 @@ from tinker.lib.retryable_exception import RetryableException
 
 from rlc.service.interface import ServiceError
 from rlc.service.server.faults import (
+    ConstantDelay,
     Dice,
     Faults,
-    Fixed,
     Latency,
     LogNormal,
     Pareto,
@@ -84,7 +84,7 @@ def test_after_a_restart_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> No
     ):
         client = sdk.create_lora_training_client(BASE, rank=2, seed=1).result()
         path = client.save_state("start").result().path
-        server.backend.disturbances.latency = Latency(train=Fixed(60))
+        server.backend.disturbances.latency = Latency(train=ConstantDelay(60))
         passing = client.forward_backward(policy_data(), "importance_sampling")
         rest = tinker.RestClient(base_url=server.url, api_key=KEY)
         while server.backend.futures.find(f"{client.model_id}/2") is None:
@@ -107,7 +107,7 @@ def norm(response: types.OptimStepResponse) -> float:
 
 
 def test_answers_come_late_as_asked_for(tmp_path: Path) -> None:
-    latency = Latency(sample=Fixed(0.1), train=Fixed(0.05))
+    latency = Latency(sample=ConstantDelay(0.1), train=ConstantDelay(0.05))
     with (
         running(tmp_path, latency=latency) as server,
         tinker.ServiceClient(base_url=server.url, api_key=KEY) as sdk,
@@ -129,7 +129,7 @@ def test_answers_come_late_as_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "delay", "middle"),
     [
-        ("0.5", Fixed(0.5), 0.5),
+        ("0.5", ConstantDelay(0.5), 0.5),
         ("lognormal:2,0.5", LogNormal(2, 0.5), 2.0),
         ("pareto:1,2", Pareto(1, 2), 2**0.5),
     ],

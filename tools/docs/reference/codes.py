@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.lang.codes import CODES, TOPICS
-from rlc.lang.pages import Page
+from rlc.lang.pages import CodePage
 from rlc.lang.pages import page as page_of
 from tools.docs.markdown import escaped, fenced, page, table
 
@@ -45,6 +45,6 @@ def _part(code: str) -> list[str]:
     ]
 
 
-def _examples(found: Page) -> list[str]:
+def _examples(found: CodePage) -> list[str]:
     sides = (("Wrong", found.wrong), ("Right", found.right))
     return [f"{said}:\n\n{fenced(example.text, example.language)}" for said, example in sides]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from rlc.catalog import metrics
 from rlc.catalog.facts.models import find_model, model_names, prices_as_of, storage_price
-from rlc.catalog.search import OTHER_KINDS, Entry, entries
+from rlc.catalog.search import OTHER_KINDS, NameEntry, entries
 from rlc.explanation.entries import default_of
 from tools.docs.markdown import code, escaped, page, table
 
 
-def _of(kind: str) -> list[Entry]:
+def _of(kind: str) -> list[NameEntry]:
     return [entry for entry in entries() if entry.kind == kind]
 
 
@@ -78,7 +78,7 @@ def environment_page() -> str:
     )
 
 
-def _environment(entry: Entry) -> Sequence[str]:
+def _environment(entry: NameEntry) -> Sequence[str]:
     arguments = ", ".join(code(f"{p.name} = {default_of(p)}") for p in entry.params)
     doc = f"{entry.doc}: {entry.reason}" if entry.reason else entry.doc
     needs = f"; needs {entry.facts['needs']}" if "needs" in entry.facts else ""
@@ -105,7 +105,7 @@ def metric_page() -> str:
     )
 
 
-def _between(entry: metrics.Entry) -> str:
+def _between(entry: metrics.MetricEntry) -> str:
     if math.isinf(entry.low):
         return ""
     return f"from {entry.low:g}" + ("" if math.isinf(entry.high) else f" to {entry.high:g}")

@@ -17,7 +17,7 @@ _POLYNOMIAL = 1e4  # how much (16 / 2)⁴ grows; a ratio, or its root, grows by 
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Bounded(Record):
+class Boundedness(Record):
     """Whether the weight of a token in the gradient stays bounded as its ratio leaves 1, in either
     direction: for tokens with a ``positive`` and with a ``negative`` advantage.
 
@@ -28,11 +28,11 @@ class Bounded(Record):
     negative: bool
 
 
-def ratio_is_bounded(program: Program) -> Bounded:
+def ratio_is_bounded(program: Program) -> Boundedness:
     """Return whether the gradient grows more slowly than any power of the ratio, from its values
     at ratios up to e³² and down to e⁻³²; what grows like ``log ratio`` counts as bounded."""
     slope = derivative(program)
-    return Bounded(*(_is_bounded(slope, sign) for sign in (1.0, -1.0)))
+    return Boundedness(*(_is_bounded(slope, sign) for sign in (1.0, -1.0)))
 
 
 def overflows_at(program: Program) -> int | None:

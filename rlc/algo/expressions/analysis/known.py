@@ -40,7 +40,7 @@ class Candidate:
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Known(Record):
+class KnownLoss(Record):
     """The loss that an expression is, and its settings.
 
     ``mean``: a sequence loss that is the mean of the known one over the tokens of a sequence,
@@ -58,27 +58,27 @@ _Sequence = Mapping[str, list[float]]
 _Inputs = Mapping[str, Any]
 
 
-def known_loss(program: Program, candidates: Sequence[Candidate]) -> Known | None:
+def known_loss(program: Program, candidates: Sequence[Candidate]) -> KnownLoss | None:
     """Return the first of the candidates that a loss equals; None if there is none."""
     if needs_batch(program):
         return None  # they know one sequence
     numbers = sorted({node.value or 0.0 for node in program.nodes if node.op == NUMBER})
     sequences, reads = _sequences(numbers), set(program.inputs) - {"length"}
-    own, mean = _Computed(program), program.shape == "sequence"
-    written = [_Written(candidate) for candidate in candidates]
+    own, mean = _LossValue(program), program.shape == "sequence"
+    written = [_Candidate(candidate) for candidate in candidates]
     for one_advantage in (False, True) if mean else (False,):
         if one_advantage:
             sequences = [{**s, "adv": s["adv"][:1] * len(s["adv"])} for s in sequences]
-        expected = _Expected(own, sequences)
+        expected = _ReferenceLoss(own, sequences)
         for loss in written:
             if loss.reads == reads:
                 for config in _settings(loss.candidate, numbers):
                     if loss.agrees(config, expected, mean):
-                        return Known(loss.candidate.name, config, mean, one_advantage)
+                        return KnownLoss(loss.candidate.name, config, mean, one_advantage)
     return None
 
 
-class _Computed:
+class _LossValue:
     """The value and the gradient of a loss."""
 
     def __init__(self, program: Program) -> None:
@@ -97,10 +97,10 @@ class _Computed:
         return evaluator(derivative(self.program))
 
 
-class _Expected:
+class _ReferenceLoss:
     """What a loss is on some sequences, each computed when it is first asked for."""
 
-    def __init__(self, loss: _Computed, sequences: Sequence[_Sequence]) -> None:
+    def __init__(self, loss: _LossValue, sequences: Sequence[_Sequence]) -> None:
         self.loss, self.sequences = loss, sequences
         self._values: dict[int, float] = {}
         self._slopes: dict[int, list[float]] = {}
@@ -116,7 +116,7 @@ class _Expected:
         return self._slopes[index]
 
 
-class _Written(_Computed):
+class _Candidate(_LossValue):
     """A candidate as a program that reads its settings like inputs."""
 
     def __init__(self, candidate: Candidate) -> None:
@@ -126,7 +126,7 @@ class _Written(_Computed):
         self.candidate = candidate
         self.reads = set(self.program.inputs) - set(candidate.settings)
 
-    def agrees(self, config: Mapping[str, float], expected: _Expected, mean: bool) -> bool:
+    def agrees(self, config: Mapping[str, float], expected: _ReferenceLoss, mean: bool) -> bool:
         """Whether value and gradient are those expected, with these settings."""
         shares = [1 / len(x["logp"]) if mean else 1.0 for x in expected.sequences]
         return all(

@@ -15,7 +15,7 @@ from attrs import frozen
 from rlc.algo.expressions.analysis import intervals
 from rlc.algo.expressions.analysis.intervals import Interval, hull, meet, point
 from rlc.algo.expressions.analysis.reach import differentiable
-from rlc.algo.expressions.program import INPUT, Node, Program
+from rlc.algo.expressions.program import INPUT, OperationNode, Program
 from rlc.algo.expressions.vocabulary import OPERATIONS, input_of
 from rlc.records import Record
 
@@ -25,7 +25,7 @@ _Facts = Mapping[int, Interval]  # what conditions say of nodes
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Undefined(Record):
+class UndefinedPart(Record):
     """A part that can be undefined.
 
     ``node`` is its position, ``argument`` the position of what it cannot be computed of, which
@@ -41,7 +41,7 @@ class Undefined(Record):
 
 
 @frozen(eq=False, repr=False, slots=False)
-class Decided(Record):
+class ConstantCondition(Record):
     """A condition at ``node`` that ``holds`` always, or never."""
 
     node: int
@@ -53,8 +53,8 @@ class Ranges(Record):
     """What :func:`ranges` found: the values of the result and, in order, what to look at."""
 
     result: Interval
-    undefined: tuple[Undefined, ...]
-    decided: tuple[Decided, ...]
+    undefined: tuple[UndefinedPart, ...]
+    decided: tuple[ConstantCondition, ...]
 
 
 def ranges(program: Program) -> Ranges:
@@ -74,9 +74,9 @@ def ranges(program: Program) -> Ranges:
             when = "always"
         elif node in at_zero.certain:
             when = "advantage of 0"
-        undefined.append(Undefined(node, argument, what, values, when))
+        undefined.append(UndefinedPart(node, argument, what, values, when))
     decided = [
-        Decided(node, verdicts == {True})
+        ConstantCondition(node, verdicts == {True})
         for node, verdicts in sorted(general.verdicts.items())
         if verdicts in ({True}, {False})
     ]
@@ -114,7 +114,9 @@ class _Ranges:
             values[position] = value if known is None else meet(value, known)
         return values.get(root, Interval())
 
-    def choice(self, node: Node, facts: _Facts, values: Mapping[int, Interval]) -> Interval:
+    def choice(
+        self, node: OperationNode, facts: _Facts, values: Mapping[int, Interval]
+    ) -> Interval:
         """The values of a `where`: those of each branch that its condition can choose."""
         condition, *branches = node.args
         compared = self.program.nodes[condition]
@@ -140,7 +142,9 @@ class _Ranges:
             return Interval()
         return hull(reached[0], reached[-1])
 
-    def implied(self, condition: Node, sides: list[Interval], holds: bool) -> dict[int, Interval]:
+    def implied(
+        self, condition: OperationNode, sides: list[Interval], holds: bool
+    ) -> dict[int, Interval]:
         """What a condition says of the nodes it compares, if it holds or if it does not."""
         (a, b), (of_a, of_b) = condition.args, sides
         op = condition.op if holds else _OPPOSITE[condition.op]
@@ -173,7 +177,7 @@ class _Ranges:
                 found[inner.args[0]] = Interval(nonzero=True)
         return found
 
-    def value(self, position: int, node: Node, args: list[Interval]) -> Interval:
+    def value(self, position: int, node: OperationNode, args: list[Interval]) -> Interval:
         """The values of an operation; what it cannot be computed of is noted."""
         match node.op, args:
             case "number", _:

@@ -181,7 +181,7 @@ def _show(
     from rich.console import Console
 
     from rlc.cli.tokens import TokenReader
-    from rlc.report.episodes import Episode, read_episodes, representatives
+    from rlc.report.episodes import ShownEpisode, read_episodes, representatives
     from rlc.runtime.failures import read_failures
 
     systems, games = system_messages(plan), games_of(plan)
@@ -190,7 +190,7 @@ def _show(
     if asked == (None,) * len(asked) and not args.failed:
         chosen = representatives(list(records))
     else:
-        chosen = [Episode(record) for record in islice(records, args.limit or _LIMIT)]
+        chosen = [ShownEpisode(record) for record in islice(records, args.limit or _LIMIT)]
     if not chosen:
         steps = [int(r["step"]) for r in metrics if r["stage"] == wanted.stage]
         hint = "`rlc runs` says how far the run is"

@@ -43,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     import webbrowser
 
-    from rlc.report.live import PageServer, Watched
+    from rlc.report.live import PageServer, WatchedPage
     from rlc.service.sockets import LOOPBACK, bind
 
-    watched = Watched(args.runs)
+    watched = WatchedPage(args.runs)
     watched.page()  # what cannot be shown is said here, not in the browser
     try:
         key, listening = key_of(args), bind(args.host, args.port)

@@ -16,7 +16,7 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.models.model import Conversation
-    from rlc.service.chats.model import Reply
+    from rlc.service.chats.model import SampledReply
 
 PROMPT = "you › "
 _NARROWEST = 60  # columns in which two replies are still shown side by side
@@ -156,7 +156,7 @@ class Talk:
                 done.result()
 
 
-def _cut(reply: Reply) -> str:
+def _cut(reply: SampledReply) -> str:
     return f" … (cut off after {len(reply.tokens)} tokens)" if reply.stop_reason == "length" else ""
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rlc.catalog.records import Param
-    from rlc.catalog.search import Entry
+    from rlc.catalog.search import NameEntry
 
 HELP = "look up what the language knows"
 DESCRIPTION = (
@@ -80,7 +80,7 @@ class NoKindError(Error):
     exit_status = 2
 
 
-def look_up(term: str | None, kind: str | None) -> list[Entry]:
+def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
     """Return what the catalogue has about a term, or all of it; only of ``kind``, if given.
 
     Raise NoKindError if there is no such kind, Error if nothing is found.
@@ -101,7 +101,7 @@ def look_up(term: str | None, kind: str | None) -> list[Entry]:
 
 
 def _views(
-    found: Sequence[Entry], term: str | None, kind: str | None, every: bool
+    found: Sequence[NameEntry], term: str | None, kind: str | None, every: bool
 ) -> Iterator[RenderableType]:
     """Show an entry in full if it has the term as its name, or is the only one; list the rest, or
     what is nearest to the one that is shown."""
@@ -136,7 +136,7 @@ def _grid(**options: Any) -> Table:
     return Table(box=None, show_header=False, pad_edge=False, **options)
 
 
-def _overview(found: Sequence[Entry]) -> Iterator[RenderableType]:
+def _overview(found: Sequence[NameEntry]) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -152,7 +152,7 @@ def _overview(found: Sequence[Entry]) -> Iterator[RenderableType]:
     yield Text("`rlc catalog NAME` says more about one of them.")
 
 
-def _in_full(entry: Entry) -> Iterator[RenderableType]:
+def _in_full(entry: NameEntry) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 

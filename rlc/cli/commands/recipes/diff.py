@@ -14,7 +14,7 @@ from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import has_color, print_error, print_findings
 
 if TYPE_CHECKING:
-    from rlc.compile.recipe import Compiled
+    from rlc.compile.recipe import CompileResult
 
 SAME, DIFFERENT, ERROR = 0, 1, 2
 
@@ -69,21 +69,21 @@ def _is_plan(path: str) -> bool:
     return is_saved_plan(path) or os.path.isdir(path)
 
 
-def _compiled(path: str, args: argparse.Namespace | None = None) -> Compiled:
+def _compiled(path: str, args: argparse.Namespace | None = None) -> CompileResult:
     """Return what a recipe compiles to, or the plan of a run, or a saved one, stale or not; without
     a plan if findings were printed."""
     if os.path.isdir(path):
-        from rlc.compile.recipe import Compiled
+        from rlc.compile.recipe import CompileResult
         from rlc.lang.diagnostics import Diagnostics
         from rlc.report.run_files import read_plan as plan_of_run
 
-        return Compiled(plan_of_run(Path(path)), Diagnostics())
+        return CompileResult(plan_of_run(Path(path)), Diagnostics())
     if is_saved_plan(path):
-        from rlc.compile.recipe import Compiled
+        from rlc.compile.recipe import CompileResult
         from rlc.compile.saved import read_plan
         from rlc.lang.diagnostics import Diagnostics
 
-        return Compiled(read_plan(path).plan, Diagnostics())
+        return CompileResult(read_plan(path).plan, Diagnostics())
     compiled = (recipe_of(args, path) if args else load(path)).compile()
     if compiled.plan is None:
         print_findings(compiled.diagnostics)

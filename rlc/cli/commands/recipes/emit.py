@@ -11,7 +11,7 @@ from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import print_error, print_findings
 
 if TYPE_CHECKING:
-    from rlc.compile.recipe import Compiled
+    from rlc.compile.recipe import CompileResult
 
 HELP = "write a job as a folder that runs on any machine, or as one Python script"
 DESCRIPTION = (
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
 
 
-def _compiled(args: argparse.Namespace) -> Compiled | None:
+def _compiled(args: argparse.Namespace) -> CompileResult | None:
     """Return the compiled recipe, or the saved plan; None if that is to be changed."""
     from rlc.api import is_saved_plan, load_plan
 
@@ -112,13 +112,13 @@ def _compiled(args: argparse.Namespace) -> Compiled | None:
         return recipe_of(args).compile()
     if changes_plan(args) or args.sweep is not None:
         return None
-    from rlc.compile.recipe import Compiled
+    from rlc.compile.recipe import CompileResult
     from rlc.lang.diagnostics import Diagnostics
 
-    return Compiled(load_plan(args.recipe), Diagnostics())
+    return CompileResult(load_plan(args.recipe), Diagnostics())
 
 
-def _write_job(compiled: Compiled, args: argparse.Namespace) -> int:
+def _write_job(compiled: CompileResult, args: argparse.Namespace) -> int:
     from rlc.compile.sweeps import find_sweep
     from rlc.emit.job.folder import emit_job
 
@@ -140,7 +140,7 @@ def _write_job(compiled: Compiled, args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_script(compiled: Compiled, args: argparse.Namespace) -> int:
+def _write_script(compiled: CompileResult, args: argparse.Namespace) -> int:
     from rlc.emit.script.program import script
 
     assert compiled.plan is not None

@@ -20,7 +20,7 @@ from rlc.errors import Error
 if TYPE_CHECKING:
     from tinker.types import SupportedModel
 
-    from rlc.service.conform.records import Found, Report
+    from rlc.service.conform.records import CheckOutcome, ConformReport
     from rlc.service.hosted.endpoint import Endpoint
 
 HELP = "check a server by value against Tinker's protocol"
@@ -182,13 +182,13 @@ def _note(text: str) -> None:
     print(visible(text), file=sys.stderr)
 
 
-def _progress(total: int) -> Callable[[Found], None] | None:
+def _progress(total: int) -> Callable[[CheckOutcome], None] | None:
     """What shows on a terminal which check is over; None elsewhere."""
     if not sys.stderr.isatty():
         return None
     done = 0
 
-    def tell(found: Found) -> None:
+    def tell(found: CheckOutcome) -> None:
         nonlocal done
         done += 1
         line = f"{done} of {total}: {found.check.name} {found.state}"
@@ -199,7 +199,7 @@ def _progress(total: int) -> Callable[[Found], None] | None:
     return tell
 
 
-def _print(report: Report) -> None:
+def _print(report: ConformReport) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from rlc.catalog.environments import env_facts
 from rlc.check.data.rules import examples_of, tasks_of
-from rlc.check.rules.base import View, rule, rule_on_envs
+from rlc.check.rules.base import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 
 
 @rule("batch", "advantage")
-def _updates_have_groups(view: View) -> None:
+def _updates_have_groups(view: StageView) -> None:
     """The members of a group stay together, so an update has at least one group."""
     batch = view.batch
     if batch.updates > batch.count:
@@ -22,7 +22,7 @@ def _updates_have_groups(view: View) -> None:
 
 
 @rule_on_envs()
-def _samples_exist(view: View, env: EnvPlan) -> None:
+def _samples_exist(view: StageView, env: EnvPlan) -> None:
     samples, there = env.args.get("samples"), env_facts(env).tasks
     if samples is not None and there is not None and samples > there:
         message = f"`{env.name}` has {there:,} tasks, and not {samples:,}"
@@ -31,7 +31,7 @@ def _samples_exist(view: View, env: EnvPlan) -> None:
 
 
 @rule("batch", "envs", "advantage")
-def _tasks_for_a_step(view: View) -> None:
+def _tasks_for_a_step(view: StageView) -> None:
     """A step that goes through all tasks more than once compares them with themselves."""
     batch = view.batch
     if batch.kind == "turns":
@@ -56,7 +56,7 @@ def _tasks_for_a_step(view: View) -> None:
 
 
 @rule("tasks", "envs")
-def _tasks_to_evaluate(view: View) -> None:
+def _tasks_to_evaluate(view: StageView) -> None:
     for env, share in _shares(view.envs):
         tasks, played = tasks_of(view, env), int(share * view.tasks)
         if tasks is not None and played > tasks:
@@ -66,7 +66,7 @@ def _tasks_to_evaluate(view: View) -> None:
 
 
 @rule("data", "batch")
-def _examples_for_a_step(view: View) -> None:
+def _examples_for_a_step(view: StageView) -> None:
     count = examples_of(view)
     if count is not None and view.batch > count:
         message = f"a step takes {view.batch:,} examples, and there are {count:,}"
@@ -74,7 +74,7 @@ def _examples_for_a_step(view: View) -> None:
 
 
 @rule("envs")
-def _every_part_is_played(view: View) -> None:
+def _every_part_is_played(view: StageView) -> None:
     """Tasks are drawn so that each environment comes nearest to its share."""
     parts = view.parts
     if "tasks" in parts:
@@ -101,7 +101,7 @@ def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
 
 
 @rule("every", "after")
-def _evaluated_on_the_way(view: View) -> None:
+def _evaluated_on_the_way(view: StageView) -> None:
     """``every`` counts the steps of a stage, which must have so many."""
     if view.every is None or not view.before:
         return
@@ -114,7 +114,7 @@ def _evaluated_on_the_way(view: View) -> None:
 
 
 @rule("steps", "save")
-def _saved_on_the_way(view: View) -> None:
+def _saved_on_the_way(view: StageView) -> None:
     every = view.save.every
     if view.steps and every and every > view.steps and not view.is_from_command_line("steps"):
         message = f"there are {view.steps:,} steps, so none is the {every:,}th"
@@ -123,7 +123,7 @@ def _saved_on_the_way(view: View) -> None:
 
 
 @rule("steps", "give_up")
-def _gives_up_in_time(view: View) -> None:
+def _gives_up_in_time(view: StageView) -> None:
     limit = view.give_up
     if limit is None or not view.steps or not view.is_written("give_up"):
         return
@@ -134,7 +134,7 @@ def _gives_up_in_time(view: View) -> None:
 
 
 @rule("steps", "overlap")
-def _lags_within_the_run(view: View) -> None:
+def _lags_within_the_run(view: StageView) -> None:
     stale = view.overlap.max_staleness
     if view.steps and stale >= view.steps > 1 and not view.is_from_command_line("steps"):
         message = f"weights are never {stale} steps old in a stage of {view.steps:,}"

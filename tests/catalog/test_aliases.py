@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from page_examples import complete
 
+from rlc.catalog.aliases import ELSEWHERE
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.elsewhere import ELSEWHERE
 from rlc.catalog.index import BUILTINS
 from rlc.catalog.search import entries, find
 from rlc.compile.recipe import compile_source

@@ -12,9 +12,9 @@ import pytest
 from attrs import evolve
 from run_support import run_new, tiny, train
 
-from rlc.envs.responders import Question, Reply
+from rlc.envs.responders import ModelReply, ModelRequest
 from rlc.plan.models import ModelState, Sampling
-from rlc.runtime.asked import AskedModels
+from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -27,12 +27,12 @@ T = TypeVar("T")
 ASKED = [{"role": "user", "content": "Guess a number between 1 and 10."}]
 
 
-def on(path: Path, what: Callable[[RunFolder, AskedModels], Awaitable[T]]) -> T:
+def on(path: Path, what: Callable[[RunFolder, AuxiliaryModels], Awaitable[T]]) -> T:
     """Do something with the asked models of the job in a run folder."""
 
     async def work(folder: RunFolder) -> T:
         service = connect_service(folder.plan, path / "checkpoints")
-        return await what(folder, AskedModels(service, folder))
+        return await what(folder, AuxiliaryModels(service, folder))
 
     with closing(RunFolder.resume(path)) as folder:
         return asyncio.run(work(folder))
@@ -45,16 +45,16 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-async def answers(folder: RunFolder, asked: AskedModels, state: ModelState) -> list[Reply]:
+async def answers(folder: RunFolder, asked: AuxiliaryModels, state: ModelState) -> list[ModelReply]:
     around = Meter(folder.journal, "first", state.model)
     responder = asked.responders(around)(state)
     keys = [("a", 1), ("a", 2), ("a", 1)]
-    asks = (responder.reply(Question(ASKED, Sampling(12), key)) for key in keys)
+    asks = (responder.reply(ModelRequest(ASKED, Sampling(12), key)) for key in keys)
     return list(await asyncio.gather(*asks))
 
 
 def test_a_key_gives_the_same_reply_again(path: Path) -> None:
-    async def work(folder: RunFolder, asked: AskedModels) -> list[Reply]:
+    async def work(folder: RunFolder, asked: AuxiliaryModels) -> list[ModelReply]:
         return await answers(folder, asked, ModelState(folder.plan.stages[0].model, None))
 
     one, two, again = on(path, work)
@@ -64,7 +64,7 @@ def test_a_key_gives_the_same_reply_again(path: Path) -> None:
 
 
 def test_its_tokens_are_those_of_the_stage(path: Path) -> None:
-    async def work(folder: RunFolder, asked: AskedModels) -> tuple[int, int]:
+    async def work(folder: RunFolder, asked: AuxiliaryModels) -> tuple[int, int]:
         before = folder.journal.used("first").tokens
         await answers(folder, asked, ModelState(folder.plan.stages[0].model, None))
         return before, folder.journal.used("first").tokens
@@ -77,7 +77,7 @@ def test_other_requests_wait_until_a_model_is_open(path: Path) -> None:
     """Otherwise the first of them would sometimes be answered together with its own and sometimes
     without, and the last bits of logprobs would differ."""
 
-    async def work(folder: RunFolder, asked: AskedModels) -> None:
+    async def work(folder: RunFolder, asked: AuxiliaryModels) -> None:
         loop = asyncio.get_running_loop()
         with pending_call():  # as an environment does that asks
             opening = asyncio.ensure_future(
@@ -93,7 +93,7 @@ def test_other_requests_wait_until_a_model_is_open(path: Path) -> None:
 
 
 def test_a_stage_is_asked_with_the_weights_that_it_leaves(path: Path) -> None:
-    async def work(folder: RunFolder, asked: AskedModels) -> list[list[float | None]]:
+    async def work(folder: RunFolder, asked: AuxiliaryModels) -> list[list[float | None]]:
         from tinker import types
 
         model, found = folder.plan.stages[0].model, []
@@ -109,7 +109,7 @@ def test_a_stage_is_asked_with_the_weights_that_it_leaves(path: Path) -> None:
 
 
 def test_a_stage_that_has_left_nothing(path: Path) -> None:
-    async def work(folder: RunFolder, asked: AskedModels) -> None:
+    async def work(folder: RunFolder, asked: AuxiliaryModels) -> None:
         model = evolve(folder.plan.stages[0].model, lora_rank=8)
         for _ in range(2):  # what failed is tried again
             with pytest.raises(RunError, match="`second` has left no checkpoint"):

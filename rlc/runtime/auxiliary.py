@@ -13,11 +13,11 @@ from attrs import define, field
 from rlc.chat.prompts import fitting_renderer
 from rlc.chat.tokens import Chunks, chunks_to_json, model_input
 from rlc.envs.judges.endpoint import EndpointResponder
-from rlc.envs.responders import Question, Reply, Responder, Responders
+from rlc.envs.responders import ModelReply, ModelRequest, Responder, Responders
 from rlc.plan.environments import Asked, EndpointPlan
 from rlc.plan.models import ModelPlan, ModelState
 from rlc.pricing.judges import endpoint_dollars
-from rlc.runtime.answers import Answers, Remembering
+from rlc.runtime.answers import Answers, ReplyCache
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
@@ -37,8 +37,8 @@ LONGEST_REPLY = 600.0  # seconds that an endpoint has for one, where nothing els
 
 
 @define(eq=False)
-class AskedModels:
-    """The asked models of a job. Each is opened once, and serves all who ask it."""
+class AuxiliaryModels:
+    """The auxiliary models of a job. Each is opened once, and serves all who ask it."""
 
     service: ServiceClient
     folder: RunFolder
@@ -85,7 +85,7 @@ class AskedModels:
 class _Responders:
     """See :class:`rlc.envs.responders.Responders`."""
 
-    asked: AskedModels
+    asked: AuxiliaryModels
     around: Meter
 
     def __call__(
@@ -100,7 +100,7 @@ class _Responders:
             made = _ModelResponder(self.asked, self.around, asked)
         if most is None:
             return made
-        return Remembering(made, self.asked.answers, asked, most, timeout)
+        return ReplyCache(made, self.asked.answers, asked, most, timeout)
 
     async def logprob(
         self, model: ModelState, tokens: Sequence[int], chunks: Chunks, said: Sequence[int]
@@ -157,14 +157,14 @@ async def chat_model(model: ModelPlan, client: SamplingClient) -> ChatModel:
 
 @define(eq=False)
 class _ModelResponder:
-    asked: AskedModels
+    asked: AuxiliaryModels
     around: Meter
     state: ModelState
     client: SamplingClient | None = None
     _opening: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _model: ChatModel | None = field(default=None, init=False)
 
-    async def reply(self, question: Question) -> Reply:
+    async def reply(self, question: ModelRequest) -> ModelReply:
         with asking():
             model = await self._opened()
             seed = derive_seed(self.asked.folder.plan.seed, "asked", *question.key) % 2**31
@@ -176,7 +176,7 @@ class _ModelResponder:
         usage.add_samples(len(prompt), 1, response)
         _charge(self.around, self.state.model, usage)
         reply = model.reply(response.sequences[0], ends)
-        return Reply(reply.text, reply.stop_reason)
+        return ModelReply(reply.text, reply.stop_reason)
 
     async def _opened(self) -> ChatModel:
         client = self.client or await self.asked.client(self.state)

@@ -52,7 +52,7 @@ def report_call(
         found.error("RL0208", span, message, f"write `{name}`", label)
     elif name not in scope.unread:
         message = f"there is no `{name}()` that makes {kind.noun}"
-        from rlc.catalog.elsewhere import alias_of  # only needed for a mistake
+        from rlc.catalog.aliases import alias_of  # only needed for a mistake
 
         own = [each for each, decl in scope.templates.items() if decl.kind.id == want.type]
         known = [*names_of(want.type), *own]
