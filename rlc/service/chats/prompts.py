@@ -30,7 +30,8 @@ class Tool:
     required: Mapping[str, Any] | None  # a JSON schema; None for any text at all
 
     def __attrs_post_init__(self) -> None:
-        require_checkable(self.required)
+        if self.required is not None:
+            require_checkable(self.required)
 
     def shown(self) -> dict[str, Any]:
         """As renderers take it."""

@@ -14,12 +14,11 @@ from typing import Any, Literal
 from attrs import define, field, frozen
 
 from rlc.service.chats.prompts import UNRENDERED, Tool
-from rlc.service.chats.schemas import fits
+from rlc.service.chats.schemas import fits, is_object
 from rlc.service.interface import SampledToken
 from rlc.service.text import StopCutter, TextDecoder, longest_start
 
 _OPEN, _CLOSE = "<think>", "</think>"
-_OBJECT = {"type": "object"}  # what a call of a tool that is not offered has to be
 # How the markup begins around calls of tools and around channels, in the formats of all models.
 _MARKS = ("<|", "<｜", "<tool", "<function")
 
@@ -196,10 +195,7 @@ class ChatReader:
             SampledCall(call.function.name, call.function.arguments, call.id)
             for call in message.get("tool_calls") or ()
         )
-        required = {tool.name: tool.required for tool in self.tools}
-        schemas = [(call, required.get(call.name, _OBJECT)) for call in calls]
-        misfits = any(schema and not fits(call.arguments, schema) for call, schema in schemas)
-        if misfits or (calls and not self.tools):
+        if calls and not (self.tools and all(map(self._fits, calls))):
             return None
         parts = message["content"]
         if isinstance(parts, str):
@@ -210,6 +206,14 @@ class ChatReader:
         reasoning = "".join(p["thinking"] for p in parts if p["type"] == "thinking").strip()
         text = text.lstrip() if reasoning or self._reasoned else text
         return text.rstrip() if calls else text, reasoning, calls
+
+    def _fits(self, call: SampledCall) -> bool:
+        """Whether the arguments are those of its tool, or of one that is not offered an object."""
+        required = {tool.name: tool.required for tool in self.tools}
+        if call.name not in required:
+            return is_object(call.arguments)
+        schema = required[call.name]
+        return schema is None or fits(call.arguments, schema)
 
 
 Reader = TextReader | ChatReader

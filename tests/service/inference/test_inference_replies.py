@@ -157,6 +157,9 @@ def test_a_call_of_a_strict_tool_that_does_not_fit_is_text() -> None:
         ({"type": "number", "minimum": 0, "exclusiveMaximum": 2}, ["0", "1.5"], ["-1", "2"]),
         ({"enum": ["a", 1]}, ['"a"', "1"], ['"b"']),
         ({"const": 2}, ["2"], ["3"]),
+        ({"oneOf": [{"multipleOf": 2}, {"multipleOf": 3}]}, ["2", "9"], ["5", "6"]),
+        ({"format": "date"}, ['"2026-02-28"'], ['"2026-02-30"']),
+        ({"$ref": "#/$defs/none"}, [], ["1"]),
         ({"anyOf": [{"type": "null"}, {"type": "array"}]}, ["null", "[1]"], ["1"]),
         ({"type": "array", "items": {"type": "boolean"}, "maxItems": 1}, ["[true]"], ["[1]"]),
         ({"type": "string", "pattern": "^a+$", "minLength": 2}, ['"aa"'], ['"a"', '"ab"']),
@@ -175,10 +178,13 @@ def test_arguments_fit_a_schema(schema: dict[str, Any], good: list[str], bad: li
 
 
 def test_a_schema_that_cannot_be_checked_is_refused() -> None:
-    inner = {"properties": {"x": {"anyOf": [{"type": "string", "format": "date"}]}}}
-    with pytest.raises(ChatError, match="'format'"):
-        Tool("add", "", inner, inner)
-    assert Tool("add", "", inner, None)
+    wrong = {"properties": {"x": {"anyOf": [{"type": "text"}]}}}
+    with pytest.raises(ChatError, match="'text' is not valid"):
+        Tool("add", "", wrong, wrong)
+    assert Tool("add", "", wrong, None)
+    elsewhere = {"properties": {"x": {"$ref": "https://example.com/x.json"}}}
+    with pytest.raises(ChatError, match="is not fetched"):
+        Tool("add", "", elsewhere, elsewhere)
 
 
 def test_calls_are_text_where_no_tools_were_offered() -> None:
