@@ -26,8 +26,8 @@ from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import build_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.rollouts.tokens import merged_sequences
 from rlc.runtime.stages.demonstrations import OraclePlayer
-from rlc.runtime.updates.datums import merged_sequences
 from rlc.service.tiny import path
 
 HISTORIES = {

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
@@ -188,6 +189,24 @@ def test_what_episodes_and_sources_offer_is_declared() -> None:
                 thing, name, *_ = node.args
                 if isinstance(name, ast.Constant) and ast.unparse(thing) not in may_lack:
                     raise AssertionError(f"rlc.{module}:{node.lineno} looks for `{name.value!r}`")
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_the_folders_of_a_room_stand_one_above_the_other(room: str) -> None:
+    """Its folders, and the files beside them, import each other in one direction only."""
+
+    def place(name: str) -> str:
+        """The folder of a module, or the module itself where it stands in the room."""
+        path = known[name].relative_to(ROOT / "rlc")
+        return name if len(path.parts) == 2 else ".".join(path.parts[:-1])
+
+    known = modules()
+    inside = {name for name in known if name.startswith(f"{room}.")}
+    above: dict[str, set[str]] = {}
+    for name in inside:
+        below = {place(other) for other in imports_of(known[name]) & inside}
+        above.setdefault(place(name), set()).update(below - {place(name)})
+    TopologicalSorter(above).prepare()  # raises CycleError, which names a circle
 
 
 def test_the_map_shows_the_law() -> None:

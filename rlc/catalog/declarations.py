@@ -8,8 +8,8 @@ from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.catalog.stage_fields import EVAL_FIELDS, PREFERENCE_FIELDS, SFT_FIELDS, TRAIN_FIELDS
 from rlc.catalog.traits import StageTraits
+from rlc.plan.models import SERVICES
 from rlc.plan.paths import RUN_WEIGHTS
-from rlc.plan.records import SERVICES
 
 # The types that a param can be declared with.
 PARAM_TYPES = ("int", "float", "bool", "string", "money", "duration")

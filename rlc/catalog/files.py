@@ -26,9 +26,9 @@ from rlc.plan.environments import (
     RewardModelPlan,
 )
 from rlc.plan.leaves import children_of, evolved
-from rlc.plan.models import ModelPlan
+from rlc.plan.models import LOCAL, ModelPlan
 from rlc.plan.paths import file_part, located
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.records import Record
 

@@ -20,8 +20,8 @@ from rlc.catalog.environments import roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
 from rlc.catalog.traits import Role
 from rlc.plan.expectations import Over, Unit
+from rlc.plan.models import LOCAL
 from rlc.plan.parts import TeacherPlan, teacher_of
-from rlc.plan.records import LOCAL
 from rlc.plan.stages import StagePlan
 from rlc.plan.sweeps import metric_label
 

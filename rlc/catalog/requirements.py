@@ -25,9 +25,9 @@ from rlc.catalog.traits import Key
 from rlc.plan.auxiliary import asked_models
 from rlc.plan.environments import EndpointPlan, EnvPlan, is_text_file
 from rlc.plan.leaves import children_of
-from rlc.plan.models import ModelPlan
+from rlc.plan.models import LOCAL, TINKER, ModelPlan
 from rlc.plan.paths import hub_dataset, is_saved_set
-from rlc.plan.records import LOCAL, TINKER, Plan
+from rlc.plan.records import Plan
 
 # What a model needs, by the service that trains it, and rlc's extra with it.
 SERVICE_PACKAGES = {

@@ -21,8 +21,9 @@ from rlc.catalog.records import MODEL_FOLDER
 from rlc.data.journal import best_key, meta, saved
 from rlc.errors import Error
 from rlc.plan.codec import PlanFormatError
+from rlc.plan.models import LOCAL
 from rlc.plan.paths import CHECKPOINTS_FOLDER, JOURNAL_FILE, PLAN_FILE, RUN_WEIGHTS, located
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.plan.units import elapsed
 

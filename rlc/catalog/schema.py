@@ -29,7 +29,7 @@ from rlc.plan.environments import (
     ScriptPlan,
     StepPlan,
 )
-from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.models import SERVICES, ModelPlan, SamplingPlan
 from rlc.plan.sources import DATA
 from rlc.plan.stages import (
     OBJECTIVES,
@@ -159,7 +159,7 @@ class _Generator:
         if (cls, name) in _NAMES:
             schema = {"enum": names_of(_NAMES[cls, name])}
         if (cls, name) == (ModelPlan, "service"):
-            schema = {"enum": list(records.SERVICES)}
+            schema = {"enum": list(SERVICES)}
         if param is None:
             return schema
         bounds = {

@@ -25,7 +25,7 @@ from rlc.catalog.facts.models import (
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Param
 from rlc.lang.codes import CODES
-from rlc.plan.records import LOCAL
+from rlc.plan.models import LOCAL
 
 UNKNOWN = "unknown"
 

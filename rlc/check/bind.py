@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from attrs import define, evolve, field, frozen
 
 from rlc.catalog.records import REQUIRED, Param
-from rlc.check.suggest import closest, known_values, rename
+from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import Argument, Binary, Call, Expr, Field, Name
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace

@@ -27,8 +27,7 @@ from rlc.check.models import model_value
 from rlc.check.pipelines import name_single, report_tasks, single
 from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
-from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made
-from rlc.check.suggest import known_values, rename
+from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit
 from rlc.lang.ast import (
     Amend,

@@ -12,8 +12,8 @@ from rlc.catalog.metrics import find_metric, metrics_of
 from rlc.catalog.records import Param
 from rlc.check.evaluate import Evaluator
 from rlc.check.scalars import NUMBERS, describe
+from rlc.check.scope import closest, known_values, rename
 from rlc.check.stages import CheckedStage
-from rlc.check.suggest import closest, known_values, rename
 from rlc.lang.ast import Attribute, Binary, Expectation, Expr, Name, Negative, Number
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.formatter import format_expression

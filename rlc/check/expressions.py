@@ -9,17 +9,16 @@ from attrs import evolve, fields, has
 
 from rlc.algo.expressions.analysis.growth import overflows_at
 from rlc.algo.expressions.analysis.ranges import UndefinedPart, ranges
-from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import NUMBER, ExpressionError, Kind, Program, Shape
+from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, SHARE, Input, Operation
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.environments import with_role
 from rlc.catalog.index import grader_traits, known_loss
 from rlc.catalog.records import Param
 from rlc.check.scalars import NUMBERS, Scalars, describe
-from rlc.check.scope import Scope
-from rlc.check.suggest import closest, known_values, rename
+from rlc.check.scope import Scope, closest, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit, said, settle, unwrap
 from rlc.lang.ast import (
     COMPARISONS,

@@ -6,8 +6,7 @@ from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.index import KINDS, builtins_of, find_anywhere, how_to_make, names_of
 from rlc.catalog.records import Param
 from rlc.check.scalars import describe
-from rlc.check.scope import Scope
-from rlc.check.suggest import known_values, rename
+from rlc.check.scope import Scope, known_values, rename
 from rlc.lang.ast import Attribute, Binary, Expr, ListExpr, Name
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 

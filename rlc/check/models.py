@@ -10,13 +10,12 @@ from attrs import evolve
 from rlc.catalog.declarations import MODEL_FIELDS
 from rlc.catalog.facts.models import FREE, BaseModelFacts, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
-from rlc.check.suggest import known_values, rename
+from rlc.check.scope import known_values, rename
 from rlc.check.values import Value, said
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label, replace
-from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.models import LOCAL, ModelPlan, ModelState
 from rlc.plan.paths import JOURNAL_FILE, WHERE_PATHS_START, located, rebased
-from rlc.plan.records import LOCAL
 from rlc.plan.units import show
 
 CATALOGUE = "catalogue"

@@ -10,8 +10,7 @@ from attrs import evolve
 
 from rlc.catalog.records import SCALARS, Param
 from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
-from rlc.check.scope import Scope
-from rlc.check.suggest import known_values, rename
+from rlc.check.scope import Scope, known_values, rename
 from rlc.check.values import UnknownValue, Value, is_command_line, report_unfit, said
 from rlc.lang.ast import (
     Attribute,

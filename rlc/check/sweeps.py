@@ -15,8 +15,8 @@ from rlc.check.mismatches import report_misfit
 from rlc.check.reuse.changes import names_of
 from rlc.check.rules.tasks import has_tasks_of
 from rlc.check.scalars import describe
+from rlc.check.scope import known_values, rename
 from rlc.check.stages import CheckedStage
-from rlc.check.suggest import known_values, rename
 from rlc.check.values import Origins, Value, settle
 from rlc.lang.ast import Attribute, BlockDecl, Call, Expr, ListExpr, Name, RecordExpr
 from rlc.lang.diagnostics import Diagnostics, Label

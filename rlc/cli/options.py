@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rlc.errors import Error
-from rlc.plan.records import SERVICES
+from rlc.plan.models import SERVICES
 
 if TYPE_CHECKING:
     from rlc.api import Recipe

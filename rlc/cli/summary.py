@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlc.catalog.declarations import STAGES
 from rlc.cli.live.curves import sparkline
 from rlc.cli.output import visible
 from rlc.plan.units import elapsed
@@ -20,6 +21,7 @@ from rlc.runtime.summary import verdict, window_label
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlc.runtime.journal.runs import RunInfo, StageInfo
     from rlc.runtime.summary import StageSummary, Summary
 
 _CAUSES = 3  # distinct causes of failures that are listed
@@ -138,3 +140,20 @@ def _next(summary: Summary) -> Iterator[str]:
 
 def _has_content(file: Path) -> bool:
     return file.is_file() and file.stat().st_size > 0
+
+
+def last_results(info: RunInfo) -> str:
+    """Return a line for each stage that has done something: rewards by environment, loss, or
+    results of the evaluation, each of the last step."""
+    return "\n".join(", ".join(f"{name} {v:.3f}" for name, v in _results(s)) for s in info.stages)
+
+
+def _results(stage: StageInfo) -> Iterator[tuple[str, float]]:
+    watched = STAGES[stage.kind].watched
+    prefix = "reward/" if watched else f"eval/{stage.name}/"
+    by_name = {k.removeprefix(prefix): v for k, v in stage.metrics.items() if k.startswith(prefix)}
+    others = ("mean", "failed", "cut_off")
+    found = [(k, v) for k, v in by_name.items() if "/" not in k and k not in others]
+    if watched and not found and watched in stage.metrics:
+        found = [(watched.partition("/")[0], stage.metrics[watched])]
+    yield from found

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from rlc.catalog.declarations import DECLARATIONS, TRAINING
 from rlc.check.reuse.changes import Amendment
-from rlc.check.suggest import known_values
+from rlc.check.scope import known_values
 from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span

@@ -14,9 +14,9 @@ from rlc.plan.auxiliary import with_asked_models
 from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, JudgePlan
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import leaves
-from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
+from rlc.plan.models import LOCAL, ModelPlan, ModelState, SamplingPlan
 from rlc.plan.parts import BatchPlan, KeepPlan
-from rlc.plan.records import LOCAL, REHEARSAL, Plan
+from rlc.plan.records import REHEARSAL, Plan
 from rlc.plan.sources import (
     AnyData,
     BuilderData,

@@ -13,8 +13,8 @@ from attrs import define, evolve, field
 
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.declarations import EVAL
+from rlc.check.scope import known_values
 from rlc.check.stages import CheckedStage
-from rlc.check.suggest import known_values
 from rlc.check.sweeps import Axis, CheckedSweep
 from rlc.compile.trials import TrialCompiler, TriedRecipe
 from rlc.errors import Error

@@ -42,7 +42,7 @@ def _data_file(path: str, place: str) -> DataFile:
     parts, digest, size = [place], hashlib.blake2b(digest_size=32), 0
     if is_saved_set(place):
         from rlc.data.errors import DataError
-        from rlc.data.sets.arrow import parts_of
+        from rlc.data.rows import parts_of
 
         with suppress(DataError):  # which those that read it report
             parts = parts_of(place)

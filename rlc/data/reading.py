@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
-    from rlc.data.code.trial import CodeFailure, CodeTrial
     from rlc.data.errors import DataError
+    from rlc.data.grading.trial import CodeFailure, CodeTrial
     from rlc.data.rows import DataRow
     from rlc.plan.splits import Split
 

@@ -21,8 +21,7 @@ from rlc.catalog.saved_weights import (
 )
 from rlc.errors import Error, first_line
 from rlc.models.card import model_card
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import LOCAL
+from rlc.plan.models import LOCAL, ModelPlan
 
 if TYPE_CHECKING:
     from rlc.service.hosted.endpoint import Endpoint

@@ -9,10 +9,9 @@ from attrs import evolve
 
 from rlc.catalog.facts.models import BaseModelFacts, find_model, find_retired, model_names
 from rlc.catalog.saved_weights import find_weights, weights_folder
-from rlc.check.suggest import known_values
+from rlc.check.scope import known_values
 from rlc.errors import Error
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import LOCAL, TINKER
+from rlc.plan.models import LOCAL, TINKER, ModelPlan
 from rlc.service.hosted.connect import require_packages
 from rlc.service.interface import ServiceError
 

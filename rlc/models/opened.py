@@ -12,7 +12,7 @@ from attrs import define
 from rlc.plan.models import ModelPlan
 from rlc.runtime.auxiliary import chat_model
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.stages.weights import open_sampler
+from rlc.runtime.weights import open_sampler
 from rlc.service.chats.model import ChatModel, SampledReply
 from rlc.service.chats.prompts import Message
 from rlc.service.hosted.connect import open_service

@@ -59,3 +59,6 @@ class SamplingPlan(Sampling):
     max_prompt_tokens: int | None = None
     max_episode_tokens: int | None = None
     concurrency: int | None = None  # None: as many as the service bears
+
+
+LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, hosted or served

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 4
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes
 
-LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, hosted or served
 
 # Seconds for which Tinker keeps a checkpoint: between an hour and ten years.
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400

@@ -16,9 +16,9 @@ from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
 from rlc.catalog.facts.prices import part_cost, price_of
 from rlc.catalog.files import located_files
 from rlc.plan.environments import EndpointPlan
-from rlc.plan.models import ModelPlan
+from rlc.plan.models import LOCAL, ModelPlan
 from rlc.plan.parts import KlPlan, SavePlan
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, is_evaluation, is_training
 from rlc.pricing.auxiliary import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level

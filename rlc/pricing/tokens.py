@@ -16,9 +16,8 @@ from attrs import evolve, frozen
 
 from rlc.catalog.index import learns_targets_alone, loss_traits, teacher_traits
 from rlc.plan.environments import EnvPlan
-from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.models import LOCAL, ModelPlan, SamplingPlan
 from rlc.plan.parts import BatchPlan, LossPlan, teacher_of
-from rlc.plan.records import LOCAL
 from rlc.plan.sources import (
     AnyData,
     BuilderData,

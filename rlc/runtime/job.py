@@ -20,12 +20,12 @@ from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.failures import failure_of, read_failures
 from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
-from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
 from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.database import StoredStep
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import measure
 from rlc.runtime.loop import StageLoop
 from rlc.runtime.observer import Observer
@@ -34,10 +34,10 @@ from rlc.runtime.stages.ahead import try_later_stages
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.evaluation import EvaluationRunner
 from rlc.runtime.stages.opening import OPENERS
-from rlc.runtime.stages.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.updates.own_loss import open_loss
+from rlc.runtime.weights import LostCheckpointError, StageWeights, open_weights
 from rlc.service.interface import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}

@@ -12,11 +12,11 @@ from rlc.runtime.concurrency import in_thread
 from rlc.runtime.gc_tuning import short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
 from rlc.runtime.guard.limits import StageGuard
-from rlc.runtime.guard.meter import cost
 from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.guard.watchdog import StepDeadline
 from rlc.runtime.journal.checkpoints import CheckpointKeeper
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.meter import cost
 from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE, usage_metrics
 from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
 from rlc.runtime.journal.tokens import append_tokens, first_groups

@@ -14,8 +14,9 @@ from pathlib import Path
 from attrs import evolve
 
 from rlc.plan.graph import build_graph
+from rlc.plan.models import LOCAL
 from rlc.plan.paths import JOURNAL_FILE
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.records import Plan
 from rlc.runtime.failures import FAILURES_FILE
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE

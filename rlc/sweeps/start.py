@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rlc.compile.recipe import CompileResult, load
 from rlc.compile.sweeps import Sweep, find_sweep
 from rlc.data.reading import Reader
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.models import LOCAL
+from rlc.plan.records import Plan
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.service.hosted.connect import require_service

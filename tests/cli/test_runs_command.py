@@ -13,8 +13,9 @@ from made_up_runs import START, write_run
 from paths import ROOT
 
 from rlc.api import Recipe
-from rlc.cli.commands.jobs.runs import last_results, table
+from rlc.cli.commands.jobs.runs import table
 from rlc.cli.main import main
+from rlc.cli.summary import last_results
 from rlc.plan.records import Plan
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.differing import what_differs

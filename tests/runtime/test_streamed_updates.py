@@ -38,11 +38,11 @@ from rlc.runtime.records import Rollout, Turn, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.stages.train import TrainStage
-from rlc.runtime.stages.weights import SamplerSnapshot
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.scorers import LogprobScorer, LogprobScorers
+from rlc.runtime.weights import SamplerSnapshot
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]  # the first for tinker's types
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.scalars import evaluate
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

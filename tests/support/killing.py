@@ -159,13 +159,13 @@ class _Watched:
 
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Have this process count what it does, and kill itself at the call ``fatal``, if any."""
-    from rlc.runtime.agents.episode import AgentEpisode
-    from rlc.runtime.answers import ReplyCache
+    from rlc.runtime.auxiliary import ReplyCache
+    from rlc.runtime.rollouts.agent_episode import AgentEpisode
     from rlc.runtime.rollouts.player import Player
     from rlc.runtime.stages.evaluation import EvaluationRunner
-    from rlc.runtime.stages.weights import StageWeights
     from rlc.runtime.updates import optimizer
     from rlc.runtime.updates.scorers import LogprobScorer
+    from rlc.runtime.weights import StageWeights
 
     watched = {
         phase: _Watched(counts, i, fatal[1] if fatal and fatal[0] == phase else 0)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isfinite
 
-from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
+from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import OPERATIONS
 
 _Tangent = int | None  # a node; None: exactly 0

@@ -25,9 +25,9 @@ import numpy.typing as npt
 from attrs import evolve
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.batch import after_batch, batch_nodes
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
+from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import input_of, shapes
 from rlc.algo.ragged import Floats
 

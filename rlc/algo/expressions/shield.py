@@ -8,9 +8,9 @@ taken: ``where(x > 0, log(where(x > 0, x, 1)), 0)``.
 
 from __future__ import annotations
 
-from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import INPUT, MOST_NODES, NUMBER, Program
+from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import OPERATIONS, shapes
 
 # What can be infinite or undefined: the argument that decides it, and one that is always fine.

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.plan.records import LOCAL, TINKER
+from rlc.plan.models import LOCAL, TINKER
 
 TINY = "tiny"
 _RLC = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))

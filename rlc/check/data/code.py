@@ -13,7 +13,7 @@ from rlc.catalog.environments import opponent_name
 from rlc.catalog.index import opponent_traits, source_traits
 from rlc.check.data.places import labels
 from rlc.check.data.rows import Messages, StageRows
-from rlc.check.rules.base import StageView
+from rlc.check.view import StageView
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import require_fits
 from rlc.data.code.modules import module_file
@@ -85,8 +85,8 @@ def _try(
     view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
 ) -> None:
     """Report what is wrong with code when it is imported and tried."""
-    from rlc.data.code.trial import CodeTrial
     from rlc.data.grading.rewards import TRIED_OWN
+    from rlc.data.grading.trial import CodeTrial
 
     recipe, grader, answer = view.origins.span.source.name, None, None
     target = view.located(code.target) if file_part(code.target) != code.target else code.target

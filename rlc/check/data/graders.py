@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from rlc.check.data.rows import StageRows
-from rlc.check.rules.base import StageView
+from rlc.check.view import StageView
 from rlc.data.errors import DataError, PackageMissingError
 from rlc.data.grading.graders import TRIED, Grader, is_right, tried, wrongly_graded
 from rlc.data.rows import DataRow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.builtins.splits import have_tasks_in_common
-from rlc.check.rules.base import StageView, rule
+from rlc.check.view import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.splits import base_split
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from rlc.catalog.requirements import module_of, requirements_of
-from rlc.check.rules.base import StageView
+from rlc.check.view import StageView
 
 
 def check_packages(view: StageView) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from rlc.catalog.facts.models import find_model, tokenizer_of
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.check.data.rules import rows_of_data
-from rlc.check.rules.base import StageView, rule
+from rlc.check.view import StageView, rule
 from rlc.lang.diagnostics import Label
-from rlc.plan.records import LOCAL
+from rlc.plan.models import LOCAL
 from rlc.plan.sources import LabelledReplies, Pairs
 
 _ROWS_READ = 10_000  # rows whose replies are compared

@@ -15,8 +15,8 @@ from attrs import field, frozen
 
 from rlc.catalog.records import Param
 from rlc.check.data.places import labels
-from rlc.check.rules.base import StageView
-from rlc.check.suggest import closest, known_values
+from rlc.check.scope import closest, known_values
+from rlc.check.view import StageView
 from rlc.data.errors import DataError, FilePlace
 from rlc.data.fields import FieldError, field_fault
 from rlc.data.messages import MessageError

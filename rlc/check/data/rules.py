@@ -23,9 +23,8 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.index import find_builtin, grader_traits, source_traits
 from rlc.catalog.records import Param
-from rlc.check.rules.base import StageView, rule, rule_on_envs
-from rlc.check.rules.models import teacher_paths
-from rlc.check.suggest import known_values
+from rlc.check.scope import known_values
+from rlc.check.view import StageView, rule, rule_on_envs, teacher_paths
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import hub_dataset

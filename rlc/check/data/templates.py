@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from rlc.catalog.records import Param
 from rlc.check.data.places import labels
-from rlc.check.rules.base import StageView
-from rlc.check.suggest import known_values
+from rlc.check.scope import known_values
+from rlc.check.view import StageView
 from rlc.data.errors import DataError, FilePlace
 from rlc.data.templates import parsed_template
 

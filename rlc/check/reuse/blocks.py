@@ -10,7 +10,7 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS, find_anywhere
 from rlc.check.reuse.changes import Amendment, names_of
 from rlc.check.reuse.copies import marked
-from rlc.check.suggest import known_values, rename
+from rlc.check.scope import known_values, rename
 from rlc.check.values import UnknownValue
 from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, ValueDecl
 from rlc.lang.diagnostics import Label

@@ -11,7 +11,7 @@ from rlc.catalog.index import KINDS
 from rlc.catalog.records import Param
 from rlc.check.bind import Owner, bind
 from rlc.check.scalars import bounds
-from rlc.check.suggest import known_values, rename
+from rlc.check.scope import known_values, rename
 from rlc.lang.ast import Call, Expr, Name, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
 

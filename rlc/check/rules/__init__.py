@@ -30,8 +30,8 @@ from rlc.check.rules import (
     sizes,
     tasks,
 )
-from rlc.check.rules.base import Rule, StageView
 from rlc.check.values import Origins
+from rlc.check.view import Rule, StageView
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.plan.leaves import children_of

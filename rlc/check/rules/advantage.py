@@ -17,7 +17,7 @@ from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.graders import finds_answers
 from rlc.catalog.environments import env_facts, players_of_role, roles_of, with_role
 from rlc.catalog.index import grader_traits
-from rlc.check.rules.base import StageView, rule
+from rlc.check.view import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.parts import FailurePlan

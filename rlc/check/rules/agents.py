@@ -6,7 +6,7 @@ import os
 
 from rlc.catalog.environments import with_role
 from rlc.catalog.index import names_of, source_traits
-from rlc.check.rules.base import StageView, rule_on_envs
+from rlc.check.view import StageView, rule_on_envs
 from rlc.plan.environments import EnvPlan
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")

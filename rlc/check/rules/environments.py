@@ -17,7 +17,7 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
 from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
-from rlc.check.rules.base import StageView, rule_on_envs
+from rlc.check.view import StageView, rule_on_envs
 from rlc.lang.secrets import is_variable, masked
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan

@@ -6,7 +6,7 @@ from rlc.algo.scheme import Baseline
 from rlc.catalog.environments import env_facts, opponent_name, seats_of, trained_seats
 from rlc.catalog.facts.textarena import textarena_facts
 from rlc.catalog.index import metric_traits, opponent_traits
-from rlc.check.rules.base import StageView, rule, rule_on_envs
+from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import ANY, EnvPlan
 

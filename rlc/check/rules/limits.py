@@ -7,7 +7,7 @@ from itertools import combinations
 from attrs import evolve
 
 from rlc.catalog.environments import max_turns, with_role
-from rlc.check.rules.base import StageView, rule, rule_on_envs
+from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
 from rlc.plan.units import show

@@ -10,7 +10,7 @@ from rlc.catalog.index import (
     learns_targets_alone,
     loss_traits,
 )
-from rlc.check.rules.base import StageView, rule
+from rlc.check.view import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import MAX_TURNS
 

@@ -15,14 +15,13 @@ from rlc.catalog.facts.models import (
     tokenizer_of,
 )
 from rlc.catalog.index import loss_traits, source_traits
-from rlc.check.rules.base import StageView, rule
-from rlc.check.suggest import closest, known_values
+from rlc.check.scope import closest, known_values
+from rlc.check.view import StageView, rule, teacher_paths
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan, is_text_file
-from rlc.plan.models import ModelPlan, ModelState
-from rlc.plan.parts import TeacherPlan, teacher_of
+from rlc.plan.models import LOCAL, TINKER, ModelPlan, ModelState
+from rlc.plan.parts import teacher_of
 from rlc.plan.paths import WHERE_PATHS_START
-from rlc.plan.records import LOCAL, TINKER
 from rlc.plan.sources import Samples
 
 _SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
@@ -133,13 +132,6 @@ def _home(base: str) -> str:
 
 def _other_reference(model: ModelPlan) -> str:
     return f"usual is the model itself before training: `reference({model.name}.base, …)`"
-
-
-def teacher_paths(view: StageView) -> list[tuple[str, TeacherPlan]]:
-    """The teachers of a stage, each with its path."""
-    teachers = view.teacher
-    named = len({one.name for one in teachers} - {None}) == len(teachers)
-    return [(f"teacher.{t.name if named else i}", t) for i, t in enumerate(teachers)]
 
 
 @rule("model")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.check.rules.base import StageView, rule
+from rlc.check.view import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.graph import barriers
 

@@ -22,8 +22,8 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.facts.models import find_model
 from rlc.catalog.index import find_builtin, grader_traits, source_traits, wrapper_traits
-from rlc.check.rules.base import StageView, rule, rule_on_envs
-from rlc.check.suggest import closest
+from rlc.check.scope import closest
+from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import (
     SOLVED,

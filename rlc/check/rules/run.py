@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.catalog.index import tracker_traits
-from rlc.check.rules.base import StageView, rule
+from rlc.check.view import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.units import show
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rlc.catalog.environments import is_chat
 from rlc.catalog.facts.models import END_MARKS
 from rlc.catalog.index import learns_targets_alone
-from rlc.check.rules.base import StageView, rule
+from rlc.check.view import StageView, rule
 from rlc.lang.diagnostics import Label
 from rlc.plan.units import show
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rlc.catalog.environments import env_facts
 from rlc.check.data.rules import examples_of, tasks_of
-from rlc.check.rules.base import StageView, rule, rule_on_envs
+from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 

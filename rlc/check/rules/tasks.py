@@ -8,7 +8,7 @@ from rlc.catalog.builtins.splits import have_tasks_in_common
 from rlc.catalog.environments import env_facts, files_of, players_of_role, with_role
 from rlc.catalog.index import find_builtin, names_of, source_traits
 from rlc.check.data.rules import LEARNT
-from rlc.check.rules.base import StageView, rule, rule_on_envs
+from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import WHERE_PATHS_START, hub_dataset

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static
 
 from rlc.cli.browser.run_screen import RunScreen
-from rlc.cli.commands.jobs.runs import last_results
+from rlc.cli.summary import last_results
 from rlc.plan.units import elapsed
 from rlc.runtime.journal.differing import what_differs
 from rlc.runtime.journal.runs import RunInfo, list_runs

@@ -12,7 +12,8 @@ from pathlib import Path
 from rlc.compile.saved import SavedPlan
 from rlc.errors import Error
 from rlc.plan.codec import plan_hash
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.models import LOCAL
+from rlc.plan.records import Plan
 from rlc.pricing.cost import plan_cost, total_cost
 
 

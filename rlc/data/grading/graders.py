@@ -16,8 +16,8 @@ from typing import Any
 from attrs import field, frozen
 
 from rlc.data.errors import DataError, PackageMissingError
+from rlc.data.grading import countdown
 from rlc.data.grading.math_equivalence import compare
-from rlc.data.sets import countdown
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
 TRIED = 16  # first rows whose own answers are graded before a run

@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 from attrs import frozen
 
 from rlc.data.errors import DataError, FilePlace, at_place
+from rlc.data.grading import countdown
 from rlc.data.grading.graders import boxed
 from rlc.data.rows import DataRow, rows_of
-from rlc.data.sets import countdown
 from rlc.data.sets.hub import hub_rows
 from rlc.data.splits import NoSplitError, rows_of_part, rows_of_split, said
 from rlc.plan.paths import hub_dataset

@@ -21,7 +21,7 @@ from rlc.catalog.saved_weights import ADAPTER_CONFIG, find_weights, is_run_weigh
 from rlc.data.code.modules import module_file
 from rlc.data.digests import data_files
 from rlc.data.errors import DataError
-from rlc.data.sets.arrow import parts_of
+from rlc.data.rows import parts_of
 from rlc.emit.errors import EmitError
 from rlc.emit.job.code_files import CodeFiles
 from rlc.lang.ast import ImportDecl
@@ -30,9 +30,9 @@ from rlc.lang.syntax import parse
 from rlc.models.export import CARD, export_model
 from rlc.plan.auxiliary import asked_models
 from rlc.plan.leaves import children_of
-from rlc.plan.models import ModelPlan
+from rlc.plan.models import LOCAL, ModelPlan
 from rlc.plan.paths import file_part, is_saved_set, located
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.records import Plan
 
 TREE = "recipe"  # the folder of a job that they are in
 _ELSEWHERE = "elsewhere"  # in that, what comes from outside of the project

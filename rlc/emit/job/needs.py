@@ -11,7 +11,8 @@ from rlc.catalog.requirements import requirements
 from rlc.emit.job.wheel import constraints
 from rlc.emit.job.wheel import requirements as requirements_of_rlc
 from rlc.plan.auxiliary import asked_models
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.models import LOCAL
+from rlc.plan.records import Plan
 
 
 def extras(plans: Iterable[Plan], sweeps: bool) -> list[str]:

@@ -17,8 +17,8 @@ from rlc.explanation.formulas.rewards import reward_formulas
 from rlc.explanation.formulas.schemes import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
+from rlc.plan.models import LOCAL
 from rlc.plan.parts import AdamPlan, KlPlan, LossPlan
-from rlc.plan.records import LOCAL
 from rlc.plan.stages import (
     Evaluation,
     Likelihood,

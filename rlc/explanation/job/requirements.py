@@ -11,8 +11,9 @@ from rlc.catalog.requirements import (
     Requirement,
     requirements,
 )
+from rlc.plan.models import LOCAL, TINKER
 from rlc.plan.parts import TrackPlan
-from rlc.plan.records import LOCAL, TINKER, Plan
+from rlc.plan.records import Plan
 from rlc.plan.stages import (
     FromData,
     Likelihood,

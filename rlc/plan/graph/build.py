@@ -19,9 +19,8 @@ from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.auxiliary import asked_models
 from rlc.plan.graph.nodes import Graph, GraphEdge, GraphNode
-from rlc.plan.models import ModelState
+from rlc.plan.models import LOCAL, ModelState
 from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan
-from rlc.plan.records import LOCAL
 from rlc.plan.stages import (
     Evaluation,
     Likelihood,

@@ -14,9 +14,9 @@ from rlc.plan.auxiliary import asked_models
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, Training
-from rlc.runtime.guard.meter import PROBES, Meter, cost
 from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.meter import PROBES, Meter, cost
 from rlc.runtime.records import RunError, Usage
 from rlc.service.hosted.capabilities import smaller_contexts
 from rlc.service.interface import RemoteService, TrainingClient

@@ -16,8 +16,7 @@ from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout, Usage
 
 if TYPE_CHECKING:
-    from rlc.runtime.updates.datums import TrainingDatum
-    from rlc.runtime.updates.minibatch import EpisodeDatums
+    pass
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
@@ -70,8 +69,8 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
     failures = Counter(f"failed/{rollout.env}" for rollout in failed)
     failures.update(f"failures/{rollout.cause or 'unknown'}" for rollout in failed)
     metrics = {
-        **_mean("reward/mean", (rollout.reward for rollout in counted)),
-        **_mean("turns/mean", (len(rollout.turns) for rollout in played)),
+        **mean_metric("reward/mean", (rollout.reward for rollout in counted)),
+        **mean_metric("turns/mean", (len(rollout.turns) for rollout in played)),
         "rollouts/played": float(len(played)),
         "rollouts/failed": float(len(failed)),
         "rollouts/retried": float(sum(bool(rollout.retried) for rollout in rollouts)),
@@ -79,7 +78,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
         "rollouts/cut_short": float(sum(r.ended in ("prompt", "tokens", "turns") for r in played)),
         "rollouts/staleness": fmean(rollout.staleness for rollout in rollouts),
         **_cut_off(played),
-        **_mean("entropy/mean", _surprisals(played)),
+        **mean_metric("entropy/mean", _surprisals(played)),
         **_constant_groups(counted),
         **{
             f"time/episode/{kind}": fmean(rollout.seconds.get(kind, 0.0) for rollout in rollouts)
@@ -109,11 +108,11 @@ def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics = {
         f"reward/{name}": fmean(rewards),
         f"reward_std/{name}": pstdev(rewards),
-        **_mean(f"raw_reward/{name}", (r.raw for r in rollouts if r.raw is not None)),
+        **mean_metric(f"raw_reward/{name}", (r.raw for r in rollouts if r.raw is not None)),
         f"turns/{name}": fmean(len(rollout.turns) for rollout in rollouts),
         f"length/{name}": fmean(sum(len(t.tokens) for t in r.turns) for r in rollouts),
         **_cut_off(rollouts, f"/{name}"),
-        **_mean(f"entropy/{name}", _surprisals(rollouts)),
+        **mean_metric(f"entropy/{name}", _surprisals(rollouts)),
         **_constant_groups(rollouts, f"/{name}"),
     }
     if with_role(env, "tracking") is not None:
@@ -142,7 +141,7 @@ def measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
     return {f"env/{name}/{kind}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
 
 
-def _mean(name: str, values: Iterable[float]) -> dict[str, float]:
+def mean_metric(name: str, values: Iterable[float]) -> dict[str, float]:
     """Return the mean of some values; no entry if there are none."""
     values = list(values)
     return {name: fmean(values)} if values else {}
@@ -151,7 +150,7 @@ def _mean(name: str, values: Iterable[float]) -> dict[str, float]:
 def _cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
     """Return the share of replies that reached max_tokens."""
     turns = (turn for rollout in rollouts for turn in rollout.turns)
-    return _mean(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
+    return mean_metric(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
 
 
 def _surprisals(rollouts: Sequence[Rollout]) -> Iterator[float]:
@@ -181,41 +180,6 @@ def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, flo
         f"groups/all_good{of}": good / len(groups),
         f"groups/all_bad{of}": (len(constant) - good) / len(groups),
     }
-
-
-def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float]:
-    """Return the mean distance from each scorer over the sampled tokens of a batch (nats): from the
-    reference, and from the teacher by environment too. With a teacher that could not read all, the
-    share of the tokens that it did not score; with one that names its likeliest tokens, the mean of
-    the probability that they have together."""
-    import numpy as np  # reading metrics must work in a base install
-
-    distances: dict[str, list[Any]] = {}
-    played = [episode for episodes in batches for episode in episodes]
-    for episode in played:
-        for datum in episode.datums:
-            for scorer, scored_T in datum.scored.items():
-                distance_T = (datum.logprobs_T - scored_T)[datum.mask_T]
-                for name in _DISTANCES[scorer]:
-                    distances.setdefault(name.format(env=episode.group[0]), []).append(distance_T)
-    metrics = dict[str, float]()
-    for name, rows in distances.items():
-        values_N = np.concatenate(rows)
-        known_N = values_N[~np.isnan(values_N)]
-        metrics |= _mean(name, known_N.tolist())
-        if len(known_N) < len(values_N):
-            metrics[f"{name}/unscored"] = 1 - len(known_N) / len(values_N)
-    return metrics | teacher_mass([datum for episode in played for datum in episode.datums])
-
-
-def teacher_mass(datums: Iterable[TrainingDatum]) -> dict[str, float]:
-    """Return the mean of the probability that a teacher's likeliest tokens have together, over the
-    sampled positions of which it has named some."""
-    masses = [d.likeliest.mass_T[d.mask_T] for d in datums if d.likeliest is not None]
-    return _mean("teacher/mass", [mass for row_T in masses for mass in row_T.tolist() if mass > 0])
-
-
-_DISTANCES = {"reference": ("kl/reference",), "teacher": ("teacher/kl", "teacher/kl/{env}")}
 
 
 def usage_metrics(usage: Usage) -> dict[str, int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, field
 
 from rlc.chat.prompts import calls_of
-from rlc.chat.turns import Action, Observation
+from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.about import TaskFacts
 from rlc.envs.deadlines import Deadline
 from rlc.plan.environments import RolloutsPlan
@@ -16,10 +19,13 @@ from rlc.plan.models import SamplingPlan
 from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
-from rlc.runtime.updates.scores import first_of
+from rlc.runtime.scores import first_of
+from rlc.service.interface import pending_call
 
 if TYPE_CHECKING:
     from tinker import types
+
+T = TypeVar("T")
 
 
 @define(eq=False)
@@ -86,3 +92,22 @@ class Replies(Protocol):
         **more: Any,
     ) -> types.SampleResponse:
         """Ask the service for replies, and count what they take."""
+
+
+async def call_environment(call: Awaitable[T], holds: bool = True) -> T:
+    """Return the result of code that is not rlc's own.
+
+    If it exits the program, or raises what looks like our own cancellation, only this call fails.
+    With ``holds`` the service waits for the call before it answers the next wave of requests; not
+    so in a game, where the call may itself wait for replies to other members.
+    """
+    try:
+        with pending_call() if holds else nullcontext():
+            return await call
+    except SystemExit as error:
+        raise EnvError("the environment raised SystemExit") from error
+    except asyncio.CancelledError as error:
+        ours = asyncio.current_task()
+        if ours is None or ours.cancelling():
+            raise
+        raise EnvError("the environment raised CancelledError") from error

@@ -22,7 +22,7 @@ from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.credit import credited
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
-from rlc.runtime.updates.datums import merged_sequences
+from rlc.runtime.rollouts.tokens import merged_sequences
 from rlc.seeds import derive_seed
 from rlc.service.interface import ServiceLostError
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import nullcontext
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from attrs import evolve
 
@@ -19,9 +18,6 @@ from rlc.envs.deadlines import Deadline
 from rlc.envs.responders import Responders
 from rlc.plan.environments import EnvPlan
 from rlc.runtime.records import RunError
-from rlc.service.interface import pending_call
-
-T = TypeVar("T")
 
 CLOSE_SECONDS = 10.0  # that an episode, or an environment, may take to close
 
@@ -53,7 +49,7 @@ def _with_endpoint(env: PlayableEnv, tokenizer: Any, renderer: str) -> PlayableE
     if env.plan.agent is None:
         return env
     try:
-        from rlc.runtime.agents.endpoint import AgentsEndpoint
+        from rlc.runtime.rollouts.agent_endpoint import AgentsEndpoint
     except ModuleNotFoundError as error:
         hint = "pip install 'rlc[serve]'"
         what = f"agents are served with a package that is not here: {error.name}"
@@ -88,22 +84,3 @@ async def close_all(things: Iterable[AsyncClosable]) -> None:
     except asyncio.CancelledError:
         await closing
         raise
-
-
-async def call_environment(call: Awaitable[T], holds: bool = True) -> T:
-    """Return the result of code that is not rlc's own.
-
-    If it exits the program, or raises what looks like our own cancellation, only this call fails.
-    With ``holds`` the service waits for the call before it answers the next wave of requests; not
-    so in a game, where the call may itself wait for replies to other members.
-    """
-    try:
-        with pending_call() if holds else nullcontext():
-            return await call
-    except SystemExit as error:
-        raise EnvError("the environment raised SystemExit") from error
-    except asyncio.CancelledError as error:
-        ours = asyncio.current_task()
-        if ours is None or ours.cancelling():
-            raise
-        raise EnvError("the environment raised CancelledError") from error

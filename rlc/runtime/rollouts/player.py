@@ -21,9 +21,9 @@ from rlc.plan.parts import FailurePlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.failures import failure_of
 from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage
-from rlc.runtime.rollouts.attempts import Attempt, sampled_turn
+from rlc.runtime.rollouts.attempts import Attempt, call_environment, sampled_turn
 from rlc.runtime.rollouts.credit import credited, unplayed_credit
-from rlc.runtime.rollouts.environments import call_environment, close_all
+from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.seeds import derive_seed
@@ -189,7 +189,9 @@ class Player:
         try:
             async with Deadline(plan.rollouts.timeout, "the episode"):
                 if isinstance(episode, RunningEpisode):
-                    from rlc.runtime.agents.play import run_agent  # it takes what a server takes
+                    from rlc.runtime.rollouts.agent_endpoint import (
+                        run_agent,  # it takes what a server takes
+                    )
 
                     ended = await run_agent(self, attempt, episode)
                 else:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
-from attrs import define, field
+from attrs import define, field, frozen
+
+from rlc.chat.tokens import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json
+from rlc.runtime.records import Turn
+from rlc.runtime.scores import topk_from_json, topk_to_json
+
+if TYPE_CHECKING:
+    from tinker.types.topk_logprobs import TopkLogprobs
 
 TOKEN = "i"  # 32 bits hold every vocabulary
 
@@ -90,3 +97,95 @@ class EpisodeTokens:
     def _continued_by(self, prompt: Sequence[int]) -> array[int] | None:
         latest_first = reversed(self._sequences)
         return next((whole for whole in latest_first if begins_with(prompt, whole)), None)
+
+
+NOT_SAMPLED = -1
+
+
+@frozen
+class ReplySpan:
+    """The tokens ``[begin, end)`` of a sequence, a reply to those before them.
+
+    ``sequence_id`` is the service's name of it, ``turn`` numbers its turn in the episode from 0.
+    """
+
+    sequence_id: str
+    begin: int
+    end: int
+    turn: int
+
+
+@define
+class TokenSequence:
+    """Consecutive tokens, with the marks of ``chunks``.
+
+    ``turns`` has the turn that each token was sampled in; -1 if it was not sampled.
+    ``likeliest`` and ``replies`` are by turn; these are not written to files.
+    """
+
+    tokens: list[int] = field(factory=list)
+    logprobs: list[float] = field(factory=list)
+    turns: list[int] = field(factory=list)
+    chunks: Chunks = NO_CHUNKS
+    likeliest: dict[int, TopkLogprobs] = field(factory=dict, eq=False)
+    replies: dict[int, ReplySpan] = field(factory=dict, eq=False)
+
+    def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
+        self.tokens.extend(tokens)
+        self.logprobs.extend(logprobs)
+        self.turns.extend([turn] * len(tokens))
+
+    def written(self) -> dict[str, Any]:
+        """Return the sequence as JSON data."""
+        likeliest = {str(turn): topk_to_json(topk) for turn, topk in self.likeliest.items()}
+        return {
+            "tokens": self.tokens,
+            "logprobs": self.logprobs,
+            "turns": self.turns,
+            **({"chunks": chunks_to_json(self.chunks)} if self.chunks else {}),
+            **({"likeliest": likeliest} if likeliest else {}),
+        }
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> TokenSequence:
+        """Return a sequence from the data that :meth:`written` returned."""
+        chunks = chunks_from_json(record["chunks"]) if "chunks" in record else NO_CHUNKS
+        said = record.get("likeliest", {})
+        likeliest = {int(turn): topk_from_json(topk) for turn, topk in said.items()}
+        return cls(record["tokens"], record["logprobs"], record["turns"], chunks, likeliest)
+
+
+def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
+    """Return the sequences of an episode; a turn that extends all tokens of one shares it.
+
+    Conversations that go on side by side are sequences of their own. What they have in common is
+    sampled in the first of them, and context in the others.
+    """
+    sequences, lasts = list[TokenSequence](), list[Sequence[int]]()
+    for index, turn in enumerate(turns):
+        at = _extended(turn, sequences, lasts)
+        if at is None:
+            at = len(sequences)
+            sequences.append(TokenSequence())
+            lasts.append(turn.prompt)
+        current, lasts[at] = sequences[at], turn.prompt
+        fresh = turn.prompt[len(current.tokens) :]
+        current.append(fresh, [0.0] * len(fresh), NOT_SAMPLED)
+        begin = len(current.tokens)
+        current.append(turn.tokens, turn.logprobs, index)
+        current.replies[index] = ReplySpan(turn.sequence_id, begin, len(current.tokens), index)
+        current.chunks = turn.chunks
+        if turn.likeliest is not None:
+            current.likeliest[index] = turn.likeliest
+    return [sequence for sequence in sequences if sequence.tokens]
+
+
+def _extended(
+    turn: Turn, sequences: Sequence[TokenSequence], lasts: Sequence[Sequence[int]]
+) -> int | None:
+    """The latest sequence that a turn's prompt extends; ``lasts`` are their last prompts."""
+    for at in range(len(sequences) - 1, -1, -1):
+        known = is_continuation(turn.prompt, lasts[at])
+        if known or begins_with(turn.prompt, sequences[at].tokens):
+            return at
+    return None

@@ -13,7 +13,7 @@ from rlc.chat.turns import EnvError
 from rlc.data.chats import Chat
 from rlc.data.errors import DataError
 from rlc.data.messages import Message
-from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
+from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
 
 _ASKED: Message = {"role": "user", "content": "."}
 _CALLED: Message = {

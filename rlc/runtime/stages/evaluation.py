@@ -19,9 +19,9 @@ from rlc.plan.sweeps import metric_label
 from rlc.pricing.cost import stage_cost
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
-from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.database import NOTHING, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import (
     ROLLOUTS_FILE,
     by_role,
@@ -35,8 +35,8 @@ from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import play_tasks, require_any
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
-from rlc.runtime.stages.weights import StageWeights
 from rlc.runtime.trackers import MetricsLog
+from rlc.runtime.weights import StageWeights
 from rlc.service.interface import SamplingClient, TrainingClient
 
 

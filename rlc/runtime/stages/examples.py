@@ -13,14 +13,15 @@ from rlc.plan.stages import StagePlan, Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
+from rlc.runtime.rollouts.tokens import TokenSequence
+from rlc.runtime.scores import Scores
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.demonstrations import demonstrations
 from rlc.runtime.stages.file_examples import file_examples
 from rlc.runtime.stages.preferred import part_of, preferred
 from rlc.runtime.stages.samples import samples
-from rlc.runtime.stages.weights import StageWeights
-from rlc.runtime.updates.datums import TokenSequence, TrainingDatum, shifted
-from rlc.runtime.updates.scores import Scores
+from rlc.runtime.updates.datums import TrainingDatum, shifted
+from rlc.runtime.weights import StageWeights
 from rlc.seeds import derive_seed
 
 # One demonstration: the datums of its merged turns.

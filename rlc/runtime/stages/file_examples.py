@@ -35,8 +35,8 @@ from rlc.plan.sources import (
 )
 from rlc.plan.stages import StagePlan
 from rlc.runtime.records import RunError
+from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
 from rlc.runtime.stages.conversations import SupervisedRenderer
-from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
 
 Row = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from attrs import define, field
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.plan.stages import Training
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.meter import Meter
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.examples import is_due, load_examples
 from rlc.runtime.updates.datums import TrainingDatum

@@ -19,7 +19,7 @@ from rlc.plan.stages import (
 )
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
-from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.meter import Meter
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import drawn, example_records, is_due

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlc.plan.sources import AnyData, PreferredPairs
 from rlc.plan.stages import StagePlan, Training
-from rlc.runtime.guard.meter import Meter
+from rlc.runtime.journal.meter import Meter
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.stages.base import Setup

@@ -17,22 +17,21 @@ from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.chat.views import AS_PLAYED, ViewChange
 from rlc.envs.build import PlayableEnv
 from rlc.plan.environments import EnvPlan, RolloutsPlan
-from rlc.plan.models import ModelPlan, SamplingPlan
+from rlc.plan.models import LOCAL, ModelPlan, SamplingPlan
 from rlc.plan.parts import BudgetPlan
-from rlc.plan.records import LOCAL
 from rlc.plan.sources import Samples
 from rlc.plan.stages import Training
 from rlc.runtime.concurrency import all_of, in_thread
-from rlc.runtime.guard.meter import PROBES, Meter
 from rlc.runtime.journal.database import NOTHING, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.meter import PROBES, Meter
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
+from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
-from rlc.runtime.updates.datums import TokenSequence, merged_sequences
 from rlc.service.interface import SamplingClient
 
 Play = Callable[[Task], Awaitable[list[Rollout]]]

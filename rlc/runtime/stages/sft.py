@@ -10,7 +10,6 @@ from attrs import define
 
 from rlc.plan.stages import FromData, Training
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
-from rlc.runtime.journal.metrics import teacher_mass
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import Example, drawn, load_examples
@@ -18,7 +17,7 @@ from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
-from rlc.runtime.updates.scorers import LogprobScorers
+from rlc.runtime.updates.scorers import LogprobScorers, teacher_mass
 
 if TYPE_CHECKING:
     pass

@@ -16,13 +16,13 @@ from rlc.algo.episodes import Episodes
 from rlc.algo.scheme import sums_components
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import SCORERS, in_parts, takes_what_is_ready
-from rlc.plan.records import LOCAL
+from rlc.plan.models import LOCAL
 from rlc.plan.stages import PolicyGradient, Rollouts, Training
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.checkpoints import pasts_of
-from rlc.runtime.journal.metrics import rollout_metrics, rollout_record, score_metrics
+from rlc.runtime.journal.metrics import rollout_metrics, rollout_record
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.environments import build_envs, close_envs
@@ -33,19 +33,19 @@ from rlc.runtime.rollouts.groups import (
     replaced_groups,
 )
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.streamed_groups import StreamedGroups
 from rlc.runtime.rollouts.tasks import Task, TaskStream
+from rlc.runtime.scores import Scores
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.baselines import KEY, RunningBaselines
 from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
-from rlc.runtime.stages.weights import SamplerSnapshot
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray
 from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
 from rlc.runtime.updates.optimizer import PendingGradients
-from rlc.runtime.updates.scorers import LogprobScorers, open_scorers, teacher_views
-from rlc.runtime.updates.scores import Scores
+from rlc.runtime.updates.scorers import LogprobScorers, open_scorers, score_metrics, teacher_views
+from rlc.runtime.updates.streamed_groups import StreamedGroups
 from rlc.runtime.updates.trained_tokens import trained_tokens
+from rlc.runtime.weights import SamplerSnapshot
 from rlc.seeds import derive_seed
 
 

@@ -21,8 +21,8 @@ from rlc.catalog.index import aggregate_traits, loss_traits, teacher_traits
 from rlc.plan.parts import AggregatePlan, KlPlan, LossPlan, TeacherPlan, teacher_of
 from rlc.plan.stages import PolicyGradient
 from rlc.runtime.records import Rollout, RunError
+from rlc.runtime.scores import Scores
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums
-from rlc.runtime.updates.scores import Scores
 
 
 @frozen(eq=False)

@@ -18,7 +18,8 @@ from attrs import evolve, field, frozen
 from rlc.algo.preferences import PAIRWISE, divergence, kto
 from rlc.catalog.index import preference_traits
 from rlc.plan.parts import PreferenceLossPlan
-from rlc.runtime.updates.datums import FloatArray, TokenSequence, TrainingDatum, shifted
+from rlc.runtime.rollouts.tokens import TokenSequence
+from rlc.runtime.updates.datums import FloatArray, TrainingDatum, shifted
 
 IntArray = npt.NDArray[np.int64]
 _DIGEST_BYTES = 16

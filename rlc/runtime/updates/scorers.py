@@ -6,7 +6,7 @@ import asyncio
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,20 @@ from rlc.plan.parts import TeacherPlan, teacher_of
 from rlc.plan.stages import PolicyGradient, Training
 from rlc.runtime.auxiliary import AuxiliaryModels, token_logprobs
 from rlc.runtime.concurrency import all_of, in_thread
-from rlc.runtime.guard.meter import Meter
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.meter import Meter
+from rlc.runtime.journal.metrics import mean_metric
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence, TrainingDatum, merged_sequences
+from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence, merged_sequences
+from rlc.runtime.scores import FloatArray, Scores
+from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.preferences import Completion
-from rlc.runtime.updates.scores import FloatArray, Scores
 from rlc.service.interface import SamplingClient, ServiceError
 
+if TYPE_CHECKING:
+    from rlc.runtime.updates.minibatch import EpisodeDatums
+
+_DISTANCES = {"reference": ("kl/reference",), "teacher": ("teacher/kl", "teacher/kl/{env}")}
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
 
 
@@ -286,4 +292,36 @@ async def _open_teacher(
         context=model.context,
         top_k=teacher.top_k and min(teacher.top_k, len(tokenizer)),
         vocabulary=len(tokenizer),
+    )
+
+
+def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float]:
+    """Return the mean distance from each scorer over the sampled tokens of a batch (nats): from the
+    reference, and from the teacher by environment too. With a teacher that could not read all, the
+    share of the tokens that it did not score; with one that names its likeliest tokens, the mean of
+    the probability that they have together."""
+    distances: dict[str, list[Any]] = {}
+    played = [episode for episodes in batches for episode in episodes]
+    for episode in played:
+        for datum in episode.datums:
+            for scorer, scored_T in datum.scored.items():
+                distance_T = (datum.logprobs_T - scored_T)[datum.mask_T]
+                for name in _DISTANCES[scorer]:
+                    distances.setdefault(name.format(env=episode.group[0]), []).append(distance_T)
+    metrics = dict[str, float]()
+    for name, rows in distances.items():
+        values_N = np.concatenate(rows)
+        known_N = values_N[~np.isnan(values_N)]
+        metrics |= mean_metric(name, known_N.tolist())
+        if len(known_N) < len(values_N):
+            metrics[f"{name}/unscored"] = 1 - len(known_N) / len(values_N)
+    return metrics | teacher_mass([datum for episode in played for datum in episode.datums])
+
+
+def teacher_mass(datums: Iterable[TrainingDatum]) -> dict[str, float]:
+    """Return the mean of the probability that a teacher's likeliest tokens have together, over the
+    sampled positions of which it has named some."""
+    masses = [d.likeliest.mass_T[d.mask_T] for d in datums if d.likeliest is not None]
+    return mean_metric(
+        "teacher/mass", [mass for row_T in masses for mass in row_T.tolist() if mass > 0]
     )

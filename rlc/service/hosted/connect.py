@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
 from rlc.plan.auxiliary import asked_models
-from rlc.plan.records import LOCAL, Plan
+from rlc.plan.models import LOCAL
+from rlc.plan.records import Plan
 from rlc.service.interface import RemoteService, ServiceClient, ServiceError
 
 _NEEDED_BY = {

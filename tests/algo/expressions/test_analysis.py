@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rlc.algo.expressions.analysis.degree import degree
 from rlc.algo.expressions.analysis.growth import ratio_is_bounded
 from rlc.algo.expressions.analysis.ranges import UndefinedPart, ranges
-from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.scalars import evaluate
 
 PPO = "-min(ratio * adv, clip(ratio, 0.8, 1.2) * adv)"

@@ -12,8 +12,8 @@ from problem_support import problem_source
 from rlc.chat.prompts import PromptBuilder
 from rlc.chat.turns import Action, Observation
 from rlc.data.errors import DataError
-from rlc.data.sets import countdown
-from rlc.data.sets.countdown import row
+from rlc.data.grading import countdown
+from rlc.data.grading.countdown import row
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number
 from rlc.envs.workers.async_adapter import make_async

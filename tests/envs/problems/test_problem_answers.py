@@ -16,7 +16,7 @@ from problem_support import jsonl, problem_source
 
 from rlc.chat.turns import Action, Observation
 from rlc.data.errors import DataError
-from rlc.data.sets.countdown import TEST_SIZE
+from rlc.data.grading.countdown import TEST_SIZE
 from rlc.envs.base import TaskKey
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.remote_calls import pickle_source

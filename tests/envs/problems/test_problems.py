@@ -12,8 +12,8 @@ import pytest
 from problem_support import ARGS, grader, jsonl, problem_source
 
 from rlc.data.errors import DataError
-from rlc.data.sets import countdown
-from rlc.data.sets.countdown import row
+from rlc.data.grading import countdown
+from rlc.data.grading.countdown import row
 from rlc.envs.base import TaskKey
 from rlc.envs.build import build_env
 from rlc.envs.problems import ProblemSource

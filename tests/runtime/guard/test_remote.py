@@ -16,9 +16,9 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
-from rlc.runtime.guard.meter import Meter
 from rlc.runtime.guard.remote import RemoteSession
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.meter import Meter
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.service.engine import open_engine

@@ -19,9 +19,10 @@ from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.rollouts import comparisons
 from rlc.runtime.rollouts.comparisons import above
-from rlc.runtime.stages.weights import open_sampler, open_stage
-from rlc.runtime.updates.datums import FloatArray, TrainingDatum, merged_sequences
+from rlc.runtime.rollouts.tokens import merged_sequences
+from rlc.runtime.updates.datums import FloatArray, TrainingDatum
 from rlc.runtime.updates.preferences import Completion, Preference, judge
+from rlc.runtime.weights import open_sampler, open_stage
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import SamplingClient
 

@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.runtime.records import Turn
-from rlc.runtime.rollouts.tokens import EpisodeTokens, TokenPrefix, is_continuation
-from rlc.runtime.updates.datums import merged_sequences
+from rlc.runtime.rollouts.tokens import (
+    EpisodeTokens,
+    TokenPrefix,
+    is_continuation,
+    merged_sequences,
+)
 
 tokens = st.lists(st.integers(0, 3), max_size=5)
 turns = st.lists(st.tuples(st.booleans(), tokens, tokens), max_size=6)

@@ -15,8 +15,8 @@ from rlc.catalog.facts.models import renderer_names
 from rlc.chat.prompts import opening, rendered, seeing_renderer
 from rlc.data.chats import read_chat
 from rlc.data.errors import DataError
+from rlc.runtime.rollouts.tokens import TokenSequence
 from rlc.runtime.stages.conversations import SupervisedRenderer
-from rlc.runtime.updates.datums import TokenSequence
 
 pytestmark = pytest.mark.engine
 

@@ -13,8 +13,8 @@ from tinker.types.topk_logprobs import TopkLogprobs
 
 import rlc
 from rlc.runtime.records import Turn, TurnView
+from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.examples import _example
-from rlc.runtime.updates.datums import TokenSequence, merged_sequences
 
 pytestmark = pytest.mark.engine
 

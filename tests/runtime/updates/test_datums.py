@@ -20,12 +20,8 @@ from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.chat.tokens import split_chunks
 from rlc.plan.parts import LossPlan
 from rlc.runtime.records import Turn
-from rlc.runtime.updates.datums import (
-    TokenSequence,
-    TrainingDatum,
-    episode_datums,
-    merged_sequences,
-)
+from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
+from rlc.runtime.updates.datums import TrainingDatum, episode_datums
 
 pytestmark = pytest.mark.engine
 

@@ -15,7 +15,7 @@ from paths import ROOT
 from rlc.algo.preferences import brier
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.plan.parts import PreferenceLossPlan
-from rlc.runtime.updates.datums import NOT_SAMPLED, TokenSequence
+from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
 from rlc.runtime.updates.preferences import Completion, Preference, judge, labelled, pairs
 
 VECTORS = json.loads((ROOT / "tests/algo/data/preference_vectors.json").read_text(encoding="utf-8"))

@@ -14,8 +14,8 @@ from attrs import frozen
 
 from rlc.algo.expressions.analysis import intervals
 from rlc.algo.expressions.analysis.intervals import Interval, hull, meet, point
-from rlc.algo.expressions.analysis.reach import differentiable
 from rlc.algo.expressions.program import INPUT, OperationNode, Program
+from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import OPERATIONS, input_of
 from rlc.records import Record
 

@@ -162,7 +162,7 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
 
         from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
         from rlc.cli.summary import print_summary
-        from rlc.plan.records import LOCAL
+        from rlc.plan.models import LOCAL
         from rlc.runtime.guard.limits import NOTHING_LEARNT
         from rlc.runtime.job import Job
         from rlc.runtime.observer import Observer

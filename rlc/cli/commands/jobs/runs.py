@@ -7,19 +7,19 @@ import json
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
 
-from rlc.catalog.declarations import STAGES
 from rlc.cli.output import print_error
+from rlc.cli.summary import last_results
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rlc.runtime.journal.runs import RunInfo, StageInfo
+    from rlc.runtime.journal.runs import RunInfo
 
 HELP = "list runs and their state"
 DESCRIPTION = (
@@ -226,20 +226,3 @@ def expectations_text(info: RunInfo) -> str:
     if not known or known.count(None) == len(known):
         return f"{len(known)} open" if known else ""
     return f"{known.count(True)} of {len(known)} held"
-
-
-def last_results(info: RunInfo) -> str:
-    """Return a line for each stage that has done something: rewards by environment, loss, or
-    results of the evaluation, each of the last step."""
-    return "\n".join(", ".join(f"{name} {v:.3f}" for name, v in _results(s)) for s in info.stages)
-
-
-def _results(stage: StageInfo) -> Iterator[tuple[str, float]]:
-    watched = STAGES[stage.kind].watched
-    prefix = "reward/" if watched else f"eval/{stage.name}/"
-    by_name = {k.removeprefix(prefix): v for k, v in stage.metrics.items() if k.startswith(prefix)}
-    others = ("mean", "failed", "cut_off")
-    found = [(k, v) for k, v in by_name.items() if "/" not in k and k not in others]
-    if watched and not found and watched in stage.metrics:
-        found = [(watched.partition("/")[0], stage.metrics[watched])]
-    yield from found

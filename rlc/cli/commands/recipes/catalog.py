@@ -86,7 +86,7 @@ def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
     Raise NoKindError if there is no such kind, Error if nothing is found.
     """
     from rlc.catalog.search import entries, find, kinds, words
-    from rlc.check.suggest import known_values
+    from rlc.check.scope import known_values
 
     among = entries()
     if kind is not None:

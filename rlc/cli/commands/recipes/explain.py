@@ -146,7 +146,7 @@ def is_code(text: str) -> bool:
 
 def page_of(code: str, color: bool = False) -> str:
     """Return the page of a code. Raise NoCodeError if there is no such code."""
-    from rlc.check.suggest import known_values
+    from rlc.check.scope import known_values
     from rlc.lang.codes import CODES
     from rlc.lang.pages import page, render
 

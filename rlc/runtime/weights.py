@@ -10,8 +10,7 @@ from attrs import define, field, frozen
 
 from rlc.catalog.index import loss_traits
 from rlc.catalog.saved_weights import find_weights, is_run_weights
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import LOCAL
+from rlc.plan.models import LOCAL, ModelPlan
 from rlc.plan.stages import StagePlan, Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext

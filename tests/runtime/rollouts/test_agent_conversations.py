@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from rlc.chat.prompts import ToolChatHistory, conversation, fitting_renderer
 from rlc.chat.transcripts import Message, TranscriptTree, reply_message
 from rlc.runtime.records import Turn
-from rlc.runtime.rollouts.tokens import EpisodeTokens
-from rlc.runtime.updates.datums import NOT_SAMPLED, merged_sequences
+from rlc.runtime.rollouts.tokens import NOT_SAMPLED, EpisodeTokens, merged_sequences
 
 pytestmark = pytest.mark.engine
 

@@ -13,6 +13,7 @@ from rlc.check.values import Origins, is_command_line, said
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan
+from rlc.plan.parts import TeacherPlan
 from rlc.plan.paths import hub_dataset, located
 
 if TYPE_CHECKING:
@@ -130,3 +131,10 @@ def rule_on_envs(*needs: str) -> Callable[[Callable[[StageView, EnvPlan], None]]
         return Rule(frozenset({"envs", *needs}), check_all)
 
     return declared
+
+
+def teacher_paths(view: StageView) -> list[tuple[str, TeacherPlan]]:
+    """The teachers of a stage, each with its path."""
+    teachers = view.teacher
+    named = len({one.name for one in teachers} - {None}) == len(teachers)
+    return [(f"teacher.{t.name if named else i}", t) for i, t in enumerate(teachers)]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.data.sets import countdown
-from rlc.data.sets.countdown import SPLITS, evaluate, problem, row, solves, test_problems
+from rlc.data.grading import countdown
+from rlc.data.grading.countdown import SPLITS, evaluate, problem, row, solves, test_problems
 
 test_problems.__test__ = False  # type: ignore[attr-defined]  # not a test, only named like one
 

@@ -28,7 +28,7 @@ from rlc.envs.deadlines import Deadline
 from rlc.plan.environments import RolloutsPlan
 from rlc.runtime.rollouts.attempts import Attempt, Replies, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
-from rlc.runtime.updates.scores import first_of
+from rlc.runtime.scores import first_of
 from rlc.seeds import derive_seed
 from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest, sampled_tokens
 from rlc.service.chats.prompts import Tool
