@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from attrs import evolve, frozen
 
 from rlc.algo.episodes import Advantages, Components, Episodes
 from rlc.algo.errors import AlgorithmError
@@ -30,6 +29,7 @@ from rlc.algo.scheme import (
     task_scope,
 )
 from rlc.algo.scopes import Scopes, stable_order
+from rlc.records import evolve, frozen
 
 __all__ = ["Advantages", "Episodes", "compute_advantages"]
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
 
 from rlc.algo.kl import matched_rows
 from rlc.algo.ragged import Floats
+from rlc.records import frozen
 
 
 @frozen

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from attrs import Factory, evolve, field, frozen
 
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.ragged import Bools, Floats, Ints, join, require_turns, split
+from rlc.records import evolve, field, frozen
 
 # What a rollout's reward is made of, by name: the weight of each component, and its value in each
 # turn.
@@ -54,11 +54,13 @@ class Episodes:
     turns_R: Ints
     group_R: Ints  # label of the group a rollout belongs to
     env_R: Ints  # label of its environment
-    role_R: Ints = field(  # label of its role; by default all have one
-        default=Factory(lambda self: np.zeros(len(self.turns_R), np.int64), takes_self=True)
-    )
+    role_R: Ints = field()  # label of its role; by default all have one
     components: Components | None = None
     running_R: Floats | None = None
+
+    @role_R.default
+    def _one_role(self) -> Ints:
+        return np.zeros(len(self.turns_R), np.int64)
 
     def __attrs_post_init__(self) -> None:
         labels = {"group": self.group_R, "environment": self.env_R, "role": self.role_R}

@@ -34,10 +34,10 @@ from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
 
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.ragged import Floats
+from rlc.records import frozen
 
 _Columns = Mapping[str, Floats]
 _Terms = tuple[Floats, Floats]

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
+
+from rlc.records import frozen
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

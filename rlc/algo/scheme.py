@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import frozen
-
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 Scope = Literal["group", "role", "env", "batch_role", "batch"]
 """Which values are compared: those of one task (``group``), of one task in one role (``role``:
@@ -18,7 +16,7 @@ a rollout's part, such as the solver's or the judge's), of one environment, of o
 (``batch_role``), or all."""
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Returns(Record):
     """``episode``: the sum of the rewards, one value a rollout. ``turn``: discounted reward-to-go
     ``G_t = r_t + gamma G_{t+1}``, one value a turn."""
@@ -27,7 +25,7 @@ class Returns(Record):
     gamma: float
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Baseline(Record):
     """Subtract a baseline computed ``over`` a scope.
 
@@ -42,7 +40,7 @@ class Baseline(Record):
     singleton: Literal["zero", "raw", "drop", "error"]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Scale(Record):
     """Divide by a size ``s`` computed ``over`` a scope.
 
@@ -66,7 +64,7 @@ class Scale(Record):
     tolerance: float = 0.0
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Clip(Record):
     """Limit the values; None: no limit on that side."""
 
@@ -74,13 +72,13 @@ class Clip(Record):
     high: float | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class WeightedSum(Record):
     """Add up the components of the reward, each times its weight: the steps before it are applied
     to each component by itself, those after it to the sum (GDPO, arXiv 2601.05242)."""
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class RunningBaseline(Record):
     """Subtract a moving average of the returns of earlier steps, one for each role of each
     environment, which is 0 before the first (RAE, arXiv 2506.24119). Of n returns of a step each
@@ -93,7 +91,7 @@ class RunningBaseline(Record):
 AdvantageStep = Baseline | Scale | Clip | WeightedSum | RunningBaseline
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class AdvantageScheme(Record):
     """An advantage scheme: returns, then steps in order.
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
 
 from rlc.algo.ragged import Bools, Floats, Ints
+from rlc.records import frozen
 
 T = TypeVar("T", bound=np.generic)
 

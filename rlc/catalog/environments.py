@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from attrs import asdict
-
 from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
 from rlc.catalog.index import data_traits, find_builtin, source_traits, wrapper_traits
@@ -29,6 +27,7 @@ from rlc.plan.leaves import children_of
 from rlc.plan.paths import file_part
 from rlc.plan.sources import AnyData, BuilderData
 from rlc.plan.stages import StagePlan
+from rlc.records import values_of
 
 
 def env_facts(env: EnvPlan) -> EnvFacts:
@@ -226,13 +225,13 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
     called = [("wrapper", w.name, w.args, f"wrappers.{w.name}.args") for w in env.wrappers]
     called += [("grader", g.grader, g.args, f"graders.{g.name}.args") for g in env.graders]
     for path, _, judge in rubrics_of(env):
-        called.append(("judge", RUBRIC, asdict(judge, recurse=False), path))
+        called.append(("judge", RUBRIC, values_of(judge), path))
     for path, _, comparer in comparers_of(env):
         called.append(("judge", COMPARE_WITH, {"function": comparer.function}, path))
     if env.agent is not None:
-        called.append(("env", AGENT, asdict(env.agent, recurse=False), "agent"))
+        called.append(("env", AGENT, values_of(env.agent), "agent"))
     if env.play is not None and (script := env.play.script) is not None:
-        called.append(("opponent", script.player, asdict(script, recurse=False), "play.script"))
+        called.append(("opponent", script.player, values_of(script), "play.script"))
     for kind, name, args, path in called:
         builtin = find_builtin(kind, name)
         for param in builtin.params if builtin else ():

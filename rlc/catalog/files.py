@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-from attrs import evolve, fields
-
 from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
@@ -30,7 +28,7 @@ from rlc.plan.models import LOCAL, ModelPlan
 from rlc.plan.paths import file_part, located
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
-from rlc.records import Record
+from rlc.records import Record, evolve, values_of
 
 Change = Callable[[str], str]
 
@@ -93,7 +91,7 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
             params = tuple(param for param in params if param.file != MODEL_FOLDER)
         if isinstance(part, Record):
             parts[written.name] = _part(part, params, change)
-        elif isinstance(part, tuple) and any(param.file for param in params):
+        elif isinstance(part, tuple) and params:
             parts[written.name] = tuple(_part(one, params, change) for one in part)
     if stage.played:
         parts["envs"] = tuple(_env(env, change) for env in stage.played)
@@ -106,21 +104,25 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
 
 
 def _part(part: Any, params: Iterable[Param], change: Change) -> Any:
-    values = _values(part)
+    values = values_of(part)
     new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
-    return evolve(part, **new, **_changed(values, params, change))
+    new |= _changed(values, params, change)
+    return evolve(part, **new) if new else part
 
 
 def _model(model: ModelPlan, change: Change) -> ModelPlan:
     served = model.service != LOCAL
-    params = [p for p in MODEL_FIELDS if not (served and p.file == MODEL_FOLDER)]
+    params = [p for p in MODEL_FIELDS if p.file and not (served and p.file == MODEL_FOLDER)]
     values = {param.name: getattr(model, param.name) for param in params}
-    return evolve(model, **_changed(values, params, change))
+    new = _changed(values, params, change)
+    return evolve(model, **new) if new else model
 
 
 @cache
 def _params_of(kind: str) -> tuple[Param, ...]:
-    return tuple(p for builtin in BUILTINS if builtin.kind == kind for p in builtin.params)
+    """The parameters of the builtins of a kind which may be paths."""
+    params = (p for builtin in BUILTINS if builtin.kind == kind for p in builtin.params)
+    return tuple(param for param in params if param.file)
 
 
 def _env(env: EnvPlan, change: Change) -> EnvPlan:
@@ -129,7 +131,7 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
 
     def called(kind: str, name: str, args: dict[str, Any]) -> dict[str, Any]:
         builtin = find_builtin(kind, name)
-        return {**args, **_changed(args, builtin.params if builtin else (), change)}
+        return args | _changed(args, builtin.params if builtin else (), change)
 
     def judging(one: JudgingPlan) -> JudgingPlan:
         return evolve(one, judges=tuple(map(judge, one.judges)))
@@ -143,7 +145,7 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
 
     play = env.play
     if play is not None and (script := play.script) is not None:
-        located = called("opponent", script.player, _values(script))
+        located = called("opponent", script.player, values_of(script))
         play = evolve(play, script=evolve(script, **located))
     return evolve(
         env,
@@ -157,14 +159,9 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
     )
 
 
-def _values(record: Any) -> dict[str, Any]:
-    """The fields of a record by their names."""
-    return {field.name: getattr(record, field.name) for field in fields(type(record))}
-
-
 def _run(agent: AgentPlan) -> dict[str, Any]:
     """What of an agent is run: the folder is that of a command."""
-    values = _values(agent)
+    values = values_of(agent)
     return {name: values[name] for name in values if agent.command or name != "folder"}
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from attrs import evolve
-
 from rlc.algo.scheme import AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
@@ -42,6 +40,7 @@ from rlc.catalog.traits import (
 )
 from rlc.errors import Error
 from rlc.plan.parts import KlPlan, LossPlan, TeacherPlan
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.analysis.known import KnownLoss

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import get_args
 
-from attrs import evolve, frozen
-
 from rlc.algo.scheme import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
@@ -24,11 +22,12 @@ from rlc.plan.models import LOCAL
 from rlc.plan.parts import TeacherPlan, teacher_of
 from rlc.plan.stages import StagePlan
 from rlc.plan.sweeps import metric_label
+from rlc.records import evolve, frozen
 
 SIDES = ("chosen", "rejected")  # of a preference
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class MetricEntry:
     """Entries of metrics.jsonl that are alike.
 
@@ -44,7 +43,7 @@ class MetricEntry:
     needs: Callable[[StagePlan], bool] = lambda stage: True  # noqa: ARG005
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class StageMetric:
     """One entry that a stage has. ``name`` is what a recipe calls it, without its stage."""
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from attrs import evolve
-
 from rlc.catalog.files import with_files
 from rlc.plan.codec import (
     PlanFormatError,
@@ -21,6 +19,7 @@ from rlc.plan.codec import (
 )
 from rlc.plan.paths import rebased
 from rlc.plan.records import Plan
+from rlc.records import evolve
 
 # A key of plans in files. Those of older versions lack it: in them all paths, that of the recipe
 # too, start at the working directory.

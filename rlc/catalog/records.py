@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from attrs import evolve, field, frozen
+from rlc.records import evolve, field, frozen
 
 if TYPE_CHECKING:
     from rlc.catalog.traits import StageTraits
@@ -34,7 +34,7 @@ SCALARS: Mapping[str, str] = {
 MODEL_FOLDER = r"[./~].*"
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Param:
     """A parameter of a builtin, or a field of a declaration.
 
@@ -136,7 +136,7 @@ def word(
     return Param(name, "word", doc, default, choices=choices, **more)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Signature:
     """Parameters that depend on an argument; ``why_no_other`` explains that there are no more."""
 
@@ -144,7 +144,7 @@ class Signature:
     why_no_other: str | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Builtin:
     """Something a recipe can call.
 
@@ -208,7 +208,7 @@ def as_float(value: Any) -> Any:
     return value if value.data is None else evolve(value, data=float(value.data))
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Kind:
     """A kind of thing that builtins make.
 
@@ -240,7 +240,7 @@ class Kind:
     before_then: str | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Declaration:
     """A declaration: a block with fields, or ``kind name = value`` with a value of ``value``, or in
     a ``form`` of its own, without a name.

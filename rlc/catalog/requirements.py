@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from attrs import evolve, frozen
-
 from rlc.catalog.environments import (
     code_of,
     code_of_data,
@@ -28,6 +26,7 @@ from rlc.plan.leaves import children_of
 from rlc.plan.models import LOCAL, TINKER, ModelPlan
 from rlc.plan.paths import hub_dataset, is_saved_set
 from rlc.plan.records import Plan
+from rlc.records import evolve, frozen
 
 # What a model needs, by the service that trains it, and rlc's extra with it.
 SERVICE_PACKAGES = {
@@ -59,7 +58,7 @@ Kind = Literal[
 ]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Requirement:
     """One thing that has to be there, or is used, when a recipe is run.
 

@@ -13,8 +13,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
-
 from rlc.catalog.facts.models import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
@@ -26,6 +24,7 @@ from rlc.plan.paths import CHECKPOINTS_FOLDER, JOURNAL_FILE, PLAN_FILE, RUN_WEIG
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.plan.units import elapsed
+from rlc.records import evolve, field, frozen
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ADAPTER_PREFIX = "base_model.model."  # of each layer: PEFT wraps a model twice

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from attrs import NOTHING, fields
+from attrs import NOTHING
 
 from rlc.catalog.declarations import DECLARATIONS, EVAL, MODEL_FIELDS, TRAINING
 from rlc.catalog.index import BUILTINS, names_of
@@ -40,6 +40,7 @@ from rlc.plan.stages import (
     Rollouts,
     Training,
 )
+from rlc.records import fields
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]

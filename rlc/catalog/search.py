@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import asdict, field, frozen, has
-
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS
 from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
@@ -26,6 +24,7 @@ from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Param
 from rlc.lang.codes import CODES
 from rlc.plan.models import LOCAL
+from rlc.records import asdict, field, frozen, has
 
 UNKNOWN = "unknown"
 

@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import field, frozen
-
 from rlc.plan.environments import EnvPlan
 from rlc.plan.parts import LossPlan
+from rlc.records import field, frozen
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.build import Builder
     from rlc.algo.expressions.program import Program
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class StageTraits:
     """What a kind of stage does. ``watched``: the metric that its steps are watched by; None: it
     has no steps, and changes no weights. ``rises``: more of that is better. ``trains_by``: how it
@@ -28,7 +27,7 @@ class StageTraits:
     trains_by: str | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class LossTraits:
     """What a loss does and what it needs.
 
@@ -86,7 +85,7 @@ class LossTraits:
         return ratios, ratios[::-1]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class PreferenceTraits:
     """What a loss over preferences needs. ``reference``: the logprobs of a reference. ``labelled``:
     it takes single replies with their labels, otherwise pairs. ``mean``: the score of a reply is
@@ -101,7 +100,7 @@ class PreferenceTraits:
     usual_beta: tuple[float, float] = (0.001, 2.0)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class TeacherTraits:
     """What a teacher says. ``targets``: which tokens it finds likeliest where each was sampled, as
     targets of a loss of their own; otherwise it scores those that were sampled, and its scores are
@@ -110,7 +109,7 @@ class TeacherTraits:
     targets: bool = False
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class AggregateTraits:
     """What an aggregation weighs. ``over``: what shares one weight, the sequences of a batch, of
     a task, or none of them; None: every token weighs 1, so no batch has to be known.
@@ -127,7 +126,7 @@ class AggregateTraits:
         return self.over in ("batch", None)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Key:
     """A variable of the environment that holds a key. ``purpose``: what it is for; ``instead``:
     what will do without it."""
@@ -137,7 +136,7 @@ class Key:
     instead: str = ""
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class EnvFacts:
     """What is known of one environment before it is made.
 
@@ -171,7 +170,7 @@ class EnvFacts:
     ignores: tuple[str, ...] = ()
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class SourceTraits:
     """What the environments of a source have in common.
 
@@ -206,7 +205,7 @@ class SourceTraits:
     facts: Callable[[EnvPlan], EnvFacts] = lambda _: EnvFacts()
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class OpponentTraits:
     """What an opponent that is a program can play. ``needs_moves``: games that say which moves are
     legal; ``games``: those of TextArena that it knows, None if it can be any."""
@@ -215,7 +214,7 @@ class OpponentTraits:
     games: tuple[str, ...] | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class DataTraits:
     """What data to imitate needs. ``decides``: those parameters of the code that makes it that
     other parts of the recipe decide, name -> part."""
@@ -241,7 +240,7 @@ Role = Literal[
 ]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class WrapperTraits:
     """What a wrapper does to an environment.
 
@@ -278,7 +277,7 @@ class WrapperTraits:
         return None if args.get(key) != value else (self.package, self.extra)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class GraderTraits:
     """What a grader does. ``compares``: it finds an answer in the reply, or none, and compares it
     with that of the row; ``marks``: it finds it in one of these alone. ``code``: its first argument
@@ -290,7 +289,7 @@ class GraderTraits:
     package: str | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class MetricTraits:
     """What a metric of evaluations is. ``share``: a number from 0 to 1. ``of_games``: it counts who
     has won, so there has to be a game."""
@@ -299,7 +298,7 @@ class MetricTraits:
     of_games: bool = False
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class TrackerTraits:
     """What a tracker needs. ``sends``: what it writes where, with ``{stage}`` for the stage's name.
     ``source``: it takes the episodes of that source's environments."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
-
 from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules import run_rules
@@ -15,6 +13,7 @@ from rlc.check.stages import CheckedStage, check_stage
 from rlc.check.values import Value
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.records import field, frozen
 
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from rlc.data.reading import Reader
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Analysis:
     """What a recipe declares: its stages, each after those whose weights it needs, its sweeps
     and its expectations, as far as they can be read, and the values of its declarations."""

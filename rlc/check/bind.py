@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from attrs import define, evolve, field, frozen
-
 from rlc.catalog.records import REQUIRED, Param
 from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import Value
 from rlc.lang.ast import Argument, Binary, Call, Expr, Field, Name
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.source import Span
+from rlc.records import define, evolve, field, frozen
 
 # Evaluates an expression for a parameter; returns None after a report.
 Evaluate = Callable[[Expr, Param], Value | None]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Owner:
     """What the arguments are for, as messages and provenance name it."""
 
@@ -30,7 +29,7 @@ class Owner:
     unread: frozenset[str] = frozenset()
 
 
-@define(eq=False, repr=False)
+@define(eq=False)
 class Bound:
     """The values of the parameters. ``complete`` unless one was missing or wrong."""
 
@@ -63,7 +62,7 @@ def bind(
     return bound
 
 
-@define(eq=False, repr=False)
+@define(eq=False)
 class _Binder:
     """``slots`` has what was written for each parameter."""
 

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import evolve, fields_dict
-
 from rlc.catalog.index import (
     KINDS,
     find_builtin,
@@ -45,6 +43,7 @@ from rlc.lang.ast import (
 )
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.models import ModelState
+from rlc.records import evolve, field_names
 
 if TYPE_CHECKING:
     from rlc.check.reuse.uses import Uses
@@ -274,7 +273,8 @@ class Evaluator:
         if model is None:
             return None
         record = model.data.model
-        names = tuple(fields_dict(type(record)))
+        kind: Any = type(record)
+        names = field_names(kind)
         if expr.attr.id not in names:
             message = f"a model has no field `{expr.attr.id}`"
             advice = known_values(names, expr.attr.id)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard, get_args
 
-from attrs import define, field, frozen
-
 from rlc.catalog.metrics import find_metric, metrics_of
 from rlc.catalog.records import Param
 from rlc.check.evaluate import Evaluator
@@ -30,11 +28,12 @@ from rlc.plan.expectations import (
 )
 from rlc.plan.units import show, unit_of
 from rlc.pricing.quantities import ESTIMATES, JOB, EstimatedQuantities, values_of
+from rlc.records import define, field, frozen
 
 _OVERS = get_args(Over)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class NamedQuantity:
     """A quantity that a path names, where it is written, and the range of what it can be."""
 
@@ -44,7 +43,7 @@ class NamedQuantity:
     high: float = math.inf
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Paths:
     """Finds what paths name. ``evaluator`` knows the declarations, ``stages`` are those of them
     that run."""
@@ -189,7 +188,7 @@ _NOUNS: Mapping[Unit, str] = {
 _UNITS: Mapping[str, Unit] = {"money": "money", "duration": "duration"}
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class CheckedExpectation:
     """An expectation whose words are all understood, and where it is written."""
 
@@ -222,7 +221,7 @@ def check_expectations(
     return tuple(known.values())
 
 
-@define(eq=False, repr=False)
+@define(eq=False)
 class _Sum:
     """A side of a comparison: a number, and quantities with their factors."""
 
@@ -246,7 +245,7 @@ class _Sum:
         return low, high
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class _Reader:
     paths: Paths
     found: Diagnostics

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import evolve, fields, has
-
 from rlc.algo.expressions.analysis.growth import overflows_at
 from rlc.algo.expressions.analysis.ranges import UndefinedPart, ranges
 from rlc.algo.expressions.build import Builder
@@ -38,6 +36,7 @@ from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan
 from rlc.plan.parts import LossPlan
+from rlc.records import evolve, fields, has
 
 FUNCTIONS = tuple(name for name in OPERATIONS if name.isidentifier() and name != "neg")
 _OPERATORS = (*"+-*/", *COMPARISONS)

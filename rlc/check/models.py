@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from attrs import evolve
-
 from rlc.catalog.declarations import MODEL_FIELDS
 from rlc.catalog.facts.models import FREE, BaseModelFacts, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
@@ -17,6 +15,7 @@ from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.plan.models import LOCAL, ModelPlan, ModelState
 from rlc.plan.paths import JOURNAL_FILE, WHERE_PATHS_START, located, rebased
 from rlc.plan.units import show
+from rlc.records import evolve
 
 CATALOGUE = "catalogue"
 

@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from attrs import define, evolve, frozen
-
 from rlc.algo.expressions.vocabulary import Input, Operation
 from rlc.catalog.declarations import DECLARATIONS, SWEEP
 from rlc.catalog.index import KINDS, builtins_of, find_anywhere
@@ -46,6 +44,7 @@ from rlc.lang.ast import (
 )
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
+from rlc.records import define, evolve, frozen
 
 Role = Literal[
     "kind",

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
 from rlc.catalog.builtins.training import retry_then
 from rlc.catalog.index import KINDS, find_builtin, how_to_make
@@ -19,6 +17,7 @@ from rlc.lang.ast import Binary, Call, Expr, Name, Number, RecordExpr
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.plan.environments import EnvPlan, JudgingPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.leaves import children_of
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from typing import Protocol

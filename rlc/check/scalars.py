@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from attrs import evolve
-
 from rlc.catalog.records import SCALARS, Param
 from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
 from rlc.check.scope import Scope, known_values, rename
@@ -29,6 +27,7 @@ from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
 from rlc.plan.paths import hub_dataset, rebased
 from rlc.plan.units import SECONDS, show
+from rlc.records import evolve
 
 NUMBERS = ("int", "float")
 MAX_PARTS = 100_000  # values in a list or record

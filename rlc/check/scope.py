@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeGuard
 
-from attrs import define, evolve, field
-
 from rlc.catalog.declarations import DECLARATIONS, EXPECT, TRAINING
 from rlc.catalog.index import KINDS, find_anywhere, find_builtin, is_taken
 from rlc.catalog.records import Declaration
@@ -15,6 +13,7 @@ from rlc.lang.ast import Amend, Binary, BlockDecl, Call, Decl, Expectation, Name
 from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
 from rlc.lang.source import Span
 from rlc.lang.suggest import nearest, sole_nearest
+from rlc.records import define, evolve, field
 
 MAX_LISTED = 8
 
@@ -60,7 +59,7 @@ NamedDecl = BlockDecl | ValueDecl
 NAMEABLE = {"model": ("model", *TRAINING)}
 
 
-@define(eq=False, repr=False)
+@define(eq=False)
 class Scope:
     """Declarations by name; every name has one meaning in the whole recipe.
 

@@ -7,8 +7,6 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
-
 from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.environments import task_count
@@ -27,6 +25,7 @@ from rlc.plan.parts import PreferenceLossPlan
 from rlc.plan.paths import hub_dataset, located
 from rlc.plan.sources import EpisodeData
 from rlc.plan.stages import StagePlan, stage_of
+from rlc.records import evolve, frozen
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
@@ -39,7 +38,7 @@ _PART_NAMES = {"env": "envs"}
 Values = dict[str, Value]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class CheckedStage:
     """A stage's declaration: its settled parts by field, and where they came from.
 

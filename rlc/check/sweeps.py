@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from math import floor, inf
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.catalog.declarations import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
@@ -23,11 +21,12 @@ from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
 from rlc.plan.parts import BudgetPlan
 from rlc.plan.sweeps import MeasurePlan, RangePlan, SearchPlan, metric_label, metric_word
+from rlc.records import evolve, frozen
 
 _DUE_AT = ("eval/", "heldout/")  # what is measured every so many steps, and not after each
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Axis:
     """What is varied: the names of its path, and the expressions of its values, or a range.
     ``span`` is where it is named, ``place`` where its values are."""
@@ -52,7 +51,7 @@ class Axis:
         return floor(width / step + 1e-9) + 1 if step else inf
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class CheckedSweep:
     """A sweep whose words are all understood. Its values have not been tried yet."""
 
@@ -84,7 +83,7 @@ def check_sweep(
     return _Checker(decl, evaluator, stages, found).checked()
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class _Checker:
     decl: BlockDecl
     evaluator: Evaluator

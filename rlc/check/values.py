@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, field, frozen, has
-
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import SCALARS, Param
 from rlc.lang.ast import Expr
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Span
 from rlc.plan.leaves import children_of
+from rlc.records import define, field, frozen, has
 
 _ALIKE = ({"int", "float"}, {"string", "word", "path"})
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Value:
     """A value with its type, place and origin.
 
@@ -49,7 +48,7 @@ def unwrap(node: Any) -> Any:
     return unwrap(node.data) if isinstance(node, Value) else node
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class UnknownValue(Expr):
     """A parameter that has no value, while its declaration is checked alone. It may be any value
     that fits ``want``; what depends on it is not known either."""
@@ -83,7 +82,7 @@ _MISSING = object()
 _PLAIN = {str, int, float, bool, type(None)}
 
 
-@define(eq=False, repr=False)
+@define(eq=False)
 class Origins:
     """The origin of each leaf of a stage, and the place of each part, by dotted path.
 

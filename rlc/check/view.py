@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from rlc.algo.scheme import AdvantageStep
 from rlc.check.values import Origins, is_command_line, said
 from rlc.lang.diagnostics import Diagnostics, Label
@@ -15,12 +13,13 @@ from rlc.lang.source import Span
 from rlc.plan.environments import EnvPlan
 from rlc.plan.parts import TeacherPlan
 from rlc.plan.paths import hub_dataset, located
+from rlc.records import frozen
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class StageView:
     """The parts of one stage that could be read, and their places.
 
@@ -107,7 +106,7 @@ class StageView:
         return any(item.code == code and item.span == span for item in self.found)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Rule:
     """A check on the parts ``needs`` of a stage."""
 

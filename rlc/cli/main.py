@@ -45,12 +45,12 @@ INTERRUPTED, BROKEN = 130, 70
 
 def entry() -> None:
     """Run the console script."""
-    if sys.argv[1:2] != ["check"]:
+    if sys.argv[1:2] not in (["check"], ["explain"]):
         status = main(sys.argv[1:])
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said and done; what is left is to end
         sys.exit(status)
-    # A check is over before a collection would pay, and leaves nothing behind to clean up: freeing
-    # what it read piece by piece would be a fifth of its time.
+    # These are over before a collection would pay, and leave nothing behind to clean up: freeing
+    # what they read piece by piece would be a fifth of their time.
     gc.disable()
     status = main(sys.argv[1:])
     sys.stderr.flush()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import evolve
-
 from rlc.catalog.declarations import DECLARATIONS, TRAINING
 from rlc.check.reuse.changes import Amendment
 from rlc.check.scope import known_values
@@ -14,6 +12,7 @@ from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, Recipe, Valu
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax import parse_field
+from rlc.records import evolve
 
 WEIGHTS = "--weights"  # an override of its own, which stands for the weights of a model
 

@@ -6,8 +6,6 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
-
 from rlc.check.analyse import Analysis, analyse
 from rlc.check.rules.budget import report_budgets
 from rlc.check.stages import CheckedStage
@@ -18,6 +16,7 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
+from rlc.records import evolve, frozen
 
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
@@ -30,7 +29,7 @@ DEFAULT_SEED = 1
 Overrides = Mapping[str, str] | Collection[str]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class CompileResult:
     """What a recipe compiles to. ``plan`` is None if there are errors or no stages; ``sweeps`` are
     those that the recipe declares, if there are no errors."""

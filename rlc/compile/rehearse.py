@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from attrs import evolve
-
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
@@ -34,6 +32,7 @@ from rlc.plan.stages import (
     Table,
     Training,
 )
+from rlc.records import evolve
 
 D = TypeVar("D", bound=AnyData)
 MAX_STEPS = 3

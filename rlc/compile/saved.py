@@ -12,8 +12,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from attrs import asdict, evolve, frozen
-
 from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.data.digests import changed_files
 from rlc.errors import Error
@@ -21,6 +19,7 @@ from rlc.plan.codec import PlanFormatError
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.plan.upgrade import OLDER
+from rlc.records import asdict, evolve, frozen
 from rlc.version import __version__
 
 _SHOWN = 12  # differences that a message lists

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from rlc.catalog.facts.models import find_model
 from rlc.errors import Error
 from rlc.plan.auxiliary import asked_models, with_asked_models
 from rlc.plan.graph import build_graph
 from rlc.plan.models import LOCAL, ModelState
 from rlc.plan.records import Plan
+from rlc.records import evolve
 
 ORIGIN = "--service"
 

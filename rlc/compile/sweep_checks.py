@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
-
 from rlc.check.analyse import Analysis
 from rlc.check.stages import CheckedStage
 from rlc.check.sweeps import Axis, CheckedSweep
@@ -19,6 +17,7 @@ from rlc.lang.source import Span
 from rlc.plan.records import Plan
 from rlc.plan.stages import is_training
 from rlc.plan.sweeps import AxisPlan, Configuration, metric_label
+from rlc.records import evolve, frozen
 
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
@@ -54,7 +53,7 @@ def checked_sweeps(
     return tuple(made)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class _Checker:
     sweep: Sweep
     checked: CheckedSweep

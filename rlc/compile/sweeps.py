@@ -9,8 +9,6 @@ from math import prod
 from random import Random
 from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field
-
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.declarations import EVAL
 from rlc.check.scope import known_values
@@ -26,6 +24,7 @@ from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.plan.sweeps import AxisPlan, Configuration, SweepPlan
 from rlc.pricing.sweeps import SweepCost, sweep_cost
+from rlc.records import define, evolve, field
 
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation

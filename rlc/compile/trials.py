@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, fields, frozen, has
-
 from rlc.catalog.declarations import STAGES, SWEEP
 from rlc.check.analyse import Analysis, analyse
 from rlc.check.rules.budget import report_budgets
@@ -15,6 +13,7 @@ from rlc.check.stages import TAKEN
 from rlc.compile.overrides import put_in
 from rlc.lang.ast import BlockDecl, Expr, Name, Node, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
+from rlc.records import evolve, fields, frozen, has
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader
@@ -25,7 +24,7 @@ Change = tuple[Sequence[Name], Expr]
 _AXIS = "{} = […]"  # how a sweep writes what is put in
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class TriedRecipe:
     """What a recipe is with some values: its stages, and what is wrong with these values alone."""
 

@@ -9,10 +9,9 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Any
 
-from attrs import evolve, field, frozen
-
 from rlc.data.rows import DataRow
 from rlc.plan.paths import hub_dataset
+from rlc.records import evolve, field, frozen
 
 ID = "id"  # the field of a row's id, where a recipe names none
 LONGEST, MOST = 200, 16  # characters of a value, and fields, that are kept

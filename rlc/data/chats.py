@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.data.fields import require_field
 from rlc.data.messages import (
     MARKS,
@@ -22,6 +20,7 @@ from rlc.data.messages import (
     text_part,
     transcript,
 )
+from rlc.records import evolve, frozen
 
 MESSAGES, SHAREGPT = "messages", "conversations"
 

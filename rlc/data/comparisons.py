@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from rlc.data.chats import Chat
 from rlc.data.errors import DataError
 from rlc.data.messages import (
@@ -24,6 +22,7 @@ from rlc.data.messages import (
     transcript,
 )
 from rlc.plan.sources import LabelledReplies, Pairs
+from rlc.records import frozen
 
 # The names of fields where a recipe gives none; the first that a row has is taken.
 PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from attrs import frozen
-
 from rlc.errors import Error
+from rlc.records import frozen
 
 
 @frozen

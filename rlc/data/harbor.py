@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
-
 from rlc.data.errors import DataError
+from rlc.records import frozen
 
 _PARTS = ("instruction.md", "task.toml", "tests/test.sh")
 # What a task may ask for and rlc does not do, with how a message calls it.

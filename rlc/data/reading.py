@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from rlc.records import define, field, frozen
 
 if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
     from rlc.data.errors import DataError

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import IO, Any
 
-from attrs import frozen
-
 from rlc.data.errors import DataError, FilePlace, PackageMissingError
 from rlc.plan.paths import SAVED_SET, SAVED_SPLITS, is_saved_set
 from rlc.plan.splits import FIELD
+from rlc.records import frozen
 
 _WHITE = " \t\n\r"
 

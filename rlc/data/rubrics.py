@@ -18,12 +18,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.data.errors import DataError, FilePlace
 from rlc.data.fields import require_field
 from rlc.data.templates import read_text
 from rlc.plan.environments import is_text_file
+from rlc.records import evolve, frozen
 
 _HEADING = re.compile(r"#+\s*(.+?)\s*#*")
 _ITEM = re.compile(r"[-*+]\s+(.*)")

@@ -12,11 +12,10 @@ from fractions import Fraction
 from hashlib import blake2b
 from typing import Any
 
-from attrs import field, frozen
-
 from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
 from rlc.plan.splits import FIELD, Split, base_split
+from rlc.records import field, frozen
 
 TRAIN = "train"  # of rows that do not say it
 _DIGEST_BYTES = 8

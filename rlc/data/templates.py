@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from rlc.data.errors import DataError, FilePlace
 from rlc.plan.environments import is_text_file
+from rlc.records import frozen
 
 if TYPE_CHECKING:
     from jinja2 import Template

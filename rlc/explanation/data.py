@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict
-
 from rlc.catalog.facts.models import prices_as_of
 from rlc.catalog.files import located_files
 from rlc.explanation.formulas.stages import formulas_of, loss_scale
@@ -19,10 +17,11 @@ from rlc.plan.codec import plan_hash, plan_to_dict
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.plan.stages import StagePlan, is_training
 from rlc.pricing.assumptions import assumptions
-from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, plan_cost, total_cost
+from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, stage_costs, total_cost
 from rlc.pricing.latencies import Latencies
 from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import Tokens
+from rlc.records import asdict
 
 if TYPE_CHECKING:
     from rlc.compile.sweeps import Sweep
@@ -88,7 +87,8 @@ def _stage_dict(plan: Plan, stage: StagePlan, record: dict[str, Any]) -> dict[st
 
 def cost_dict(plan: Plan) -> dict[str, Any]:
     """Estimates by level; a null total is unknown, and ``at_least`` its lower bound."""
-    costs = plan_cost(plan)
+    located = located_files(plan).stages
+    costs = stage_costs(located)
     return {
         "currency": "USD",
         "prices": prices_as_of(),
@@ -96,8 +96,7 @@ def cost_dict(plan: Plan) -> dict[str, Any]:
         **_amounts({level: total_cost(costs, level) for level in LEVELS}),
         "bill": {level: _total(bill_of(costs, level)) for level in LEVELS},
         "stages": [
-            _stage_cost_dict(stage, cost)
-            for stage, cost in zip(located_files(plan).stages, costs, strict=True)
+            _stage_cost_dict(stage, cost) for stage, cost in zip(located, costs, strict=True)
         ],
     }
 

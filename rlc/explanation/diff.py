@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import asdict, frozen
-
 from rlc.compile.sweeps import Sweep
 from rlc.explanation.formulas.stages import formulas_of
 from rlc.explanation.job.graph import edge_notes
@@ -23,6 +21,7 @@ from rlc.plan.differences import Change, ComparedValue, change_lines, value_chan
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.pricing.cost import KINDS, Money, bill_of, plan_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
+from rlc.records import asdict, frozen
 
 NO_CHANGE = "no change: both do the same"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
-from textwrap import wrap
 
 from rlc.lang.render import Paint
 from rlc.plan.units import UNKNOWN as UNKNOWN
@@ -25,10 +25,17 @@ def section(title: str, lines: Iterable[str], paint: Paint) -> Lines:
         yield f"{'':{INDENT}}{line}"
 
 
+def wrap(text: str, room: int, first: str = "", later: str = "") -> list[str]:
+    """Return the lines of a text: the first starts with ``first``, the others with ``later``."""
+    if len(first) + len(text) <= room and not {"\n", "\t"} & {*text} and text:  # most fit
+        return [first + text]
+    return textwrap.wrap(text, room, initial_indent=first, subsequent_indent=later)
+
+
 def wrapped(text: str, bullet: str = "", hang: int = 0) -> Lines:
     """A sentence over as many lines as it needs, those after the first indented."""
     later = " " * (hang or len(bullet))
-    yield from wrap(text, ROOM, initial_indent=bullet, subsequent_indent=later)
+    yield from wrap(text, ROOM, bullet, later)
 
 
 def count(number: int, noun: str) -> str:

@@ -4,14 +4,13 @@ unusual. Everything else is in the full text."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.compile.rehearse import left_out
 from rlc.explanation.formulas.distillation import reference_name, teaching, whose
 from rlc.explanation.job.expectations import expectation_lines
-from rlc.explanation.layout import WIDTH, Lines, count, dollars
+from rlc.explanation.layout import WIDTH, Lines, count, dollars, wrap
 from rlc.explanation.sizes import FREE, collected, pairs_of, stage_timing, when_evaluated
 from rlc.lang.diagnostics import Diagnostics, in_order
 from rlc.lang.render import Paint
@@ -76,7 +75,7 @@ def summary_text(
     for name, sentences in parts:
         label = paint.title(f"{name:{width}}")
         for sentence in sentences:
-            for line in wrap(printable(sentence), WIDTH - width - 4, subsequent_indent="  "):
+            for line in wrap(printable(sentence), WIDTH - width - 4, later="  "):
                 text.append(f"  {label}  {line}")
                 label = " " * width
     text += ["", paint.dim("--full shows every value with its origin, formulas, graph and bill")]

@@ -20,7 +20,7 @@ from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.pricing.assumptions import assumptions
-from rlc.pricing.cost import StageCost, plan_cost
+from rlc.pricing.cost import StageCost, stage_costs
 from rlc.pricing.latencies import Latencies
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def explain_text(
 def _plan(plan: Plan, latencies: Latencies, paint: Paint) -> Lines:
     seed = f"seed {plan.seed} ({plan.provenance.get('seed', 'default')})"
     yield f"{paint.title(plan.recipe)}   plan {plan_hash(plan)[:12]}   {seed}"
-    costs = plan_cost(plan)
+    located = located_files(plan).stages
+    costs = stage_costs(located)
     several = len(costs) > 1
     if several:
         yield from section("stages", job_lines(plan, costs), paint)
-    located = located_files(plan).stages
     for stage, opened, cost in zip(plan.stages, located, costs, strict=True):
         yield ""
         yield from _stage(plan, stage, cost, paint)

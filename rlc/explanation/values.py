@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-from textwrap import wrap
+from itertools import groupby, takewhile
 from typing import Any
 
-from attrs import frozen
-
 from rlc.algo.expressions.program import Program
-from rlc.explanation.layout import ROOM, UNKNOWN, Lines
+from rlc.explanation.layout import ROOM, UNKNOWN, Lines, wrap
 from rlc.lang.render import Paint
 from rlc.plan.leaves import leaves
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.plan.units import shown_value
+from rlc.records import frozen
 
 _VALUE_WIDTH = 32
 _NO_BREAK = "\N{NO-BREAK SPACE}"  # a name stays with its value
@@ -53,27 +51,23 @@ def value_lines(plan: Plan, stage: StagePlan, paint: Paint) -> Lines:
     head = max(len(row.group) for row in rows)
     widths = [max((len(cells[column]) for cells in table), default=0) for column in range(2)]
     widths[1] = min(widths[1], _VALUE_WIDTH)
-    for group in dict.fromkeys(row.group for row in rows):
-        mine = [row for row in rows if row.group == group]
-        label = group
-        for line in _part_lines(mine, widths, ROOM - head - 2, paint):
+    for label, mine in groupby(rows, key=lambda row: row.group):
+        for line in _part_lines(list(mine), widths, ROOM - head - 2, paint):
             yield f"{label:{head}}  {line}"
             label = ""
 
 
 def _part_lines(rows: list[ValueRow], widths: list[int], room: int, paint: Paint) -> Lines:
     """One part of a stage in ``room`` columns."""
+    defaults: dict[str, list[str]] = {}
     for row in rows:
         if row.decided:
             yield from _decided(row, widths, room, paint)
-    defaults = [row for row in rows if not row.decided]
-    for origin in dict.fromkeys(row.origin for row in defaults):
-        values = [
-            f"{row.name} {row.text}".replace(" ", _NO_BREAK)
-            for row in defaults
-            if row.origin == origin
-        ]
-        for line in wrap(f"{origin}: {', '.join(values)}", room, subsequent_indent="  "):
+        else:
+            value = f"{row.name} {row.text}".replace(" ", _NO_BREAK)
+            defaults.setdefault(row.origin, []).append(value)
+    for origin, values in defaults.items():
+        for line in wrap(f"{origin}: {', '.join(values)}", room, later="  "):
             yield paint.dim(line.replace(_NO_BREAK, " "))
 
 
@@ -84,7 +78,7 @@ def _decided(row: ValueRow, widths: list[int], room: int, paint: Paint) -> Lines
         return
     indent = " " * (widths[0] + 2)
     label = f"{row.name:{widths[0]}}  "
-    yield from wrap(row.text, room, initial_indent=label, subsequent_indent=indent)
+    yield from wrap(row.text, room, first=label, later=indent)
     yield indent + paint.dim(row.origin)
 
 
@@ -95,19 +89,16 @@ def value_rows(plan: Plan, stage: StagePlan) -> list[ValueRow]:
     rows = []
     for path, value in leaves(stage, prefix.removesuffix(".")):
         origin = plan.provenance.get(path, UNKNOWN)
-        repeated = f"{path.removesuffix('max_turns')}args.max_turns" in plan.provenance
-        implied = origin.startswith("definition of ") or path == f"{prefix}name"
-        in_full = isinstance(value, Program)  # shown as a formula
-        if (
-            not repeated
-            and not implied
-            and not in_full
-            and (path != f"{prefix}after" or value is not None)
-        ):
-            group, name = _heading(path.removeprefix(prefix), stage)
-            rows.append(ValueRow(group, name, value, origin))
-    groups = list(dict.fromkeys(row.group for row in rows))
-    return sorted(rows, key=lambda row: groups.index(row.group))  # stable: the recipe's order
+        inside = path.removeprefix(prefix)
+        implied = origin.startswith("definition of ") or inside == "name"
+        implied = implied or (inside == "after" and value is None)
+        if implied or isinstance(value, Program):  # a program is shown as a formula
+            continue
+        if inside.endswith("max_turns") and f"{path[:-9]}args.max_turns" in plan.provenance:
+            continue  # it repeats that
+        rows.append(ValueRow(*_heading(inside, stage), value, origin))
+    groups = {group: place for place, group in enumerate(dict.fromkeys(r.group for r in rows))}
+    return sorted(rows, key=lambda row: groups[row.group])  # stable: the recipe's order
 
 
 def _heading(path: str, stage: StagePlan) -> tuple[str, str]:
@@ -135,4 +126,6 @@ def _numbered(name: str, items: list[str]) -> str:
 
 
 def _without(path: str, *parts: str) -> str:
-    return ".".join(name for name in path.split(".") if name not in parts)
+    if "." not in path:
+        return path
+    return ".".join([name for name in path.split(".") if name not in parts])

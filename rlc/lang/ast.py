@@ -7,39 +7,37 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from attrs import field, frozen
-
 from rlc.lang.source import Span
-from rlc.records import Record
+from rlc.records import Record, field, frozen
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Node(Record):
     """Anything that came from text."""
 
     span: Span = field(eq=False, repr=False)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Expr(Node):
     """What may stand for a value."""
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Name(Expr):
     id: str
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Number(Expr):
     """``4e-5``, ``1_000``: an int where the text has neither point nor exponent."""
 
     value: int | float
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Quantity(Expr):
     """A number with a unit: ``$60`` (unit "$"), ``7d`` (unit "d"), ``10%`` (unit "%")."""
 
@@ -47,27 +45,27 @@ class Quantity(Expr):
     unit: str
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class String(Expr):
     value: str
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Bool(Expr):
     value: bool
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class ListExpr(Expr):
     items: tuple[Expr, ...]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class RecordExpr(Expr):
     fields: tuple[Field, ...]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Attribute(Expr):
     """``policy.base``, ``verl.grpo``."""
 
@@ -75,7 +73,7 @@ class Attribute(Expr):
     attr: Name
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Argument(Node):
     """``value`` or ``name = value`` inside a call."""
 
@@ -83,7 +81,7 @@ class Argument(Node):
     value: Expr
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Call(Expr):
     """``func(args)``; ``func`` is a Name or an Attribute."""
 
@@ -91,7 +89,7 @@ class Call(Expr):
     args: tuple[Argument, ...]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Amend(Expr):
     """``base { fields }``: a declared block, or one made by a call, with these fields replaced."""
 
@@ -99,7 +97,7 @@ class Amend(Expr):
     fields: tuple[Field, ...]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Binary(Expr):
     """``left op right``; op is one of ``+ - * / |> then`` or of :data:`COMPARISONS`."""
 
@@ -108,12 +106,12 @@ class Binary(Expr):
     right: Expr
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Negative(Expr):
     operand: Expr
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Field(Node):
     """``name = value`` inside braces. The name may have several parts: ``policy.lora_rank``."""
 
@@ -121,7 +119,7 @@ class Field(Node):
     value: Expr
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Parameter(Node):
     """``name: type = default`` of a declaration. A type is a name, or a call with its range."""
 
@@ -130,7 +128,7 @@ class Parameter(Node):
     default: Expr | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class BlockDecl(Node):
     """``kind name(parameters) { fields }``: model, train, sft, eval, loss, sweep.
 
@@ -145,7 +143,7 @@ class BlockDecl(Node):
     unread: frozenset[str] = frozenset()
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class ValueDecl(Node):
     """``kind name: type = value``: param, env, advantage. ``type`` only where written;
     ``parameters`` is None without parentheses."""
@@ -157,7 +155,7 @@ class ValueDecl(Node):
     parameters: tuple[Parameter, ...] | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Expectation(Node):
     """``expect path < value``: the left side of ``comparison`` is a path."""
 
@@ -165,7 +163,7 @@ class Expectation(Node):
     comparison: Binary
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class ImportDecl(Node):
     """``import "path"``."""
 
@@ -176,7 +174,7 @@ class ImportDecl(Node):
 Decl: TypeAlias = BlockDecl | ValueDecl | Expectation | ImportDecl
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Recipe(Node):
     """``unread`` names declarations that are there but malformed: reported, and not unknown."""
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from attrs import frozen
-
 from rlc.lang.secrets import keys_in, masked
 from rlc.lang.source import Source, Span
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 
 class Severity(StrEnum):
@@ -17,7 +15,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Label(Record):
     """A second place that explains the first ("declared here")."""
 
@@ -25,7 +23,7 @@ class Label(Record):
     text: str
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Fix(Record):
     """What to write instead: each span of ``edits`` replaced by the text beside it.
 
@@ -43,7 +41,7 @@ def replace(span: Span, text: str, title: str, safe: bool = True) -> Fix:
     return Fix(title, ((span, text),), safe)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Diagnostic(Record):
     """One finding.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from attrs import frozen
-
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
 from rlc.lang.source import Source
+from rlc.records import frozen
 
 MAX_ROUNDS = 20  # a fix may bring another mistake to light; this many in a row never happen
 MAX_TRIED = 20  # fixes that are tried one by one

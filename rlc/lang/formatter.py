@@ -19,13 +19,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
-from attrs import define, frozen
-
 from rlc.lang import ast
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.lexer import lex
 from rlc.lang.syntax.tables import load_tables
+from rlc.records import define, frozen
 
 WIDTH = 100
 STEP = 2  # columns of one indent

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from attrs import define, evolve, field
-
 from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Recipe, ValueDecl
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.read import read_source
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
+from rlc.records import define, evolve, field
 
 RUNS = ("sft", "preference", "train", "eval")  # what only the recipe itself may declare
 
@@ -31,7 +30,7 @@ def resolve_imports(recipe: Recipe, found: Diagnostics, read: Read = read_source
     return evolve(recipe, decls=tuple(decls), unread=recipe.unread | loader.unread)
 
 
-@define(eq=False, repr=False)
+@define(eq=False)
 class _Loader:
     found: Diagnostics
     seen: set[str]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from attrs import frozen
-
 from rlc.lang.diagnostics import Diagnostic, Severity, in_order
 from rlc.lang.secrets import masked_line
 from rlc.lang.source import Source, Span, printable
+from rlc.records import frozen
 
 TAB = 4
 WIDTH = 100  # columns of an excerpt; longer lines are cut around the mark

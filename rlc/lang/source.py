@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from functools import cached_property
 
-from attrs import field, frozen
+from rlc.records import field, frozen
 
 
 def printable(text: str) -> str:
@@ -15,7 +15,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Source:
     """One file of recipe text. Compared by identity: two reads are two sources.
 

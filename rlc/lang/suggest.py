@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 
-from attrs import define, field
+from rlc.records import define, field
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

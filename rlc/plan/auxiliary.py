@@ -7,13 +7,9 @@ from functools import cache
 from operator import is_
 from typing import Any
 
-from attrs import evolve, fields, has
-
-from rlc.plan.leaves import INLINE
+from rlc.plan.leaves import INLINE, PLAIN
 from rlc.plan.models import ModelState
-from rlc.records import Record
-
-_PLAIN = {str, int, float, bool, type(None)}
+from rlc.records import Record, evolve, fields, has
 
 
 def asked_models(node: Any, path: str = "") -> list[tuple[str, ModelState]]:
@@ -36,7 +32,7 @@ def _collect(node: Any, path: str, found: list[tuple[str, ModelState]]) -> None:
     else:
         parts = [(path, getattr(node, name)) for name, path in _names(kind)]
     for name, part in parts:
-        if type(part) not in _PLAIN:  # most are
+        if type(part) not in PLAIN:  # most are
             inside = str(name) if not path else path if name == "" else f"{path}.{name}"
             _collect(part, inside, found)
 
@@ -56,16 +52,19 @@ def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> 
     kind: Any = type(node)
     if kind is ModelState:
         return change(node)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return node
     if kind is tuple:
         items = [with_asked_models(item, change) for item in node]
         return node if all(map(is_, items, node)) else tuple(items)
     parts = node if kind is dict else {name: getattr(node, name) for name, _ in _names(kind)}
-    new = {name: with_asked_models(part, change) for name, part in parts.items()}
-    if all(map(is_, new.values(), parts.values())):
+    new = {}
+    for name, part in parts.items():
+        if type(part) not in PLAIN and (other := with_asked_models(part, change)) is not part:
+            new[name] = other
+    if not new:
         return node
-    return new if kind is dict else evolve(node, **new)
+    return {**node, **new} if kind is dict else evolve(node, **new)
 
 
 def needed_stages(node: Any) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
-from attrs import evolve, fields, has, resolve_types
+from attrs import fields, has, resolve_types
 
 from rlc.algo.expressions.build import validate
 from rlc.algo.expressions.program import Program
@@ -41,6 +41,7 @@ from rlc.plan.stages import (
     StagePlan,
     Training,
 )
+from rlc.records import evolve
 
 STEPS = {
     "baseline": Baseline,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.algo.expressions.program import Program
 from rlc.plan.codec import plan_hash
 from rlc.plan.leaves import leaves
 from rlc.plan.records import Plan
 from rlc.plan.units import shown_value
+from rlc.records import evolve, frozen
 
 _VALUE_WIDTH = 48  # columns of a change from one value to another
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import evolve, fields, fields_dict, frozen
-
 from rlc.plan.models import ModelState, Sampling
-from rlc.records import Record
+from rlc.records import Record, evolve, field_names, frozen
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.program import Program
@@ -19,7 +17,7 @@ MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what woul
 ANY = "any"  # of a seat: each in turn
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class StepPlan(Record):
     """One stage of an ``env`` pipeline: ``concat()``, ``chat(instruction = "…")``."""
 
@@ -27,7 +25,7 @@ class StepPlan(Record):
     args: dict[str, Any]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class RolloutsPlan(Record):
     """How an environment's episodes are played.
 
@@ -52,11 +50,11 @@ class RolloutsPlan(Record):
 
 
 OF_EACH_ENVIRONMENT = tuple(  # the settings of sampling that each environment may decide
-    one.name for one in fields(Sampling) if one.name in fields_dict(RolloutsPlan)
+    one for one in field_names(Sampling) if one in field_names(RolloutsPlan)
 )
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class RewardPlan(Record):
     """From the rewards of an episode's turns to what it is credited with.
 
@@ -72,7 +70,7 @@ class RewardPlan(Record):
     shaped: Program | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class GraderPlan(Record):
     """One part of the reward of a reply: ``weight`` times what a grader says of it.
 
@@ -93,7 +91,7 @@ def is_text_file(text: str) -> bool:
     return re.fullmatch(TEXT_FILE, text) is not None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class EndpointPlan(Record):
     """A model behind OpenAI's chat completions at ``url``. ``key`` is the variable of the
     environment with its key (None: it needs none); prices are USD per million tokens, None if they
@@ -110,7 +108,7 @@ class EndpointPlan(Record):
 Asked = ModelState | EndpointPlan
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class JudgePlan(Record):
     """A model that judges by a rubric: a text, or the path of one.
 
@@ -137,7 +135,7 @@ class JudgePlan(Record):
     stand_in: bool = False
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class RewardModelPlan(Record):
     """What a preference stage has learnt, as a judge: ``beta`` times the logprob of a reply under
     its weights (``model``) less that under the ``reference`` of its loss, with ``mean`` over the
@@ -151,7 +149,7 @@ class RewardModelPlan(Record):
     mean: bool | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class ComparerPlan(Record):
     """A ``function`` of the user's own as a judge of pairs: it says which of two replies is
     better."""
@@ -164,7 +162,7 @@ class ComparerPlan(Record):
 AnyJudge = JudgePlan | RewardModelPlan | ComparerPlan
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class JudgingPlan(Record):
     """What judges an environment's episodes: ``judged`` each alone, with a ``score``, or
     ``compared`` those of a group, by their ``ranking`` or in pairs. With ``whole`` the whole
@@ -176,14 +174,14 @@ class JudgingPlan(Record):
     whole: bool
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class PastPlan(Record):
     """A stage's own weights, as they were after the last step that is a multiple of ``every``."""
 
     every: int
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class ScriptPlan(Record):
     """An opponent that is a program, the builtin ``player``: with a ``function`` of the user's own,
     that, called with ``args`` beside what the seat sees."""
@@ -196,7 +194,7 @@ class ScriptPlan(Record):
 OUTCOMES = ("win", "draw", "loss")  # of a match, for a seat: metrics, one of which is 1
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class PlayPlan(Record):
     """Who plays the seats of a game.
 
@@ -218,7 +216,7 @@ class PlayPlan(Record):
         return self.opponent is None and self.past is None and self.script is None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class AgentPlan(Record):
     """A program that owns its loop: the function ``program``, called with ``args`` as keyword
     arguments, or a ``command``, run in ``folder``. Up to ``concurrency`` run at once. Where there
@@ -239,7 +237,7 @@ class AgentPlan(Record):
         return self.program or " ".join(self.command or ())
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class EnvPlan(Record):
     """One environment of a mixture. ``args`` are the source's own keyword arguments; ``graders``
     is empty where the environment rewards by itself; ``judging`` adds what judges say.

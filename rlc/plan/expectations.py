@@ -6,10 +6,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from attrs import frozen
-
 from rlc.plan.units import show
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 # What a number is of: a share is written in percent, a duration is in seconds.
 Unit = Literal["number", "share", "money", "duration"]
@@ -26,7 +24,7 @@ COMPARES: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class QuantityPlan(Record):
     """A number of a job, which a recipe writes as ``path``.
 
@@ -44,7 +42,7 @@ class QuantityPlan(Record):
     over: Over | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class TermPlan(Record):
     """``factor`` times a quantity."""
 
@@ -52,7 +50,7 @@ class TermPlan(Record):
     quantity: QuantityPlan
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class ExpectationPlan(Record):
     """``quantity op constant + terms``. All its quantities are known at the same time."""
 
@@ -105,7 +103,7 @@ class ExpectationPlan(Record):
         return ExpectationResult(self.text, holds, None, None, self.quantity.unit, why)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class ExpectationResult(Record):
     """An expectation as it turned out.
 

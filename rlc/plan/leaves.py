@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
-from attrs import evolve, fields, has
-
-from rlc.records import Record
+from rlc.records import Record, evolve, fields, has
 
 R = TypeVar("R", bound=Record)
+PLAIN = {str, int, float, bool, type(None)}
 INLINE = "inline"  # in the metadata of a field: its parts are called as those of the record are
 
 
@@ -20,7 +20,10 @@ def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, node
         return
     for name, child in children.items():
-        yield from leaves(child, f"{path}.{name}")
+        if type(child) in PLAIN:
+            yield f"{path}.{name}", child
+        else:
+            yield from leaves(child, f"{path}.{name}")
 
 
 def evolved(node: R, parts: Mapping[str, Any]) -> R:
@@ -45,16 +48,16 @@ def children_of(
     The items of a tuple are called by their names if they have different ones, else by their
     numbers. ``plain`` takes the origin off a value where values still have one.
     """
-    if isinstance(node, Record) and node.is_whole:
+    kind: Any = type(node)
+    if kind in PLAIN or (isinstance(node, Record) and node.is_whole):
         return None
-    if has(type(node)):
+    if has(kind):
         found: dict[str, Any] = {}
-        for field in fields(type(node)):
-            part = getattr(node, field.name)
-            if field.metadata.get(INLINE):  # its parts are called as if they were this record's
-                found |= children_of(part, plain) or {}
+        for name, is_inline in _names(kind):
+            if is_inline:  # its parts are called as if they were this record's
+                found |= children_of(getattr(node, name), plain) or {}
             else:
-                found[field.name] = part
+                found[name] = getattr(node, name)
         return found
     if isinstance(node, tuple):
         keys = [plain(getattr(plain(item), "name", None)) for item in node]
@@ -62,3 +65,9 @@ def children_of(
             keys = [str(index) for index in range(len(node))]
         return dict(zip(keys, node, strict=True))
     return node if isinstance(node, dict) else None
+
+
+@cache
+def _names(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The names of a record's fields, and whether each is inline."""
+    return tuple((field.name, bool(field.metadata.get(INLINE))) for field in fields(kind))

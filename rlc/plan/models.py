@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class ModelPlan(Record):
     """A base model with a LoRA adapter: a fresh one, or that of a saved state."""
 
@@ -23,7 +21,7 @@ class ModelPlan(Record):
     service: str  # "local" or "tinker"
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class ModelState(Record):
     """A model as its declaration says, or with the weights that the stage ``after`` leaves.
 
@@ -35,7 +33,7 @@ class ModelState(Record):
     after: str | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Sampling(Record):
     """How a reply is sampled, wherever a model is asked for one.
 
@@ -51,7 +49,7 @@ class Sampling(Record):
     stop: tuple[str, ...] = ()
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class SamplingPlan(Sampling):
     """How a stage samples its replies. ``max_prompt_tokens`` and ``max_episode_tokens`` limit a
     prompt, and a whole episode; ``concurrency`` the replies that are sampled at once."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import frozen
-
 from rlc.plan.models import ModelState
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.program import Program
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class BatchPlan(Record):
     """What one step collects.
 
@@ -31,7 +29,7 @@ class BatchPlan(Record):
     resample: int = 0
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class LossPlan(Record):
     """A loss of the service, with its whole configuration (nothing left to the server), or a
     recipe's own.
@@ -52,7 +50,7 @@ class LossPlan(Record):
         return self.mean or (self.program is not None and self.program.shape == "sequence")
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class PreferenceLossPlan(Record):
     """A loss over preferences, by its name in the catalogue, with its settings."""
 
@@ -60,7 +58,7 @@ class PreferenceLossPlan(Record):
     config: dict[str, float]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class AggregatePlan(Record):
     """How token losses are weighted before the service sums them: the weights are folded into the
     advantages (:mod:`rlc.algo.aggregate`). ``length``: the divisor of ``seq_mean_token_sum_norm``.
@@ -70,7 +68,7 @@ class AggregatePlan(Record):
     length: int | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class SchedulePlan(Record):
     """Learning rate over the steps of a stage: up to the full rate in ``warmup`` steps, then
     constant, or down towards ``floor`` times the rate."""
@@ -80,7 +78,7 @@ class SchedulePlan(Record):
     floor: float
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class AdamPlan(Record):
     learning_rate: float
     beta1: float
@@ -91,7 +89,7 @@ class AdamPlan(Record):
     schedule: SchedulePlan
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class KlPlan(Record):
     """A penalty on the distance from a reference, taken off the advantages. With a ``coef`` of 0
     there is none, and a loss reads the reference's logprobs.
@@ -104,7 +102,7 @@ class KlPlan(Record):
     discount: float
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class OverlapPlan(Record):
     """Whether sampling and training overlap; the graph's edges say the same.
 
@@ -120,7 +118,7 @@ class OverlapPlan(Record):
     order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class SavePlan(Record):
     """A checkpoint after every ``every`` steps and at the end; the newest ``keep`` are kept, and
     with ``best`` the best. Beside these the states of the newest ``rolling`` steps, to resume."""
@@ -132,7 +130,7 @@ class SavePlan(Record):
     rolling: int | None = 1  # None: none
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class TrackPlan(Record):
     """One place that metrics or rollouts are sent to, beside the run folder."""
 
@@ -140,7 +138,7 @@ class TrackPlan(Record):
     args: dict[str, Any]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class MetricPlan(Record):
     """``pass_at(8)``: the unbiased estimate of pass@8. ``k`` is None if the metric has none."""
 
@@ -148,7 +146,7 @@ class MetricPlan(Record):
     k: int | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class FailurePlan(Record):
     """What happens to a rollout whose environment or sampling call fails: it is played again
     up to ``retries`` times, then dropped, or counted with the reward ``penalty``, or the run
@@ -159,7 +157,7 @@ class FailurePlan(Record):
     penalty: float | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class GiveUpPlan(Record):
     """When a run is hopeless: in ``steps`` steps in a row at least ``share`` of the rollouts
     failed."""
@@ -168,7 +166,7 @@ class GiveUpPlan(Record):
     share: float
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class DeadlinesPlan(Record):
     """How long a stage waits, in seconds, before it ends with what it waited for.
 
@@ -181,7 +179,7 @@ class DeadlinesPlan(Record):
     step: float | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class KlGuardPlan(Record):
     """What happens once the trainer's logprobs are further from the sampler's than ``max``
     (nats a token, mean of d²/2)."""
@@ -190,7 +188,7 @@ class KlGuardPlan(Record):
     then: Literal["warn", "synchronous", "stop"]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class BudgetPlan(Record):
     """What a stage may use before it stops with a checkpoint; None: no limit."""
 
@@ -199,7 +197,7 @@ class BudgetPlan(Record):
     seconds: float | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class TeacherPlan(Record):
     """A model that says of each token that the trained one samples how likely it finds it, or which
     ones it finds likeliest in its place.
@@ -222,7 +220,7 @@ class TeacherPlan(Record):
     top_k: int | None = None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class KeepPlan(Record):
     """Which of the episodes of a task are learnt from: ``all`` that did not fail, those that are
     ``solved``, the ``best`` one, or those with a reward of ``at_least`` ``reward``."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
-
 from rlc.plan.stages import Evaluation, StagePlan, Training, is_evaluation, is_training
-from rlc.records import Record
+from rlc.records import Record, field, frozen
 
 if TYPE_CHECKING:
     from rlc.plan.expectations import ExpectationPlan
@@ -26,7 +24,7 @@ REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class DataFile(Record):
     """The contents of a file that a plan names: bytes, and their BLAKE2b digest of 32 bytes."""
 
@@ -35,7 +33,7 @@ class DataFile(Record):
     digest: str
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Plan(Record):
     """A whole job, with every value decided; :meth:`rlc.Recipe.plan` returns one.
 

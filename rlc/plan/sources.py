@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, TypeGuard
 
-from attrs import frozen
-
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelState, SamplingPlan
 from rlc.plan.parts import KeepPlan
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Data(Record):
     """What all data has: ``word`` is the builtin that a recipe writes it with, ``compares`` whether
     its examples are preferences."""
@@ -52,7 +50,7 @@ class Data(Record):
         return False
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class EpisodeData(Data):
     """Data that is made of ``count`` episodes, or of pairs of them, of one environment."""
 
@@ -64,7 +62,7 @@ class EpisodeData(Data):
         return (self.env,)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Demonstrations(EpisodeData):
     """Episodes with a reward of at least ``min_reward``, played by the environment's own ``oracle``
     or by the ``model`` that is trained."""
@@ -83,7 +81,7 @@ class Demonstrations(EpisodeData):
         return self.policy == "oracle"
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Samples(EpisodeData):
     """Episodes that a ``model`` plays for another to learn from.
 
@@ -117,7 +115,7 @@ class Samples(EpisodeData):
         return self.size if self.per_task is None else min(self.per_task, self.size)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class PreferredPairs(EpisodeData):
     """Pairs that ``model`` makes: of ``samples`` replies to each task the best and the worst."""
 
@@ -128,7 +126,7 @@ class PreferredPairs(EpisodeData):
     samples: int
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class FileData(Data):
     """Rows of a file or data set ``path``: those of a ``split`` (:mod:`rlc.data.splits`; None:
     all), the first ``count`` of them (None: all). A row with more than ``max_tokens`` (None: the
@@ -145,7 +143,7 @@ class FileData(Data):
         return self.path
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Rows(FileData):
     """Prompts and replies, by the names of their fields."""
 
@@ -155,7 +153,7 @@ class Rows(FileData):
     reply: str
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Chats(FileData):
     """Chats in the field ``messages`` (None: one of the usual names), of which the assistant's
     messages are trained on: ``all``, the ``last``, or those of the ``last_turn``."""
@@ -166,7 +164,7 @@ class Chats(FileData):
     train_on: Literal["all", "last", "last_turn"]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Pairs(FileData):
     """A ``prompt`` with a ``chosen`` and a ``rejected`` reply: names of fields, None for the usual
     ones (:mod:`rlc.data.comparisons`)."""
@@ -179,7 +177,7 @@ class Pairs(FileData):
     rejected: str | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class LabelledReplies(FileData):
     """A ``prompt`` with one ``reply``, and a ``label`` that says whether it is good: names of
     fields, None for the usual ones."""
@@ -192,7 +190,7 @@ class LabelledReplies(FileData):
     label: str | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class BuilderData(Data):
     """The examples that a ``builder`` of tinker-cookbook makes, called with ``args``; the rest as
     of :class:`FileData`."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, TypeVar
 
-from attrs import field, fields, frozen
-
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.environments import EnvPlan
 from rlc.plan.leaves import INLINE
@@ -29,7 +27,7 @@ from rlc.plan.parts import (
     TeacherPlan,
     TrackPlan,
 )
-from rlc.records import Record
+from rlc.records import Record, field, fields, frozen
 
 if TYPE_CHECKING:
     from rlc.plan.sources import AnyData
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 _INLINE = {INLINE: True}
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Rollouts(Record):
     """A source: episodes that the model that is trained plays in each step."""
 
@@ -61,7 +59,7 @@ class Rollouts(Record):
         return self.envs
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class FromData(Record):
     """A source: ``batch`` examples of ``data`` in each step."""
 
@@ -84,7 +82,7 @@ Source = Rollouts | FromData
 P = TypeVar("P")
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class PolicyGradient(Record):
     """An objective: sampled tokens, weighed by their advantages."""
 
@@ -98,7 +96,7 @@ class PolicyGradient(Record):
     teacher: tuple[TeacherPlan, ...] = ()
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Likelihood(Record):
     """An objective: the log-likelihood of the replies of examples."""
 
@@ -106,7 +104,7 @@ class Likelihood(Record):
     labelled: ClassVar[bool] = False
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class PreferenceLoss(Record):
     """An objective: replies that are better, or good, become likelier than others.
 
@@ -120,12 +118,12 @@ class PreferenceLoss(Record):
     reference: ModelState | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class PairwisePreference(PreferenceLoss):
     """Of two replies to a prompt one is better."""
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class LabelledPreference(PreferenceLoss):
     """Each reply is good or bad by itself."""
 
@@ -135,7 +133,7 @@ class LabelledPreference(PreferenceLoss):
 Objective = PolicyGradient | Likelihood | PairwisePreference | LabelledPreference
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Training(Record):
     """A stage that changes weights, step by step. ``after`` names the stage whose weights it starts
     from.
@@ -212,7 +210,7 @@ class Training(Record):
         return (*self.source.environments, *held)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Evaluation(Record):
     """A stage that evaluates: ``samples`` episodes of each of ``tasks`` tasks.
 

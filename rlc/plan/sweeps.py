@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from attrs import frozen
-
 from rlc.plan.parts import BudgetPlan, MetricPlan
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class RangePlan(Record):
     """Numbers that a search draws from, both ends included: evenly, or evenly by their logarithms.
     With a ``step`` only ``low``, ``low + step`` and so on; ``whole``: whole numbers."""
@@ -23,7 +21,7 @@ class RangePlan(Record):
     whole: bool
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class AxisPlan(Record):
     """What is varied: the path of a field or param, as ``--set`` takes it, and its values, as they
     are written; either a list of ``values`` or a ``range``."""
@@ -33,7 +31,7 @@ class AxisPlan(Record):
     range: RangePlan | None
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class SearchPlan(Record):
     """How configurations are chosen: each one (``n`` is None), or ``n`` that are drawn. With an
     ``eta`` only the best of each ``eta`` go on at 1, eta, eta² … times ``first`` steps. One that
@@ -46,7 +44,7 @@ class SearchPlan(Record):
     learns: bool = False
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class MeasurePlan(Record):
     """What trials are compared by: the ``metric`` of a ``stage``, which metrics.jsonl calls
     ``key``; ``name`` is how a recipe writes it. ``held_out``: no trial was trained on it."""
@@ -58,7 +56,7 @@ class MeasurePlan(Record):
     held_out: bool
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class SweepPlan(Record):
     """One sweep: the stage ``of`` with what it needs, run with each configuration of the axes and
     each of ``seeds`` seeds. ``budget`` is for all of it."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from attrs import asdict
-
 from rlc.catalog.environments import (
     env_facts,
     max_turns,
@@ -59,6 +57,7 @@ from rlc.pricing.tokens import (
     heldout_examples,
     played_for_one,
 )
+from rlc.records import values_of
 
 
 def assumptions(stage: StagePlan) -> list[str]:
@@ -213,7 +212,7 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     price = price_of(model.base, model.service)
     if price is None:
         yield f"the prices of {model.base} are unknown: the sums are lower bounds"
-    prices = asdict(price) if price is not None else {}
+    prices = values_of(price) if price is not None else {}
     for kind, value in prices.items():
         if value is None:
             yield f"the {kind} price of {model.base} is unknown: the sums are lower bounds"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import field, frozen
-
 from rlc.plan.environments import EndpointPlan
 from rlc.plan.models import ModelPlan
 from rlc.plan.stages import StagePlan, is_training
@@ -15,6 +13,7 @@ from rlc.pricing.opponents import opponent_tokens
 from rlc.pricing.preferences import compared, reference_tokens
 from rlc.pricing.texts import Level
 from rlc.pricing.tokens import Tokens, heldout_tokens, played_data
+from rlc.records import field, frozen
 
 ASKED = ("teacher", "judge", "opponent", "samples")  # lines of a bill
 

@@ -8,9 +8,7 @@ A part without a known price makes the sum a lower bound.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-
-from attrs import asdict, frozen
+from collections.abc import Iterable, Mapping, Sequence
 
 from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
 from rlc.catalog.facts.prices import part_cost, price_of
@@ -23,6 +21,7 @@ from rlc.plan.stages import StagePlan, is_evaluation, is_training
 from rlc.pricing.auxiliary import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
+from rlc.records import frozen, values_of
 
 # What a bill is made of. A stage's own sampling and training have the first four; models that are
 # asked and not trained have those of :mod:`rlc.pricing.auxiliary`.
@@ -79,14 +78,14 @@ class StageCost:
 
     def step_parts(self, level: Level) -> dict[str, float]:
         """Tokens of one step by the lines of a bill."""
-        parts = asdict(self.step_tokens[level])
+        parts = values_of(self.step_tokens[level])
         for one in self.asked[level]:
             parts[one.kind] = parts.get(one.kind, 0.0) + one.step.total
         return parts
 
     def parts(self, level: Level) -> dict[str, float]:
         """Tokens of the whole stage by the lines of a bill."""
-        parts = asdict(self.step_tokens[level] * self.times + self.tokens_before[level])
+        parts = values_of(self.step_tokens[level] * self.times + self.tokens_before[level])
         for one in self.asked[level]:
             parts[one.kind] = parts.get(one.kind, 0.0) + one.total(self.times).total
         return parts
@@ -102,7 +101,11 @@ class StageCost:
 
 def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
     """The cost of each stage."""
-    located = located_files(plan).stages
+    return stage_costs(located_files(plan).stages)
+
+
+def stage_costs(located: Sequence[StagePlan]) -> tuple[StageCost, ...]:
+    """The cost of each stage of a plan whose paths start at the working directory."""
     stages = {stage.name: stage for stage in located}
     return tuple(stage_cost(stage, stages) for stage in located)
 
@@ -179,7 +182,7 @@ def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
     kl = stage.policy_gradient.kl if stage.policy_gradient else None
     prices = _prices(stage.model)
     prices["reference"] = None if kl is None else reference_price(kl)
-    costs = {kind: part_cost(count, prices[kind]) for kind, count in asdict(tokens).items()}
+    costs = {kind: part_cost(count, prices[kind]) for kind, count in values_of(tokens).items()}
     return {kind: UNKNOWN if cost is None else Money(cost) for kind, cost in costs.items()}
 
 
@@ -188,7 +191,7 @@ def _asked(asked: Iterable[AskedTokens], times: int | None) -> dict[str, Money]:
     bill: dict[str, Money] = {}
     for one in asked:
         prices, tokens = _prices(one.model), one.step if times is None else one.total(times)
-        for kind, count in asdict(tokens).items():
+        for kind, count in values_of(tokens).items():
             cost = part_cost(count, prices.get(kind))
             money = UNKNOWN if cost is None else Money(cost)
             bill[one.kind] = bill.get(one.kind, Money()) + money
@@ -207,7 +210,7 @@ def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
     if isinstance(model, EndpointPlan):
         return {"prefill": model.prompt_price, "sample": model.reply_price}
     price = FREE if is_free(model) else price_of(model.base, model.service)
-    return asdict(price or Price(None, None, None, None))
+    return values_of(price or Price(None, None, None, None))
 
 
 def reference_price(kl: KlPlan) -> float | None:

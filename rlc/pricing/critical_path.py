@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from attrs import frozen
-
 from rlc.plan.graph import IN_ORDER
-from rlc.plan.graph.nodes import Graph, GraphEdge
+from rlc.plan.graph.nodes import Graph
+from rlc.records import frozen
 
 Event = tuple[str, int]  # the kind of a node, and the part
 Seconds = Mapping[str, Sequence[float]]  # by kind, of each part; those not named take none
@@ -106,23 +105,18 @@ def completion_times(graph: Graph, stage: str, by_step: Sequence[Seconds]) -> li
 
 def parts_of(graph: Graph, stage: str) -> dict[str, int]:
     """In how many parts each node of a stage runs, by its kind."""
-    own = {node.id: node.kind for node in graph.nodes if node.stage == stage}
+    own = {node.id: node.kind for node in graph.nodes_of[stage]}
     parts = dict.fromkeys(own.values(), 1)
-    for edge in _edges(graph, stage):
+    for edge in graph.edges_of(stage):
         for end in (own[edge.source], own[edge.target]):
             parts[end] = max(parts[end], edge.parts)
     return parts
 
 
-def _edges(graph: Graph, stage: str) -> list[GraphEdge]:
-    own = {node.id for node in graph.nodes if node.stage == stage}
-    return [edge for edge in graph.edges if edge.source in own and edge.target in own]
-
-
 def constraints(graph: Graph, stage: str) -> list[Constraint]:
     """Return what :func:`rlc.runtime.graph.run_steps` waits for, as constraints."""
     kinds = {node.id: node.kind for node in graph.nodes}
-    parts, edges = parts_of(graph, stage), _edges(graph, stage)
+    parts, edges = parts_of(graph, stage), graph.edges_of(stage)
     slack = max((edge.slack for edge in edges), default=0)
     found = [Constraint(DONE, BEGIN, 1 + slack), Constraint(DONE, TURN, 1), Constraint(TURN, DONE)]
     in_parts = {kinds[edge.target] for edge in edges if edge.parts > 1}

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attrs import frozen
-
 from rlc.catalog.environments import reward_models_of, rubrics_of
 from rlc.data.errors import DataError
 from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan
@@ -20,6 +18,7 @@ from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Tr
 from rlc.pricing.shapes import REPLY_SHARE, rollout_shape
 from rlc.pricing.texts import Level, text_tokens
 from rlc.pricing.tokens import RESAMPLED, Tokens, played_data, shares
+from rlc.records import frozen
 
 # Of the question, around the rubric and what is judged.
 QUESTION_TOKENS = {"low": 60, "expected": 110, "high": 200}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attrs import evolve
-
 from rlc.catalog.environments import seats_of, trained_seats
 from rlc.plan.models import ModelPlan
 from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
 from rlc.pricing.shapes import Rollout, rollout_shapes
 from rlc.pricing.texts import Level
 from rlc.pricing.tokens import Tokens, sampling_tokens, shares
+from rlc.records import evolve
 
 
 def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan, Tokens]]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from attrs import frozen
-
 from rlc.catalog.index import preference_traits
 from rlc.plan.sources import AnyData, LabelledReplies
 from rlc.plan.stages import FromData, PreferenceLoss, Training
 from rlc.pricing.shapes import CHAT_TOKENS, rollout_shapes
 from rlc.pricing.texts import Level, RowTokens, preference_tokens
+from rlc.records import frozen
 
 SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that cannot be read
 HELDOUT = 1_000  # held-out preferences or examples, where they cannot be counted

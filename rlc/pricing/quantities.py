@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from attrs import define, frozen
-
 from rlc.catalog.files import located_stages
 from rlc.plan.expectations import ExpectationPlan, ExpectationResult, QuantityPlan, Unit
 from rlc.plan.leaves import leaves
@@ -17,11 +15,12 @@ from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Tr
 from rlc.pricing.cost import StageCost, stage_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import shares
+from rlc.records import define, frozen
 
 JOB = "job"  # stands for all stages together, where no stage has that name
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Estimate:
     """A number that follows from a plan. ``of`` takes the costs of the stages that it is of, and
     these; it returns None if the number is not known."""
@@ -97,7 +96,7 @@ def values_of(stage: StagePlan) -> dict[str, Any]:
     return {path.partition(".")[2]: value for path, value in leaves(stage, stage.name)}
 
 
-@define(eq=False, repr=False)
+@define(eq=False)
 class EstimatedQuantities:
     """Finds the numbers of a job that are known before it runs. Files are read where its paths say,
     from the folder of its ``recipe``."""

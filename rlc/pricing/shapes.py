@@ -23,8 +23,6 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Literal
 
-from attrs import evolve, frozen
-
 from rlc.catalog.environments import (
     env_facts,
     history_of,
@@ -37,6 +35,7 @@ from rlc.catalog.facts.models import renderer_keeps_prefix, tokenizer_of
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan, SamplingPlan
 from rlc.pricing.texts import CHARACTERS_PER_TOKEN, Level, asked_tokens, text_tokens
+from rlc.records import evolve, frozen
 
 History = Literal["all", "observations", "latest"]
 
@@ -56,7 +55,7 @@ JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
 _UNLIMITED = 2**53
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class EpisodeShape:
     """The shape of one episode. ``extends`` says that each prompt extends the tokens before it.
 
@@ -205,7 +204,7 @@ def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
     return unknown if keeps is None else keeps
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Limits:
     """The limits of an episode, in tokens: a reply of up to ``reply`` tokens is not begun if it
     could break one of the others."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import frozen
-
 from rlc.catalog.files import located_stages
 from rlc.plan.leaves import children_of, evolved
 from rlc.plan.stages import StagePlan
 from rlc.plan.sweeps import SweepPlan
 from rlc.pricing.cost import Money, stage_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
+from rlc.records import frozen
 
 # Parts of stages that cost nothing, whatever they are. Stages are priced without them, so that the
 # price of one cannot depend on them, and trials that differ in nothing else are priced once.

@@ -10,8 +10,6 @@ from itertools import islice
 from math import ceil, fsum
 from typing import Any, Literal
 
-from attrs import asdict, evolve, frozen
-
 from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, tokenizer_of
 from rlc.catalog.index import find_builtin
 from rlc.data.errors import DataError
@@ -19,6 +17,7 @@ from rlc.data.rows import DataRow
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelPlan
 from rlc.plan.sources import DATA, AnyData, Rows, has_rows
+from rlc.records import evolve, frozen, values_of
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
@@ -104,7 +103,7 @@ def preference_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     except OSError:
         return None
     whole = evolve(data, split=None, count=None, max_tokens=None, too_long="stop")
-    columns = tuple(asdict(whole, recurse=False).items())
+    columns = tuple(values_of(whole).items())
     return _compared((stat.st_mtime_ns, stat.st_size), data.word, columns, model.base)
 
 

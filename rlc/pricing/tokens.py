@@ -12,8 +12,6 @@ from math import ceil
 from operator import add
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.catalog.index import learns_targets_alone, loss_traits, teacher_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import LOCAL, ModelPlan, SamplingPlan
@@ -47,6 +45,7 @@ from rlc.pricing.shapes import (
     rollout_shapes,
 )
 from rlc.pricing.texts import Level, example_tokens
+from rlc.records import evolve, frozen
 
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}
@@ -286,12 +285,12 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     rollouts, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     total = sum((env_tokens(stage, env, level) for env in rollouts.envs), Tokens())
     # Groups that are replaced are not trained on; any environment may be the one they come from.
-    replaced = rollouts.batch.resample * RESAMPLED[level]
-    total += largest(
-        sampling_tokens(shape, replaced, env.rollouts.group, level != "high")
-        for env in rollouts.envs
-        for shape in rollout_shapes(env, stage.model, rollouts.sampling, level)
-    )
+    if replaced := rollouts.batch.resample * RESAMPLED[level]:
+        total += largest(
+            sampling_tokens(shape, replaced, env.rollouts.group, level != "high")
+            for env in rollouts.envs
+            for shape in rollout_shapes(env, stage.model, rollouts.sampling, level)
+        )
     targets = sum(
         env_tokens(stage, env, level).train
         for env in rollouts.envs

@@ -75,8 +75,8 @@ class StageGraph:
 
     @classmethod
     def of(cls, graph: Graph, stage: str) -> StageGraph:
-        kinds = {node.id: node.kind for node in graph.nodes if node.stage == stage}
-        edges = tuple(e for e in graph.edges if e.target in kinds and e.source in kinds)
+        kinds = {node.id: node.kind for node in graph.nodes_of[stage]}
+        edges = graph.edges_of(stage)
         parts = {
             node_id: max([1, *(e.parts for e in edges if node_id in (e.source, e.target))])
             for node_id in kinds

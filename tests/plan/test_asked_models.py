@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 from run_support import TINY, compiled, train
 from stage_parts import changed
 
@@ -12,10 +12,10 @@ from rlc.plan.auxiliary import asked_models, needed_stages, with_asked_models
 from rlc.plan.graph import build_graph
 from rlc.plan.models import ModelPlan, ModelState
 from rlc.plan.records import Plan
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 
-@frozen(eq=False, repr=False)
+@frozen
 class Asks(Record):
     """What a later way of asking may look like."""
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 import pytest
-from attrs import evolve, fields, frozen
+from attrs import evolve, fields
 from paths import ROOT
 from plan_recipes import planned, recipe
 
 from rlc.plan import sources, stages
 from rlc.plan.sources import DATA
 from rlc.plan.stages import OBJECTIVES, SOURCES, Evaluation, PolicyGradient, StagePlan, Table
+from rlc.records import frozen
 
 # Rooms that have tables, and the modules with tables of data, by its class.
 WITH_TABLES = (
@@ -112,7 +113,7 @@ def test_nothing_compares_the_kind_of_a_stage_with_a_word() -> None:
     assert found == []
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Imagination(stages.PolicyGradient):
     """An objective that nobody has: what another one would have to add."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import evolve
-
 from rlc.algo.expressions.program import INPUT, OperationNode, Program
 from rlc.algo.expressions.vocabulary import OPERATIONS
+from rlc.records import evolve
 
 
 def batch_nodes(program: Program) -> dict[int, str]:

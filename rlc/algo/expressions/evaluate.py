@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from attrs import evolve
 
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.batch import after_batch, batch_nodes
@@ -30,6 +29,7 @@ from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, 
 from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import input_of, shapes
 from rlc.algo.ragged import Floats
+from rlc.records import evolve
 
 _Values = Any  # one float64, or an array of one for each sampled token
 

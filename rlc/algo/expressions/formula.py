@@ -7,11 +7,10 @@ part that is read more than once gets one (``u1``), so that no text is longer th
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
 from rlc.algo.expressions.vocabulary import INPUTS, RATIO, input_of, shapes
+from rlc.records import evolve
 
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
 _REDUCED = {"mean": "mean_t", "sum": "sum_t"}

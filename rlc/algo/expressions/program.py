@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import frozen
-
 from rlc.algo.errors import AlgorithmError
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 Shape = Literal["number", "sequence", "token"]
 Kind = Literal["loss", "reward"]
@@ -47,7 +45,7 @@ class ExpressionError(AlgorithmError):
         self.found = found
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class OperationNode(Record):
     """One operation on the results of earlier nodes.
 
@@ -62,11 +60,11 @@ class OperationNode(Record):
     value: float | None = None
     name: str | None = None
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:
         return hash((self.op, self.args, self.value, self.name))
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Program(Record):
     """An expression: the result of ``nodes[output]``.
 
@@ -82,7 +80,7 @@ class Program(Record):
     shape: Shape
     kind: Kind = "loss"
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:
         return hash((self.nodes, self.output, self.kind))
 
     @property

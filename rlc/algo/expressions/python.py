@@ -10,13 +10,11 @@ import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from attrs import field, frozen
-
 from rlc.algo.expressions.batch import after_batch
 from rlc.algo.expressions.program import INPUT, NUMBER, Program, Shape
 from rlc.algo.expressions.shield import shielded
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, input_of, shapes
-from rlc.records import Record
+from rlc.records import Record, field, frozen
 
 MASK, FIRST, WEIGHT = "mask", "first", "weight"
 _READ = ("logq", "adv", "ref")
@@ -32,7 +30,7 @@ _COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(5)
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class TorchFunction(Record):
     """A loss of one datum as Python source that needs ``torch``.
 
@@ -46,7 +44,7 @@ class TorchFunction(Record):
 
     name: str
     source: str
-    ranks: dict[str, Literal[0, 1, 2]] = field(hash=False)
+    ranks: dict[str, Literal[0, 1, 2]] = field(eq=False)
 
 
 def torch_function(program: Program, name: str, weighted: bool = False) -> TorchFunction:

@@ -16,14 +16,13 @@ import math
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
-from attrs import frozen
-
 from rlc.algo.expressions.program import INPUT, NUMBER, Kind, Program, Shape
+from rlc.records import frozen
 
 SHAPES: tuple[Shape, ...] = ("number", "sequence", "token")  # each fits where a later one does
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Input:
     """Something that an expression can read.
 
@@ -41,7 +40,7 @@ class Input:
     aliases: str = ""  # its names elsewhere, for suggestions
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Operation:
     """Something that an expression can do.
 

@@ -6,8 +6,6 @@ rlc.explanation.formulas.schemes prints them. The dialects of libraries are in d
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from rlc.algo.scheme import Baseline, Clip, RunningBaseline, Scale, WeightedSum
 from rlc.catalog.builtins.dialects import DIALECTS
 from rlc.catalog.builtins.schemes import (
@@ -31,6 +29,7 @@ from rlc.catalog.builtins.schemes import (
     whitened,
 )
 from rlc.catalog.records import Args, Param, builtin, optional, share, word
+from rlc.records import evolve
 
 _OVER = word("over", "which values are compared", SCOPES, noun="scope")
 _WEIGHT = word("weight", "count each value once, or by its tokens", ("value", "tokens"), "value")

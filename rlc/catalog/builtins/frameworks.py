@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import evolve, fields
-
 from rlc.catalog.builtins.sources import ARGS, GRADER, SAMPLES, SHUFFLE, environment
 from rlc.catalog.builtins.splits import USUAL
 from rlc.catalog.records import Args, Param, builtin, code, optional, word
 from rlc.catalog.traits import EnvFacts, SourceTraits
 from rlc.data.code.calls import module_of_package
 from rlc.plan.environments import AgentPlan, EnvPlan
+from rlc.records import evolve, fields
 
 AGENT = "agent"
 _PACKAGE = r"(?:[\w.-]+/)?[A-Za-z_][\w-]*(?:@[\w.]+)?|.+\.py"

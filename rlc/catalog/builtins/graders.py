@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
-
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, word
 from rlc.catalog.traits import BOX, TAG, GraderTraits, WrapperTraits
 from rlc.plan.environments import (
@@ -18,6 +16,7 @@ from rlc.plan.environments import (
     JudgingPlan,
     RewardModelPlan,
 )
+from rlc.records import evolve
 
 # The metrics of graders that compare with the row's answer: of one, and of whether all find one.
 CORRECT, FORMAT = "correct", "format"

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import evolve
-
 from rlc.algo.aggregate import SHARED_BY
 from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
 from rlc.catalog.traits import AggregateTraits, LossTraits
 from rlc.plan.parts import AggregatePlan, KlPlan, LossPlan
 from rlc.plan.stages import Training
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from rlc.algo.expressions.build import Builder

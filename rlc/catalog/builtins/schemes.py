@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from attrs import evolve
-
 from rlc.algo.scheme import (
     AdvantageScheme,
     AdvantageStep,
@@ -17,6 +15,7 @@ from rlc.algo.scheme import (
     WeightedSum,
 )
 from rlc.catalog.records import Args, Builtin, Param, share, word
+from rlc.records import evolve
 
 SCOPES = ("group", "role", "env", "batch_role", "batch")
 EPISODE = Returns("episode", 1.0)

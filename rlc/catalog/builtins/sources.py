@@ -6,8 +6,6 @@ import os
 import re
 from typing import Any
 
-from attrs import frozen
-
 from rlc.catalog.builtins.graders import CORRECT, finds_answers, marks_read
 from rlc.catalog.builtins.splits import SPLIT, SPLIT_NAME, USUAL, tasks_of_part
 from rlc.catalog.facts.gem import ORACLES, gem_facts, gem_ids, gem_signature, is_broken, library
@@ -17,6 +15,7 @@ from rlc.catalog.traits import BOX, EnvFacts, Key, SourceTraits
 from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan
 from rlc.plan.paths import HUB_DATASET, hub_dataset
 from rlc.plan.splits import base_split
+from rlc.records import frozen
 
 # What an environment has until its stage decides: the stage's batch and sampling, and the rewards
 # as they come.
@@ -96,7 +95,7 @@ COOKBOOK_GROUP = ("group_size", "train_group_size", "test_group_size")
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class ProblemSet:
     """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
     None: there is no end to them. ``needs`` and ``graders`` as in

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import evolve
-
 from rlc.catalog.builtins.sources import (
     ARGS,
     COOKBOOK_MODEL,
@@ -20,6 +18,7 @@ from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional, w
 from rlc.catalog.traits import DataTraits, Key, MetricTraits, TrackerTraits
 from rlc.plan.parts import MetricPlan, TrackPlan
 from rlc.plan.sources import AnyData, BuilderData, Chats, Demonstrations, Rows
+from rlc.records import evolve
 
 
 def data_builder(kind: type[AnyData]) -> Callable[[Args], AnyData]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.catalog.builtins.training import GROUP_SIZE, STOP
 from rlc.catalog.records import Args, Builtin, Param, as_float, code, optional, share, word
 from rlc.catalog.traits import BOX, TAG, WrapperTraits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
+from rlc.records import evolve, frozen
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Template:
     """A prompt around an observation that is known by name (its text: rlc.chat.prompts).
     ``chatml``: it is written in Qwen's chat markup. ``asks``: as of a wrapper."""

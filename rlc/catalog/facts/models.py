@@ -7,9 +7,8 @@ import os
 from functools import cache
 from typing import Any
 
-from attrs import frozen
-
 from rlc.plan.models import LOCAL, TINKER
+from rlc.records import frozen
 
 TINY = "tiny"
 _RLC = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
@@ -28,7 +27,7 @@ END_MARKS = (
 _PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Price:
     """USD per million tokens of each kind; None if unknown."""
 
@@ -44,7 +43,7 @@ FREE = Price(0.0, 0.0, 0.0, 0.0)
 LORA_RATES = (5e-6, 1e-3)
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class BaseModelFacts:
     """What is known of a base model. ``context`` is in tokens; None if unknown.
 
@@ -69,7 +68,7 @@ class BaseModelFacts:
         return self.base == TINY or self.base.startswith("Qwen/")
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class RetiredModel:
     """A model that the service no longer trains, and the nearest that it does."""
 

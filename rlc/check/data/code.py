@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 
-from attrs import evolve
-
 from rlc.catalog.environments import opponent_name
 from rlc.catalog.index import opponent_traits, source_traits
 from rlc.check.data.places import labels
@@ -23,6 +21,7 @@ from rlc.data.rows import DataRow
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import file_part
+from rlc.records import evolve
 
 NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
 UNREWARDED, NOT_PLAYED = "RL0807", "RL0808"

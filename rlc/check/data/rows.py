@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from attrs import field, frozen
-
 from rlc.catalog.records import Param
 from rlc.check.data.places import labels
 from rlc.check.scope import closest, known_values
@@ -24,6 +22,7 @@ from rlc.data.reading import FileRows
 from rlc.data.rows import DataRow
 from rlc.data.splits import NoSplitError, rows_of_split, said
 from rlc.plan.splits import base_split
+from rlc.records import field, frozen
 
 LISTED = 3  # kinds of mistakes in one file, and further places of one of them
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")  # what differs in one mistake of many rows
@@ -41,7 +40,7 @@ Bad = list[tuple[DataError, DataRow]]
 Messages = Sequence[Mapping[str, Any]]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class StageRows:
     """The rows of a file that a stage uses.
 

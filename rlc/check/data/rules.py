@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from rlc.catalog.builtins.splits import have_tasks_in_common
 from rlc.catalog.environments import (
     code_of,
@@ -29,6 +27,7 @@ from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import hub_dataset
 from rlc.plan.splits import base_split
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from rlc.check.data.rows import StageRows  # imported where a file is read: few recipes name any

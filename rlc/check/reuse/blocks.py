@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS, find_anywhere
 from rlc.check.reuse.changes import Amendment, names_of
@@ -14,6 +12,7 @@ from rlc.check.scope import known_values, rename
 from rlc.check.values import UnknownValue
 from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, ValueDecl
 from rlc.lang.diagnostics import Label
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from rlc.check.reuse.needs import ReuseContext

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from attrs import evolve, frozen
-
 from rlc.catalog.index import find_anywhere
 from rlc.lang.ast import Argument, Binary, BlockDecl, Call, Expr, Field, Name, RecordExpr, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Span
+from rlc.records import evolve, frozen
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Amendment:
     """A value, and the names that lead to where it belongs, those of ``decls`` first.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypeVar
 
-from attrs import evolve, fields, frozen
-
 from rlc.check.values import is_command_line
 from rlc.lang.ast import Call, Expr, Name, Node
 from rlc.lang.source import Span
+from rlc.records import evolve, fields, frozen
 
 AnyNode = TypeVar("AnyNode", bound=Node)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from rlc.catalog.declarations import DECLARATIONS, PARAM_TYPES
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import Param
@@ -14,6 +12,7 @@ from rlc.check.scalars import bounds
 from rlc.check.scope import known_values, rename
 from rlc.lang.ast import Call, Expr, Name, ValueDecl
 from rlc.lang.diagnostics import Diagnostics
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from rlc.check.scalars import Scalars

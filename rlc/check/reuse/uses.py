@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from attrs import evolve
-
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import KINDS, how_to_make
 from rlc.catalog.records import REQUIRED, Param
@@ -32,6 +30,7 @@ from rlc.lang.ast import (
 )
 from rlc.lang.diagnostics import Diagnostics, Label
 from rlc.lang.source import Span
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from rlc.check.reuse.needs import ReuseContext

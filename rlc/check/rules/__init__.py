@@ -10,8 +10,6 @@ from collections.abc import Container, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from rlc.check.data import heldout, preferences
 from rlc.check.data import rules as data
 from rlc.check.rules import (
@@ -36,6 +34,7 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.plan.leaves import children_of
 from rlc.plan.records import Plan
+from rlc.records import evolve
 
 if TYPE_CHECKING:
     from rlc.data.reading import Reader

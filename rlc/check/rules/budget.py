@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attrs import frozen
-
 from rlc.check.stages import CheckedStage
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.graph import evaluations_of
 from rlc.plan.stages import Evaluation, StagePlan, Training, is_training
+from rlc.records import frozen
 
 
 @frozen

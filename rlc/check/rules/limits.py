@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from attrs import evolve
-
 from rlc.catalog.environments import max_turns, with_role
 from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
 from rlc.plan.units import show
+from rlc.records import evolve
 
 _GREEDY = 0.02  # a temperature, or a share, with which the likeliest token is nearly sure
 

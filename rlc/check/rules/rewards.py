@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from attrs import evolve
-
 from rlc.algo.scheme import Baseline
 from rlc.catalog.builtins.graders import FORMAT, finds_answers
 from rlc.catalog.builtins.sources import FORMAT_COEF, GRADER
@@ -35,6 +33,7 @@ from rlc.plan.environments import (
     is_text_file,
 )
 from rlc.plan.parts import teacher_of
+from rlc.records import evolve
 
 
 @rule_on_envs()

@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import asdict
 from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -36,6 +35,7 @@ from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.lang.suggest import did_you_mean
 from rlc.plan.codec import plan_hash
+from rlc.records import asdict
 from rlc.report.findings import findings
 from rlc.report.pages.run_page import episodes as episodes_of
 from rlc.report.run_files import read_files

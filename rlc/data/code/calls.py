@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attrs import field, frozen
+from rlc.records import field, frozen
 
 CodeKind = Literal[
     "reward", "comparison", "factory", "game", "executor", "reply", "program", "player"

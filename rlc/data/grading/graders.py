@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from attrs import field, frozen
-
 from rlc.data.errors import DataError, PackageMissingError
 from rlc.data.grading import countdown
 from rlc.data.grading.math_equivalence import compare
+from rlc.records import field, frozen
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
 TRIED = 16  # first rows whose own answers are graded before a run

@@ -14,9 +14,8 @@ import os
 from functools import cache, lru_cache
 from typing import Any
 
-from attrs import asdict, frozen
-
 from rlc.data.grading.subprocess_pool import SubprocessPool, serve
+from rlc.records import asdict, frozen
 
 SECONDS = 5  # that math-verify may take for each of its three steps
 _PATIENCE = 3.0 * SECONDS + 5.0

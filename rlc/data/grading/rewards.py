@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from attrs import asdict, field, frozen
-
 from rlc.data.about import ID
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
@@ -23,6 +21,7 @@ from rlc.data.errors import DataError, at_place
 from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
+from rlc.records import asdict, field, frozen
 
 Messages = Sequence[Mapping[str, Any]]
 

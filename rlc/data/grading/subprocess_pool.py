@@ -13,9 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from attrs import define, field
-
 from rlc.data.errors import DataError
+from rlc.records import define, field
 
 _START = 120.0  # seconds within which a process must have started: it imports its libraries
 _READY = "ready"  # the first line that a process writes

@@ -12,14 +12,13 @@ import sysconfig
 import traceback
 from typing import Literal
 
-from attrs import frozen
-
 from rlc.data.code.calls import Code
 from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError, FilePlace
 from rlc.data.grading.rewards import Messages, Reward
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
+from rlc.records import frozen
 
 SECONDS = 180.0  # within which code must have been imported and tried
 _SHOWN = 4  # places of the user's own code that led to an error

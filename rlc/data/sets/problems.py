@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from attrs import frozen
-
 from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.grading import countdown
 from rlc.data.grading.graders import boxed
@@ -19,6 +17,7 @@ from rlc.data.sets.hub import hub_rows
 from rlc.data.splits import NoSplitError, rows_of_part, rows_of_split, said
 from rlc.plan.paths import hub_dataset
 from rlc.plan.splits import Split, base_split
+from rlc.records import frozen
 from rlc.seeds import derive_seed
 
 T = TypeVar("T")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
-
 from rlc.algo.scheme import (
     AdvantageScheme,
     Baseline,
@@ -18,6 +16,7 @@ from rlc.algo.scheme import (
 from rlc.catalog.records import Args, Builtin
 from rlc.check.values import Value, settle
 from rlc.lang.source import Source, Span
+from rlc.records import evolve, frozen
 
 
 @frozen

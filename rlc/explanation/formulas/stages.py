@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from rlc.algo.expressions.batch import needs_batch
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import LIKELIHOOD
@@ -33,6 +31,7 @@ from rlc.plan.stages import (
 from rlc.plan.units import show
 from rlc.pricing.shapes import rollout_shape
 from rlc.pricing.tokens import shares
+from rlc.records import frozen
 
 SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
 

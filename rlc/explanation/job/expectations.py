@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import asdict
-
 from rlc.explanation.layout import ROOM, Lines
 from rlc.lang.render import Paint
 from rlc.plan.expectations import ExpectationPlan, ExpectationResult, QuantityPlan
 from rlc.plan.records import Plan
 from rlc.pricing.quantities import judged_before
+from rlc.records import asdict
 
 _VERDICTS = {True: "holds", False: "does not hold", None: "not held"}
 _OVER = {"last": "at the end", "first": "at first", "mean": "on average", "sum": "in total"}

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.explanation.sizes import when_evaluated
-from rlc.plan.graph.nodes import GraphEdge, GraphNode
+from rlc.plan.graph.nodes import GraphEdge
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, is_evaluation, is_training
 from rlc.pricing.cost import StageCost
@@ -37,7 +37,7 @@ def job_lines(plan: Plan, costs: tuple[StageCost, ...]) -> Lines:
 
 def step_lines(plan: Plan, stage: StagePlan) -> Lines:
     """The nodes of one step in their order, each with what it waits for."""
-    labels = {node.id: node.label for node in plan.graph.nodes if node.stage == stage.name}
+    labels = {node.id: node.label for node in plan.graph.nodes_of[stage.name]}
     width = max(len(node) for node in labels) - len(stage.name) - 1
     for node, label in labels.items():
         short = node.removeprefix(f"{stage.name}.")
@@ -45,7 +45,7 @@ def step_lines(plan: Plan, stage: StagePlan) -> Lines:
         waits = [
             f"{edge.carries} from {edge.source.removeprefix(f'{stage.name}.')}"
             f"{edge_notes(edge, plan)}"
-            for edge in plan.graph.edges
+            for edge in plan.graph.edges_at.get(node, ())
             if edge.target == node
         ]
         if waits:
@@ -63,7 +63,7 @@ def edge_notes(edge: GraphEdge, plan: Plan) -> str:
     if edge.parts > 1:
         notes.append(f"in {edge.parts} parts")
     else:
-        made = max(e.parts for e in plan.graph.edges if edge.source in (e.source, e.target))
+        made = max(other.parts for other in plan.graph.edges_at[edge.source])
         notes += [f"all {made} parts"] if made > 1 else []
     return f" ({', '.join(notes)})" if notes else ""
 
@@ -76,11 +76,11 @@ def render_graph(plan: Plan, format: Format) -> str:
 
 def _mermaid(plan: Plan) -> Iterator[str]:
     yield "flowchart TD"
-    for node in _of_stage(plan, ""):
+    for node in plan.graph.nodes_of.get("", ()):
         yield f'  {_id(node.id)}(["{_mermaid_text(node.label)}"])'
     for stage in plan.stages:
         yield f'  subgraph {_id(stage.name)}["{_mermaid_text(_title(stage))}"]'
-        for node in _of_stage(plan, stage.name):
+        for node in plan.graph.nodes_of[stage.name]:
             yield f'    {_id(node.id)}["{node.kind}"]'
         yield "  end"
     for edge in plan.graph.edges:
@@ -93,12 +93,12 @@ def _dot(plan: Plan) -> Iterator[str]:
     yield "digraph job {"
     yield '  node [shape=box, fontname="sans-serif"];'
     yield '  edge [fontname="sans-serif", fontsize=10];'
-    for node in _of_stage(plan, ""):
+    for node in plan.graph.nodes_of.get("", ()):
         yield f"  {_quoted(node.id)} [label={_quoted(node.label)}, shape=ellipse];"
     for stage in plan.stages:
         yield f"  subgraph {_quoted(f'cluster_{stage.name}')} {{"
         yield f"    label={_quoted(_title(stage))};"
-        for node in _of_stage(plan, stage.name):
+        for node in plan.graph.nodes_of[stage.name]:
             tip = f"tooltip={_quoted(node.label)}"
             yield f"    {_quoted(node.id)} [label={_quoted(node.kind)}, {tip}];"
         yield "  }"
@@ -109,10 +109,6 @@ def _dot(plan: Plan) -> Iterator[str]:
             f"[label={_quoted(edge.carries + edge_notes(edge, plan))}, style={style}];"
         )
     yield "}"
-
-
-def _of_stage(plan: Plan, stage: str) -> list[GraphNode]:
-    return [node for node in plan.graph.nodes if node.stage == stage]
 
 
 def _between_stages(plan: Plan, edge: GraphEdge) -> bool:

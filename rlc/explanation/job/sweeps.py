@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import asdict
-
 from rlc.compile.sweeps import MOST_LISTED, SAMPLED, Sweep
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
 from rlc.explanation.sizes import FREE
@@ -17,6 +15,7 @@ from rlc.plan.sweeps import AxisPlan, SearchPlan, SweepPlan
 from rlc.plan.units import show
 from rlc.pricing.sweeps import SweepCost
 from rlc.pricing.texts import LEVELS
+from rlc.records import asdict
 
 
 def sweep_lines(sweep: Sweep, paint: Paint) -> Lines:

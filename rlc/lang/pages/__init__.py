@@ -12,10 +12,9 @@ import os
 import re
 import textwrap
 
-from attrs import frozen
-
 from rlc.lang.codes import CODES
 from rlc.lang.render import Paint
+from rlc.records import frozen
 
 _PAGE = re.compile(
     r"# (?P<code>RL[0-9]{4})\n\n(?P<meaning>.+?)\n\n"

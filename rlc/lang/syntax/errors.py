@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.foreign import FOREIGN_TYPES
@@ -14,6 +12,7 @@ from rlc.lang.syntax.lalr import MAX_DEPTH, Stuck, Token, expected
 from rlc.lang.syntax.layout import CLOSE, OPEN
 from rlc.lang.syntax.lexed import shortened
 from rlc.lang.syntax.tables import END, Tables
+from rlc.records import frozen
 
 _CODE = "RL0010"
 _EXPECTATION = "expect main.cost.high < $20"  # an example

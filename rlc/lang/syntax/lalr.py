@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from attrs import frozen
-
 from rlc.lang.syntax.tables import END, KEEP, SPLICE, Production, Tables
+from rlc.records import frozen
 
 # A named tuple without the detour through its constructor: there are thousands of them.
 new_tuple: Any = tuple.__new__
@@ -28,7 +27,7 @@ class Token(NamedTuple):
 _Part = tuple[Any, int, int, int]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Stuck:
     """The parse stopped before ``tokens[index]``; ``index == len(tokens)`` is the end."""
 

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from attrs import field, frozen
-
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import Token
+from rlc.records import field, frozen
 
 OPEN = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 CLOSE = {closer: opener for opener, closer in OPEN.items()}

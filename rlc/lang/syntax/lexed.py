@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.syntax.lalr import Token
+from rlc.records import frozen
 
 MAX_FINDINGS = 50  # in one file; one with more is not a recipe, and nobody reads on
 
@@ -15,7 +14,7 @@ QUOTES = "\"'`“”"
 BAD = "BAD"
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class TokenStream:
     """The tokens and comments of a source, and what was wrong with its words.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from attrs import field, frozen
-
 from rlc.lang.diagnostics import Fix, replace
 from rlc.lang.equals import report_equals
 from rlc.lang.source import Source, Span
@@ -14,6 +12,7 @@ from rlc.lang.syntax.lalr import Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN
 from rlc.lang.syntax.lexed import BAD, QUOTES, TokenStream, shortened
 from rlc.lang.syntax.quotes import END_OF_TEXT, EXTRA, NO_CLOSING, misquote
+from rlc.records import field, frozen
 
 
 @frozen

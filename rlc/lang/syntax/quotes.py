@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
-from attrs import evolve, frozen
+from rlc.records import evolve, frozen
 
 MAX_LINE = 4_000  # characters; beyond, a line is no recipe's
 MAX_CUTS = 12  # places where a text may have started or ended

@@ -13,8 +13,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from attrs import evolve, frozen
-
 from rlc.lang.ast import BlockDecl, Decl, Field, Recipe
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source, Span
@@ -26,6 +24,7 @@ from rlc.lang.syntax.lalr import Stuck, Token, expected, run
 from rlc.lang.syntax.layout import CLOSE, JOINERS, LITERALS, OPEN, Layout
 from rlc.lang.syntax.lexed import MAX_FINDINGS, TokenStream
 from rlc.lang.syntax.tables import Tables
+from rlc.records import evolve, frozen
 
 MAX_EDITS = 4  # in one piece; with more it is guesswork
 MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each edit

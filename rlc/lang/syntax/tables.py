@@ -15,9 +15,8 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, frozen
-
 from rlc.lang.read import write_whole
+from rlc.records import asdict, frozen
 
 if TYPE_CHECKING:
     from lark.lexer import TerminalDef
@@ -30,7 +29,7 @@ END = "$END"
 DROP, KEEP, SPLICE = 0, 1, 2
 
 
-@frozen(repr=False)
+@frozen
 class Production:
     """One production: ``keep`` holds DROP, KEEP or SPLICE for each symbol on its right side.
 
@@ -47,7 +46,7 @@ class Production:
     kept: tuple[int, ...] | None  # the offsets of the parts; None if one is spliced in
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Tables:
     """LALR(1) tables. An action n >= 0 shifts to state n; n < 0 reduces rule ``-n - 1``."""
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from attrs import evolve, frozen
-
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
 from rlc.plan.auxiliary import asked_models
@@ -32,6 +30,7 @@ from rlc.plan.stages import (
     is_evaluation,
     is_training,
 )
+from rlc.records import evolve, frozen
 
 _LABELS = {
     "snapshot": "freeze the weights for sampling",

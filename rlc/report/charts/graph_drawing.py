@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 from rlc.explanation.job.graph import edge_notes
@@ -49,9 +51,8 @@ def diagrams(plan: Plan) -> list[Diagram]:
 
 
 def _diagram(plan: Plan, stage: str) -> Diagram:
-    nodes = [node for node in plan.graph.nodes if node.stage == stage]
-    names = {node.id for node in nodes}
-    edges = [e for e in plan.graph.edges if e.source in names and e.target in names]
+    nodes = plan.graph.nodes_of[stage]
+    edges = plan.graph.edges_of(stage)
     layers = _layers(nodes, edges)
     boxes = {}
     for depth, layer in enumerate(layers):
@@ -71,7 +72,7 @@ def _diagram(plan: Plan, stage: str) -> Diagram:
     return Diagram(stage, tuple(boxes.values()), tuple(arrows), _WIDTH + 2 * _MARGIN, height)
 
 
-def _layers(nodes: list[GraphNode], edges: list[GraphEdge]) -> list[list[GraphNode]]:
+def _layers(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> list[list[GraphNode]]:
     """Put each node one layer below the last that it waits for within a step."""
     depth = dict.fromkeys((node.id for node in nodes), 0)
     for _ in nodes:  # as many rounds as the longest chain could need

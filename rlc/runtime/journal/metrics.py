@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict
-
 from rlc.catalog.declarations import STAGES
 from rlc.catalog.environments import with_role
 from rlc.plan.environments import EnvPlan
 from rlc.plan.stages import Training
+from rlc.records import asdict
 from rlc.runtime.records import Rollout, Usage
 
 if TYPE_CHECKING:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from attrs import frozen
-
 from rlc.algo.expressions.program import INPUT, NUMBER, Program
 from rlc.algo.expressions.vocabulary import OPERATIONS
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 _Degree = float | Literal["any"] | None  # "any": 0 whatever the advantages are
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Degree(Record):
     """``L(c A) = c^of L(A)`` for every c > 0, where ``A`` are the advantages of one sequence.
 

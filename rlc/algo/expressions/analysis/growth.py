@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 
-from attrs import evolve, frozen
-
 from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.scalars import evaluate
 from rlc.algo.expressions.vocabulary import shapes
-from rlc.records import Record
+from rlc.records import Record, evolve, frozen
 
 _NEAR, _FAR = (0.5, 1.0, 2.0), (16.0, 24.0, 32.0)  # log p − log q
 _POLYNOMIAL = 1e4  # how much (16 / 2)⁴ grows; a ratio, or its root, grows by more than e⁷ each time
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Boundedness(Record):
     """Whether the weight of a token in the gradient stays bounded as its ratio leaves 1, in either
     direction: for tokens with a ``positive`` and with a ``negative`` advantage.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-from attrs import evolve, frozen
-
 from rlc.algo.expressions.vocabulary import OPERATIONS
-from rlc.records import Record
+from rlc.records import Record, evolve, frozen
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen
 class Interval(Record):
     """The numbers from ``low`` to ``high``. An ``open`` end does not belong to it, and neither does
     0 if it is ``nonzero``. An infinite end is open."""

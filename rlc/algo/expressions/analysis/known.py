@@ -14,22 +14,20 @@ from itertools import pairwise, product
 from random import Random
 from typing import Any
 
-from attrs import frozen
-
 from rlc.algo.expressions.batch import needs_batch
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import NUMBER, Program
 from rlc.algo.expressions.scalars import evaluator
 from rlc.algo.expressions.vocabulary import OPERATIONS
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 _TOLERANCE = 1e-12
 _MOST_TRIALS = 300
 _BESIDE = 1e-3  # how far from a number that decides something both sides of it are tried
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Candidate:
     """A loss to compare with. ``settings`` are its numbers; ``write`` makes its node from theirs.
     Of two settings the first is the smaller one."""
@@ -39,7 +37,7 @@ class Candidate:
     write: Callable[[Builder, Mapping[str, int]], int]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class KnownLoss(Record):
     """The loss that an expression is, and its settings.
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from attrs import frozen
-
 from rlc.algo.expressions.analysis import intervals
 from rlc.algo.expressions.analysis.intervals import Interval, hull, meet, point
 from rlc.algo.expressions.program import INPUT, OperationNode, Program
 from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import OPERATIONS, input_of
-from rlc.records import Record
+from rlc.records import Record, frozen
 
 _MOST_CASES = 200  # branches that are looked at with what their conditions say
 
 _Facts = Mapping[int, Interval]  # what conditions say of nodes
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class UndefinedPart(Record):
     """A part that can be undefined.
 
@@ -40,7 +38,7 @@ class UndefinedPart(Record):
     when: Literal["always", "advantage of 0", "possibly"]
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class ConstantCondition(Record):
     """A condition at ``node`` that ``holds`` always, or never."""
 
@@ -48,7 +46,7 @@ class ConstantCondition(Record):
     holds: bool
 
 
-@frozen(eq=False, repr=False, slots=False)
+@frozen(eq=False)
 class Ranges(Record):
     """What :func:`ranges` found: the values of the result and, in order, what to look at."""
 

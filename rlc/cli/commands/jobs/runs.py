@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict
-
 from rlc.cli.output import print_error
 from rlc.cli.summary import last_results
+from rlc.records import asdict
 
 if TYPE_CHECKING:
     from rich.table import Table
