@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rlc.lang.diagnostics import Diagnostics
     from rlc.models.trained import TrainedSummary
     from rlc.plan.records import Plan
-    from rlc.pricing.latencies import Latencies
+    from rlc.pricing.critical_path import Latencies
     from rlc.runtime.observer import Observer
     from rlc.sweeps.observer import SweepObserver
     from rlc.sweeps.results import SweepSummary
@@ -72,7 +72,7 @@ class Recipe:
                 of its own; only with ``data``.
 
         Raises:
-            rlc.compile.services.ServiceMismatchError: the service does not have the model.
+            rlc.compile.variants.ServiceMismatchError: the service does not have the model.
         """
         from rlc.compile.recipe import load
         from rlc.data.reading import Reader
@@ -100,7 +100,7 @@ class Recipe:
 
         Raises:
             RecipeError: the recipe has errors.
-            rlc.compile.services.ServiceMismatchError: the service does not have the model.
+            rlc.compile.variants.ServiceMismatchError: the service does not have the model.
         """
         compiled = self.compile()
         if compiled.plan is None:

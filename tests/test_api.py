@@ -24,7 +24,7 @@ from paths import RECIPES
 
 import rlc
 from rlc.api import Setting, written
-from rlc.compile.services import ServiceMismatchError
+from rlc.compile.variants import ServiceMismatchError
 from rlc.emit.errors import EmitError
 from rlc.lang.diagnostics import Diagnostics
 from rlc.runtime.observer import Observer

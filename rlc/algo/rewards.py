@@ -1,9 +1,9 @@
-"""The credit of an episode, computed from the rewards of its turns."""
+"""What episodes are worth: their credit, and pass@k."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import fsum
+from math import comb, fsum
 
 from rlc.algo.errors import AlgorithmError
 
@@ -63,3 +63,20 @@ REDUCTIONS = ("turns", *_REDUCERS)
 def _limited(value: float, low: float | None, high: float | None) -> float:
     value = value if low is None else max(low, value)
     return float(value if high is None else min(high, value))
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The probability that at least one of k samples drawn without replacement is correct.
+
+    ``1 - C(n-c, k) / C(n, k)``, the unbiased estimator of arXiv 2107.03374; the counts are exact
+    integers and only the quotient is rounded.
+
+    Raises:
+        AlgorithmError: not ``0 <= c <= n`` or not ``1 <= k <= n``.
+    """
+    if n < 1 or not 0 <= c <= n:
+        raise AlgorithmError(f"{c} correct of {n} samples is not possible")
+    if not 1 <= k <= n:
+        raise AlgorithmError(f"pass@{k} needs at least {max(k, 1)} samples and k >= 1; n is {n}")
+    ways = comb(n, k)
+    return (ways - comb(n - c, k)) / ways

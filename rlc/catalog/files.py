@@ -13,7 +13,6 @@ from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.environments import code_of_stage
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
-from rlc.plan.auxiliary import with_asked_models
 from rlc.plan.environments import (
     AgentPlan,
     AnyJudge,
@@ -23,7 +22,7 @@ from rlc.plan.environments import (
     JudgingPlan,
     RewardModelPlan,
 )
-from rlc.plan.leaves import children_of, evolved
+from rlc.plan.leaves import children_of, evolved, with_asked_models
 from rlc.plan.models import LOCAL, ModelPlan
 from rlc.plan.paths import file_part, located
 from rlc.plan.records import Plan

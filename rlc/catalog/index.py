@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 from rlc.algo.scheme import AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
+    dialects,
     distillation,
     frameworks,
     games,
     graders,
     losses,
-    optimizers,
-    preferences,
     sources,
-    splits,
     stages,
     sweeps,
     training,
@@ -43,7 +41,7 @@ from rlc.plan.parts import KlPlan, LossPlan, TeacherPlan
 from rlc.records import evolve
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.analysis.known import KnownLoss
+    from rlc.algo.expressions.known import KnownLoss
     from rlc.algo.expressions.program import Program
 
 T = TypeVar("T")
@@ -136,7 +134,7 @@ BUILTINS: tuple[Builtin, ...] = (
     *sources.SOURCES,
     *frameworks.FRAMEWORKS,
     *games.GAMES,
-    *splits.SPLITS,
+    *sources.SPLITS,
     *wrappers.WRAPPERS,
     games.PLAY,
     *games.OPPONENTS,
@@ -145,14 +143,15 @@ BUILTINS: tuple[Builtin, ...] = (
     *graders.ENDPOINTS,
     *graders.GRADERS,
     *advantages.PRESETS,
+    *dialects.DIALECTS,
     *advantages.STEPS,
     *losses.LOSSES,
     *losses.AGGREGATES,
     losses.REFERENCE,
     *distillation.TEACHERS,
     *distillation.KEEPS,
-    optimizers.ADAM,
-    *optimizers.SCHEDULES,
+    training.ADAM,
+    *training.SCHEDULES,
     *training.BATCHES,
     training.SAMPLE,
     *training.OVERLAPS,
@@ -163,9 +162,9 @@ BUILTINS: tuple[Builtin, ...] = (
     training.DEADLINES,
     training.KL_GUARD,
     *stages.DATA,
-    *preferences.SOURCES,
-    preferences.PREFERRED,
-    *preferences.LOSSES,
+    *stages.PREFERENCES,
+    stages.PREFERRED,
+    *stages.PREFERENCE_LOSSES,
     distillation.SAMPLES,
     *stages.METRICS,
     *stages.TRACKERS,
@@ -253,7 +252,7 @@ def service_settings(loss: str) -> dict[str, float | None]:
 def known_loss(program: Program) -> KnownLoss | None:
     """Return the loss of the service that an expression is by another name, with its settings as
     the service calls them; None if it is none of those whose definition is known."""
-    from rlc.algo.expressions.analysis.known import Candidate, known_loss
+    from rlc.algo.expressions.known import Candidate, known_loss
 
     written = {b.name: b.traits for b in builtins_of("loss") if b.traits.written is not None}
     found = known_loss(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rlc.algo.expressions.analysis.bounds import unbounded
-from rlc.algo.expressions.analysis.degree import degree
-from rlc.algo.expressions.analysis.growth import ratio_is_bounded
-from rlc.algo.expressions.batch import needs_batch, reads_trainer
+from rlc.algo.expressions.behaviour import degree, ratio_is_bounded, unbounded
 from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.reach import needs_batch, reads_trainer
 from rlc.catalog.traits import LossTraits
 
 

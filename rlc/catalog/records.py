@@ -155,7 +155,7 @@ class Builtin:
     ``traits`` is the record of what others need to know of it, one class a kind
     (:mod:`rlc.catalog.traits`); :mod:`rlc.catalog.index` has a typed function for each.
     ``example``: fields of a declaration in which it stands, where more has to be said than its
-    usage does (:mod:`rlc.catalog.examples`).
+    usage does (:mod:`rlc.catalog.search`).
     """
 
     name: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from rlc.algo.expressions.analysis.growth import overflows_at
-from rlc.algo.expressions.analysis.ranges import UndefinedPart, ranges
+from rlc.algo.expressions.behaviour import overflows_at
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import NUMBER, ExpressionError, Kind, Program, Shape
+from rlc.algo.expressions.ranges import UndefinedPart, ranges
 from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, SHARE, Input, Operation
 from rlc.catalog.builtins.graders import FORMAT, finds_answers

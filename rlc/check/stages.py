@@ -17,9 +17,8 @@ from rlc.check.pipelines import Mixture, merged
 from rlc.check.values import Origins, Value, said, settle, unwrap
 from rlc.lang.ast import BlockDecl
 from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.plan.auxiliary import needed_stages
 from rlc.plan.environments import OF_EACH_ENVIRONMENT, EnvPlan, JudgingPlan, RewardModelPlan
-from rlc.plan.leaves import children_of
+from rlc.plan.leaves import children_of, needed_stages
 from rlc.plan.models import ModelState
 from rlc.plan.parts import PreferenceLossPlan
 from rlc.plan.paths import hub_dataset, located

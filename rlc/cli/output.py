@@ -53,7 +53,7 @@ def print_left_out(plan: Plan | None) -> None:
     """Print what the rehearsal of a job leaves out, with --quiet too: something else is played than
     what was asked for."""
     if plan is not None and plan.rehearses:
-        from rlc.compile.rehearse import left_out
+        from rlc.compile.variants import left_out
 
         if (text := left_out(plan)) is not None:
             print(f"note: {text}", file=sys.stderr)

@@ -53,7 +53,7 @@ def load(
 
     Paths in ``overrides`` start at ``folder``, by default the working directory. With ``rehearse``
     the plan is a rehearsal of it; with ``service`` it runs there. Raise
-    :class:`rlc.compile.services.ServiceMismatchError` if that service does not have the model.
+    :class:`rlc.compile.variants.ServiceMismatchError` if that service does not have the model.
     """
     source, found = read_source(path)
     if source is None:
@@ -64,11 +64,11 @@ def load(
 
     def as_asked(plan: Plan) -> Plan:
         if rehearse:
-            from rlc.compile.rehearse import rehearse as rehearsal_of
+            from rlc.compile.variants import rehearse as rehearsal_of
 
             plan = rehearsal_of(plan)
         if service is not None:
-            from rlc.compile.services import on_service
+            from rlc.compile.variants import on_service
 
             plan = on_service(plan, service)
         return plan
@@ -163,7 +163,7 @@ def _checked(
         report_expectations(analysis.expectations, analysis.stages, source.name, found)
     sweeps: tuple[Sweep, ...] = ()
     if analysis.sweeps and not found.has_errors:
-        from rlc.compile.sweep_checks import checked_sweeps  # most recipes have none
+        from rlc.compile.sweeps import checked_sweeps  # most recipes have none
 
         first = DEFAULT_SEED if seed is None else seed
         sweeps = checked_sweeps(recipe, analysis, first, _plan, reader, found)

@@ -15,10 +15,9 @@ from typing import Any
 from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.data.digests import changed_files
 from rlc.errors import Error
-from rlc.plan.codec import PlanFormatError
+from rlc.plan.codec import OLDER, PlanFormatError
 from rlc.plan.differences import difference_lines
 from rlc.plan.records import SCHEMA_VERSION, Plan
-from rlc.plan.upgrade import OLDER
 from rlc.records import asdict, evolve, frozen
 from rlc.version import __version__
 

@@ -20,7 +20,7 @@ from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.problems import ListedProblems, Row, problem_set
 from rlc.envs.base import AsyncEpisode, AsyncSource, Episode, TaskKey
 from rlc.plan.environments import GraderPlan
-from rlc.plan.splits import FIELD as SPLIT
+from rlc.plan.sources import FIELD as SPLIT
 
 
 class ProblemSource:

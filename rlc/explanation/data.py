@@ -18,7 +18,7 @@ from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.plan.stages import StagePlan, is_training
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, stage_costs, total_cost
-from rlc.pricing.latencies import Latencies
+from rlc.pricing.critical_path import Latencies
 from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import Tokens
 from rlc.records import asdict

@@ -34,8 +34,7 @@ from rlc.plan.stages import (
 )
 from rlc.plan.units import elapsed, show
 from rlc.pricing.cost import KINDS, Money, StageCost, bill_rows
-from rlc.pricing.critical_path import completion_times, critical_path
-from rlc.pricing.latencies import Latencies
+from rlc.pricing.critical_path import Latencies, completion_times, critical_path
 from rlc.pricing.shapes import extends_prefix
 from rlc.pricing.texts import LEVELS
 from rlc.pricing.tokens import shares

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.compile.rehearse import left_out
+from rlc.compile.variants import left_out
 from rlc.explanation.formulas.distillation import reference_name, teaching, whose
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars, wrap
@@ -15,10 +15,10 @@ from rlc.explanation.sizes import FREE, collected, pairs_of, stage_timing, when_
 from rlc.lang.diagnostics import Diagnostics, in_order
 from rlc.lang.render import Paint
 from rlc.lang.source import printable
-from rlc.plan.auxiliary import asked_models
 from rlc.plan.codec import plan_hash
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import evaluations_of
+from rlc.plan.leaves import asked_models
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import Plan
 from rlc.plan.sources import Samples
@@ -35,7 +35,7 @@ from rlc.plan.stages import (
 )
 from rlc.plan.units import elapsed, show
 from rlc.pricing.cost import StageCost, plan_cost, total_cost
-from rlc.pricing.latencies import Latencies
+from rlc.pricing.critical_path import Latencies
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import shares
 

@@ -21,7 +21,7 @@ from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import StageCost, stage_costs
-from rlc.pricing.latencies import Latencies
+from rlc.pricing.critical_path import Latencies
 
 if TYPE_CHECKING:
     from rlc.compile.sweeps import Sweep

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.facts.gem import gem_facts, gem_ids
+from rlc.catalog.facts.environments import gem_facts, gem_ids
 from rlc.catalog.index import names_of, wrapper_traits
 from rlc.imports.common import MAIN, POLICY, env_name, model_block, recipe_of, save_line
 from rlc.imports.errors import shown

@@ -10,10 +10,9 @@ from functools import cache
 from attrs import evolve
 
 from rlc.algo.expressions.vocabulary import Input, Operation
-from rlc.catalog.examples import example_of
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import SCALARS, Builtin, Declaration, Param
-from rlc.catalog.search import BY_STRING, NameEntry, entries
+from rlc.catalog.search import BY_STRING, NameEntry, entries, example_of
 from rlc.check.notes import Note, WrittenDefault
 from rlc.check.scope import NamedDecl
 from rlc.explanation.entries import default_of, formulas_of, meaning_of, type_of

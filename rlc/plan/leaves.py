@@ -1,11 +1,13 @@
-"""The parts of a plan's records by dotted path."""
+"""The parts of a plan's records by dotted path, and the models that a stage asks among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from operator import is_
 from typing import Any, TypeVar
 
+from rlc.plan.models import ModelState
 from rlc.records import Record, evolve, fields, has
 
 R = TypeVar("R", bound=Record)
@@ -53,11 +55,11 @@ def children_of(
         return None
     if has(kind):
         found: dict[str, Any] = {}
-        for name, is_inline in _names(kind):
-            if is_inline:  # its parts are called as if they were this record's
-                found |= children_of(getattr(node, name), plain) or {}
-            else:
+        for name, called in _names(kind):
+            if called:
                 found[name] = getattr(node, name)
+            else:  # its parts are called as if they were this record's
+                found |= children_of(getattr(node, name), plain) or {}
         return found
     if isinstance(node, tuple):
         keys = [plain(getattr(plain(item), "name", None)) for item in node]
@@ -68,6 +70,60 @@ def children_of(
 
 
 @cache
-def _names(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The names of a record's fields, and whether each is inline."""
-    return tuple((field.name, bool(field.metadata.get(INLINE))) for field in fields(kind))
+def _names(kind: Any) -> tuple[tuple[str, str], ...]:
+    """The fields of a record that is no value of its own, and what they are called in a path: an
+    inline one is not."""
+    if not has(kind) or (issubclass(kind, Record) and kind.is_whole):
+        return ()
+    return tuple((one.name, "" if one.metadata.get(INLINE) else one.name) for one in fields(kind))
+
+
+def asked_models(node: Any, path: str = "") -> list[tuple[str, ModelState]]:
+    """Every model that a stage's plan, or a part of one, asks, with its path there."""
+    found: list[tuple[str, ModelState]] = []
+    _collect(node, path, found)
+    return found
+
+
+def _collect(node: Any, path: str, found: list[tuple[str, ModelState]]) -> None:
+    kind: Any = type(node)
+    parts: Iterable[tuple[int | str, Any]]
+    if kind is ModelState:
+        found.append((path, node))
+        return
+    if kind is tuple:
+        parts = enumerate(node)
+    elif kind is dict:
+        parts = node.items()
+    else:
+        parts = [(called, getattr(node, name)) for name, called in _names(kind)]
+    for name, part in parts:
+        if type(part) not in PLAIN:  # most are
+            inside = str(name) if not path else path if name == "" else f"{path}.{name}"
+            _collect(part, inside, found)
+
+
+def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:
+    """The same plan of a stage, or part of one, with each model that it asks changed."""
+    kind: Any = type(node)
+    if kind is ModelState:
+        return change(node)
+    if kind in PLAIN:
+        return node
+    if kind is tuple:
+        items = [with_asked_models(item, change) for item in node]
+        return node if all(map(is_, items, node)) else tuple(items)
+    parts = node if kind is dict else {name: getattr(node, name) for name, _ in _names(kind)}
+    new = {}
+    for name, part in parts.items():
+        if type(part) not in PLAIN and (other := with_asked_models(part, change)) is not part:
+            new[name] = other
+    if not new:
+        return node
+    return {**node, **new} if kind is dict else evolve(node, **new)
+
+
+def needed_stages(node: Any) -> tuple[str, ...]:
+    """The stages whose weights are asked."""
+    found = (state.after for _, state in asked_models(node))
+    return tuple(dict.fromkeys(name for name in found if name is not None))

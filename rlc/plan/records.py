@@ -14,7 +14,7 @@ from rlc.records import Record, field, frozen
 
 if TYPE_CHECKING:
     from rlc.plan.expectations import ExpectationPlan
-    from rlc.plan.graph.nodes import Graph
+    from rlc.plan.graph import Graph
 
 SCHEMA_VERSION = 4
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeGuard
 
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import ModelState, SamplingPlan
 from rlc.plan.parts import KeepPlan
 from rlc.records import Record, frozen
+
+Split = str | Mapping[str, Any]
+FIELD = "split"  # of a row: which split it belongs to
+
+
+def base_split(split: Split) -> str:
+    """The name of the split that is meant, or that a part is taken of."""
+    return split if isinstance(split, str) else str(split["of"])
 
 
 @frozen

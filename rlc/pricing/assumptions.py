@@ -12,8 +12,7 @@ from rlc.catalog.environments import (
     rubrics_of,
     unknown_turns,
 )
-from rlc.catalog.facts.models import find_model, storage_price, tokenizer_of
-from rlc.catalog.facts.prices import price_of
+from rlc.catalog.facts.models import find_model, price_of, storage_price, tokenizer_of
 from rlc.catalog.index import loss_traits, teacher_traits
 from rlc.plan.environments import EndpointPlan, EnvPlan
 from rlc.plan.sources import Pairs, Samples
@@ -30,8 +29,8 @@ from rlc.plan.stages import (
     is_training,
 )
 from rlc.plan.units import show
-from rlc.pricing import cost, preferences
-from rlc.pricing.judges import endpoint_dollars
+from rlc.pricing import cost, tokens
+from rlc.pricing.asked import endpoint_dollars
 from rlc.pricing.shapes import (
     ORACLE_SHARE,
     REPLY_SHARE,
@@ -128,7 +127,7 @@ def _likelihood(stage: Training) -> Iterator[str]:
 
 def _heldout(stage: Training) -> Iterator[str]:
     if stage.heldout is not None and heldout_examples(stage) is None:
-        yield f"{preferences.HELDOUT:,} held-out examples, assumed"
+        yield f"{tokens.HELDOUT:,} held-out examples, assumed"
 
 
 def _policy_gradient(stage: Training) -> Iterator[str]:
@@ -148,18 +147,18 @@ def _evaluation(stage: Evaluation) -> Iterator[str]:  # noqa: ARG001
 
 def _preferences(stage: Training) -> Iterator[str]:
     data = stage.of(FromData).data
-    rows = preferences.measured(stage, data)
+    rows = tokens.measured(stage, data)
     what = "pairs" if data.word == Pairs.word else "replies"
     if rows is not None:
         yield f"{what} of {rows.expected:.0f} tokens on average, prompts included ({_rows(rows)})"
     elif data.read is not None:
-        least, usual, most = preferences.SIDE_TOKENS.values()
+        least, usual, most = tokens.SIDE_TOKENS.values()
         yield f"low, expected, high: replies of {least}, {usual}, {most:,} tokens, assumed"
     yield "a forward pass before each gradient is billed as a prefill of every reply"
     if stage.of(PreferenceLoss).reference is not None:
         yield "the reference is billed as a prefill of every reply, once in the whole stage"
-    if stage.heldout is not None and preferences.count_of(stage, stage.heldout) is None:
-        yield f"{preferences.HELDOUT:,} held-out preferences, assumed"
+    if stage.heldout is not None and tokens.count_of(stage, stage.heldout) is None:
+        yield f"{tokens.HELDOUT:,} held-out preferences, assumed"
 
 
 _CACHED = "low and expected: prompts shared by a group or kept from earlier turns are cached"

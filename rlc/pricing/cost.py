@@ -10,21 +10,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from rlc.catalog.facts.models import FREE, Price, find_model, storage_price
-from rlc.catalog.facts.prices import part_cost, price_of
+from rlc.catalog.facts.models import FREE, Price, find_model, part_cost, price_of, storage_price
 from rlc.catalog.files import located_files
 from rlc.plan.environments import EndpointPlan
 from rlc.plan.models import LOCAL, ModelPlan
 from rlc.plan.parts import KlPlan, SavePlan
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, is_evaluation, is_training
-from rlc.pricing.auxiliary import ASKED, AskedTokens, asked_tokens
+from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
 from rlc.records import frozen, values_of
 
 # What a bill is made of. A stage's own sampling and training have the first four; models that are
-# asked and not trained have those of :mod:`rlc.pricing.auxiliary`.
+# asked and not trained have those of :mod:`rlc.pricing.asked`.
 KINDS = ("prefill", "cached", "sample", "train", "reference", *ASKED, "evaluation", "storage")
 
 GIGABYTE = 1e9

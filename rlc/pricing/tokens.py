@@ -2,7 +2,8 @@
 
 Sampling prefills every prompt; what extends an earlier one, or is shared by a group, can come
 from the service's cache. Training is billed for every token of a sequence. A reference model
-reads every sequence that was played once.
+reads every sequence that was played once; of preferences every reply takes a forward pass and a
+gradient, and its reference reads it once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import ceil
 from operator import add
 from typing import Any
 
-from rlc.catalog.index import learns_targets_alone, loss_traits, teacher_traits
+from rlc.catalog.index import learns_targets_alone, loss_traits, preference_traits, teacher_traits
 from rlc.plan.environments import EnvPlan
 from rlc.plan.models import LOCAL, ModelPlan, SamplingPlan
 from rlc.plan.parts import BatchPlan, LossPlan, teacher_of
@@ -21,6 +22,7 @@ from rlc.plan.sources import (
     BuilderData,
     Demonstrations,
     FileData,
+    LabelledReplies,
     PreferredPairs,
     Samples,
 )
@@ -35,7 +37,6 @@ from rlc.plan.stages import (
     Table,
     Training,
 )
-from rlc.pricing.preferences import HELDOUT, heldout_preferences, of_one, rows_taken
 from rlc.pricing.shapes import (
     CHAT_TOKENS,
     ORACLE_SHARE,
@@ -44,8 +45,90 @@ from rlc.pricing.shapes import (
     Rollout,
     rollout_shapes,
 )
-from rlc.pricing.texts import Level, example_tokens
+from rlc.pricing.texts import Level, RowTokens, example_tokens, preference_tokens
 from rlc.records import evolve, frozen
+
+SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that cannot be read
+HELDOUT = 1_000  # held-out preferences or examples, where they cannot be counted
+
+
+@frozen
+class PreferenceTokens:
+    """Tokens of one preference: those that are ``trained`` on, and those that are only ``read``
+    beside them."""
+
+    trained: float
+    read: float
+
+    @property
+    def total(self) -> float:
+        return self.trained + self.read
+
+
+def measured(stage: Training, data: AnyData) -> RowTokens | None:
+    """The rows of a stage's data, if they can be read."""
+    return preference_tokens(data, stage.model)
+
+
+def _sides(data: AnyData) -> int:
+    """How many replies one of the preferences of data has."""
+    return 1 if data.word == LabelledReplies.word else 2
+
+
+def of_one(stage: Training, data: AnyData, level: Level) -> PreferenceTokens:
+    """What one preference takes, both replies of a pair together."""
+    rows, sides = measured(stage, data), _sides(data)
+    whole: float = sides * SIDE_TOKENS[level]
+    if rows is not None:
+        whole = rows.at(level) + sides * CHAT_TOKENS[level]
+    for env in data.environments:
+        shapes = rollout_shapes(env, stage.model, None, level)
+        whole = sides * max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+    if not _labelled(stage):
+        return PreferenceTokens(whole, 0.0)
+    return PreferenceTokens(whole / sides, whole / sides)  # a reply, and that to another prompt
+
+
+def _labelled(stage: Training) -> bool:
+    return preference_traits(stage.of(PreferenceLoss).loss.name).labelled
+
+
+def count_of(stage: Training, data: AnyData) -> int | None:
+    """How many preferences data has; None if that is unknown."""
+    rows, count = measured(stage, data), data.count
+    if count is None and rows is not None:
+        count = rows_taken(rows, data)
+    return None if count is None else count * (_sides(data) if _labelled(stage) else 1)
+
+
+def rows_taken(rows: RowTokens, data: AnyData) -> int:
+    """How many of the rows of a file the split of data has."""
+    split = getattr(data, "split", None)
+    return ceil(rows.rows * (split["share"] if isinstance(split, Mapping) else 1.0))
+
+
+def compared(stage: Training) -> int:
+    """How often what is held out is compared."""
+    if stage.heldout is None:
+        return 0
+    return 1 + (0 if stage.every is None else (stage.steps - 1) // stage.every)
+
+
+def heldout_preferences(stage: Training, level: Level) -> float:
+    """Tokens of comparing the held-out preferences once."""
+    if stage.heldout is None:
+        return 0.0
+    count = count_of(stage, stage.heldout)
+    return (HELDOUT if count is None else count) * of_one(stage, stage.heldout, level).total
+
+
+def reference_tokens(stage: Training, level: Level) -> float:
+    """Tokens that the reference reads in the whole stage: every reply once."""
+    source = stage.of(FromData)
+    used, count = stage.steps * source.batch, count_of(stage, source.data)
+    learnt = (used if count is None else min(used, count)) * of_one(stage, source.data, level).total
+    return learnt + heldout_preferences(stage, level)
+
 
 # Episodes played for each demonstration that the model itself has to give.
 TRIES = {"low": 1, "expected": 2, "high": 20}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from rlc.catalog.facts.prices import part_cost, price_of
+from rlc.catalog.facts.models import part_cost, price_of
 from rlc.plan.records import Plan
 from rlc.plan.stages import is_training
 from rlc.report.charts.drawing import Chart, chart

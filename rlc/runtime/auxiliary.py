@@ -21,7 +21,7 @@ from rlc.envs.judges.endpoint import EndpointResponder
 from rlc.envs.responders import ModelReply, ModelRequest, Responder, Responders
 from rlc.plan.environments import Asked, EndpointPlan
 from rlc.plan.models import ModelPlan, ModelState, Sampling
-from rlc.pricing.judges import endpoint_dollars
+from rlc.pricing.asked import endpoint_dollars
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder

@@ -23,8 +23,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.plan.graph import IN_ORDER
-from rlc.plan.graph.nodes import Graph, GraphEdge
+from rlc.plan.graph import IN_ORDER, Graph, GraphEdge
 from rlc.runtime.concurrency import first_cause
 
 

@@ -18,8 +18,8 @@ from rlc.data.code.functions import (
 )
 from rlc.data.errors import DataError
 from rlc.envs.build import source_problems
-from rlc.plan.auxiliary import asked_models
 from rlc.plan.graph import build_graph
+from rlc.plan.leaves import asked_models
 from rlc.plan.models import ModelState
 from rlc.plan.records import Plan
 from rlc.pricing.quantities import judged_before

@@ -28,7 +28,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.advantages import Episodes, compute_advantages
+from rlc.algo.advantages import Episodes, compute_advantages, stable_order
 from rlc.algo.ragged import Floats
 from rlc.algo.scheme import (
     AdvantageScheme,
@@ -39,7 +39,6 @@ from rlc.algo.scheme import (
     Scale,
     WeightedSum,
 )
-from rlc.algo.scopes import stable_order
 
 # Eighths: differences and shifts are exact, so that constancy survives them.
 eighths = st.integers(-80, 80).map(lambda n: n / 8)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.passk import pass_at_k
+from rlc.algo.rewards import pass_at_k
 
 
 @given(st.integers(1, 9), st.data())

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.ragged import Floats, join, split
-from rlc.algo.returns import compute_returns
+from rlc.algo.ragged import Floats, compute_returns, join, split
 from rlc.algo.scheme import Returns
 
 rewards = st.floats(-100, 100, allow_subnormal=False)

@@ -11,14 +11,15 @@ from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts.models import (
     FREE,
+    dollars,
     find_model,
     find_retired,
     model_names,
+    part_cost,
     prices_as_of,
     renderer_keeps_prefix,
     renderer_names,
 )
-from rlc.catalog.facts.prices import dollars, part_cost
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
 from rlc.catalog.records import SCALARS, Builtin
 from rlc.runtime.records import Usage

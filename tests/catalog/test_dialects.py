@@ -11,8 +11,8 @@ from dialect_batches import RECIPE, scheme_of
 from rlc.algo.advantages import Episodes, compute_advantages
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.scheme import AdvantageScheme, Baseline, Scale, running_baseline
-from rlc.catalog.builtins.advantages import PRESETS, UNSUPPORTED
-from rlc.catalog.index import BUILTINS
+from rlc.catalog.builtins.advantages import UNSUPPORTED
+from rlc.catalog.index import BUILTINS, builtins_of
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 
@@ -150,7 +150,7 @@ def test_a_preset_that_needs_peers_gives_the_worked_values_and_refuses_a_single(
 
 def test_every_preset_has_worked_values() -> None:
     named = {text.partition("(")[0] for text in [*EXPECTED, *NEEDS_PEERS]}
-    assert named == {preset.name for preset in PRESETS}
+    assert named == {preset.name for preset in builtins_of("advantage")}
 
 
 def test_what_cannot_be_expressed_is_not_a_preset_and_has_a_reason() -> None:
@@ -162,7 +162,7 @@ def test_what_cannot_be_expressed_is_not_a_preset_and_has_a_reason() -> None:
 NOISY = [[0.1] * 3, [0.1] * 10, [0.3] * 6]
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("preset", builtins_of("advantage"), ids=lambda preset: preset.name)
 def test_equal_returns_never_give_noise(preset: object) -> None:
     """A baseline over the group, or over a batch of one group, leaves exact zeros."""
     scheme = scheme_of(f"{preset.name}()")  # type: ignore[attr-defined]
@@ -267,7 +267,7 @@ def test_roles_that_no_environment_has_are_a_mistake_only_if_scheme_of(
     assert found == ([f"no environment here has roles, so {means}"] if means else [])
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("preset", builtins_of("advantage"), ids=lambda preset: preset.name)
 def test_presets_of_a_group_take_another_scope(preset: object) -> None:
     """Roles of one task are compared with each other only, however many there are of each."""
     if "scope" not in [param.name for param in preset.params]:  # type: ignore[attr-defined]

@@ -9,9 +9,9 @@ import pytest
 from page_examples import complete
 
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.examples import example_of, example_of_declaration, place_of
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Builtin
+from rlc.catalog.search import example_of, example_of_declaration, place_of
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 

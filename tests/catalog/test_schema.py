@@ -14,7 +14,7 @@ from plan_recipes import EVERYTHING, RECIPE_FILES, RECIPE_TEXTS, planned
 import rlc
 from rlc.catalog.index import names_of
 from rlc.catalog.schema import plan_schema
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.plan.codec import plan_to_dict
 
 SCHEMA = json.loads(json.dumps(plan_schema()))

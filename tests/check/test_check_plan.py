@@ -13,7 +13,7 @@ from stage_parts import flat
 
 import rlc
 from rlc.check.rules import check_plan
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.plan.leaves import evolved
 from rlc.plan.parts import AggregatePlan, OverlapPlan
 from rlc.plan.records import Plan

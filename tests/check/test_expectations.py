@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paths import ROOT
 
 from rlc.compile.recipe import CompileResult, compile_source
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.emit.errors import EmitError
 from rlc.emit.script.program import script
 from rlc.explanation import explain_dict, explain_text

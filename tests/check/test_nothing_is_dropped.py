@@ -9,10 +9,18 @@ from collections.abc import Iterator
 import pytest
 from paths import RECIPES
 
-from rlc.catalog.declarations import DECLARATIONS, LOSS_FIELDS, MODEL_FIELDS, SWEEP_FIELDS
+from rlc.catalog.declarations import (
+    DECLARATIONS,
+    EVAL_FIELDS,
+    LOSS_FIELDS,
+    MODEL_FIELDS,
+    PREFERENCE_FIELDS,
+    SFT_FIELDS,
+    SWEEP_FIELDS,
+    TRAIN_FIELDS,
+)
 from rlc.catalog.index import BUILTINS
 from rlc.catalog.records import Builtin, Param
-from rlc.catalog.stage_fields import EVAL_FIELDS, PREFERENCE_FIELDS, SFT_FIELDS, TRAIN_FIELDS
 from rlc.compile.recipe import CompileResult, compile_source
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash

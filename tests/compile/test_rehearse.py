@@ -8,11 +8,10 @@ import pytest
 from attrs import evolve
 from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned
 
-from rlc.compile.rehearse import MAX_STEPS, MAX_TOKENS, rehearse
-from rlc.plan.auxiliary import with_asked_models
+from rlc.compile.variants import MAX_STEPS, MAX_TOKENS, rehearse
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.environments import EnvPlan
-from rlc.plan.leaves import children_of, leaves
+from rlc.plan.leaves import children_of, leaves, with_asked_models
 from rlc.plan.parts import BudgetPlan
 from rlc.plan.stages import Evaluation, Training
 

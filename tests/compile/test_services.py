@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlc.compile.recipe import compile_source
-from rlc.compile.services import ServiceMismatchError, on_service
+from rlc.compile.variants import ServiceMismatchError, on_service
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 

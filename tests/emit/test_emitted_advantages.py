@@ -13,13 +13,13 @@ from attrs import evolve
 from dialect_batches import Batch, draw_batch, episodes_of, plan_with, scheme_of
 
 from rlc.algo.advantages import compute_advantages
-from rlc.catalog.builtins.advantages import PRESETS
+from rlc.catalog.index import builtins_of
 from rlc.emit.errors import EmitError
 from rlc.emit.pieces import advantages as pieces
 from rlc.emit.script.program import script
 
 SCHEMES = [
-    *(f"{preset.name}()" for preset in PRESETS),
+    *(f"{preset.name}()" for preset in builtins_of("advantage")),
     "returns() |> baseline(mean, over = env, singleton = raw) |> scale(std, over = group)",
     "returns() |> baseline(mean, over = group, singleton = raw) |> scale(std, over = batch)",
     "returns(gamma = 0.5) |> baseline(mean, over = group, weight = tokens, singleton = raw)"

@@ -12,7 +12,7 @@ from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned, recipe, stages_of
 from stage_parts import changed, flat
 
 from rlc.compile.recipe import compile_source
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.explanation import explain_dict, explain_text, summary_text
 from rlc.explanation.data import ADDED
 from rlc.explanation.formulas.stages import loss_scale

@@ -8,8 +8,8 @@ from attrs import evolve
 from run_support import TINY, compiled, train
 from stage_parts import changed
 
-from rlc.plan.auxiliary import asked_models, needed_stages, with_asked_models
 from rlc.plan.graph import build_graph
+from rlc.plan.leaves import asked_models, needed_stages, with_asked_models
 from rlc.plan.models import ModelPlan, ModelState
 from rlc.plan.records import Plan
 from rlc.records import Record, frozen

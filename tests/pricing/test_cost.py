@@ -10,7 +10,7 @@ from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
 from stage_parts import flat
 
 from rlc.catalog.facts.models import find_model
-from rlc.compile.services import on_service
+from rlc.compile.variants import on_service
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training
 from rlc.pricing.assumptions import assumptions

@@ -11,7 +11,7 @@ from plan_recipes import planned
 from rlc.cli.main import main
 from rlc.explanation import explain_dict, explain_text
 from rlc.lang.diagnostics import Diagnostics
-from rlc.pricing.latencies import LatencyError, declared_latencies, measured_latencies
+from rlc.pricing.critical_path import LatencyError, declared_latencies, measured_latencies
 
 RECIPE = """\
 model policy { base = "tiny" lora_rank = 4 }

@@ -21,7 +21,7 @@ from run_support import (
 )
 
 from rlc.plan.records import Plan
-from rlc.pricing.opponents import opponent_tokens
+from rlc.pricing.asked import opponent_tokens
 from rlc.runtime.journal.folder import RunFolder
 
 pytestmark = pytest.mark.engine

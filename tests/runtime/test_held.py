@@ -14,7 +14,7 @@ from run_support import TINY, compiled, run, run_new, train
 
 import rlc
 from rlc.cli.main import main
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.plan.expectations import ExpectationPlan, Over, QuantityPlan, TermPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan

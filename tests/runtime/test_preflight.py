@@ -10,7 +10,7 @@ from attrs import evolve
 from plan_recipes import recipe
 from run_support import TINY, compiled, tiny, train
 
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.plan.parts import TrackPlan
 from rlc.plan.stages import Training
 from rlc.runtime.preflight import require_runnable

@@ -17,7 +17,7 @@ from paths import RECIPES
 from run_support import metrics, run_new, shortened
 
 from rlc.compile.recipe import compile_source
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.lang.source import Source
 from rlc.runtime.preflight import require_runnable
 

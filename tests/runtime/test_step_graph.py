@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlc.plan.graph.nodes import Graph, GraphEdge, GraphNode
+from rlc.plan.graph import Graph, GraphEdge, GraphNode
 from rlc.runtime.graph import NodeContext, StepFunction, StepOutcome, run_steps
 
 

@@ -11,7 +11,8 @@ from stage_parts import flat
 
 pytest.importorskip("gem")
 
-from rlc.catalog.facts.gem import gem_facts, gem_ids, gem_snapshot, is_broken
+from rlc.catalog.facts.environments import gem_facts, gem_ids, is_broken
+from rlc.catalog.facts.environments import snapshot as known
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.stages import Training
@@ -29,7 +30,7 @@ def uncollected() -> Iterator[None]:
 
 
 def test_ids_arguments_and_signatures_are_those_of_the_library() -> None:
-    stored = gem_snapshot()
+    stored = known("gem")
     installed = snapshot.registry()
     without_lengths = {
         env_id: {key: value for key, value in record.items() if key not in ("chars", "tiny")}
@@ -54,7 +55,7 @@ def test_an_environment_that_fails_has_no_length() -> None:
 
 
 def test_the_file_is_as_the_script_writes_it() -> None:
-    check_file(snapshot.PATH, snapshot.render(gem_snapshot()), "python -m tools.gem_snapshot")
+    check_file(snapshot.PATH, snapshot.render(known("gem")), "python -m tools.gem_snapshot")
 
 
 RECIPE = """

@@ -10,7 +10,8 @@ from stage_parts import flat
 
 pytest.importorskip("textarena")
 
-from rlc.catalog.facts.textarena import textarena_facts, textarena_ids, textarena_snapshot
+from rlc.catalog.facts.environments import snapshot as stored
+from rlc.catalog.facts.environments import textarena_facts, textarena_ids
 from rlc.compile.recipe import compile_source
 from rlc.envs.games.textarena import TextArenaGame
 from rlc.lang.source import Source
@@ -26,11 +27,11 @@ def test_its_games_are_those_of_the_library() -> None:
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="taken with Python 3.11")
 @pytest.mark.parametrize("env_id", [*MEASURED, "Chess-v0"])
 def test_players_and_prompts_are_those_of_the_game(env_id: str) -> None:
-    assert snapshot.probe(env_id) == textarena_snapshot()["games"][env_id]
+    assert snapshot.probe(env_id) == stored("textarena")["games"][env_id]
 
 
 def test_the_file_is_as_the_script_writes_it() -> None:
-    written = snapshot.render(textarena_snapshot())
+    written = snapshot.render(stored("textarena"))
     check_file(snapshot.PATH, written, "python -m tools.textarena_snapshot")
 
 

@@ -9,7 +9,7 @@ from run_support import metrics, run_new, shortened
 from yardstick import YARDSTICK, no_hub, standing_in
 
 from rlc.compile.recipe import compile_source
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.lang.source import Source
 from rlc.runtime.preflight import require_runnable
 

@@ -8,11 +8,15 @@ inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence
 - ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded;
   ``validate`` checks one from elsewhere.
 - ``derivative``: the derivative by ``logp``, a program too.
-- ``analysis``: what can be said of a program before it is computed.
+- ``reach``: which nodes have a gradient, and which are computed over a batch.
+- ``behaviour``: how a loss scales with the advantages, and whether it bounds a ratio that has run
+  away.
+- ``ranges``: what its parts can be, and where they are undefined.
+- ``known``: whether a loss is one of the service's own by another name; the catalogue has
+  ``known_loss(program)`` with all candidates.
 - ``formula``: text that people read, of a program and of its derivative.
 - ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
-- ``shield``: a program for torch, whose own gradient of a `where` is NaN where the branch that is
-  not taken is infinite.
+- ``python``: a program as a function of torch.
 - ``evaluate``: value and gradient of a loss in float64, with numpy. Everything else here is pure
   Python, because `rlc check` reads it.
 """

@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.batch import after_batch, batch_nodes
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
-from rlc.algo.expressions.reach import differentiable
+from rlc.algo.expressions.reach import after_batch, batch_nodes, differentiable
 from rlc.algo.expressions.vocabulary import input_of, shapes
 from rlc.algo.ragged import Floats
 from rlc.records import evolve

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.sources import ARGS, GRADER, SAMPLES, SHUFFLE, environment
-from rlc.catalog.builtins.splits import USUAL
+from rlc.catalog.builtins.sources import ARGS, GRADER, SAMPLES, SHUFFLE, USUAL, environment
 from rlc.catalog.records import Args, Param, builtin, code, optional, word
 from rlc.catalog.traits import EnvFacts, SourceTraits
 from rlc.data.code.calls import module_of_package

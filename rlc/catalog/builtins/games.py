@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlc.catalog.builtins.sources import ARGS, environment
-from rlc.catalog.facts.textarena import textarena_facts, textarena_ids, textarena_signature
+from rlc.catalog.facts.environments import textarena_facts, textarena_ids, textarena_signature
 from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional
 from rlc.catalog.traits import EnvFacts, OpponentTraits, SourceTraits, WrapperTraits
 from rlc.plan.environments import ANY, EnvPlan, PastPlan, PlayPlan, ScriptPlan

@@ -21,7 +21,7 @@ from rlc.data.messages import MessageError
 from rlc.data.reading import FileRows
 from rlc.data.rows import DataRow
 from rlc.data.splits import NoSplitError, rows_of_split, said
-from rlc.plan.splits import base_split
+from rlc.plan.sources import base_split
 from rlc.records import field, frozen
 
 LISTED = 3  # kinds of mistakes in one file, and further places of one of them

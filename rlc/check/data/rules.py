@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.builtins.splits import have_tasks_in_common
+from rlc.catalog.builtins.sources import have_tasks_in_common
 from rlc.catalog.environments import (
     code_of,
     code_of_data,
@@ -26,7 +26,7 @@ from rlc.check.view import StageView, rule, rule_on_envs, teacher_paths
 from rlc.lang.diagnostics import Label
 from rlc.plan.environments import EnvPlan
 from rlc.plan.paths import hub_dataset
-from rlc.plan.splits import base_split
+from rlc.plan.sources import base_split
 from rlc.records import evolve
 
 if TYPE_CHECKING:

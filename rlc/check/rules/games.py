@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlc.algo.scheme import Baseline
 from rlc.catalog.environments import env_facts, opponent_name, seats_of, trained_seats
-from rlc.catalog.facts.textarena import textarena_facts
+from rlc.catalog.facts.environments import textarena_facts
 from rlc.catalog.index import metric_traits, opponent_traits
 from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang.diagnostics import Label

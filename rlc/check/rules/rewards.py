@@ -212,7 +212,7 @@ def _question_fits(view: StageView, env: EnvPlan) -> None:
             continue
         if env.rollouts.max_tokens is None:  # what decides it could not be read
             continue
-        from rlc.pricing.judges import question_tokens
+        from rlc.pricing.asked import question_tokens
 
         located = evolve(judge, rubric=view.located(judge.rubric))
         sampling = view.parts.get("sampling")

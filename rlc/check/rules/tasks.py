@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.builtins.splits import have_tasks_in_common
+from rlc.catalog.builtins.sources import have_tasks_in_common
 from rlc.catalog.environments import env_facts, files_of, players_of_role, with_role
 from rlc.catalog.index import find_builtin, names_of, source_traits
 from rlc.check.data.rules import LEARNT

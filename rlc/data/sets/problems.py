@@ -16,7 +16,7 @@ from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.hub import hub_rows
 from rlc.data.splits import NoSplitError, rows_of_part, rows_of_split, said
 from rlc.plan.paths import hub_dataset
-from rlc.plan.splits import Split, base_split
+from rlc.plan.sources import Split, base_split
 from rlc.records import frozen
 from rlc.seeds import derive_seed
 

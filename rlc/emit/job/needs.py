@@ -10,7 +10,7 @@ from rlc.catalog.facts.models import TINY
 from rlc.catalog.requirements import requirements
 from rlc.emit.job.wheel import constraints
 from rlc.emit.job.wheel import requirements as requirements_of_rlc
-from rlc.plan.auxiliary import asked_models
+from rlc.plan.leaves import asked_models
 from rlc.plan.models import LOCAL
 from rlc.plan.records import Plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.facts.prices import price_of
+from rlc.catalog.facts.models import price_of
 from rlc.emit.script.literals import call, literal
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo.expressions.batch import needs_batch
+from rlc.algo.expressions.reach import needs_batch
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
 from rlc.catalog.builtins.wrappers import TEMPLATES

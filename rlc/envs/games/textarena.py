@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.facts.textarena import textarena_facts
+from rlc.catalog.facts.environments import textarena_facts
 from rlc.chat.turns import EnvError
 from rlc.data.code.functions import explained
 from rlc.envs.games.game import Game, GameSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rlc.algo.expressions.batch import needs_batch
+from rlc.algo.expressions.reach import needs_batch
 from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits, preference_traits

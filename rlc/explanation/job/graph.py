@@ -13,7 +13,7 @@ from typing import Literal
 
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.explanation.sizes import when_evaluated
-from rlc.plan.graph.nodes import GraphEdge
+from rlc.plan.graph import GraphEdge
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, is_evaluation, is_training
 from rlc.pricing.cost import StageCost

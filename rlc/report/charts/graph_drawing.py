@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from rlc.explanation.job.graph import edge_notes
-from rlc.plan.graph.nodes import GraphEdge, GraphNode
+from rlc.plan.graph import GraphEdge, GraphNode
 from rlc.plan.records import Plan
 
 _WIDTH, _ROW, _HEIGHT, _GAP = 316.0, 58.0, 32.0, 12.0

@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 
 from rlc.catalog.builtins.losses import service_loss
 from rlc.catalog.index import loss_traits
-from rlc.plan.auxiliary import asked_models
+from rlc.plan.leaves import asked_models
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, Training

@@ -15,8 +15,8 @@ from rlc.envs.base import TaskKey
 from rlc.envs.build import PlayableEnv, build_env
 from rlc.envs.deadlines import Deadline
 from rlc.errors import Error
-from rlc.plan.auxiliary import asked_models
 from rlc.plan.environments import EnvPlan
+from rlc.plan.leaves import asked_models
 from rlc.plan.sources import has_rows
 from rlc.plan.stages import StagePlan
 from rlc.runtime.concurrency import in_thread

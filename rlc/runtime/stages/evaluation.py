@@ -9,7 +9,7 @@ from statistics import fmean
 
 from attrs import define
 
-from rlc.algo.passk import pass_at_k
+from rlc.algo.rewards import pass_at_k
 from rlc.catalog.builtins.training import DEFAULT_FAILURE
 from rlc.catalog.environments import decides
 from rlc.envs.build import PlayableEnv

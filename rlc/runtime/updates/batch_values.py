@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve
 
-from rlc.algo.expressions.batch import needs_batch
 from rlc.algo.expressions.evaluate import batch_values
 from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.reach import needs_batch
 from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.index import loss_traits
 from rlc.plan.parts import LossPlan

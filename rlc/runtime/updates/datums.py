@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo.expressions.batch import after_batch
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import FIRST, MASK, WEIGHT
+from rlc.algo.expressions.reach import after_batch
 from rlc.catalog.index import loss_traits
 from rlc.chat.tokens import NO_CHUNKS, Chunks, model_input
 from rlc.plan.graph import SCORERS

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from rlc.algo.drift import ClipRange, clip_fraction, drift
 from rlc.algo.expressions.evaluate import changed_share
-from rlc.algo.kl import forward_kl
+from rlc.algo.kl import ClipRange, clip_fraction, drift, forward_kl
 from rlc.algo.schedules import learning_rate
 from rlc.catalog.builtins.losses import LIKELIHOOD, service_loss
 from rlc.catalog.index import loss_traits

@@ -9,10 +9,9 @@ from expressions import program
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlc.algo.expressions.analysis.degree import degree
-from rlc.algo.expressions.analysis.growth import ratio_is_bounded
-from rlc.algo.expressions.analysis.ranges import UndefinedPart, ranges
+from rlc.algo.expressions.behaviour import degree, ratio_is_bounded
 from rlc.algo.expressions.program import Program
+from rlc.algo.expressions.ranges import UndefinedPart, ranges
 from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.scalars import evaluate
 

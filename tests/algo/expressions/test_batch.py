@@ -11,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.batch import after_batch, batch_nodes, needs_batch, reads_trainer
 from rlc.algo.expressions.evaluate import batch_values, loss_and_grad
 from rlc.algo.expressions.program import ExpressionError
-from rlc.algo.expressions.reach import differentiable
+from rlc.algo.expressions.reach import (
+    after_batch,
+    batch_nodes,
+    differentiable,
+    needs_batch,
+    reads_trainer,
+)
 from rlc.catalog.index import known_loss, loss_traits
 from rlc.plan.parts import LossPlan
 

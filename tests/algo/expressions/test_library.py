@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loss_library import PATH, library, library_loss
 
-from rlc.algo.expressions.analysis.degree import degree
-from rlc.algo.expressions.analysis.growth import ratio_is_bounded
-from rlc.algo.expressions.analysis.ranges import ranges
+from rlc.algo.expressions.behaviour import degree, ratio_is_bounded
 from rlc.algo.expressions.evaluate import batch_values, loss_and_grad
+from rlc.algo.expressions.ranges import ranges
 from rlc.catalog.index import known_loss
 
 Array = np.ndarray

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.evaluate import loss_and_grad
 from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.shield import shielded
+from rlc.algo.expressions.python import shielded
 
 
 @given(loss=programs(), data=columns())

@@ -25,7 +25,7 @@ from run_support import compiled, metrics, run
 
 from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
 from rlc.chat.turns import Action, ContractError, EnvError, Observation
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.openenv import OpenEnvSource, openenv_problem, schema_of
 from rlc.plan.environments import EnvPlan

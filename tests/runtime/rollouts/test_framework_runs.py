@@ -13,7 +13,7 @@ import pytest
 from run_support import assert_resumes, compiled, metrics, rollouts, run, run_new, train
 
 from rlc.compile.recipe import load
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.plan.records import Plan
 from rlc.runtime.start import open_run
 

@@ -24,7 +24,7 @@ from run_support import (
     undisturbed,
 )
 
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run

@@ -22,7 +22,7 @@ from run_support import (
     train,
 )
 
-from rlc.compile.rehearse import rehearse
+from rlc.compile.variants import rehearse
 from rlc.plan.records import Plan
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run

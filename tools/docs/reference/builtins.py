@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.examples import example_of
 from rlc.catalog.index import BUILTINS, KINDS, builtins_of
 from rlc.catalog.records import Builtin
-from rlc.catalog.search import entries
+from rlc.catalog.search import entries, example_of
 from rlc.explanation.entries import formulas_of
 from rlc.lsp.describe import signature
 from tools.docs.markdown import GITHUB, code, escaped, fenced, page, slug, table, title_of

@@ -19,7 +19,7 @@ from rlc.errors import Error
 if TYPE_CHECKING:
     from rlc.api import Explanation
     from rlc.plan.records import Plan
-    from rlc.pricing.latencies import Latencies
+    from rlc.pricing.critical_path import Latencies
 
 HELP = "show what a recipe would do and cost"
 DESCRIPTION = (
@@ -117,7 +117,7 @@ def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
 
 def _latencies(plan: Plan, given: list[str]) -> Latencies:
     """Return the latencies written out, or those of a run's folder. May raise LatencyError."""
-    from rlc.pricing.latencies import LatencyError, declared_latencies, measured_latencies
+    from rlc.pricing.critical_path import LatencyError, declared_latencies, measured_latencies
 
     if any("=" in text for text in given):
         return declared_latencies(plan, given)

@@ -10,13 +10,14 @@ barrier: an edge in one part, for which all the parts before it are waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from rlc.algo.aggregate import SHARED_BY
 from rlc.algo.scheme import AdvantageScheme
-from rlc.plan.auxiliary import asked_models
-from rlc.plan.graph.nodes import Graph, GraphEdge, GraphNode
+from rlc.plan.leaves import asked_models
 from rlc.plan.models import LOCAL, ModelState
 from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan
 from rlc.plan.stages import (
@@ -30,7 +31,64 @@ from rlc.plan.stages import (
     is_evaluation,
     is_training,
 )
-from rlc.records import evolve, frozen
+from rlc.records import Record, evolve, frozen
+
+
+@frozen
+class GraphNode(Record):
+    """``kind`` names the work; the runtime has one function for each kind of step node."""
+
+    id: str
+    kind: str
+    stage: str
+    label: str
+
+
+@frozen
+class GraphEdge(Record):
+    """``target`` waits for ``source``; ``carries`` names what flows.
+
+    ``delay`` is in steps: an edge with delay 1 carries the result of the step before; with
+    ``slack`` that of up to so many steps earlier. ``parts`` says in how many parts it is handed on.
+    """
+
+    source: str
+    target: str
+    carries: str
+    delay: int = 0
+    slack: int = 0
+    parts: int = 1
+
+
+@frozen
+class Graph(Record):
+    """The nodes of all stages, and what they wait for."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+
+    @cached_property
+    def nodes_of(self) -> Mapping[str, Sequence[GraphNode]]:
+        """The nodes by their stages, in order."""
+        found = defaultdict[str, list[GraphNode]](list)
+        for node in self.nodes:
+            found[node.stage].append(node)
+        return found
+
+    def edges_of(self, stage: str) -> tuple[GraphEdge, ...]:
+        """The edges between nodes of a stage, in order."""
+        own = {node.id for node in self.nodes_of[stage]}
+        return tuple(edge for edge in self.edges if edge.source in own and edge.target in own)
+
+    @cached_property
+    def edges_at(self) -> Mapping[str, Sequence[GraphEdge]]:
+        """The edges by the nodes at their two ends, in order."""
+        found = defaultdict[str, list[GraphEdge]](list)
+        for edge in self.edges:
+            for node in {edge.source, edge.target}:
+                found[node].append(edge)
+        return found
+
 
 _LABELS = {
     "snapshot": "freeze the weights for sampling",
@@ -214,7 +272,7 @@ def barriers(
             why = f"`over = {over}` in the advantage compares all of it"
             yield Barrier("advantages", f"advantage.steps.{index}", why)
     if loss.program is not None:
-        from rlc.algo.expressions.batch import needs_batch  # most recipes have no loss of their own
+        from rlc.algo.expressions.reach import needs_batch  # most recipes have no loss of their own
 
         if needs_batch(loss.program):
             yield Barrier("datums", "loss", f"`{loss.name}` computes something over it")

@@ -7,15 +7,153 @@ number. Parts that no condition can reach are not looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
-from rlc.algo.expressions.analysis import intervals
-from rlc.algo.expressions.analysis.intervals import Interval, hull, meet, point
 from rlc.algo.expressions.program import INPUT, OperationNode, Program
 from rlc.algo.expressions.reach import differentiable
 from rlc.algo.expressions.vocabulary import OPERATIONS, input_of
-from rlc.records import Record, frozen
+from rlc.records import Record, evolve, frozen
+
+
+@frozen
+class Interval(Record):
+    """The numbers from ``low`` to ``high``. An ``open`` end does not belong to it, and neither does
+    0 if it is ``nonzero``. An infinite end is open."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+    nonzero: bool = False
+
+    @property
+    def empty(self) -> bool:
+        ends_belong = not (self.low_open or self.high_open or (self.nonzero and self.low == 0))
+        return self.low > self.high or (self.low == self.high and not ends_belong)
+
+    @property
+    def is_point(self) -> bool:
+        return self.low == self.high
+
+    def has(self, x: float) -> bool:
+        """Whether ``x`` belongs to it."""
+        above = x > self.low or (x == self.low and not self.low_open)
+        below = x < self.high or (x == self.high and not self.high_open)
+        return above and below and not (x == 0 and self.nonzero)
+
+    def __str__(self) -> str:
+        if self.is_point:
+            return f"{self.low:g}"
+        if math.isinf(self.low) and math.isinf(self.high):
+            return "any number"
+        if math.isinf(self.high):
+            return f"{'above' if self.low_open else 'at least'} {self.low:g}"
+        if math.isinf(self.low):
+            return f"{'below' if self.high_open else 'at most'} {self.high:g}"
+        return f"between {self.low:g} and {self.high:g}"
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.high, -self.low, self.high_open, self.low_open, self.nonzero)
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(
+            -math.inf if -math.inf in (self.low, other.low) else self.low + other.low,
+            math.inf if math.inf in (self.high, other.high) else self.high + other.high,
+            self.low_open or other.low_open,
+            self.high_open or other.high_open,
+        )
+
+    def __mul__(self, other: Interval) -> Interval:
+        corners = [
+            _corner(x, y)
+            for x in ((self.low, self.low_open), (self.high, self.high_open))
+            for y in ((other.low, other.low_open), (other.high, other.high_open))
+        ]
+        high = max((value, not is_open) for value, is_open in corners)
+        return _between(min(corners), high, not (self.has(0) or other.has(0)))
+
+    def __and__(self, other: Interval) -> Interval:
+        """What belongs to both; it may be empty."""
+        (low_a, high_a), (low_b, high_b) = self._ends(), other._ends()
+        return _between(max(low_a, low_b), min(high_a, high_b), self.nonzero or other.nonzero)
+
+    def __or__(self, other: Interval) -> Interval:
+        """The smallest interval that holds both."""
+        (low_a, high_a), (low_b, high_b) = self._ends(), other._ends()
+        nonzero = not (self.has(0) or other.has(0))
+        return _between(min(low_a, low_b), max(high_a, high_b), nonzero)
+
+    def __abs__(self) -> Interval:
+        if self.low >= 0:
+            return self
+        if self.high <= 0:
+            return -self
+        high = max((-self.low, not self.low_open), (self.high, not self.high_open))
+        return _between((0.0, self.nonzero), high, self.nonzero)
+
+    def _ends(self) -> tuple[_End, _End]:
+        """Both ends in an order in which a smaller low and a larger high end hold more."""
+        return (self.low, self.low_open), (self.high, not self.high_open)
+
+
+_End = tuple[float, bool]
+
+
+def _between(low: _End, high: _End, nonzero: bool) -> Interval:
+    return Interval(low[0], high[0], low[1], not high[1], nonzero)
+
+
+def _corner(x: _End, y: _End) -> _End:
+    """The product of two ends, and whether it is open."""
+    if x[0] == 0 or y[0] == 0:
+        return 0.0, not ((x[0] == 0 and not x[1]) or (y[0] == 0 and not y[1]))
+    return x[0] * y[0], x[1] or y[1]
+
+
+def point(x: float) -> Interval:
+    return Interval(x, x)
+
+
+def reciprocal(a: Interval) -> Interval:
+    """One over the numbers other than 0."""
+    if a.low < 0 < a.high:
+        return Interval(nonzero=True)
+    if a.high <= 0:
+        return -reciprocal(-a)
+    low = 1 / a.high if a.high else math.inf
+    high = 1 / a.low if a.low else math.inf
+    return Interval(low, high, a.high_open or math.isinf(a.high), a.low_open or not a.low)
+
+
+def minimum(a: Interval, b: Interval) -> Interval:
+    (low_a, high_a), (low_b, high_b) = a._ends(), b._ends()
+    return _between(min(low_a, low_b), min(high_a, high_b), a.nonzero and b.nonzero)
+
+
+def maximum(a: Interval, b: Interval) -> Interval:
+    return -minimum(-a, -b)
+
+
+def increasing(op: str, a: Interval) -> Interval:
+    """What an increasing function makes of it."""
+    of = OPERATIONS[op].of
+    low, high = of(a.low), of(a.high)
+    return Interval(low, high, a.low_open or math.isinf(a.low), a.high_open or math.isinf(a.high))
+
+
+def total(a: Interval) -> Interval:
+    """The sum of one or more of its numbers."""
+    low = a.low if a.low >= 0 else -math.inf
+    high = a.high if a.high <= 0 else math.inf
+    return Interval(low, high, a.low_open, a.high_open)
+
+
+def average(a: Interval) -> Interval:
+    """The mean of some of its numbers."""
+    return evolve(a, nonzero=a.nonzero and not a.low < 0 < a.high)
+
 
 _MOST_CASES = 200  # branches that are looked at with what their conditions say
 
@@ -109,7 +247,7 @@ class _Ranges:
             else:
                 value = self.value(position, node, [values[arg] for arg in node.args])
             known = facts.get(position)
-            values[position] = value if known is None else meet(value, known)
+            values[position] = value if known is None else value & known
         return values.get(root, Interval())
 
     def choice(
@@ -123,7 +261,7 @@ class _Ranges:
         possible = []
         for holds, branch in zip((True, False), branches, strict=True):
             more = self.implied(compared, sides, holds)
-            within = {n: meet(facts.get(n, values.get(n, Interval())), i) for n, i in more.items()}
+            within = {n: facts.get(n, values.get(n, Interval())) & i for n, i in more.items()}
             if any(interval.empty for interval in within.values()):
                 continue
             possible.append(holds)
@@ -138,7 +276,7 @@ class _Ranges:
         self.verdicts.setdefault(condition, set()).add(verdict)
         if not reached:  # the facts contradict each other: nothing gets here
             return Interval()
-        return hull(reached[0], reached[-1])
+        return reached[0] | reached[-1]
 
     def implied(
         self, condition: OperationNode, sides: list[Interval], holds: bool
@@ -168,7 +306,7 @@ class _Ranges:
             if node.op == "-" and node.args == (a, b):
                 found[position] = difference
             elif node.op == "-" and node.args == (b, a):
-                found[position] = intervals.negative(difference)
+                found[position] = -difference
         for compared, interval in list(found.items()):
             inner = self.program.nodes[compared]
             if inner.op == "abs" and not interval.has(0) and interval.low >= 0:
@@ -184,50 +322,50 @@ class _Ranges:
                 known = input_of(self.program.kind, node.name or "")
                 return Interval(known.low, known.high)
             case "+", (a, b):
-                return intervals.add(a, b)
+                return a + b
             case "-", (a, b):
-                return intervals.add(a, intervals.negative(b))
+                return a + -b
             case "*", (a, b):
                 if node.args[0] == node.args[1]:
-                    return intervals.square(a)
-                return intervals.multiply(a, b)
+                    return abs(a) * abs(a)
+                return a * b
             case "/", (a, b):
                 if b.has(0):
                     self.note(position, 1, "a division by what can be 0", b, b.is_point)
                     return Interval()
-                return intervals.multiply(a, intervals.reciprocal(b))
+                return a * reciprocal(b)
             case "neg", (x,):
-                return intervals.negative(x)
+                return -x
             case "min", (a, b):
-                return intervals.minimum(a, b)
+                return minimum(a, b)
             case "max", (a, b):
-                return intervals.maximum(a, b)
+                return maximum(a, b)
             case "clip", (x, low, high):
-                return intervals.minimum(intervals.maximum(x, low), high)
+                return minimum(maximum(x, low), high)
             case "abs", (x,):
-                return intervals.magnitude(x)
+                return abs(x)
             case "log", (x,):
                 if x.low < 0 or x.has(0):
                     what = "a logarithm of what can be 0 or less"
                     self.note(position, 0, what, x, x.high <= 0)
-                return intervals.increasing("log", meet(x, _POSITIVE))
+                return increasing("log", x & _POSITIVE)
             case "sqrt", (x,):
                 if x.low < 0:
                     self.note(position, 0, "a root of what can be negative", x, x.high < 0)
                 elif x.has(0) and self.active[position]:
                     what = "a root of what can be 0, where its slope is infinite"
                     self.note(position, 0, what, x, x.is_point)
-                return intervals.increasing("sqrt", meet(x, _NOT_NEGATIVE))
+                return increasing("sqrt", x & _NOT_NEGATIVE)
             case "batch_top" | "batch_draw", _:
                 return Interval(0.0, 1.0)
             case "mean" | "batch_mean", (x,):
-                return intervals.average(x)
+                return average(x)
             case "sum", (x,):
-                return intervals.total(x)
+                return total(x)
             case "stop", (x,):
                 return x
             case op, (x,):
-                return intervals.increasing(op, x)
+                return increasing(op, x)
         raise AssertionError(node.op)
 
     def note(self, node: int, place: int, what: str, range: Interval, certain: bool) -> None:

@@ -1,4 +1,4 @@
-"""A rehearsal: the same job on the embedded tiny model, small and short."""
+"""The same job elsewhere: on another training service, or as a rehearsal on the tiny model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from rlc.catalog.builtins.training import DEFAULT_BUDGET
 from rlc.catalog.facts.models import TINY, find_model
 from rlc.catalog.index import source_traits
-from rlc.plan.auxiliary import with_asked_models
+from rlc.errors import Error
 from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, JudgePlan
 from rlc.plan.graph import build_graph
-from rlc.plan.leaves import leaves
+from rlc.plan.leaves import asked_models, leaves, with_asked_models
 from rlc.plan.models import LOCAL, ModelPlan, ModelState, SamplingPlan
 from rlc.plan.parts import BatchPlan, KeepPlan
 from rlc.plan.records import REHEARSAL, Plan
@@ -33,6 +33,47 @@ from rlc.plan.stages import (
     Training,
 )
 from rlc.records import evolve
+
+ORIGIN = "--service"
+
+
+class ServiceMismatchError(Error, ValueError):
+    """A model that is not on the service that was asked for; the message says what to do."""
+
+    exit_status = 2
+
+
+def on_service(plan: Plan, service: str) -> Plan:
+    """Return the same plan with every model on ``service``.
+
+    Any server that speaks Tinker's protocol may serve any model, so `tinker` takes them all; the
+    embedded engine has only those of this machine.
+
+    Raises:
+        ServiceMismatchError: the embedded engine does not have a model.
+    """
+    provenance = dict(plan.provenance)
+
+    def moved(state: ModelState) -> ModelState:
+        return evolve(state, model=evolve(state.model, service=service))
+
+    for stage in plan.stages:
+        own = ("model", ModelState(stage.model, stage.after))
+        asked = ((f"{path}.model", state) for path, state in asked_models(stage))
+        for path, state in (own, *asked):
+            model = find_model(state.model.base)
+            if service == LOCAL and model is not None and model.service != LOCAL:
+                raise ServiceMismatchError(
+                    f'"{state.model.base}" is not on this machine; give the folder that holds its '
+                    "weights as `base`, or rehearse the job with `--rehearse`"
+                )
+            provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
+    stages = tuple(
+        with_asked_models(evolve(stage, model=evolve(stage.model, service=service)), moved)
+        for stage in plan.stages
+    )
+    return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
+
 
 D = TypeVar("D", bound=AnyData)
 MAX_STEPS = 3

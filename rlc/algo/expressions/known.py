@@ -14,10 +14,10 @@ from itertools import pairwise, product
 from random import Random
 from typing import Any
 
-from rlc.algo.expressions.batch import needs_batch
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import NUMBER, Program
+from rlc.algo.expressions.reach import needs_batch
 from rlc.algo.expressions.scalars import evaluator
 from rlc.algo.expressions.vocabulary import OPERATIONS
 from rlc.records import Record, frozen
