@@ -1,12 +1,12 @@
 """What words of other libraries are here: TRL, verl, OpenRLHF, SkyRL, tinker-cookbook, PyTorch.
 
-A name for a parameter of ours is one of its ``aliases``. Here is what has no parameter, or another
-form, with what to write instead; and how any name finds the builtin or declaration that has it.
+Their names for parameters of ours; what has no parameter here, or another form, with what to write
+instead; and how any name finds the builtin or declaration that has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
@@ -19,6 +19,119 @@ WORDS = {
     **dict.fromkeys(("True", "TRUE", "yes", "Yes", "on"), "true"),
     **dict.fromkeys(("False", "FALSE", "no", "No", "off"), "false"),
     **dict.fromkeys(("None", "null", "Null", "nil"), "none"),
+}
+
+# The names of parameters and fields, by where they stand; one that several share, as `steps` of all
+# stages, stands at the first of them.
+_PARAMS = {
+    "model.base": "model_name model_name_or_path base_model model_path pretrained pretrain "
+    "hf_model model_id",
+    "model.lora_rank": "rank r lora_r lora_dim",
+    "model.weights": "load_checkpoint_path init_from adapter checkpoint_path",
+    "model.renderer": "renderer_name chat_template",
+    "model.service": "provider backend",
+    "sft.data": "dataset train_dataset train_data",
+    "sft.batch preference.batch": "batch_size train_batch_size per_device_train_batch_size bs",
+    "sft.optimizer": "optim optimiser",
+    "sft.steps": "max_steps total_steps num_steps training_steps total_training_steps n_steps "
+    "num_train_steps",
+    "sft.epochs": "num_epochs num_train_epochs total_epochs n_epochs max_epochs",
+    "sft.heldout preference.heldout": "eval_dataset test_dataset holdout eval_data validation",
+    "sft.every preference.every": "eval_every eval_steps eval_interval",
+    "sft.save": "checkpoint checkpoints save_strategy",
+    "sft.deadlines": "timeout timeouts",
+    "sft.budget": "max_budget",
+    "sft.track": "logger loggers report_to log_to",
+    "train.env": "environment envs environments",
+    "train.sampling": "generation generation_config sampling_params sampling_config",
+    "train.advantage": "adv_estimator advantage_estimator algorithm algo estimator",
+    "train.aggregate": "loss_agg_mode loss_aggregation aggregation",
+    "train.loss": "loss_fn loss_type policy_loss objective",
+    "train.kl": "kl_penalty ref reference",
+    "train.teacher": "teachers teacher_model distillation distill",
+    "eval.tasks": "num_tasks n_tasks num_examples max_examples limit",
+    "eval.samples": "num_samples n_samples num_rollouts_per_task n k",
+    "eval.metrics": "metric",
+    "eval.every": "eval_every eval_steps eval_interval eval_freq test_freq",
+    "eval.first": "eval_on_start val_before_train",
+    "preference.data": "dataset train_dataset train_data pairs preferences",
+    "preference.loss": "loss_fn loss_type objective algorithm",
+    "preference.reference": "ref ref_model reference_model reference_model_name",
+    "sweep.over": "parameters params space search_space grid",
+    "sweep.metric": "objective maximize target",
+    "sweep.search": "method sampler algorithm",
+    "problems.question": "prompt_key input_key question_key prompt_column",
+    "problems.answer": "answer_key label_key solution target label",
+    "problems.grader": "verifier scorer",
+    "rollouts.group_size groups.group_size": "num_generations n_samples_per_prompt "
+    "samples_per_prompt rollout_n num_return_sequences num_rollouts g n",
+    "rollouts.stop sample.stop": "stop_sequences stop_strings stop_words stop_condition stop_token "
+    "until",
+    "grpo.scale": "scale_rewards norm_adv_by_std_in_grpo normalize_advantage",
+    "rae.decay": "alpha ema_decay",
+    "reinforce_pp.gamma rebn.gamma returns.gamma gem.rebn.gamma oat.rebn.gamma": "discount_factor",
+    "reference.coef reverse_kl.coef forward_kl.coef": "kl_coef kl_coeff beta kl_beta kl_loss_coef "
+    "init_kl_coef kl_penalty_coef kl_ctrl",
+    "reference.discount": "kl_discount_factor",
+    "reverse_kl.system": "system_prompt context teacher_system_prompt",
+    "reverse_kl.demonstration": "demo golden_answer answer solution",
+    "forward_kl.top_k": "k topk n_teacher_targets teacher_topk soft_targets",
+    "adam.learning_rate": "lr actor_lr actor_learning_rate policy_lr step_size",
+    "adam.beta1": "adam_beta1 beta_1",
+    "adam.beta2": "adam_beta2 beta_2",
+    "adam.eps": "adam_epsilon adam_eps",
+    "adam.weight_decay": "wd adam_weight_decay",
+    "adam.grad_clip_norm": "max_grad_norm grad_clip clip_grad gradient_clipping max_norm "
+    "clip_grad_norm gradient_clip_val",
+    "adam.schedule": "lr_scheduler lr_scheduler_type lr_schedule scheduler",
+    "constant.warmup": "warmup_steps lr_warmup_steps num_warmup_steps",
+    "groups.updates": "num_substeps num_minibatches num_mini_batches",
+    "groups.resample": "dynamic_sampling filter_groups",
+    "turns.parallel": "num_envs n_envs",
+    "sample.max_tokens": "max_new_tokens max_completion_length max_response_length max_gen_len "
+    "generate_max_len max_output_tokens response_length max_completion_tokens",
+    "sample.temperature": "temp rollout_temperature",
+    "sample.max_prompt_tokens": "max_prompt_length prompt_max_len max_prompt_len",
+    "sample.max_episode_tokens": "max_model_len max_seq_len max_seq_length max_trajectory_tokens",
+    "asynchronous.max_staleness": "max_steps_off_policy max_off_policy_steps max_async_level",
+    "every.n": "save_every save_steps save_freq save_interval checkpoint_every",
+    "every.keep": "save_total_limit max_to_keep max_ckpt_num max_actor_ckpt_to_keep",
+    "every.best": "save_best load_best_model_at_end",
+    "limit.usd": "max_cost cost_limit",
+    "limit.time": "max_time time_limit",
+    "preferred.samples": "num_samples n_samples group_size num_generations best_of",
+    "dpo.beta ipo.beta simpo.beta cpo.beta orpo.beta brier.beta kto.beta": "dpo_beta kto_beta "
+    "beta_dpo tau",
+    "simpo.gamma": "simpo_gamma margin",
+    "cpo.alpha": "cpo_alpha sft_coef rpo_alpha",
+    "kto.desirable": "desirable_weight lambda_d",
+    "kto.undesirable": "undesirable_weight lambda_u",
+    "samples.top_k": "topk n_teacher_targets teacher_topk soft_targets",
+    "random.n": "n_trials",
+    "halving.eta": "factor",
+}
+# The names of what expressions read and do.
+EXPRESSIONS = {
+    "logp": "logprob logprobs log_prob log_probs log_p new_logprobs",
+    "logq": "old_logp old_logprobs old_log_prob sampler_logprobs log_q",
+    "ratio": "rho r_t importance_ratio",
+    "adv": "advantage advantages A",
+    "ref": "ref_logp ref_logprobs ref_log_prob reference logref teacher",
+    "length": "n len tokens lengths",
+    "where": "if_else ifelse cond select iff",
+    "min": "minimum",
+    "max": "maximum",
+    "clip": "clamp clamped bound",
+    "exp": "e",
+    "log": "ln",
+    "abs": "fabs",
+    "sigmoid": "logistic",
+    "softplus": "log1pexp",
+    "stop": "sg detach stop_gradient stop_grad no_grad",
+    "mean": "avg average masked_mean",
+    "sum": "masked_sum",
+    "batch_top": "topk top_k quantile",
+    "batch_draw": "random choice randperm",
 }
 
 _CLIP = "the bounds of the ratio itself: 0.2 on both sides is `clip_low = 0.8, clip_high = 1.2`"
@@ -83,7 +196,31 @@ Entry = TypeVar("Entry", Param, Builtin, Declaration)
 
 def alias_of(name: str, entries: Iterable[Entry]) -> Entry | None:
     """What another library calls ``name``."""
-    return next((entry for entry in entries if name.lower() in entry.aliases.split()), None)
+    return next((entry for entry in entries if name.lower() in aliases_of(entry)), None)
+
+
+def aliases_of(entry: Param | Builtin | Declaration) -> list[str]:
+    """The names of an entry in other libraries."""
+    if isinstance(entry, Param):
+        return _aliases_of_params().get(entry, [])
+    return entry.aliases.split()
+
+
+@cache
+def _aliases_of_params() -> dict[Param, list[str]]:
+    names = {place: aliases.split() for key, aliases in _PARAMS.items() for place in key.split()}
+    return {
+        param: names[place]
+        for owner, params in _owners()
+        for param in params
+        if (place := f"{getattr(owner, 'name', owner.kind)}.{param.name}") in names
+    }
+
+
+def _owners() -> Iterator[tuple[Builtin | Declaration, tuple[Param, ...]]]:
+    """Every builtin and block, with its parameters."""
+    yield from ((builtin, builtin.params) for builtin in BUILTINS)
+    yield from ((each, each.fields) for each in DECLARATIONS.values() if each.value is None)
 
 
 def advice_for(name: str, fields: Sequence[Param] = ()) -> str | None:
@@ -128,11 +265,9 @@ Home = tuple[str, Builtin | Declaration, Param]
 def _homes() -> dict[str, list[Home]]:
     """Every builtin and block that has a parameter of a name or alias, with its kind."""
     homes: dict[str, list[Home]] = {}
-    blocks = [declaration for declaration in DECLARATIONS.values() if declaration.value is None]
-    owners: list[Builtin | Declaration] = [*BUILTINS, *blocks]
-    for owner in owners:
-        for param in owner.params if isinstance(owner, Builtin) else owner.fields:
-            for name in {param.name, *param.aliases.split()}:
+    for owner, params in _owners():
+        for param in params:
+            for name in {param.name, *aliases_of(param)}:
                 homes.setdefault(name.lower(), []).append((owner.kind, owner, param))
     return homes
 

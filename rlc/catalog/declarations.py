@@ -21,133 +21,59 @@ from rlc.plan.parts import MetricPlan
 from rlc.plan.paths import RUN_WEIGHTS
 
 _MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")
-_STEPS = Param(
-    "steps",
-    "int",
-    "number of updates",
-    None,
-    low=1,
-    aliases=(
-        "max_steps total_steps num_steps training_steps total_training_steps n_steps "
-        "num_train_steps"
-    ),
-)
+_STEPS = Param("steps", "int", "number of updates", None, low=1)
 _EPOCHS = Param(
-    "epochs",
-    "int",
-    "how often all tasks are gone through, instead of `steps`",
-    None,
-    low=1,
-    aliases="num_epochs num_train_epochs total_epochs n_epochs max_epochs",
+    "epochs", "int", "how often all tasks are gone through, instead of `steps`", None, low=1
 )
-_SAVE = Param(
-    "save",
-    "save",
-    "when checkpoints are made; by default at the end",
-    DEFAULT_SAVE,
-    aliases="checkpoint checkpoints save_strategy",
-)
-_BUDGET = Param(
-    "budget", "budget", "most to spend; by default no limit", DEFAULT_BUDGET, aliases="max_budget"
-)
-_TRACK = Param(
-    "track",
-    "tracker",
-    "where metrics go beside the run folder",
-    (),
-    many=True,
-    aliases="logger loggers report_to log_to",
-)
-_DEADLINES = Param(
-    "deadlines",
-    "deadlines",
-    "how long it waits for what",
-    DEFAULT_DEADLINES,
-    aliases="timeout timeouts",
-)
-_OPTIMIZER = Param(
-    "optimizer", "optimizer", "how the gradient becomes an update", aliases="optim optimiser"
-)
+_SAVE = Param("save", "save", "when checkpoints are made; by default at the end", DEFAULT_SAVE)
+_BUDGET = Param("budget", "budget", "most to spend; by default no limit", DEFAULT_BUDGET)
+_TRACK = Param("track", "tracker", "where metrics go beside the run folder", (), many=True)
+_DEADLINES = Param("deadlines", "deadlines", "how long it waits for what", DEFAULT_DEADLINES)
+_OPTIMIZER = Param("optimizer", "optimizer", "how the gradient becomes an update")
 
 
-def _heldout(kind: str, what: str, also: bool = True) -> tuple[Param, Param]:
-    """``also``: under the names of other libraries, where those mean the same."""
+def _heldout(kind: str, what: str) -> tuple[Param, Param]:
     return (
-        optional(
-            "heldout",
-            kind,
-            f"{what} and not learnt from, at the end; by default none",
-            aliases="eval_dataset test_dataset holdout eval_data validation" if also else "",
-        ),
+        optional("heldout", kind, f"{what} and not learnt from, at the end; by default none"),
         optional(
             "every",
             "int",
             "the held-out ones are compared after so many steps too; none: at the end only",
             low=1,
-            aliases="eval_every eval_steps eval_interval" if also else "",
         ),
     )
 
 
 def _batch(doc: str) -> Param:
-    names = "batch_size train_batch_size per_device_train_batch_size bs"
-    return Param("batch", "int", doc, 32, low=1, high=100_000, aliases=names)
+    return Param("batch", "int", doc, 32, low=1, high=100_000)
 
 
 TRAIN_FIELDS = (
     _MODEL,
-    Param(
-        "env",
-        "env",
-        "what it is trained on; a weighted sum is a mixture",
-        aliases="environment envs environments",
-    ),
+    Param("env", "env", "what it is trained on; a weighted sum is a mixture"),
     Param("batch", "batch", "what one step collects"),
-    Param(
-        "sampling",
-        "sampling",
-        "how replies are drawn",
-        aliases="generation generation_config sampling_params sampling_config",
-    ),
+    Param("sampling", "sampling", "how replies are drawn"),
     Param(
         "advantage",
         "advantage",
         "how much better than its peers a rollout was; may be left out where a teacher scores",
         implied=("teacher", NO_ADVANTAGE),
-        aliases="adv_estimator advantage_estimator algorithm algo estimator",
     ),
-    Param(
-        "aggregate",
-        "aggregate",
-        "how token losses add up",
-        DEFAULT_AGGREGATE,
-        aliases="loss_agg_mode loss_aggregation aggregation",
-    ),
-    Param(
-        "loss",
-        "loss",
-        "what the gradient is taken of",
-        aliases="loss_fn loss_type policy_loss objective",
-    ),
-    optional(
-        "kl",
-        "kl",
-        "a penalty on leaving a reference; by default none",
-        aliases="kl_penalty ref reference",
-    ),
+    Param("aggregate", "aggregate", "how token losses add up", DEFAULT_AGGREGATE),
+    Param("loss", "loss", "what the gradient is taken of"),
+    optional("kl", "kl", "a penalty on leaving a reference; by default none"),
     Param(
         "teacher",
         "teacher",
         "a model that scores each token, or one for each environment; by default none",
         (),
         named=True,
-        aliases="teachers teacher_model distillation distill",
     ),
     _OPTIMIZER,
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),
     _STEPS,
     _EPOCHS,
-    *_heldout("data", "examples whose log-likelihood is scored", also=False),
+    *_heldout("data", "examples whose log-likelihood is scored"),
     _SAVE,
     Param("on_error", "failure", "what becomes of a failed rollout", DEFAULT_FAILURE),
     Param(
@@ -165,7 +91,7 @@ TRAIN_FIELDS = (
 
 SFT_FIELDS = (
     _MODEL,
-    Param("data", "data", "what it learns to say", aliases="dataset train_dataset train_data"),
+    Param("data", "data", "what it learns to say"),
     _batch("examples in a step"),
     _OPTIMIZER,
     _STEPS,
@@ -179,24 +105,13 @@ SFT_FIELDS = (
 
 PREFERENCE_FIELDS = (
     _MODEL,
-    Param(
-        "data",
-        "preferences",
-        "which replies are better, or good",
-        aliases="dataset train_dataset train_data pairs preferences",
-    ),
-    Param(
-        "loss",
-        "preference_loss",
-        "what the gradient is taken of",
-        aliases="loss_fn loss_type objective algorithm",
-    ),
+    Param("data", "preferences", "which replies are better, or good"),
+    Param("loss", "preference_loss", "what the gradient is taken of"),
     Param(
         "reference",
         "model",
         "what the loss compares with: a model, or a stage; by default what the stage starts from",
         None,
-        aliases="ref ref_model reference_model reference_model_name",
     ),
     _batch("pairs, or labelled replies, in a step"),
     _OPTIMIZER,
@@ -212,47 +127,12 @@ PREFERENCE_FIELDS = (
 EVAL_FIELDS = (
     Param("model", "model", "what is evaluated: a model, or a stage's"),
     Param("env", "env", "what it is evaluated on"),
-    Param(
-        "tasks",
-        "int",
-        "tasks that are played",
-        64,
-        low=1,
-        high=1_000_000,
-        aliases="num_tasks n_tasks num_examples max_examples limit",
-    ),
-    Param(
-        "samples",
-        "int",
-        "episodes of each task",
-        1,
-        low=1,
-        high=1_024,
-        aliases="num_samples n_samples num_rollouts_per_task n k",
-    ),
+    Param("tasks", "int", "tasks that are played", 64, low=1, high=1_000_000),
+    Param("samples", "int", "episodes of each task", 1, low=1, high=1_024),
     Param("sampling", "sampling", "how replies are drawn; by default as in the stage", None),
-    Param(
-        "metrics",
-        "metric",
-        "what is counted",
-        (MetricPlan("mean_reward", None),),
-        many=True,
-        aliases="metric",
-    ),
-    optional(
-        "every",
-        "int",
-        "also after so many steps of the stage; none: at its end only",
-        low=1,
-        aliases="eval_every eval_steps eval_interval eval_freq test_freq",
-    ),
-    Param(
-        "first",
-        "bool",
-        "also before the first step of the stage",
-        False,
-        aliases="eval_on_start val_before_train",
-    ),
+    Param("metrics", "metric", "what is counted", (MetricPlan("mean_reward", None),), many=True),
+    optional("every", "int", "also after so many steps of the stage; none: at its end only", low=1),
+    Param("first", "bool", "also before the first step of the stage", False),
 )
 
 
@@ -266,19 +146,8 @@ MODEL_FIELDS = (
         "a model of the catalogue, or a folder of this machine",
         file=MODEL_FOLDER,
         suggests=model_names,
-        aliases=(
-            "model_name model_name_or_path base_model model_path pretrained pretrain hf_model "
-            "model_id"
-        ),
     ),
-    Param(
-        "lora_rank",
-        "int",
-        "rank of the LoRA adapter, a power of two",
-        32,
-        low=1,
-        aliases="rank r lora_r lora_dim",
-    ),
+    Param("lora_rank", "int", "rank of the LoRA adapter, a power of two", 32, low=1),
     Param("train_mlp", "bool", "adapt the feed-forward layers", True),
     Param("train_attn", "bool", "adapt the attention layers", True),
     Param("train_unembed", "bool", "adapt the output layer", True),
@@ -289,7 +158,6 @@ MODEL_FIELDS = (
         "adapter of PEFT in a folder, a state that Tinker keeps; none: a fresh adapter",
         form=(rf"tinker://.+/weights/.+|{RUN_WEIGHTS}", "runs/NAME@main:20"),
         file=RUN_WEIGHTS,
-        aliases="load_checkpoint_path init_from adapter checkpoint_path",
     ),
     Param(
         "renderer",
@@ -298,7 +166,6 @@ MODEL_FIELDS = (
         None,
         choices=renderer_names,
         noun="renderer",
-        aliases="renderer_name chat_template",
     ),
     word(
         "service",
@@ -306,19 +173,12 @@ MODEL_FIELDS = (
         SERVICES,
         None,
         noun="service",
-        aliases="provider backend",
     ),
 )
 
 SWEEP_FIELDS = (
     Param("of", "stage", "the stage that is tried, with those that it needs"),
-    Param(
-        "over",
-        "axis",
-        "what is varied: values, or a range, of each param or field",
-        named=True,
-        aliases="parameters params space search_space grid",
-    ),
+    Param("over", "axis", "what is varied: values, or a range, of each param or field", named=True),
     Param(
         "seeds",
         "int",
@@ -332,15 +192,8 @@ SWEEP_FIELDS = (
         "measure",
         "what the runs are compared by; by default the first metric of the stage's evaluation",
         None,
-        aliases="objective maximize target",
     ),
-    Param(
-        "search",
-        "search",
-        "how configurations are chosen; by default `grid()`",
-        None,
-        aliases="method sampler algorithm",
-    ),
+    Param("search", "search", "how configurations are chosen; by default `grid()`", None),
     Param("budget", "budget", "most to spend on all of it; by default no limit", DEFAULT_BUDGET),
 )
 

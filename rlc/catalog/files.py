@@ -96,8 +96,7 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
         parts["envs"] = tuple(_env(env, change) for env in stage.played)
     parts["model"] = _model(stage.model, change)
     located: StagePlan = with_asked_models(
-        evolved(stage, parts),
-        lambda state: evolve(state, model=_model(state.model, change)),
+        evolved(stage, parts), lambda state: evolve(state, model=_model(state.model, change))
     )
     return located
 

@@ -183,10 +183,7 @@ ENTRIES = (
     MetricEntry(("time/{part}",), _TRAINED, "duration", 0),
     MetricEntry(("time/episode/{part}",), unit="duration", low=0),
     MetricEntry(
-        ("service/{part}",),
-        _TRAINED,
-        low=0,
-        needs=lambda stage: stage.model.service != LOCAL,
+        ("service/{part}",), _TRAINED, low=0, needs=lambda stage: stage.model.service != LOCAL
     ),
     MetricEntry(
         ("guard/{part}",),

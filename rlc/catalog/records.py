@@ -50,8 +50,8 @@ class Param:
     of it with which alone this one means anything; ``implied`` another argument, and the default
     that this one has where that is given. ``formerly`` are names that it had: they are
     still accepted, with a warning. ``folded`` are words that it took together with another
-    argument, which is now an argument of a builtin: word -> (argument, builtin). ``aliases`` are
-    its names in other libraries, for suggestions; ``instead`` is advice for a wrong value.
+    argument, which is now an argument of a builtin: word -> (argument, builtin). ``instead``
+    is advice for a wrong value.
     ``holds``: its value names a field of the rows that are read, and this is what the field holds.
     ``code``: its value names Python code, which is called like this; ``calls``: it names a package,
     or a Python file, and this is what is called in it. ``variables``: its value names
@@ -81,7 +81,6 @@ class Param:
     implied: tuple[str, Any] | None = None
     formerly: tuple[str, ...] = ()
     folded: Mapping[str, tuple[str, str]] = field(factory=dict)
-    aliases: str = ""
     instead: str | None = None
     holds: Holds | None = None
     code: CodeKind | None = None

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS
+from rlc.catalog.aliases import aliases_of
 from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
@@ -231,7 +232,7 @@ def _rank(wanted: str, entry: NameEntry) -> int | None:
     text = " ".join([entry.doc, *entry.formula, *map(str, entry.facts.values())]).lower()
     if begins.search(text):
         return 3
-    takes = any(wanted in {p.name.lower(), *p.aliases.split()} for p in entry.params)
+    takes = any(wanted in {p.name.lower(), *aliases_of(p)} for p in entry.params)
     return 4 if takes else None
 
 

@@ -222,8 +222,10 @@ def _suggested(
 ) -> tuple[str, Fix | None]:
     """What an unknown word was likely meant for, and the fix: what is called so elsewhere, or the
     nearest of the known names."""
-    for name, entry in table.items():
-        if word in entry.aliases.split() and name in known:
+    from rlc.catalog.aliases import EXPRESSIONS  # only needed for a mistake
+
+    for name in table:
+        if word in EXPRESSIONS.get(name, "").split() and name in known:
             advice = f"it is called `{name}` here"
             return advice, replace(span, name, f"write `{name}`")
     return known_values(known, word), rename(span, word, known)

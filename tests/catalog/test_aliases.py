@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from page_examples import complete
 
-from rlc.catalog.aliases import ELSEWHERE
+from rlc.catalog.aliases import ELSEWHERE, aliases_of
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import BUILTINS
 from rlc.catalog.search import entries, find
@@ -39,14 +39,14 @@ def finding(line: str, kind: str = "train") -> Diagnostic:
 def test_an_alias_means_one_parameter(owner: str) -> None:
     params = OWNERS[owner]
     names = Counter(
-        name for param in params for name in {param.name, *param.formerly, *param.aliases.split()}
+        name for param in params for name in {param.name, *param.formerly, *aliases_of(param)}
     )
     assert [name for name, count in names.items() if count > 1] == []
-    assert all(param.aliases == param.aliases.lower() for param in params)
+    assert all(name.islower() for param in params for name in aliases_of(param))
 
 
 def test_there_are_many_and_what_has_another_form_is_no_alias() -> None:
-    aliases = {name for params in OWNERS.values() for p in params for name in p.aliases.split()}
+    aliases = {name for params in OWNERS.values() for p in params for name in aliases_of(p)}
     assert len(aliases) > 100
     # Only a whole number of examples is called as elsewhere: a batch of training has groups.
     assert aliases & ELSEWHERE.keys() <= {

@@ -37,7 +37,6 @@ class Input:
     low: float = -math.inf
     high: float = math.inf
     flag: bool = False
-    aliases: str = ""  # its names elsewhere, for suggestions
 
 
 @frozen(eq=False)
@@ -61,7 +60,6 @@ class Operation:
     condition: bool = False
     commutes: bool = False
     batch: Shape | None = None
-    aliases: str = ""  # its names elsewhere, for suggestions
 
     @property
     def usage(self) -> str:
@@ -155,7 +153,6 @@ OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
                 "`a` where the condition holds, else `b`; what is not chosen has no effect, "
                 "whatever its value",
                 lambda condition, a, b: a if condition else b,
-                aliases="if_else ifelse cond select iff",
             ),
             Operation(
                 "min",
@@ -164,7 +161,6 @@ OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
                 _minimum,
                 variadic=True,
                 commutes=True,
-                aliases="minimum",
             ),
             Operation(
                 "max",
@@ -173,54 +169,31 @@ OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
                 _maximum,
                 variadic=True,
                 commutes=True,
-                aliases="maximum",
             ),
             Operation(
                 "clip",
                 ("x", "low", "high"),
                 "`x` held within `low` and `high`; its gradient is 0 beyond them, not at them",
                 lambda x, low, high: _minimum(_maximum(x, low), high),
-                aliases="clamp clamped bound",
             ),
-            Operation("exp", _X, "e to the power of `x`", _exp, aliases="e"),
-            Operation("log", _X, "natural logarithm", _log, aliases="ln"),
+            Operation("exp", _X, "e to the power of `x`", _exp),
+            Operation("log", _X, "natural logarithm", _log),
             Operation(
                 "sqrt", _X, "square root", lambda x: math.sqrt(x) if x >= 0 or x != x else math.nan
             ),
-            Operation(
-                "abs", _X, "`x` without its sign; at 0 its gradient is 0", abs, aliases="fabs"
-            ),
-            Operation("sigmoid", _X, "1 / (1 + exp(-x))", _sigmoid, aliases="logistic"),
+            Operation("abs", _X, "`x` without its sign; at 0 its gradient is 0", abs),
+            Operation("sigmoid", _X, "1 / (1 + exp(-x))", _sigmoid),
             Operation(
                 "softplus",
                 _X,
                 "log(1 + exp(x))",
                 lambda x: _maximum(x, 0.0) + math.log1p(math.exp(-abs(x))),
-                aliases="log1pexp",
             ),
+            Operation("stop", _X, "`x` as a constant: no gradient passes", lambda x: x),
             Operation(
-                "stop",
-                _X,
-                "`x` as a constant: no gradient passes",
-                lambda x: x,
-                aliases="sg detach stop_gradient stop_grad no_grad",
+                "mean", _X, "mean over the sampled tokens of the sequence", _mean, reduces=True
             ),
-            Operation(
-                "mean",
-                _X,
-                "mean over the sampled tokens of the sequence",
-                _mean,
-                reduces=True,
-                aliases="avg average masked_mean",
-            ),
-            Operation(
-                "sum",
-                _X,
-                "sum over the sampled tokens of the sequence",
-                _sum,
-                reduces=True,
-                aliases="masked_sum",
-            ),
+            Operation("sum", _X, "sum over the sampled tokens of the sequence", _sum, reduces=True),
             Operation(
                 "batch_mean",
                 _X,
@@ -235,7 +208,6 @@ OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
                 "and at least one; else 0",
                 _chosen,
                 batch="token",
-                aliases="topk top_k quantile",
             ),
             Operation(
                 "batch_draw",
@@ -244,7 +216,6 @@ OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
                 "share of all sampled tokens of the batch, or one; else 0",
                 _chosen,
                 batch="token",
-                aliases="random choice randperm",
             ),
         )
     }
@@ -266,47 +237,18 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
                 "the trainer's logprob of the token, the only input with a gradient",
                 "log p_t",
                 high=0,
-                aliases="logprob logprobs log_prob log_probs log_p new_logprobs",
             ),
-            Input(
-                "logq",
-                "token",
-                "the sampler's logprob of the token",
-                "log q_t",
-                high=0,
-                aliases="old_logp old_logprobs old_log_prob sampler_logprobs log_q",
-            ),
-            Input(
-                RATIO,
-                "token",
-                "`exp(logp - logq)`",
-                "ρ_t",
-                low=0,
-                aliases="rho r_t importance_ratio",
-            ),
-            Input(
-                "adv",
-                "token",
-                "the advantage of the token",
-                "A_t",
-                aliases="advantage advantages A",
-            ),
+            Input("logq", "token", "the sampler's logprob of the token", "log q_t", high=0),
+            Input(RATIO, "token", "`exp(logp - logq)`", "ρ_t", low=0),
+            Input("adv", "token", "the advantage of the token", "A_t"),
             Input(
                 "ref",
                 "token",
                 "the logprob of the token under the reference or teacher",
                 "log p_ref,t",
                 high=0,
-                aliases="ref_logp ref_logprobs ref_log_prob reference logref teacher",
             ),
-            Input(
-                "length",
-                "sequence",
-                "how many tokens of the sequence were sampled",
-                "n",
-                low=1,
-                aliases="n len tokens lengths",
-            ),
+            Input("length", "sequence", "how many tokens of the sequence were sampled", "n", low=1),
         ),
         "reward": _table(
             Input("total", "number", "the reward so far", "total"),

@@ -32,13 +32,7 @@ SINGLETON = word(
     "singleton", "what a scope with one value gets", ("zero", "raw", "drop", "error"), "zero"
 )
 CONSTANT = word("constant", "what becomes of a group of equals", ("keep", "drop"), "keep")
-SCALED = word(
-    "scale",
-    "divide by the standard deviation or not",
-    ("std", "none"),
-    "std",
-    aliases="scale_rewards norm_adv_by_std_in_grpo normalize_advantage",
-)
+SCALED = word("scale", "divide by the standard deviation or not", ("std", "none"), "std")
 
 
 def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> Param:
@@ -47,7 +41,7 @@ def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> P
 
 
 def gamma(default: float | None) -> Param:
-    return share("gamma", "discount of the next turn", default, aliases="discount_factor")
+    return share("gamma", "discount of the next turn", default)
 
 
 def preset(
@@ -169,15 +163,7 @@ PRESETS = (
         "rae",
         "episode return less a moving average for its role (arXiv 2506.24119)",
         lambda args: [RunningBaseline(args.decay)],
-        Param(
-            "decay",
-            "float",
-            "what each return leaves of the average",
-            0.95,
-            low=0,
-            below=1,
-            aliases="alpha ema_decay",
-        ),
+        Param("decay", "float", "what each return leaves of the average", 0.95, low=0, below=1),
     ),
     preset("reinforce", "the episode return itself, without a baseline", lambda _: []),
     preset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlc.algo.scheme import AdvantageScheme, Clip, Returns
-from rlc.catalog.builtins.losses import KL_ALIASES, KL_DISCOUNT
+from rlc.catalog.builtins.losses import KL_DISCOUNT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional
 from rlc.catalog.traits import TeacherTraits
 from rlc.plan.environments import TEXT_FILE
@@ -14,7 +14,6 @@ from rlc.plan.sources import Samples
 # The advantages of a stage that only its teachers teach: nothing but 0.
 NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
 
-_TOP_K = "topk n_teacher_targets teacher_topk soft_targets"
 _WHO = Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it")
 _SHOWN = (
     optional(
@@ -23,14 +22,12 @@ _SHOWN = (
         "the system message of the prompt that it reads, or a .md or .txt file with it; none: that "
         "of the environment",
         file=TEXT_FILE,
-        aliases="system_prompt context teacher_system_prompt",
     ),
     optional(
         "demonstration",
         "string",
         "field of the task's row that it is shown after the question, as an example of a "
         "response; none: nothing",
-        aliases="demo golden_answer answer solution",
         holds="texts",
     ),
 )
@@ -50,14 +47,10 @@ TEACHERS = (
             1.0,
             low=0,
             high=100,
-            aliases=KL_ALIASES,
         ),
         KL_DISCOUNT,
         *_SHOWN,
-        formula=(
-            "d_t = log q_t − log p_teacher,t",
-            "A_t = A_t − coef d_t",
-        ),
+        formula=("d_t = log q_t − log p_teacher,t", "A_t = A_t − coef d_t"),
         traits=TeacherTraits(),
         aliases="on_policy_distillation distill opd gkd teacher",
         example="teacher = reverse_kl(big, coef = 1.0)",
@@ -76,17 +69,8 @@ TEACHERS = (
             1.0,
             above=0,
             high=100,
-            aliases=KL_ALIASES,
         ),
-        Param(
-            "top_k",
-            "int",
-            "how many of its likeliest tokens are learnt",
-            20,
-            low=1,
-            high=1_024,
-            aliases=f"k {_TOP_K}",
-        ),
+        Param("top_k", "int", "how many of its likeliest tokens are learnt", 20, low=1, high=1_024),
         *_SHOWN,
         formula=(
             "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k likeliest tokens)",
@@ -159,7 +143,6 @@ SAMPLES = builtin(
         "the token that it sampled",
         low=1,
         high=1_024,
-        aliases=_TOP_K,
     ),
     formula=(
         "s_t,k = p_player,t,k / Σ_j p_player,t,j   (k, j: its top_k likeliest tokens)",

@@ -94,15 +94,7 @@ def _loss(
             *usual, low=low, high=high
         )
     return Builtin(
-        name,
-        "loss",
-        doc,
-        build,
-        params,
-        formula=formula,
-        hint=hint,
-        traits=traits,
-        example=example,
+        name, "loss", doc, build, params, formula=formula, hint=hint, traits=traits, example=example
     )
 
 
@@ -244,12 +236,8 @@ AGGREGATES = (
 )
 DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
 
-KL_ALIASES = "kl_coef kl_coeff beta kl_beta kl_loss_coef init_kl_coef kl_penalty_coef kl_ctrl"
 KL_DISCOUNT = share(
-    "discount",
-    "above 0 a token also answers for the later ones, discounted by this",
-    0.0,
-    aliases="kl_discount_factor",
+    "discount", "above 0 a token also answers for the later ones, discounted by this", 0.0
 )
 
 REFERENCE = builtin(
@@ -270,7 +258,6 @@ REFERENCE = builtin(
         "strength; 0: the logprobs are for a loss that reads `ref`",
         low=0,
         high=100,
-        aliases=KL_ALIASES,
     ),
     KL_DISCOUNT,
     formula=(

@@ -47,13 +47,7 @@ def data_builder(kind: type[AnyData]) -> Callable[[Args], AnyData]:
     return build
 
 
-_FILE = Param(
-    "path",
-    "string",
-    WHERE_ROWS_ARE,
-    form=(ROWS, "demonstrations.jsonl"),
-    file=DATA_FILE,
-)
+_FILE = Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, "demonstrations.jsonl"), file=DATA_FILE)
 _OF_ROWS = (
     optional("n", "int", "take the first n rows of it; none: all", low=1),
     optional("max_tokens", "int", "most in a row; none: the model's context", low=2),
@@ -293,15 +287,7 @@ PREFERRED = builtin(
     Param("model", "model", "who replies: a model, or a stage as it ends"),
     Param("env", "env", "what it is asked, and what rewards the replies"),
     Param("n", "int", "how many pairs; tasks whose rewards are all equal make none", low=1),
-    Param(
-        "samples",
-        "int",
-        "replies to each task",
-        4,
-        low=2,
-        high=1_024,
-        aliases="num_samples n_samples group_size num_generations best_of",
-    ),
+    Param("samples", "int", "replies to each task", 4, low=2, high=1_024),
     example="data = preferred(policy, env = guess, n = 512, samples = 4)",
 )
 
@@ -329,7 +315,7 @@ def _loss(
 
 
 def _beta(default: float, doc: str) -> Param:
-    return Param("beta", "float", doc, default, above=0, aliases="dpo_beta kto_beta beta_dpo tau")
+    return Param("beta", "float", doc, default, above=0)
 
 
 _SMOOTHING = Param(
@@ -342,14 +328,7 @@ _SMOOTHING = Param(
     instead="from 0.5 on the worse reply would be the better one",
 )
 _HOLDS = "how much it holds to the reference"
-_ALPHA = Param(
-    "alpha",
-    "float",
-    "weight of the log-likelihood of the better replies",
-    1.0,
-    low=0,
-    aliases="cpo_alpha sft_coef rpo_alpha",
-)
+_ALPHA = Param("alpha", "float", "weight of the log-likelihood of the better replies", 1.0, low=0)
 _RATIO = "s = log p(reply) − log p_ref(reply), summed over its n tokens"
 
 PREFERENCE_LOSSES = (
@@ -376,9 +355,7 @@ PREFERENCE_LOSSES = (
         PreferenceTraits(mean=True, usual_beta=(0.5, 20.0)),
         ("L = − log σ(β (s_c − s_r) − γ)", "s = log p(reply) / n"),
         _beta(2.0, "scale of the mean logprobs"),
-        Param(
-            "gamma", "float", "margin that is aimed at", 1.0, low=0, aliases="simpo_gamma margin"
-        ),
+        Param("gamma", "float", "margin that is aimed at", 1.0, low=0),
         example="loss = simpo(beta = 2.0, gamma = 1.0)",
     ),
     _loss(
@@ -428,22 +405,8 @@ PREFERENCE_LOSSES = (
             "z = max(0, mean s of replies to other prompts), without a gradient",
         ),
         _beta(0.1, _HOLDS),
-        Param(
-            "desirable",
-            "float",
-            "weight of the good replies",
-            1.0,
-            low=0,
-            aliases="desirable_weight lambda_d",
-        ),
-        Param(
-            "undesirable",
-            "float",
-            "weight of the bad replies",
-            1.0,
-            low=0,
-            aliases="undesirable_weight lambda_u",
-        ),
+        Param("desirable", "float", "weight of the good replies", 1.0, low=0),
+        Param("undesirable", "float", "weight of the bad replies", 1.0, low=0),
         example=('data = labelled("rated.jsonl")\nloss = kto(beta = 0.1, undesirable = 1.5)'),
     ),
 )

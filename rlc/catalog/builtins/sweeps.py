@@ -67,7 +67,7 @@ AXES = (
     ),
 )
 
-_N = Param("n", "int", "configurations that are tried", low=1, high=10_000, aliases="n_trials")
+_N = Param("n", "int", "configurations that are tried", low=1, high=10_000)
 
 SEARCHES = (
     builtin(
@@ -113,7 +113,7 @@ SEARCHES = (
         "configurations of which only the best of each eta go on at every rung, as evaluated "
         "during the stage (Optuna's SuccessiveHalvingPruner, arXiv 1810.05934)",
         _search("halving"),
-        Param("eta", "int", "one of so many goes on", 3, low=2, high=100, aliases="factor"),
+        Param("eta", "int", "one of so many goes on", 3, low=2, high=100),
         optional(
             "n", "int", "configurations, drawn at random; none: every one", low=1, high=10_000
         ),

@@ -21,14 +21,7 @@ from rlc.plan.parts import (
 )
 from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 
-_WARMUP = Param(
-    "warmup",
-    "int",
-    "steps in which the rate rises from zero",
-    0,
-    low=0,
-    aliases="warmup_steps lr_warmup_steps num_warmup_steps",
-)
+_WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
 _FLOOR = share("floor", "share of the rate that it falls towards", 0.0)
 
 _DONE = "x = (s − w) / (steps + 1 − w), w = max(warmup, 1): the last step still learns"
@@ -75,60 +68,13 @@ ADAM = builtin(
     "optimizer",
     "Adam with decoupled weight decay",
     lambda args: AdamPlan(**args.values),
-    Param(
-        "learning_rate",
-        "float",
-        "step size",
-        low=0,
-        high=1,
-        aliases="lr actor_lr actor_learning_rate policy_lr step_size",
-    ),
-    Param(
-        "beta1",
-        "float",
-        "decay of the gradient's mean",
-        0.9,
-        low=0,
-        below=1,
-        aliases="adam_beta1 beta_1",
-    ),
-    Param(
-        "beta2",
-        "float",
-        "decay of the squared gradient's mean",
-        0.95,
-        low=0,
-        below=1,
-        aliases="adam_beta2 beta_2",
-    ),
-    Param(
-        "eps",
-        "float",
-        "added to the root of the squared mean",
-        1e-8,
-        above=0,
-        high=1,
-        aliases="adam_epsilon adam_eps",
-    ),
-    share("weight_decay", "decoupled weight decay", 0.0, aliases="wd adam_weight_decay"),
-    Param(
-        "grad_clip_norm",
-        "float",
-        "largest gradient norm; 0 for any",
-        0.0,
-        low=0,
-        aliases=(
-            "max_grad_norm grad_clip clip_grad gradient_clipping max_norm clip_grad_norm "
-            "gradient_clip_val"
-        ),
-    ),
-    Param(
-        "schedule",
-        "schedule",
-        "learning rate over the steps",
-        DEFAULT_SCHEDULE,
-        aliases="lr_scheduler lr_scheduler_type lr_schedule scheduler",
-    ),
+    Param("learning_rate", "float", "step size", low=0, high=1),
+    Param("beta1", "float", "decay of the gradient's mean", 0.9, low=0, below=1),
+    Param("beta2", "float", "decay of the squared gradient's mean", 0.95, low=0, below=1),
+    Param("eps", "float", "added to the root of the squared mean", 1e-8, above=0, high=1),
+    share("weight_decay", "decoupled weight decay", 0.0),
+    Param("grad_clip_norm", "float", "largest gradient norm; 0 for any", 0.0, low=0),
+    Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
     aliases="adamw adam_w adamw_torch",
     example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
 )
@@ -144,20 +90,8 @@ GROUP_SIZE = Param(
     low=1,
     high=1_024,
     formerly=("of", "group", "size"),
-    aliases=(
-        "num_generations n_samples_per_prompt samples_per_prompt rollout_n num_return_sequences "
-        "num_rollouts g n"
-    ),
 )
-_UPDATES = Param(
-    "updates",
-    "int",
-    "optimiser updates a batch is split into",
-    1,
-    low=1,
-    high=64,
-    aliases="num_substeps num_minibatches num_mini_batches",
-)
+_UPDATES = Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64)
 
 BATCHES = (
     builtin(
@@ -177,7 +111,6 @@ BATCHES = (
             0,
             low=0,
             high=100_000,
-            aliases="dynamic_sampling filter_groups",
         ),
         example="batch = groups(16, group_size = 8)",
     ),
@@ -187,15 +120,7 @@ BATCHES = (
         "single episodes until there are enough turns, then a random choice of exactly so many",
         lambda args: BatchPlan("turns", args.count, 1, args.parallel, args.updates),
         Param("count", "int", "turns that a step trains on", low=1, high=1_000_000),
-        Param(
-            "parallel",
-            "int",
-            "episodes played side by side",
-            64,
-            low=1,
-            high=10_000,
-            aliases="num_envs n_envs",
-        ),
+        Param("parallel", "int", "episodes played side by side", 64, low=1, high=10_000),
         _UPDATES,
         example=("batch     = turns(128, parallel = 64)\nadvantage = rebn()"),
     ),
@@ -208,7 +133,6 @@ STOP = Param(
     (),
     form=(r"(?s).+", "</answer>"),
     many=True,
-    aliases="stop_sequences stop_strings stop_words stop_condition stop_token until",
 )
 
 SAMPLE = builtin(
@@ -216,16 +140,7 @@ SAMPLE = builtin(
     "sampling",
     "how replies are drawn",
     lambda args: SamplingPlan(**args.values),
-    Param(
-        "max_tokens",
-        "int",
-        "longest reply, in tokens",
-        low=1,
-        aliases=(
-            "max_new_tokens max_completion_length max_response_length max_gen_len "
-            "generate_max_len max_output_tokens response_length max_completion_tokens"
-        ),
-    ),
+    Param("max_tokens", "int", "longest reply, in tokens", low=1),
     Param(
         "temperature",
         "float",
@@ -233,7 +148,6 @@ SAMPLE = builtin(
         1.0,
         above=0,
         high=10,
-        aliases="temp rollout_temperature",
         instead="`top_k = 1` always takes the likeliest token, at any temperature",
     ),
     Param("top_p", "float", "share of the probability to sample from", 1.0, above=0, high=1),
@@ -243,14 +157,12 @@ SAMPLE = builtin(
         "int",
         "a longer prompt ends the episode; none: the model's context decides",
         low=1,
-        aliases="max_prompt_length prompt_max_len max_prompt_len",
     ),
     optional(
         "max_episode_tokens",
         "int",
         "longest episode, prompts and replies together; none: the model's context decides",
         low=1,
-        aliases="max_model_len max_seq_len max_seq_length max_trajectory_tokens",
     ),
     optional(
         "concurrency",
@@ -293,15 +205,7 @@ OVERLAPS = (
         "overlap",
         "sampling goes on while training: a rollout may come from somewhat older weights",
         lambda args: OverlapPlan("asynchronous", 1, args.max_staleness),
-        Param(
-            "max_staleness",
-            "int",
-            "most steps that its weights lag",
-            1,
-            low=1,
-            high=64,
-            aliases="max_steps_off_policy max_off_policy_steps max_async_level",
-        ),
+        Param("max_staleness", "int", "most steps that its weights lag", 1, low=1, high=64),
         example=("loss    = cispo()\noverlap = asynchronous(max_staleness = 2)"),
     ),
 )
@@ -312,21 +216,8 @@ EVERY = builtin(
     "save",
     "a checkpoint every so many steps and at the end",
     lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
-    Param(
-        "n",
-        "int",
-        "steps from one checkpoint to the next",
-        low=1,
-        aliases="save_every save_steps save_freq save_interval checkpoint_every",
-    ),
-    Param(
-        "keep",
-        "int",
-        "newest checkpoints that are kept",
-        3,
-        low=1,
-        aliases="save_total_limit max_to_keep max_ckpt_num max_actor_ckpt_to_keep",
-    ),
+    Param("n", "int", "steps from one checkpoint to the next", low=1),
+    Param("keep", "int", "newest checkpoints that are kept", 3, low=1),
     optional(
         "ttl",
         "duration",
@@ -334,13 +225,7 @@ EVERY = builtin(
         low=SHORTEST_TTL,
         high=LONGEST_TTL,
     ),
-    Param(
-        "best",
-        "bool",
-        "also keep the one with the highest mean reward",
-        False,
-        aliases="save_best load_best_model_at_end",
-    ),
+    Param("best", "bool", "also keep the one with the highest mean reward", False),
     Param(
         "rolling",
         "int",
@@ -359,9 +244,9 @@ LIMIT = builtin(
     "budget",
     "what a stage may use before it stops with a checkpoint",
     lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
-    optional("usd", "money", "most to spend", above=0, aliases="max_cost cost_limit"),
+    optional("usd", "money", "most to spend", above=0),
     optional("tokens", "int", "most tokens, of all kinds together", low=1),
-    optional("time", "duration", "longest time", above=0, aliases="max_time time_limit"),
+    optional("time", "duration", "longest time", above=0),
     example="budget = limit(usd = $60, time = 12h)",
 )
 DEFAULT_BUDGET = BudgetPlan(None, None, None)
