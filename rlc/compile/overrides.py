@@ -18,10 +18,7 @@ WEIGHTS = "--weights"  # an override of its own, which stands for the weights of
 
 
 def apply_overrides(
-    recipe: Recipe,
-    overrides: Mapping[str, str] | Iterable[str],
-    folder: str,
-    found: Diagnostics,
+    recipe: Recipe, overrides: Mapping[str, str] | Iterable[str], folder: str, found: Diagnostics
 ) -> Recipe:
     """The recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name.
 
@@ -133,10 +130,7 @@ def _made_by(decl: ValueDecl, base: Expr, change: Amendment) -> Call | None:
 
 
 def _has_field(
-    decl: BlockDecl | ValueDecl,
-    fields: Sequence[Field],
-    path: Sequence[Name],
-    found: Diagnostics,
+    decl: BlockDecl | ValueDecl, fields: Sequence[Field], path: Sequence[Name], found: Diagnostics
 ) -> bool:
     """Whether a block has the field to set, or may be given it; report it if not."""
     own = [field.name.id for field in fields]

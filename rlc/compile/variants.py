@@ -15,23 +15,8 @@ from rlc.plan.leaves import asked_models, leaves, with_asked_models
 from rlc.plan.models import LOCAL, ModelPlan, ModelState, SamplingPlan
 from rlc.plan.parts import BatchPlan, KeepPlan
 from rlc.plan.records import REHEARSAL, Plan
-from rlc.plan.sources import (
-    AnyData,
-    BuilderData,
-    Demonstrations,
-    FileData,
-    PreferredPairs,
-    Samples,
-)
-from rlc.plan.stages import (
-    Evaluation,
-    FromData,
-    Rollouts,
-    Source,
-    StagePlan,
-    Table,
-    Training,
-)
+from rlc.plan.sources import AnyData, BuilderData, Demonstrations, FileData, PreferredPairs, Samples
+from rlc.plan.stages import Evaluation, FromData, Rollouts, Source, StagePlan, Table, Training
 from rlc.records import evolve
 
 ORIGIN = "--service"

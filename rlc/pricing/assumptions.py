@@ -31,13 +31,7 @@ from rlc.plan.stages import (
 from rlc.plan.units import show
 from rlc.pricing import cost, tokens
 from rlc.pricing.asked import endpoint_dollars
-from rlc.pricing.shapes import (
-    ORACLE_SHARE,
-    REPLY_SHARE,
-    TURN_SHARE,
-    UNKNOWN_TURNS,
-    rollout_shape,
-)
+from rlc.pricing.shapes import ORACLE_SHARE, REPLY_SHARE, TURN_SHARE, UNKNOWN_TURNS, rollout_shape
 from rlc.pricing.texts import (
     CHARACTERS_PER_TOKEN,
     FIRST_ROWS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from rlc.catalog.files import located_stages
@@ -29,30 +29,21 @@ class Estimate:
     of: Callable[[Sequence[StageCost], Sequence[StagePlan]], float | None]
 
 
-def _cost(
-    level: Level,
-    costs: Sequence[StageCost],
-    stages: Sequence[StagePlan],  # noqa: ARG001
-) -> float | None:
-    return total_cost(costs, level).total
+def _cost(level: Level) -> Estimate:
+    return Estimate("money", lambda costs, _: total_cost(costs, level).total)
 
 
-def _tokens(
-    level: Level,
-    costs: Sequence[StageCost],
-    stages: Sequence[StagePlan],  # noqa: ARG001
-) -> float:
-    return sum(cost.tokens(level) for cost in costs)
+def _tokens(level: Level) -> Estimate:
+    return Estimate("number", lambda costs, _: sum(cost.tokens(level) for cost in costs))
 
 
-def _rollouts(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
-    """Episodes that are played, failures and replacements aside; None if turns are counted."""
-    return _summed([_PLAYED[stage](stage, with_members=True) for stage in stages], costs)
-
-
-def _prompts(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
-    """Tasks that are played."""
-    return _summed([_PLAYED[stage](stage, with_members=False) for stage in stages], costs)
+def _played(with_members: bool) -> Estimate:
+    """Tasks that are played, or episodes, failures and replacements aside; None if turns are
+    counted."""
+    return Estimate(
+        "number",
+        lambda costs, stages: _summed([_PLAYED[s](s, with_members) for s in stages], costs),
+    )
 
 
 def _summed(each: Sequence[float | None], costs: Sequence[StageCost]) -> float | None:
@@ -79,15 +70,15 @@ def _in_evaluation(stage: Evaluation, with_members: bool) -> float:
 
 # The tasks of a step, or of an evaluation, or all their members; None if turns are counted.
 _PLAYED: Table[Callable[..., float | None]] = Table(
-    {Rollouts: _in_step, FromData: lambda *_, **__: 0.0, Evaluation: _in_evaluation}, by="source"
+    {Rollouts: _in_step, FromData: lambda *_: 0.0, Evaluation: _in_evaluation}, by="source"
 )
 
 
 ESTIMATES: Mapping[str, Estimate] = {
-    **{f"cost.{level}": Estimate("money", partial(_cost, level)) for level in LEVELS},
-    **{f"tokens.{level}": Estimate("number", partial(_tokens, level)) for level in LEVELS},
-    "rollouts": Estimate("number", _rollouts),
-    "prompts": Estimate("number", _prompts),
+    **{f"cost.{level}": _cost(level) for level in LEVELS},
+    **{f"tokens.{level}": _tokens(level) for level in LEVELS},
+    "rollouts": _played(with_members=True),
+    "prompts": _played(with_members=False),
 }
 
 

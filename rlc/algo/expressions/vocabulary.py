@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 from rlc.algo.expressions.program import INPUT, NUMBER, Kind, Program, Shape
 from rlc.records import frozen
@@ -132,99 +133,92 @@ _AB = ("a", "b")
 _X = ("x",)
 SHARE = "share"  # a parameter that takes a number, the share of the tokens that are chosen
 
-OPERATIONS: MappingProxyType[str, Operation] = MappingProxyType(
-    {
-        operation.name: operation
-        for operation in (
-            Operation("+", _AB, "sum", lambda a, b: a + b, commutes=True),
-            Operation("-", _AB, "difference", lambda a, b: a - b),
-            Operation("*", _AB, "product", lambda a, b: a * b, commutes=True),
-            Operation("/", _AB, "quotient", _divide),
-            Operation("neg", _X, "the negative", lambda x: -x),
-            Operation("<", _AB, "less", lambda a, b: a < b, condition=True),
-            Operation("<=", _AB, "less or equal", lambda a, b: a <= b, condition=True),
-            Operation(">", _AB, "greater", lambda a, b: a > b, condition=True),
-            Operation(">=", _AB, "greater or equal", lambda a, b: a >= b, condition=True),
-            Operation("==", _AB, "equal", lambda a, b: a == b, condition=True, commutes=True),
-            Operation("!=", _AB, "not equal", lambda a, b: a != b, condition=True, commutes=True),
-            Operation(
-                "where",
-                ("condition", "a", "b"),
-                "`a` where the condition holds, else `b`; what is not chosen has no effect, "
-                "whatever its value",
-                lambda condition, a, b: a if condition else b,
-            ),
-            Operation(
-                "min",
-                _AB,
-                "the smallest; where two are equal, each has half of the gradient",
-                _minimum,
-                variadic=True,
-                commutes=True,
-            ),
-            Operation(
-                "max",
-                _AB,
-                "the largest; where two are equal, each has half of the gradient",
-                _maximum,
-                variadic=True,
-                commutes=True,
-            ),
-            Operation(
-                "clip",
-                ("x", "low", "high"),
-                "`x` held within `low` and `high`; its gradient is 0 beyond them, not at them",
-                lambda x, low, high: _minimum(_maximum(x, low), high),
-            ),
-            Operation("exp", _X, "e to the power of `x`", _exp),
-            Operation("log", _X, "natural logarithm", _log),
-            Operation(
-                "sqrt", _X, "square root", lambda x: math.sqrt(x) if x >= 0 or x != x else math.nan
-            ),
-            Operation("abs", _X, "`x` without its sign; at 0 its gradient is 0", abs),
-            Operation("sigmoid", _X, "1 / (1 + exp(-x))", _sigmoid),
-            Operation(
-                "softplus",
-                _X,
-                "log(1 + exp(x))",
-                lambda x: _maximum(x, 0.0) + math.log1p(math.exp(-abs(x))),
-            ),
-            Operation("stop", _X, "`x` as a constant: no gradient passes", lambda x: x),
-            Operation(
-                "mean", _X, "mean over the sampled tokens of the sequence", _mean, reduces=True
-            ),
-            Operation("sum", _X, "sum over the sampled tokens of the sequence", _sum, reduces=True),
-            Operation(
-                "batch_mean",
-                _X,
-                "mean over the sampled tokens of the whole batch, without a gradient",
-                _mean,
-                batch="sequence",
-            ),
-            Operation(
-                "batch_top",
-                ("x", SHARE),
-                "1 for the tokens with the largest `x`, a share of all sampled tokens of the batch "
-                "and at least one; else 0",
-                _chosen,
-                batch="token",
-            ),
-            Operation(
-                "batch_draw",
-                ("x", SHARE),
-                "1 for tokens that are drawn at random from those whose `x` is not 0, at most a "
-                "share of all sampled tokens of the batch, or one; else 0",
-                _chosen,
-                batch="token",
-            ),
-        )
-    }
+E = TypeVar("E", Input, Operation)
+
+
+def _table(*entries: E) -> MappingProxyType[str, E]:
+    return MappingProxyType({entry.name: entry for entry in entries})
+
+
+OPERATIONS = _table(
+    Operation("+", _AB, "sum", lambda a, b: a + b, commutes=True),
+    Operation("-", _AB, "difference", lambda a, b: a - b),
+    Operation("*", _AB, "product", lambda a, b: a * b, commutes=True),
+    Operation("/", _AB, "quotient", _divide),
+    Operation("neg", _X, "the negative", lambda x: -x),
+    Operation("<", _AB, "less", lambda a, b: a < b, condition=True),
+    Operation("<=", _AB, "less or equal", lambda a, b: a <= b, condition=True),
+    Operation(">", _AB, "greater", lambda a, b: a > b, condition=True),
+    Operation(">=", _AB, "greater or equal", lambda a, b: a >= b, condition=True),
+    Operation("==", _AB, "equal", lambda a, b: a == b, condition=True, commutes=True),
+    Operation("!=", _AB, "not equal", lambda a, b: a != b, condition=True, commutes=True),
+    Operation(
+        "where",
+        ("condition", "a", "b"),
+        "`a` where the condition holds, else `b`; what is not chosen has no effect, "
+        "whatever its value",
+        lambda condition, a, b: a if condition else b,
+    ),
+    Operation(
+        "min",
+        _AB,
+        "the smallest; where two are equal, each has half of the gradient",
+        _minimum,
+        variadic=True,
+        commutes=True,
+    ),
+    Operation(
+        "max",
+        _AB,
+        "the largest; where two are equal, each has half of the gradient",
+        _maximum,
+        variadic=True,
+        commutes=True,
+    ),
+    Operation(
+        "clip",
+        ("x", "low", "high"),
+        "`x` held within `low` and `high`; its gradient is 0 beyond them, not at them",
+        lambda x, low, high: _minimum(_maximum(x, low), high),
+    ),
+    Operation("exp", _X, "e to the power of `x`", _exp),
+    Operation("log", _X, "natural logarithm", _log),
+    Operation("sqrt", _X, "square root", lambda x: math.sqrt(x) if x >= 0 or x != x else math.nan),
+    Operation("abs", _X, "`x` without its sign; at 0 its gradient is 0", abs),
+    Operation("sigmoid", _X, "1 / (1 + exp(-x))", _sigmoid),
+    Operation(
+        "softplus",
+        _X,
+        "log(1 + exp(x))",
+        lambda x: _maximum(x, 0.0) + math.log1p(math.exp(-abs(x))),
+    ),
+    Operation("stop", _X, "`x` as a constant: no gradient passes", lambda x: x),
+    Operation("mean", _X, "mean over the sampled tokens of the sequence", _mean, reduces=True),
+    Operation("sum", _X, "sum over the sampled tokens of the sequence", _sum, reduces=True),
+    Operation(
+        "batch_mean",
+        _X,
+        "mean over the sampled tokens of the whole batch, without a gradient",
+        _mean,
+        batch="sequence",
+    ),
+    Operation(
+        "batch_top",
+        ("x", SHARE),
+        "1 for the tokens with the largest `x`, a share of all sampled tokens of the batch "
+        "and at least one; else 0",
+        _chosen,
+        batch="token",
+    ),
+    Operation(
+        "batch_draw",
+        ("x", SHARE),
+        "1 for tokens that are drawn at random from those whose `x` is not 0, at most a "
+        "share of all sampled tokens of the batch, or one; else 0",
+        _chosen,
+        batch="token",
+    ),
 )
-
-
-def _table(*inputs: Input) -> MappingProxyType[str, Input]:
-    return MappingProxyType({entry.name: entry for entry in inputs})
-
 
 RATIO = "ratio"  # not an input of its own: a Builder writes exp(logp - logq)
 
@@ -279,11 +273,6 @@ def input_of(kind: Kind, name: str) -> Input:
     return Input(name, "number", f"the reward component `{name}`", name)
 
 
-def shape_of_input(kind: Kind, name: str) -> Shape:
-    """Return the shape of an input."""
-    return input_of(kind, name).shape
-
-
 def shapes(program: Program) -> tuple[Shape, ...]:
     """Return the shape of every node."""
     found: list[Shape] = []
@@ -291,7 +280,7 @@ def shapes(program: Program) -> tuple[Shape, ...]:
         if node.op == NUMBER:
             found.append("number")
         elif node.op == INPUT:
-            found.append(shape_of_input(program.kind, node.name or ""))
+            found.append(input_of(program.kind, node.name or "").shape)
         else:
             found.append(OPERATIONS[node.op].shape([found[arg] for arg in node.args]))
     return tuple(found)

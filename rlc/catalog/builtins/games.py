@@ -12,6 +12,12 @@ from rlc.plan.environments import ANY, EnvPlan, PastPlan, PlayPlan, ScriptPlan
 from rlc.records import evolve
 
 
+def _against(opponent: str) -> str:
+    """An example of a game against an opponent."""
+    env = f'textarena("TicTacToe-v0") |> chat() |> play(against = {opponent})'
+    return f"env       = {env}\nadvantage = rae()"
+
+
 def _textarena_env(env: EnvPlan) -> EnvFacts:
     facts = textarena_facts(env.id)
     return EnvFacts(
@@ -39,10 +45,7 @@ GAMES = (
             facts=_textarena_env,
             seats=lambda env: tuple(f"player_{n}" for n in range(env.args["players"])),
         ),
-        example=(
-            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = self)\n'
-            "advantage = rae()"
-        ),
+        example=_against("self"),
     ),
     builtin(
         "python_game",
@@ -106,10 +109,7 @@ PLAY = Builtin(
         optional("max_tokens", "int", "longest reply of the opponent; none: the policy's", low=1),
     ),
     traits=WrapperTraits("setting"),
-    example=(
-        'env       = textarena("TicTacToe-v0") |> chat() |> play(against = past(every = 20))\n'
-        "advantage = rae()"
-    ),
+    example=_against("past(every = 20)"),
 )
 
 OPPONENTS = (
@@ -119,10 +119,7 @@ OPPONENTS = (
         "the policy itself, which is trained on the episodes of all seats",
         lambda _: None,
         word=True,
-        example=(
-            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = self)\n'
-            "advantage = rae()"
-        ),
+        example=_against("self"),
     ),
     builtin(
         "past",
@@ -130,10 +127,7 @@ OPPONENTS = (
         "the policy as it was: its weights after the last step that is a multiple of `every`",
         lambda args: PastPlan(args.every),
         Param("every", "int", "steps for which the opponent stays as it is", low=1, high=100_000),
-        example=(
-            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = past(every = 20))\n'
-            "advantage = rae()"
-        ),
+        example=_against("past(every = 20)"),
     ),
     builtin(
         "scripted",
@@ -154,10 +148,7 @@ OPPONENTS = (
         "a legal move, all as likely, in a game that says which are legal",
         lambda _: ScriptPlan("random", None, {}),
         traits=OpponentTraits(needs_moves=True),
-        example=(
-            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = random())\n'
-            "advantage = rae()"
-        ),
+        example=_against("random()"),
     ),
     builtin(
         "perfect",
@@ -165,9 +156,6 @@ OPPONENTS = (
         "a move that cannot be bettered, by minimax, in a game that is small enough to be solved",
         lambda _: ScriptPlan("perfect", None, {}),
         traits=OpponentTraits(games=("TicTacToe-v0",)),
-        example=(
-            'env       = textarena("TicTacToe-v0") |> chat() |> play(against = perfect())\n'
-            "advantage = rae()"
-        ),
+        example=_against("perfect()"),
     ),
 )

@@ -219,7 +219,6 @@ ENDPOINTS = (
 
 _JUDGED_BY = "who judges; `0.5 *` before one is its weight"
 _WHOLE = Param("whole", "bool", "judge the whole conversation, not its last reply alone", False)
-_LAST = "the judge sees what was played, so this comes before it"
 
 
 def _judging(name: str, doc: str, *params: Param, example: str) -> Builtin:
@@ -227,16 +226,10 @@ def _judging(name: str, doc: str, *params: Param, example: str) -> Builtin:
         by: Any = args.values.get("by", "score")
         return JudgingPlan(name, args.judge, by, args.whole)
 
-    return Builtin(
-        name,
-        "wrapper",
-        doc,
-        build,
-        (Param("judge", "judge", _JUDGED_BY, named=True), *params, _WHOLE),
-        not_after={"solver_judge": "a game has a judge of its own"},
-        traits=WrapperTraits("judge"),
-        example=example,
-    )
+    judge = Param("judge", "judge", _JUDGED_BY, named=True)
+    before = {"solver_judge": "a game has a judge of its own"}
+    own = {"not_after": before, "traits": WrapperTraits("judge"), "example": example}
+    return builtin(name, "wrapper", doc, build, judge, *params, _WHOLE, **own)
 
 
 JUDGINGS = (

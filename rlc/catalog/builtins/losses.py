@@ -93,9 +93,8 @@ def _loss(
         hint = "its range is one of ratios: an ε of {} is `{low} = {}, {high} = {}`".format(
             *usual, low=low, high=high
         )
-    return Builtin(
-        name, "loss", doc, build, params, formula=formula, hint=hint, traits=traits, example=example
-    )
+    own = {"formula": formula, "hint": hint, "traits": traits, "example": example}
+    return builtin(name, "loss", doc, build, *params, **own)
 
 
 LOSSES = (
@@ -176,17 +175,14 @@ def _aggregate(
     formula: str,
     token_weight: Callable[[float, float, int | None], float],
     *params: Param,
-    example: str = "",
+    **more: str,
 ) -> Builtin:
-    return Builtin(
-        name,
-        "aggregate",
-        doc,
-        lambda args: AggregatePlan(name, args.values.get("length")),
-        params,
-        formula=(formula,),
-        traits=AggregateTraits(SHARED_BY[name], token_weight),
-        example=example,
+    def build(args: Args) -> AggregatePlan:
+        return AggregatePlan(name, args.values.get("length"))
+
+    traits = AggregateTraits(SHARED_BY[name], token_weight)
+    return builtin(
+        name, "aggregate", doc, build, *params, formula=(formula,), traits=traits, **more
     )
 
 

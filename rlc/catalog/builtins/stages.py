@@ -190,18 +190,11 @@ METRICS = (
 )
 
 
-def _tracker(
-    name: str, doc: str, traits: TrackerTraits, *params: Param, example: str = ""
-) -> Builtin:
-    return Builtin(
-        name,
-        "tracker",
-        doc,
-        lambda args: TrackPlan(name, dict(args.values)),
-        params,
-        traits=traits,
-        example=example,
-    )
+def _tracker(name: str, doc: str, traits: TrackerTraits, *params: Param, **more: str) -> Builtin:
+    def build(args: Args) -> TrackPlan:
+        return TrackPlan(name, dict(args.values))
+
+    return builtin(name, "tracker", doc, build, *params, traits=traits, **more)
 
 
 _PROJECT = Param("project", "string", "the project that the run is part of")
@@ -298,20 +291,13 @@ def _loss(
     traits: PreferenceTraits,
     formula: tuple[str, ...],
     *params: Param,
-    aliases: str = "",
-    example: str = "",
+    **more: str,
 ) -> Builtin:
-    return Builtin(
-        name,
-        "preference_loss",
-        doc,
-        lambda args: PreferenceLossPlan(name, dict(args.values)),
-        params,
-        formula=formula,
-        traits=traits,
-        aliases=aliases,
-        example=example,
-    )
+    def build(args: Args) -> PreferenceLossPlan:
+        return PreferenceLossPlan(name, dict(args.values))
+
+    own = {"formula": formula, "traits": traits, **more}
+    return builtin(name, "preference_loss", doc, build, *params, **own)
 
 
 def _beta(default: float, doc: str) -> Param:

@@ -37,6 +37,12 @@ def _search(kind: str, **given: Any) -> Callable[[Args], SearchPlan]:
     return build
 
 
+def _tried(rates: str, search: str) -> str:
+    """An example of a sweep over learning rates."""
+    over = f"{{ main.optimizer.learning_rate = {rates} }}"
+    return f"of     = main\nover   = {over}\nsearch = {search}"
+
+
 AXES = (
     builtin(
         "range",
@@ -46,11 +52,7 @@ AXES = (
         Param("low", "float", "the smallest"),
         Param("high", "float", "the largest"),
         optional("step", "float", "only every so many; none: any", above=0),
-        example=(
-            "of     = main\n"
-            "over   = { main.optimizer.learning_rate = range(1e-5, 1e-4) }\n"
-            "search = random(20)"
-        ),
+        example=_tried("range(1e-5, 1e-4)", "random(20)"),
     ),
     builtin(
         "log",
@@ -59,11 +61,7 @@ AXES = (
         _range("log"),
         Param("low", "float", "the smallest", above=0),
         Param("high", "float", "the largest", above=0),
-        example=(
-            "of     = main\n"
-            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
-            "search = random(20)"
-        ),
+        example=_tried("log(1e-5, 1e-3)", "random(20)"),
     ),
 )
 
@@ -75,11 +73,7 @@ SEARCHES = (
         "search",
         "every configuration of the axes",
         _search("grid"),
-        example=(
-            "of     = main\n"
-            "over   = { main.optimizer.learning_rate = [1e-5, 4e-5, 1e-4] }\n"
-            "search = grid()"
-        ),
+        example=_tried("[1e-5, 4e-5, 1e-4]", "grid()"),
     ),
     builtin(
         "random",
@@ -87,11 +81,7 @@ SEARCHES = (
         "configurations drawn at random, none twice (Optuna's RandomSampler)",
         _search("random"),
         _N,
-        example=(
-            "of     = main\n"
-            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
-            "search = random(20)"
-        ),
+        example=_tried("log(1e-5, 1e-3)", "random(20)"),
     ),
     builtin(
         "tpe",
@@ -101,11 +91,7 @@ SEARCHES = (
         _search("tpe", learns=True),
         _N,
         aliases="bayes bayesian optuna",
-        example=(
-            "of     = main\n"
-            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
-            "search = tpe(20)"
-        ),
+        example=_tried("log(1e-5, 1e-3)", "tpe(20)"),
     ),
     builtin(
         "halving",
@@ -119,10 +105,6 @@ SEARCHES = (
         ),
         optional("first", "int", "steps to the first rung; none: to the first evaluation", low=1),
         aliases="asha hyperband sha",
-        example=(
-            "of     = main\n"
-            "over   = { main.optimizer.learning_rate = log(1e-5, 1e-3) }\n"
-            "search = halving(eta = 3, n = 9)"
-        ),
+        example=_tried("log(1e-5, 1e-3)", "halving(eta = 3, n = 9)"),
     ),
 )

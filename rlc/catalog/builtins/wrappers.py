@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rlc.catalog.builtins.training import GROUP_SIZE, STOP
-from rlc.catalog.records import Args, Builtin, Param, as_float, code, optional, share, word
+from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, share, word
 from rlc.catalog.traits import BOX, TAG, WrapperTraits
 from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 from rlc.records import evolve, frozen
@@ -44,20 +44,12 @@ def _wrapper(
     traits: WrapperTraits,
     *params: Param,
     build: Callable[[Args], StepPlan | RolloutsPlan | RewardPlan] | None = None,
-    not_after: Mapping[str, str] | None = None,
-    example: str = "",
+    **more: Any,
 ) -> Builtin:
     """A wrapper: by default a step with all its arguments, of which a pipeline has one."""
     build = build or (lambda args: StepPlan(name, dict(args.values)))
-    return Builtin(
-        name,
-        "wrapper",
-        doc,
-        build,
-        params,
-        not_after={name: _ONCE} if not_after is None else not_after,
-        traits=traits,
-        example=example,
+    return builtin(
+        name, "wrapper", doc, build, *params, traits=traits, **{"not_after": {name: _ONCE}, **more}
     )
 
 
