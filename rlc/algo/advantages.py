@@ -331,8 +331,7 @@ class _Peers:
         return label_V[self.item_V]
 
     def over(self, scope: Scope) -> Scopes:
-        scopes: Scopes = getattr(self, scope)
-        return scopes
+        return getattr(self, scope)  # type: ignore[no-any-return]
 
     def name(self, scope: Scope, at: int) -> str:
         """Return the name, in a message, of the scope of value ``at``."""

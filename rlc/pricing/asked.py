@@ -196,15 +196,14 @@ def _tokens(
     size = played.size
     asked = played.groups * {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
     asked *= judge.attempts if level == "high" else 1
-    sampling = stage.sampling
-    question = question_tokens(stage.model, sampling, played.env, judging, judge, size, level)
+    given = stage.model, stage.sampling, played.env
+    question = question_tokens(*given, judging, judge, size, level)
     return Tokens(prefill=asked * question, sample=asked * judge.max_tokens * REPLY_SHARE[level])
 
 
 def _read(stage: StagePlan, played: _PlayedGroups, level: Level) -> Tokens:
     """What a model reads whose reward is that of the tokens: each episode, whole."""
-    sampling = stage.sampling
-    shape = rollout_shape(played.env, stage.model, sampling, level)
+    shape = rollout_shape(played.env, stage.model, stage.sampling, level)
     episode = sum(one.copies * one.datum_tokens() for one in shape)
     return Tokens(prefill=played.groups * played.size * episode)
 

@@ -40,6 +40,7 @@ from rlc.pricing.texts import (
     RowTokens,
     asked_tokens,
     example_tokens,
+    preference_tokens,
     tokenizer_at_hand,
 )
 from rlc.pricing.tokens import (
@@ -141,7 +142,7 @@ def _evaluation(stage: Evaluation) -> Iterator[str]:  # noqa: ARG001
 
 def _preferences(stage: Training) -> Iterator[str]:
     data = stage.of(FromData).data
-    rows = tokens.measured(stage, data)
+    rows = preference_tokens(data, stage.model)
     what = "pairs" if data.word == Pairs.word else "replies"
     if rows is not None:
         yield f"{what} of {rows.expected:.0f} tokens on average, prompts included ({_rows(rows)})"

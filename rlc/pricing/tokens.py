@@ -65,11 +65,6 @@ class PreferenceTokens:
         return self.trained + self.read
 
 
-def measured(stage: Training, data: AnyData) -> RowTokens | None:
-    """The rows of a stage's data, if they can be read."""
-    return preference_tokens(data, stage.model)
-
-
 def _sides(data: AnyData) -> int:
     """How many replies one of the preferences of data has."""
     return 1 if data.word == LabelledReplies.word else 2
@@ -77,7 +72,7 @@ def _sides(data: AnyData) -> int:
 
 def of_one(stage: Training, data: AnyData, level: Level) -> PreferenceTokens:
     """What one preference takes, both replies of a pair together."""
-    rows, sides = measured(stage, data), _sides(data)
+    rows, sides = preference_tokens(data, stage.model), _sides(data)
     whole: float = sides * SIDE_TOKENS[level]
     if rows is not None:
         whole = rows.at(level) + sides * CHAT_TOKENS[level]
@@ -95,7 +90,7 @@ def _labelled(stage: Training) -> bool:
 
 def count_of(stage: Training, data: AnyData) -> int | None:
     """How many preferences data has; None if that is unknown."""
-    rows, count = measured(stage, data), data.count
+    rows, count = preference_tokens(data, stage.model), data.count
     if count is None and rows is not None:
         count = rows_taken(rows, data)
     return None if count is None else count * (_sides(data) if _labelled(stage) else 1)

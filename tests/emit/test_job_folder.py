@@ -19,7 +19,7 @@ from rlc.compile.saved import load_plan
 from rlc.compile.sweeps import find_sweep
 from rlc.emit.errors import EmitError
 from rlc.emit.job.folder import WrittenJob, emit_job
-from rlc.emit.job.wheel import requirements, write_wheel
+from rlc.emit.job.needs import rlc_requirements, write_wheel
 from rlc.plan.records import Plan
 
 SHIPPED = sorted([*RECIPES.glob("*.rl"), *RECIPES.glob("yardstick/*.rl")])
@@ -64,7 +64,7 @@ def test_every_shipped_recipe_is_written_as_a_job(recipe: Path, tmp_path: Path) 
     needed = (tmp_path / "moved" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     extras = re.fullmatch(r"\./wheels/rlc-.+\.whl\[([\w,]+)\]", needed[1])
     assert extras is not None, needed
-    known = set(re.findall(r'extra == "(\w+)"', "\n".join(requirements())))
+    known = set(re.findall(r'extra == "(\w+)"', "\n".join(rlc_requirements())))
     assert set(extras[1].split(",")) <= known
 
 

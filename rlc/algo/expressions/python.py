@@ -127,7 +127,7 @@ def torch_function(program: Program, name: str, weighted: bool = False) -> Torch
     if weighted:
         ranks[WEIGHT] = 0
     writer = _Writer(program)
-    result = writer.text(program.output)[0]
+    result = writer.texts[program.output][0]
     if program.shape == "token":
         result = f"torch.where(sampled, {result}, 0.0).sum()"
     if weighted:
@@ -182,9 +182,6 @@ class _Writer:
             name = f"{base}{count}"
         self.names.add(name)
         return name
-
-    def text(self, position: int) -> tuple[str, int]:
-        return self.texts[position]
 
     def held(self, position: int, by: int) -> str:
         text, level = self.texts[position]
