@@ -18,7 +18,6 @@ from rlc.plan.environments import (
     AnyJudge,
     ComparerPlan,
     EnvPlan,
-    JudgePlan,
     JudgingPlan,
     RewardModelPlan,
 )
@@ -139,7 +138,7 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
             return one
         if isinstance(one, ComparerPlan):
             return evolve(one, **called("judge", COMPARE_WITH, {"function": one.function}))
-        return evolve(one, **called("judge", RUBRIC, _paths(one)))
+        return evolve(one, **called("judge", RUBRIC, {"rubric": one.rubric, "prompt": one.prompt}))
 
     play = env.play
     if play is not None and (script := play.script) is not None:
@@ -161,11 +160,6 @@ def _run(agent: AgentPlan) -> dict[str, Any]:
     """What of an agent is run: the folder is that of a command."""
     values = values_of(agent)
     return {name: values[name] for name in values if agent.command or name != "folder"}
-
-
-def _paths(judge: JudgePlan) -> dict[str, Any]:
-    """What of a judge may be a path."""
-    return {"rubric": judge.rubric, "prompt": judge.prompt}
 
 
 def _changed(values: Mapping[str, Any], params: Iterable[Param], change: Change) -> dict[str, Any]:

@@ -227,6 +227,4 @@ def _secrets(args: Mapping[str, Any], path: str, by: str) -> Iterator[Requiremen
 
 
 def _key(key: Key, path: str, by: str) -> Requirement:
-    return Requirement(
-        "key", key.variable, path, by, purpose=key.purpose or "", instead=key.instead or ""
-    )
+    return Requirement("key", key.variable, path, by, purpose=key.purpose, instead=key.instead)

@@ -276,15 +276,13 @@ def _converter() -> Any:
     tagged(*data)
     held: Any = AnyData | None  # which cattrs takes for another union
 
-    def unstructure_held(data: AnyData | None) -> Any:
-        return None if data is None else converter.unstructure(data, AnyData)
-
-    def structure_held(data: Any, _: Any) -> Any:
-        return None if data is None else converter.structure(data, held_data)
-
-    held_data: Any = AnyData
-    converter.register_unstructure_hook(held, unstructure_held)
-    converter.register_structure_hook(held, structure_held)
+    data_type: Any = AnyData
+    converter.register_unstructure_hook(
+        held, lambda one: None if one is None else converter.unstructure(one, data_type)
+    )
+    converter.register_structure_hook(
+        held, lambda one, _: None if one is None else converter.structure(one, data_type)
+    )
     for union in unions:
         tagged(*union)
     return converter

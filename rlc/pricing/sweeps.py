@@ -96,15 +96,11 @@ def _priced(of: str, stages: Sequence[StagePlan], recipe: str) -> _PricedConfigu
     by_name = {stage.name: stage for stage in located}
     before = {stage.name for stage in _before(of, stages)}
     costs = [stage_cost(stage, by_name) for stage in located]
+    first = [cost for cost in costs if cost.stage in before]
+    rest = [cost for cost in costs if cost.stage not in before]
     return _PricedConfiguration(
-        before={
-            level: total_cost((cost for cost in costs if cost.stage in before), level)
-            for level in LEVELS
-        },
-        tried={
-            level: total_cost((cost for cost in costs if cost.stage not in before), level)
-            for level in LEVELS
-        },
+        before={level: total_cost(first, level) for level in LEVELS},
+        tried={level: total_cost(rest, level) for level in LEVELS},
         tokens=sum(cost.tokens("expected") for cost in costs),
         steps=next(cost.times for cost in costs if cost.stage == of),
         free=all(cost.free for cost in costs),
