@@ -97,7 +97,7 @@ def matched_rows(
 
 
 def top_k_shares(logprobs_TK: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Return what each of a teacher's likeliest tokens has of their probability, and how much
+    """Return what each of a teacher's most likely tokens has of their probability, and how much
     probability they have together.
 
     The shares are ``s_k = p_k / Σ_j p_j``, those of the teacher if it knew no other tokens (as in
@@ -122,7 +122,7 @@ def forward_kl(shares_TK: npt.ArrayLike, logprobs_TK: npt.ArrayLike) -> Floats:
     """Return how far a model is from what its teacher says, ``KL(s ‖ p) = Σ_k s_k log(s_k / p_k)``,
     at each position, in nats.
 
-    With s the shares of a teacher's likeliest tokens, and p the whole distribution of the model,
+    With s the shares of a teacher's most likely tokens, and p the whole distribution of the model,
     this is at least 0, and 0 only where p is s. Its gradient is that of the cross-entropy
     ``−Σ_k s_k log p_k``, since the teacher's entropy does not depend on the model.
 

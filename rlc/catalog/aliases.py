@@ -164,7 +164,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("lora_alpha", "lora_dropout"): "of a LoRA adapter only the rank is chosen: `lora_rank = 32`",
     ("target_modules", "lora_target_modules"): "`train_mlp`, `train_attn` and `train_unembed` say "
     "which layers are adapted",
-    ("do_sample", "greedy"): "`sample(max_tokens = 512, top_k = 1)` always takes the likeliest "
+    ("do_sample", "greedy"): "`sample(max_tokens = 512, top_k = 1)` always takes the most likely "
     "token",
     (
         *("device", "gpus", "num_gpus", "n_gpus", "nnodes", "fp16", "bf16", "dtype", "precision"),

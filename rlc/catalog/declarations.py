@@ -52,7 +52,7 @@ TRAIN_FIELDS = (
     _MODEL,
     Param("env", "env", "what it is trained on; a weighted sum is a mixture"),
     Param("batch", "batch", "what one step collects"),
-    Param("sampling", "sampling", "how replies are drawn"),
+    Param("sampling", "sampling", "how replies are sampled"),
     Param(
         "advantage",
         "advantage",
@@ -129,7 +129,7 @@ EVAL_FIELDS = (
     Param("env", "env", "what it is evaluated on"),
     Param("tasks", "int", "tasks that are played", 64, low=1, high=1_000_000),
     Param("samples", "int", "episodes of each task", 1, low=1, high=1_024),
-    Param("sampling", "sampling", "how replies are drawn; by default as in the stage", None),
+    Param("sampling", "sampling", "how replies are sampled; by default as in the stage", None),
     Param("metrics", "metric", "what is counted", (MetricPlan("mean_reward", None),), many=True),
     optional("every", "int", "also after so many steps of the stage; none: at its end only", low=1),
     Param("first", "bool", "also before the first step of the stage", False),
@@ -291,7 +291,7 @@ DECLARATIONS = {
         ),
         Declaration(
             EXPECT,
-            "what must hold before the run, or after it",
+            "what is checked before the run, or after it",
             aliases="assert require ensure check",
             form="expect main.cost.high < $20",
         ),

@@ -372,11 +372,11 @@ class _Reader:
         spans = [amount(end, unit) for end in (left.low, left.high) if math.isfinite(end)]
         what = f"is from {' to '.join(spans)}" if len(spans) == 2 else f"is never below {spans[0]}"
         if outcomes == {True}:
-            message = f"`{path}` {what}, so this always holds"
+            message = f"`{path}` {what}, so this always passes"
             advice = "expect something that a bad run would not fulfil"
             self.found.warning("RL0677", comparison.span, message, advice)
             return True
-        message, advice = f"`{path}` {what}, so this can never hold", "no run would pass"
+        message, advice = f"`{path}` {what}, so this can never pass", "no run would pass"
         expr = comparison.right
         fix: Fix | None = None
         if unit == "share" and isinstance(expr, Number) and 1 < expr.value <= 100:
@@ -408,7 +408,7 @@ def report_expectations(
         judged, unit = one.plan.judged(estimated.value), one.plan.quantity.unit
         if judged.holds is None:
             unknown = next(q for q in one.plan.quantities if estimated.value(q) is None)
-            message = f"`{unknown.path}` is not known, so this expectation is not held"
+            message = f"`{unknown.path}` is not known, so this expectation is not checked"
             advice = "not all of its prices are known; `rlc explain` shows which"
             if not unknown.key.startswith("cost"):
                 advice = "the batch counts turns, and an episode may have any number of them"

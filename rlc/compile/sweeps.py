@@ -339,7 +339,7 @@ class _Checker:
             self.found.error("RL0610", self.checked.at("over"), message, advice)
             return False
         if drawn is not None and drawn > size:
-            message = f"{drawn:,} configurations are to be drawn, none twice, of {size:,}"
+            message = f"{drawn:,} configurations are to be sampled, none twice, of {size:,}"
             advice = (
                 "`grid()` runs each of them; a range has more values than a list"
                 if all(axis.values for axis in self.checked.axes)

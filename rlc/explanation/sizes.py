@@ -163,7 +163,7 @@ def _rollouts(stage: Training) -> str:
     source = stage.of(Rollouts)
     batch, sizes = source.batch, {env.rollouts.group for env in source.envs}
     if batch.kind == "turns":
-        return f"{batch.count:,} turns, from waves of {batch.parallel or 1:,} episodes side by side"
+        return f"{batch.count:,} turns, from {batch.parallel or 1:,} episodes at a time"
     if len(sizes) == 1:
         size = sizes.pop()
         return f"{batch.count:,} groups of {size:,}: {batch.count * size:,} rollouts"

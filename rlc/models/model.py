@@ -89,7 +89,7 @@ class Model:
 
         Args:
             system: a system message that comes first.
-            temperature: 0 for the likeliest tokens.
+            temperature: 0 for the most likely tokens.
             max_tokens: of the reply.
             seed: with which the same chat gets the same reply; None: a new one each time.
 

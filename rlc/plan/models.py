@@ -38,7 +38,7 @@ class Sampling(Record):
     """How a reply is sampled, wherever a model is asked for one.
 
     It has at most ``max_tokens`` tokens; None: what the context has left. ``temperature`` 0 and
-    ``top_k`` 1 take the likeliest token. A reply ends with any of the texts ``stop``, as it does
+    ``top_k`` 1 take the most likely token. A reply ends with any of the texts ``stop``, as it does
     with the renderer's own end of a turn.
     """
 

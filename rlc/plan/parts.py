@@ -200,11 +200,11 @@ class BudgetPlan(Record):
 @frozen
 class TeacherPlan(Record):
     """A model that says of each token that the trained one samples how likely it finds it, or which
-    ones it finds likeliest in its place.
+    ones it finds most likely in its place.
 
     ``name``: the environment whose episodes it reads; None: all of them. ``kind`` is the name of
     the builtin. What it says counts ``coef`` times, in the advantages or, of its ``top_k``
-    likeliest tokens, in the loss; with a ``discount`` each token also answers for the later ones.
+    most likely tokens, in the loss; with a ``discount`` each token also answers for the later ones.
 
     The prompt that it reads has ``system`` as its system message (None: the environment's own),
     and shows the field ``demonstration`` of the task's row (None: nothing).

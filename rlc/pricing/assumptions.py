@@ -237,7 +237,7 @@ def _objective(objective: PolicyGradient) -> Iterator[str]:
     if objective.teacher:
         yield "a teacher is billed as a prefill of every sequence that it scores, uncached"
         if any(teacher_traits(teacher.kind).targets for teacher in objective.teacher):
-            yield "its likeliest tokens are learnt by a gradient of their own, of every sequence"
+            yield "its most likely tokens are learnt by a gradient of their own, of every sequence"
 
 
 def _storage(stage: StagePlan) -> Iterator[str]:

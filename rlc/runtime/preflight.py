@@ -40,7 +40,7 @@ def require_runnable(plan: Plan) -> None:
         for one, judged in judged_before(plan):
             if judged.holds is False:
                 raise RunError(
-                    f"`expect {judged.text}` does not hold: {judged.said}",
+                    f"`expect {judged.text}` fails: {judged.said}",
                     "change the plan, or what is expected of it"
                     if one.quantity.kind == "value"
                     else "`rlc explain` shows what it is made of",

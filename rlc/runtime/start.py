@@ -49,7 +49,7 @@ def resume(
     Raises:
         rlc.Error: the folder holds no run, another process is using it, its plan was changed, the
             run failed again, or nothing was learnt.
-        rlc.ExpectationError: something does not hold that the recipe expects of the run.
+        rlc.ExpectationError: something fails that the recipe expects of the run.
 
     Example::
 
@@ -61,7 +61,7 @@ def resume(
 
 
 class ExpectationError(RunError):
-    """A run that is over, and of which something does not hold that its recipe expects.
+    """A run that is over, and of which an expectation of its recipe fails.
 
     Attributes:
         summary: the :class:`rlc.Summary` of the run; its ``unmet`` are what does not hold.

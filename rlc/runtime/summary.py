@@ -154,5 +154,5 @@ def summary_html(summary: Summary) -> str:
 
 
 def verdict(judged: ExpectationResult) -> str:
-    """Say in a word whether an expectation held."""
-    return {True: "held", False: "failed", None: "open"}[judged.holds]
+    """Say in a word whether an expectation passed."""
+    return {True: "passed", False: "failed", None: "open"}[judged.holds]

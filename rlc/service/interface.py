@@ -69,7 +69,7 @@ class SamplingRequest(Sampling):
 
     seed: int | None = None
     n: int = 1  # replies
-    top_logprobs: int = 0  # of the likeliest tokens beside each sampled one
+    top_logprobs: int = 0  # of the most likely tokens beside each sampled one
     prompt_logprobs: bool = False  # the same for the tokens of the prompt
 
     def sampled(self, sampling: Sampling) -> SamplingRequest:

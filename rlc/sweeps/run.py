@@ -170,7 +170,7 @@ class SweepRun:
             known = [Proposal(r.configuration, r.mean if r.complete else None) for r in before]
             configuration = propose(self.sweep.plan, self.sweep.seed, number, known)
             if configuration is None:
-                self.observer.note("every configuration that is drawn was tried before")
+                self.observer.note("every configuration that is sampled was tried before")
         if configuration is None:
             return False
         seeds = self.sweep.seeds[:1] if self._halving else self.sweep.seeds

@@ -138,13 +138,13 @@ def test_a_plan_keeps_its_expectations_and_one_without_is_what_it_was() -> None:
 def test_explain_says_what_holds_and_what_waits() -> None:
     plan = plan_of("main.steps <= 20", "heldout.pass_at_1.max >= 90%")
     text = explain_text(plan, Diagnostics())
-    assert re.search(r"main.steps <= 20 +holds: it is 20 +recipe.rl:13", text)
-    assert "held after the run: eval/heldout/pass@1 of heldout, at its highest" in text
+    assert re.search(r"main.steps <= 20 +passes: it is 20 +recipe.rl:13", text)
+    assert "after the run: eval/heldout/pass@1 of heldout, at its highest" in text
     before, after = explain_dict(plan, "recipe.rl", Diagnostics())["expectations"]
     assert (before["held"], before["holds"], before["found"]) == ("before", True, 20)
     assert after == {"text": "heldout.pass_at_1.max >= 90%", "held": "after"}
     rehearsal = explain_text(rehearse(plan), Diagnostics())
-    assert rehearsal.count("not held: a rehearsal") == 2
+    assert rehearsal.count("not checked: a rehearsal") == 2
 
 
 def test_a_difference_names_the_expectation() -> None:

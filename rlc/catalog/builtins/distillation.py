@@ -58,7 +58,7 @@ TEACHERS = (
     builtin(
         "forward_kl",
         "teacher",
-        "a teacher names the tokens that it finds likeliest where each was sampled, and the model "
+        "a teacher names the tokens that it finds most likely where each was sampled, and the model "
         "learns their shares (as `topk` of the cookbook's SDFT, 0.5.8)",
         lambda args: TeacherPlan(None, "forward_kl", discount=0.0, **args.values),
         _WHO,
@@ -70,10 +70,10 @@ TEACHERS = (
             above=0,
             high=100,
         ),
-        Param("top_k", "int", "how many of its likeliest tokens are learnt", 20, low=1, high=1_024),
+        Param("top_k", "int", "how many of its most likely tokens are learnt", 20, low=1, high=1_024),
         *_SHOWN,
         formula=(
-            "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k likeliest tokens)",
+            "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k most likely tokens)",
             "L = L − coef Σ_t Σ_k s_t,k log p_t,k",
             "the gradient is that of coef Σ_t KL(s_t ‖ p_t)",
         ),
@@ -129,7 +129,7 @@ SAMPLES = builtin(
     Param("samples_per_task", "int", "episodes of each task", 1, low=1, high=1_024),
     optional("per_task", "int", "most of a task that are learnt from; none: all", low=1),
     Param("tries", "int", "most episodes played for each that is wanted", 20, low=1, high=10_000),
-    Param("sampling", "sampling", "how replies are drawn", DEFAULT_SAMPLING),
+    Param("sampling", "sampling", "how replies are sampled", DEFAULT_SAMPLING),
     optional(
         "without",
         "word",
@@ -139,13 +139,13 @@ SAMPLES = builtin(
     optional(
         "top_k",
         "int",
-        "how many of the tokens that the player finds likeliest are learnt, by their shares; none: "
+        "how many of the tokens that the player finds most likely are learnt, by their shares; none: "
         "the token that it sampled",
         low=1,
         high=1_024,
     ),
     formula=(
-        "s_t,k = p_player,t,k / Σ_j p_player,t,j   (k, j: its top_k likeliest tokens)",
+        "s_t,k = p_player,t,k / Σ_j p_player,t,j   (k, j: its top_k most likely tokens)",
         "L = − Σ_t Σ_k s_t,k log p_t,k",
         "the gradient is that of Σ_t KL(s_t ‖ p_t)",
     ),

@@ -158,7 +158,7 @@ JUDGES = (
             file=True,
             variables=JUDGE_PROMPT,
         ),
-        Param("temperature", "float", "of its answers; 0: the likeliest", 0.0, low=0, high=2),
+        Param("temperature", "float", "of its answers; 0: the most likely", 0.0, low=0, high=2),
         Param("max_tokens", "int", "longest answer", 512, low=1),
         Param("attempts", "int", "most questions until it answers in its form", 3, low=1, high=20),
         Param("concurrency", "int", "most questions at once", 32, low=1, high=4_096),

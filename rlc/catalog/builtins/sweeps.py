@@ -78,7 +78,7 @@ SEARCHES = (
     builtin(
         "random",
         "search",
-        "configurations drawn at random, none twice (Optuna's RandomSampler)",
+        "configurations sampled at random, none twice (Optuna's RandomSampler)",
         _search("random"),
         _N,
         example=_tried("log(1e-5, 1e-3)", "random(20)"),
@@ -86,7 +86,7 @@ SEARCHES = (
     builtin(
         "tpe",
         "search",
-        "configurations drawn where the best ones so far were dense, after the first ten, which "
+        "configurations sampled where the best ones so far were dense, after the first ten, which "
         "are random (Optuna's TPESampler, NeurIPS 2011)",
         _search("tpe", learns=True),
         _N,
@@ -101,7 +101,7 @@ SEARCHES = (
         _search("halving"),
         Param("eta", "int", "one of so many goes on", 3, low=2, high=100),
         optional(
-            "n", "int", "configurations, drawn at random; none: every one", low=1, high=10_000
+            "n", "int", "configurations, sampled at random; none: every one", low=1, high=10_000
         ),
         optional("first", "int", "steps to the first rung; none: to the first evaluation", low=1),
         aliases="asha hyperband sha",

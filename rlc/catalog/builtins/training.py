@@ -138,7 +138,7 @@ STOP = Param(
 SAMPLE = builtin(
     "sample",
     "sampling",
-    "how replies are drawn",
+    "how replies are sampled",
     lambda args: SamplingPlan(**args.values),
     Param("max_tokens", "int", "longest reply, in tokens", low=1),
     Param(
@@ -148,10 +148,10 @@ SAMPLE = builtin(
         1.0,
         above=0,
         high=10,
-        instead="`top_k = 1` always takes the likeliest token, at any temperature",
+        instead="`top_k = 1` always takes the most likely token, at any temperature",
     ),
     Param("top_p", "float", "share of the probability to sample from", 1.0, above=0, high=1),
-    Param("top_k", "int", "likeliest tokens to sample from; -1 for all", -1, low=-1),
+    Param("top_k", "int", "most likely tokens to sample from; -1 for all", -1, low=-1),
     optional(
         "max_prompt_tokens",
         "int",
@@ -167,7 +167,7 @@ SAMPLE = builtin(
     optional(
         "concurrency",
         "int",
-        "most replies drawn at once; none: as many as the service bears",
+        "most replies sampled at once; none: as many as the service bears",
         low=1,
         high=100_000,
     ),

@@ -11,7 +11,7 @@ from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
 from rlc.plan.units import show
 from rlc.records import evolve
 
-_GREEDY = 0.02  # a temperature, or a share, with which the likeliest token is nearly sure
+_GREEDY = 0.02  # a temperature, or a share, with which the most likely token is nearly sure
 
 
 @rule_on_envs("sampling")
@@ -111,7 +111,7 @@ def _samples_differ(view: StageView) -> None:
         if path is not None:
             training = "advantage" in view.parts
             what = f"all {group} rollouts of a task are" if training else f"all {group} samples are"
-            message = f"{what} the likeliest reply, the same each time"
+            message = f"{what} the most likely reply, the same each time"
             alone = "with nothing to compare, nothing is learnt"
             advice = f"{alone}: sample at 1" if training else "sample at 1, or take `samples = 1`"
             view.warning("RL0437", path, message, advice)

@@ -293,7 +293,7 @@ def _samples_can_be_learnt(view: StageView) -> None:
     if samples.top_k is not None and others:
         message = (
             f"`{model.name}` and `{own.name}` do not have the same tokens and chats, so the shares "
-            "of its likeliest tokens cannot be learnt"
+            "of its most likely tokens cannot be learnt"
         )
         advice = "leave `top_k` out: what it writes can be, in the student's own tokens"
         view.error("RL0754", "data.top_k", message, advice)
@@ -336,6 +336,6 @@ def _teacher_reads_all(view: StageView) -> None:
                     f"episodes of `{env.name}` have about {longest:,.0f} tokens, and the teacher "
                     f"reads {context:,}"
                 )
-                advice = "what is beyond that is not taught: take a teacher with a larger context"
+                advice = "what is beyond that is not distilled: take a teacher with a larger context"
                 view.warning("RL0748", f"{path}.model", message, advice)
                 return

@@ -194,7 +194,7 @@ def _others_to_compare_with(view: StageView, env: EnvPlan) -> None:
 def _verdicts_are_given(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         if judge.temperature > HOT:
-            message = f"at a temperature of {judge.temperature:g} a verdict is drawn, not given"
+            message = f"at a temperature of {judge.temperature:g} a verdict is sampled, not given"
             advice = "the noise of a reward is learnt from, too: lower it, for example to 0"
             view.warning("RL0764", f"{path}.temperature", message, advice)
 

@@ -1,4 +1,4 @@
-"""Rules on how replies are drawn."""
+"""Rules on how replies are sampled."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def sampled(samples: Samples) -> Iterator[str]:
     if samples.without is not None:
         yield f"learnt without the {samples.without} message that they are played with"
     if samples.top_k is not None:
-        yield f"of each token the {samples.top_k:,} that it finds likeliest in its place are kept"
+        yield f"of each token the {samples.top_k:,} that it finds most likely in its place are kept"
 
 
 def teacher_formula(teacher: TeacherPlan) -> list[str]:

@@ -12,13 +12,13 @@ from rlc.plan.records import Plan
 from rlc.pricing.quantities import judged_before
 from rlc.records import asdict
 
-_VERDICTS = {True: "holds", False: "does not hold", None: "not held"}
+_VERDICTS = {True: "passes", False: "fails", None: "not checked"}
 _OVER = {"last": "at the end", "first": "at first", "mean": "on average", "sum": "in total"}
 _OVER |= {"min": "at its lowest", "max": "at its highest"}
 
 
 def expectation_lines(plan: Plan, paint: Paint) -> Lines:
-    """A line each: when it is held, and whether it holds."""
+    """A line each: when it is checked, and whether it passes."""
     judged = list(_judged(plan))
     width = max((len(one.text) for one, _ in judged), default=0)
     for one, found in judged:
@@ -32,7 +32,7 @@ def expectation_lines(plan: Plan, paint: Paint) -> Lines:
 
 
 def expectation_dicts(plan: Plan) -> list[dict[str, Any]]:
-    """The same as plain data; one that is held after the run has no ``holds`` yet."""
+    """The same as plain data; one that is checked after the run has no ``holds`` yet."""
     return [
         {"text": one.text, "held": "after" if found is None else "before"}
         | ({} if found is None else asdict(found))
@@ -52,8 +52,8 @@ def _judged(plan: Plan) -> Iterator[tuple[ExpectationPlan, ExpectationResult | N
 
 def _when(one: ExpectationPlan, plan: Plan) -> str:
     if plan.rehearses:
-        return "not held: a rehearsal need not learn"
-    return f"held after the run: {_measured(one.quantity)}"
+        return "not checked: a rehearsal need not learn"
+    return f"after the run: {_measured(one.quantity)}"
 
 
 def _measured(quantity: QuantityPlan) -> str:

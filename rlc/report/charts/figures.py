@@ -100,7 +100,7 @@ def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | N
         series("trainer to sampler", records, "kl/train_sample"),
         series("from the reference", records, "kl/reference"),
         series("from the teacher", records, "teacher/kl"),
-        series("of the teacher's likeliest tokens", records, "teacher/forward_kl"),
+        series("of the teacher's most likely tokens", records, "teacher/forward_kl"),
     ]
     note = "nats per sampled token"
     yield figure(f"{name}-kl", "KL divergence", divergences, note=note, bounds=_NO_DISTANCE)

@@ -91,7 +91,7 @@ async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Us
 
 
 async def probe_likeliest(sampler: SamplingClient, top_k: int, *, of_reply: bool) -> Usage:
-    """Return the usage of asking for the likeliest tokens, so many in each place of a prompt or,
+    """Return the usage of asking for the most likely tokens, so many in each place of a prompt or,
     ``of_reply``, of what is sampled after it.
 
     Raises:
@@ -109,7 +109,7 @@ async def probe_likeliest(sampler: SamplingClient, top_k: int, *, of_reply: bool
         topk, instead = response.topk_prompt_logprobs_np, "`reverse_kl()`"
     if topk is None:
         raise ServiceError(
-            "the service does not say which tokens its models find likeliest",
+            "the service does not say which tokens its models find most likely",
             f"{instead} needs the logprobs of sampled tokens alone; nothing has been trained",
         )
     return Usage(prefill=len(prompt), sampled=1)

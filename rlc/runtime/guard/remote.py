@@ -67,7 +67,7 @@ class RemoteSession:
         await self._verify_likeliest(plan)
 
     async def _verify_likeliest(self, plan: Plan) -> None:
-        """Ask the base of each model whose likeliest tokens are learnt for those of a few places.
+        """Ask the base of each model whose most likely tokens are learnt for those of a few places.
 
         Raise ServiceError if the service does not give them.
         """

@@ -216,7 +216,7 @@ class AgentGeneration(Generation):
         if not texts:
             self.prompts = (tuple(reply.tokens),)
         self.sampling, self.ends = reply.sampling, reply.ends
-        own = [  # the policy's may come with more of the likeliest tokens than the agent asks for
+        own = [  # the policy's may come with more of the most likely tokens than the agent asks for
             replace(
                 one, topk_logprobs_np=first_of(one.topk_logprobs_np, asked.sampling.top_logprobs)
             )

@@ -76,7 +76,7 @@ class Replies(Protocol):
 
     @property
     def likeliest(self) -> int:
-        """How many of the likeliest tokens come with each reply, in the place of each token."""
+        """How many of the most likely tokens come with each reply, in the place of each token."""
 
     def limit_reached(
         self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan

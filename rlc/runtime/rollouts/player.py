@@ -38,7 +38,7 @@ class Player:
     """Plays tasks with one snapshot of the weights and counts the tokens it uses.
 
     ``sampling`` is the stage's; the temperature and length of replies are each environment's.
-    With ``likeliest`` each reply comes with so many of the likeliest tokens in the place of each.
+    With ``likeliest`` each reply comes with so many of the most likely tokens in the place of each.
     Every episode that is opened is closed, however it ends.
     """
 

@@ -42,7 +42,7 @@ class TrainingDatum:
     It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
     sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
     that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``likeliest``
-    is what a teacher said that was asked for its likeliest tokens. ``replies`` are those that are
+    is what a teacher said that was asked for its most likely tokens. ``replies`` are those that are
     trained on. ``weight`` is that of the sequence, where it is not folded into the advantages;
     ``folded`` is what they were multiplied by where it is.
     ``name`` is what the sequence is called within its step; ``batch`` has what the loss has
@@ -131,7 +131,7 @@ class TrainingDatum:
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
 
     def to_targets(self) -> types.Datum:
-        """Return the datum of which cross-entropy learns the shares of a teacher's likeliest tokens
+        """Return the datum of which cross-entropy learns the shares of a teacher's most likely tokens
         at the sampled positions, each times ``weight``.
 
         The sampled token is the last target, with a weight of 0: the trainer's logprob of it comes

@@ -46,7 +46,7 @@ class EpisodeDatums:
 @frozen(eq=False)
 class Minibatch:
     """The datums of one optimiser update and the configuration of its loss. ``taught``: those of
-    which it learns a teacher's likeliest tokens, whatever else it learns."""
+    which it learns a teacher's most likely tokens, whatever else it learns."""
 
     datums: list[TrainingDatum]
     loss_config: dict[str, float]
@@ -97,7 +97,7 @@ def minibatches(
 
 
 def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
-    """The datums of an update of which a teacher's likeliest tokens are learnt, each with its
+    """The datums of an update of which a teacher's most likely tokens are learnt, each with its
     weight: that of the aggregation, times the teacher's ``coef``."""
     weight_R = _token_weights(objective.aggregate, episodes, [e.sampled for e in episodes])
     return [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @frozen(eq=False)
 class PendingGradient:
     """A submitted ``forward_backward``, its datums, and the tokens that were read before it.
-    ``taught``: it is that of a teacher's likeliest tokens."""
+    ``taught``: it is that of a teacher's most likely tokens."""
 
     datums: list[TrainingDatum]
     output: asyncio.Future[types.ForwardBackwardOutput]
@@ -172,7 +172,7 @@ def _length(datums: Sequence[TrainingDatum]) -> int:
 def _taught_metrics(
     gradients: Sequence[PendingGradient], outputs: Sequence[types.ForwardBackwardOutput]
 ) -> dict[str, float]:
-    """Return the mean distance from what the teachers said of their likeliest tokens, over the
+    """Return the mean distance from what the teachers said of their most likely tokens, over the
     positions of which they said something (nats)."""
     distances = list[float]()
     for gradient, output in zip(gradients, outputs, strict=True):

@@ -57,7 +57,7 @@ class LogprobScorer:
 
     ``env``: the environment whose episodes it scores; None: all. ``own_prompts``: it reads prompts
     of its own, those of the view :data:`TEACHER_VIEW`. What is beyond its ``context`` has no score.
-    With ``top_k`` it also says which so many tokens of the ``vocabulary`` it finds likeliest.
+    With ``top_k`` it also says which so many tokens of the ``vocabulary`` it finds most likely.
     """
 
     client: SamplingClient
@@ -93,7 +93,7 @@ class LogprobScorer:
         usage.prefill += known
         logprobs, topk = response.prompt_logprobs or [], response.topk_prompt_logprobs_np
         if topk is None:
-            raise ServiceError("the service did not say which tokens a teacher finds likeliest")
+            raise ServiceError("the service did not say which tokens a teacher finds most likely")
         values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
         values += [np.nan] * (length - 1 - len(values))
         return Scores.with_likeliest(values, topk, self.vocabulary)
@@ -298,7 +298,7 @@ async def _open_teacher(
 def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float]:
     """Return the mean distance from each scorer over the sampled tokens of a batch (nats): from the
     reference, and from the teacher by environment too. With a teacher that could not read all, the
-    share of the tokens that it did not score; with one that names its likeliest tokens, the mean of
+    share of the tokens that it did not score; with one that names its most likely tokens, the mean of
     the probability that they have together."""
     distances: dict[str, list[Any]] = {}
     played = [episode for episodes in batches for episode in episodes]
@@ -319,7 +319,7 @@ def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float
 
 
 def teacher_mass(datums: Iterable[TrainingDatum]) -> dict[str, float]:
-    """Return the mean of the probability that a teacher's likeliest tokens have together, over the
+    """Return the mean of the probability that a teacher's most likely tokens have together, over the
     sampled positions of which it has named some."""
     masses = [d.likeliest.mass_T[d.mask_T] for d in datums if d.likeliest is not None]
     return mean_metric(

@@ -71,7 +71,7 @@ def temperature(probe: Probe) -> None:
         )
         (best,) = response.sequences[0].topk_logprobs or [None]
         if best is None or len(best) < 2:
-            raise DiffersError("there are no two likeliest tokens")
+            raise DiffersError("there are no two most likely tokens")
         gaps.append(best[0][1] - best[1][1])
     probe.within(
         "gaps of logprobs at temperature 0.5, against twice those at 1,",
@@ -94,7 +94,7 @@ def draws(probe: Probe) -> None:
         seen = sum(drawn[:1] == [token] for drawn in tokens(response))
         spread = math.sqrt(max(_DRAWS * p * (1 - p), 0.25))
         probe.within(
-            f"draws of the likeliest token at temperature {given}, in deviations,",
+            f"draws of the most likely token at temperature {given}, in deviations,",
             abs(seen - _DRAWS * p) / spread,
             _SIGMAS,
         )
@@ -116,7 +116,7 @@ def seeds(probe: Probe) -> None:
 
 @check(CHECKS, "sampling.greedy", "SamplingClient.sample")
 def greedy(probe: Probe) -> None:
-    """Temperature 0, top_k = 1 and a tiny top_p all take the likeliest token."""
+    """Temperature 0, top_k = 1 and a tiny top_p all take the most likely token."""
     sampler = probe.sampler()
     ways: list[dict[str, Any]] = [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 1e-6}]
     found = [tokens(probe.sample(sampler, **way)) for way in ways]
@@ -124,7 +124,7 @@ def greedy(probe: Probe) -> None:
         probe.that(drawn == found[0], f"{next(iter(way))} draws other tokens than temperature 0")
     best = probe.sample(sampler, max_tokens=1, temperature=1.0, more={"topk_sample_logprobs": 1})
     first = ((best.sequences[0].topk_logprobs or [None])[0] or [(-1, 0.0)])[0][0]
-    probe.that(found[0][0][0] == first, "temperature 0 does not take the likeliest token")
+    probe.that(found[0][0][0] == first, "temperature 0 does not take the most likely token")
 
 
 @check(CHECKS, "sampling.stop", "SamplingClient.sample")
@@ -164,7 +164,7 @@ def prompt_logprobs(probe: Probe) -> None:
 
 @check(CHECKS, "sampling.topk", "SamplingClient.sample", required=False)
 def topk(probe: Probe) -> None:
-    """The likeliest tokens of each position, in order, with their logprobs."""
+    """The most likely tokens of each position, in order, with their logprobs."""
     sampler = probe.sampler()
     more = {"include_prompt_logprobs": True, "topk_prompt_logprobs": 3, "topk_sample_logprobs": 3}
     response = probe.sample(sampler, max_tokens=2, temperature=0.0, more=more)
@@ -183,7 +183,7 @@ def topk(probe: Probe) -> None:
             )
     sequence = response.sequences[0]
     firsts = [row[0][0] for row in sequence.topk_logprobs or [] if row]
-    probe.that(firsts == list(sequence.tokens), "temperature 0 draws what is not the likeliest")
+    probe.that(firsts == list(sequence.tokens), "temperature 0 draws what is not the most likely")
 
 
 @check(CHECKS, "sampling.targets", "SamplingClient.sample", required=False)

@@ -77,7 +77,7 @@ def uniforms(key_B: UInt64, t_B: UInt64) -> npt.NDArray[np.float64]:
 
 
 # What is less is this: logits that are divided by it still fit into float32, and of the whole
-# distribution the likeliest token is left.
+# distribution the most likely token is left.
 _LEAST = 1e-30
 Likeliest = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and logprobs, [K] each
 
@@ -86,7 +86,7 @@ Likeliest = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and log
 class SamplingRule:
     """The distribution that a row samples from."""
 
-    temperature: float  # 0: the likeliest token
+    temperature: float  # 0: the most likely token
     top_k: int  # -1: all
     top_p: float  # 1: all
 
@@ -149,7 +149,7 @@ def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor
 def likeliest_tokens(
     logits_BV: Tensor, rules: Sequence[SamplingRule], topk: Sequence[int]
 ) -> dict[int, Likeliest]:
-    """Return the ``topk`` likeliest tokens of each row that asks for some, the likeliest first.
+    """Return the ``topk`` most likely tokens of each row that asks for some, the likeliest first.
 
     Logprobs are those at the row's temperature (1 if it is greedy). What top_k and top_p leave out
     is there too.
@@ -196,7 +196,7 @@ class RunningSample:
     limit: int  # tokens, at least 1
     stops: Callable[[list[int]], bool]
     cancelled: Callable[[], bool]
-    topk: int = 0  # how many of the likeliest tokens are kept beside each sampled one
+    topk: int = 0  # how many of the most likely tokens are kept beside each sampled one
     on_token: Callable[[RunningSample], None] | None = None  # called after each token
     tokens: list[int] = field(factory=list, init=False)
     logprobs: list[float] = field(factory=list, init=False)

@@ -28,7 +28,7 @@ _NOT_ASKED = -1  # in a tensor of targets
 class ScoringRequest:
     """Which logprobs a request asks for, beside those of its samples.
 
-    ``topk``: the likeliest tokens at each position of the prompt, ``sample_topk``: at each sampled
+    ``topk``: the most likely tokens at each position of the prompt, ``sample_topk``: at each sampled
     token, so many. ``targets``: tokens named for the positions of the prompt after the first, an
     int64 tensor [T - 1, K], dense or CSR. ``alternatives``: that many draws at each such position.
     """
@@ -137,7 +137,7 @@ def _logits(base: BaseModel, snapshot: WeightSnapshot, tokens: IntArray) -> Tens
 
 
 def _topk(logprobs_TV: Tensor, k: int, skipped: int = 0) -> TopkLogprobs:
-    """The likeliest tokens of each row, after ``skipped`` rows of the SDK's sentinels."""
+    """The most likely tokens of each row, after ``skipped`` rows of the SDK's sentinels."""
     tokens_TK = np.zeros((skipped + len(logprobs_TV), k), dtype=np.int32)
     values_TK = np.full((skipped + len(logprobs_TV), k), MASK_LOGPROB, dtype=np.float32)
     best = logprobs_TV.topk(k, dim=-1)
@@ -169,7 +169,7 @@ def _targets(logprobs_TV: Tensor, targets: types.TensorData) -> types.TensorData
 def _draws(
     logprobs_TV: Tensor, tempered_TV: Tensor, k: int, temperature: float, seed: int
 ) -> types.PromptAltTokens:
-    """``k`` independent draws a row with their logprobs; at temperature 0 the likeliest token."""
+    """``k`` independent draws a row with their logprobs; at temperature 0 the most likely token."""
     cumulative_TV = torch.softmax(tempered_TV.double(), dim=-1).cumsum(-1)
     place_N = np.arange(len(cumulative_TV) * k, dtype=np.uint64)
     key_N = np.full(len(place_N), stream_key(seed, -1), dtype=np.uint64)

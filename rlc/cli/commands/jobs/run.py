@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rlc.runtime.journal.folder import RunFolder
     from rlc.runtime.summary import Summary
 
-EXPECTED_OTHERWISE = 3  # the exit status of a run of which an expectation does not hold
+EXPECTED_OTHERWISE = 3  # the exit status of a run of which an expectation fails
 _ADVICE = "see to the room on its disk, and to its permissions"
 
 HELP = "run the training job of a recipe"
@@ -37,7 +37,7 @@ examples:
   rlc run --resume runs/quickstart-20261121-093000
 
 exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 usage,
-3 finished, but something does not hold that the recipe expects, 130 interrupted
+3 finished, but something fails that the recipe expects, 130 interrupted
 """
 
 

@@ -37,7 +37,7 @@ examples:
 states: running; finished; budget (ended at its budget); interrupted (by Ctrl-C, or its process is
 gone); failed; damaged. `rlc run --resume RUN` goes on after a budget, an interrupt or a failure.
 
-`expected` says how many of the recipe's expectations held. `model` is what follows the run in the
+`expected` says how many of the recipe's expectations passed. `model` is what follows the run in the
 name of the model that it has left: `rlc chat RUN@main:20`.
 
 exit status: 0 listed, 1 there are no runs, 2 usage
@@ -220,8 +220,8 @@ def _differences(values: Mapping[str, str]) -> str:
 
 
 def expectations_text(info: RunInfo) -> str:
-    """Say how many of the expectations hold: ``2 of 3 held``, ``3 open``."""
+    """Say how many of the expectations passed: ``2 of 3 passed``, ``3 open``."""
     known = [one.holds for one in info.expectations]
     if not known or known.count(None) == len(known):
         return f"{len(known)} open" if known else ""
-    return f"{known.count(True)} of {len(known)} held"
+    return f"{known.count(True)} of {len(known)} passed"

@@ -103,7 +103,7 @@ def _list(sweep: Sweep) -> int:
 
     print("\n".join(sweep_lines(sweep, Paint())))
     if sweep.plan.search.n is not None:
-        print("\n  its configurations are drawn when it runs")
+        print("\n  its configurations are sampled when it runs")
         return 0
     print("\n  trials")
     for number, configuration in enumerate(islice(sweep.configurations(), sweep.size), 1):

@@ -22,7 +22,7 @@ PROMPT = "you › "
 _NARROWEST = 60  # columns in which two replies are still shown side by side
 HELP = """\
 /system TEXT       what the model is told before all else (without a text: nothing)
-/temperature X     how replies are sampled; 0: the likeliest tokens
+/temperature X     how replies are sampled; 0: the most likely tokens
 /max_tokens N      the longest reply
 /undo              forget the last exchange
 /reset             forget all of them
