@@ -1,4 +1,4 @@
-# A student that learns which tokens its teacher finds likeliest. The reward says only whether all is
+# A student that learns which tokens its teacher finds most likely. The reward says only whether all is
 # right, and is measured, not learnt from.
 
 param taught: int = 60  # steps of the teacher

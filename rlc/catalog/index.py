@@ -235,7 +235,7 @@ def learns_targets_alone(
     advantage: AdvantageScheme, kl: KlPlan | None, teachers: Iterable[TeacherPlan]
 ) -> bool:
     """Whether no token has an advantage, and all that is learnt are the tokens that teachers find
-    likeliest."""
+    most likely."""
     scored = [one for one in teachers if one.coef and not teacher_traits(one.kind).targets]
     taught = any(teacher_traits(one.kind).targets for one in teachers)
     return taught and not scored and advantage == NO_ADVANTAGE and not (kl and kl.coef)

@@ -102,8 +102,8 @@ class PreferenceTraits:
 
 @frozen(eq=False)
 class TeacherTraits:
-    """What a teacher says. ``targets``: which tokens it finds most likely where each was sampled, as
-    targets of a loss of their own; otherwise it scores those that were sampled, and its scores are
+    """What a teacher says. ``targets``: the top-k tokens where each was sampled, as targets
+    of a loss of their own; otherwise it scores those that were sampled, and its scores are
     added to their advantages."""
 
     targets: bool = False

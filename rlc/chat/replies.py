@@ -112,13 +112,13 @@ def upto_end(reply: types.SampledSequence, ends: Ends, tokenizer: Any) -> types.
     count = ends.reached(reply.tokens, tokenizer)
     if count is None or (count == len(reply.tokens) and reply.stop_reason == "stop"):
         return reply
-    likeliest = reply.topk_logprobs_np
-    if likeliest is not None:
-        likeliest = type(likeliest)(likeliest.token_ids[:count], likeliest.logprobs[:count])
+    topk = reply.topk_logprobs_np
+    if topk is not None:
+        topk = type(topk)(topk.token_ids[:count], topk.logprobs[:count])
     return type(reply)(
         "stop",
         reply.sequence_id,
         np.array(reply.tokens[:count], dtype=np.int32),
         None if reply.logprobs is None else np.array(reply.logprobs[:count], dtype=np.float32),
-        likeliest,
+        topk,
     )

@@ -62,7 +62,7 @@ def complete(
     snippets: bool = False,
     stages: Mapping[str, StagePlan] = MappingProxyType({}),
 ) -> list[types.CompletionItem]:
-    """Return the proposals at an offset, the likeliest first. With ``snippets`` those that go on in
+    """Return the proposals at an offset, the best first. With ``snippets`` those that go on in
     parentheses or braces put the cursor into them. ``stages`` are those of the last plan that the
     recipe compiled to, which says what is measured."""
     text = document.source.text[:offset]

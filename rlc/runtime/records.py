@@ -44,7 +44,7 @@ class Turn:
     ``sequence_id`` is the service's name of the reply. ``components`` and ``verdicts`` are those of
     the observation that followed. ``views`` has it as others are shown it. ``move`` and ``others``
     are those of the observation before it, the last turn of an episode has also those after it.
-    ``likeliest`` are the tokens that the sampler found likeliest in the place of each, if it was
+    ``topk`` are the tokens that the sampler found most likely in the place of each, if it was
     asked for them.
     """
 
@@ -64,7 +64,7 @@ class Turn:
     views: Mapping[str, TurnView] = field(factory=dict, repr=False)
     move: int | None = None
     others: tuple[tuple[int, int, str], ...] = field(default=(), repr=False)
-    likeliest: TopkLogprobs | None = field(default=None, repr=False, eq=False)
+    topk: TopkLogprobs | None = field(default=None, repr=False, eq=False)
 
     def seen_as(self, view: str) -> Turn:
         """Return the turn as it is shown to another; of other tokens the sampler has said nothing,
@@ -73,7 +73,7 @@ class Turn:
         seen = evolve(self, prompt=shown.prompt, tokens=shown.tokens, chunks=shown.chunks)
         if shown.tokens is self.tokens:
             return seen
-        return evolve(seen, logprobs=[0.0] * len(shown.tokens), likeliest=None)
+        return evolve(seen, logprobs=[0.0] * len(shown.tokens), topk=None)
 
 
 @frozen

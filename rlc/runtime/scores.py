@@ -1,5 +1,5 @@
 """What another model says of a sequence: how likely it finds each token, and which tokens it finds
-likeliest in its place."""
+most likely in its place."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def first_of(topk: TopkLogprobs | None, k: int) -> TopkLogprobs | None:
 class Scores:
     """What is said of the tokens of a sequence after the first.
 
-    ``logprobs_T``: of each token; NaN where none was given. ``tokens_TK``: the K likeliest in its
+    ``logprobs_T``: of each token; NaN where none was given. ``tokens_TK``: the K most likely in its
     place, none where K is 0; ``shares_TK``: what each has of the probability ``mass_T`` that these
     have together, all 0 where nothing is known.
     """
@@ -68,9 +68,7 @@ class Scores:
         return cls(logprobs, none.astype(np.int64), none, np.zeros(len(logprobs)))
 
     @classmethod
-    def with_likeliest(
-        cls, logprobs_T: npt.ArrayLike, topk: TopkLogprobs, vocabulary: int
-    ) -> Scores:
+    def with_topk(cls, logprobs_T: npt.ArrayLike, topk: TopkLogprobs, vocabulary: int) -> Scores:
         """The same with what a service says of the first positions of a sequence, its first token
         included, of which nothing can be said.
 
@@ -90,13 +88,13 @@ class Scores:
         """The same with what is ``said`` at some of the positions after the first."""
         logprobs = np.asarray(logprobs_T, dtype=np.float64)
         shape = len(logprobs), max(topk.token_ids.shape[1] for _, topk in said)
-        tokens_TK, likeliest_TK = np.zeros(shape, dtype=np.int64), np.full(shape, -np.inf)
+        tokens_TK, best_TK = np.zeros(shape, dtype=np.int64), np.full(shape, -np.inf)
         for places, topk in said:
             width = topk.token_ids.shape[1]
-            tokens_TK[places, :width], likeliest_TK[places, :width] = topk.token_ids, topk.logprobs
+            tokens_TK[places, :width], best_TK[places, :width] = topk.token_ids, topk.logprobs
         outside_TK = tokens_TK >= vocabulary
-        tokens_TK[outside_TK], likeliest_TK[outside_TK] = 0, -np.inf
-        return cls(logprobs, tokens_TK, *top_k_shares(likeliest_TK))
+        tokens_TK[outside_TK], best_TK[outside_TK] = 0, -np.inf
+        return cls(logprobs, tokens_TK, *top_k_shares(best_TK))
 
     def at(self, places: npt.NDArray[np.int64] | slice) -> Scores:
         """What is said at some of the positions."""

@@ -100,7 +100,7 @@ class SampledToken:
     sample: int  # which of the request's samples
     token: int
     logprob: float
-    likeliest: tuple[tuple[int, float], ...]  # tokens and their logprobs, as many as were asked
+    topk: tuple[tuple[int, float], ...]  # tokens and their logprobs, as many as were asked
     stop_reason: Literal["stop", "length"] | None  # None unless it is the last of its sample
 
 
@@ -121,8 +121,8 @@ class SamplingClient(Protocol):
 
         Logprobs are those of the distribution that was sampled from (temperature included), and of
         the prompt those at temperature 1: of its tokens, and of the ``topk_prompt_logprobs``
-        likeliest ones in the place of each. The ``topk_sample_logprobs`` likeliest ones where each
-        token was sampled include the temperature too.
+        most likely ones in the place of each. The ``topk_sample_logprobs`` most likely ones where
+        each token was sampled include the temperature too.
         A request is a function of its arguments and the snapshot: the same ``seed`` gives the
         same tokens, regardless of what else is being sampled.
         """

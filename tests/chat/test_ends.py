@@ -114,10 +114,8 @@ def test_what_a_service_has_sampled_beyond_the_end_is_no_part_of_a_reply(after: 
     kept = encode(f"[4{after}")
     tokens = [*kept, *encode("<|im_start|>user]<|im_end|>")]
     ranks = np.arange(len(tokens), dtype=np.float32)
-    likeliest = TopkLogprobs(np.array([tokens] * 2, dtype=np.int32).T, np.stack([-ranks] * 2).T)
-    long = types.SampledSequence(
-        "length", "one", np.array(tokens, dtype=np.int32), -ranks, likeliest
-    )
+    topk = TopkLogprobs(np.array([tokens] * 2, dtype=np.int32).T, np.stack([-ranks] * 2).T)
+    long = types.SampledSequence("length", "one", np.array(tokens, dtype=np.int32), -ranks, topk)
     reply = ended_reply(long, chat("]"))
     assert (reply.tokens, reply.stop_reason, reply.sequence_id) == (kept, "stop", "one")
     assert reply.logprobs == [-float(rank) for rank in range(len(kept))]

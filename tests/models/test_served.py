@@ -103,7 +103,7 @@ def test_models_of_the_engine_share_it(trained: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_evaluation_through_the_endpoint_is_that_of_the_model(trained: Path) -> None:
-    """As suites ask: every question at once, for the likeliest replies."""
+    """As suites ask: every question at once, for the most likely replies."""
     sums = [f"{a} + {b} = ?" for a in range(1, 4) for b in range(1, 5)]
     chats: Any = [[{"role": "user", "content": question}] for question in sums]
 

@@ -122,12 +122,12 @@ class OtherModel:
         return [None, *map(logprob, prompt.to_ints()[1:])]
 
     async def sample(self, prompt: types.ModelInput, *_: Any) -> types.SampleResponse:
-        """Three tokens are likeliest in the place of each, and it is one of them."""
+        """Three tokens are most likely in the place of each, and it is one of them."""
         logprobs = await self.compute_logprobs(prompt)
         tokens = np.array([[token, token + 1, token + 2] for token in prompt.to_ints()], np.int32)
         known = np.array([np.nan, *(float(value or 0) for value in logprobs[1:])], np.float32)
-        likeliest = np.log(np.full(tokens.shape, [0.5, 0.25, 0.125]))
-        return types.SampleResponse([], known, TopkLogprobs(tokens, likeliest))
+        topk = np.log(np.full(tokens.shape, [0.5, 0.25, 0.125]))
+        return types.SampleResponse([], known, TopkLogprobs(tokens, topk))
 
 
 @define(eq=False)
@@ -224,7 +224,7 @@ def trained_on(minibatch: Minibatch) -> list[Any]:
     def row(datum: TrainingDatum) -> Any:
         arrays = (datum.targets_T, datum.logprobs_T, datum.advantages_T, datum.mask_T)
         computed = sorted((key, np.asarray(value).tolist()) for key, value in datum.batch.items())
-        said = datum.likeliest and (datum.likeliest.tokens_TK, datum.likeliest.shares_TK)
+        said = datum.topk and (datum.topk.tokens_TK, datum.topk.shares_TK)
         learnt = [array.tolist() for array in said or ()]
         return datum.inputs, [array.tolist() for array in arrays], datum.weight, computed, learnt
 

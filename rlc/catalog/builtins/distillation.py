@@ -58,8 +58,8 @@ TEACHERS = (
     builtin(
         "forward_kl",
         "teacher",
-        "a teacher names the tokens that it finds most likely where each was sampled, and the model "
-        "learns their shares (as `topk` of the cookbook's SDFT, 0.5.8)",
+        "a teacher names the tokens that it finds most likely where each was sampled, and the "
+        "model learns their shares (as `topk` of the cookbook's SDFT, 0.5.8)",
         lambda args: TeacherPlan(None, "forward_kl", discount=0.0, **args.values),
         _WHO,
         Param(
@@ -70,7 +70,9 @@ TEACHERS = (
             above=0,
             high=100,
         ),
-        Param("top_k", "int", "how many of its most likely tokens are learnt", 20, low=1, high=1_024),
+        Param(
+            "top_k", "int", "how many of its most likely tokens are learnt", 20, low=1, high=1_024
+        ),
         *_SHOWN,
         formula=(
             "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k most likely tokens)",
@@ -139,8 +141,8 @@ SAMPLES = builtin(
     optional(
         "top_k",
         "int",
-        "how many of the tokens that the player finds most likely are learnt, by their shares; none: "
-        "the token that it sampled",
+        "how many of the tokens that the player finds most likely are learnt, by their shares; "
+        "none: the token that it sampled",
         low=1,
         high=1_024,
     ),

@@ -336,6 +336,8 @@ def _teacher_reads_all(view: StageView) -> None:
                     f"episodes of `{env.name}` have about {longest:,.0f} tokens, and the teacher "
                     f"reads {context:,}"
                 )
-                advice = "what is beyond that is not distilled: take a teacher with a larger context"
+                advice = (
+                    "what is beyond that is not distilled: take a teacher with a larger context"
+                )
                 view.warning("RL0748", f"{path}.model", message, advice)
                 return

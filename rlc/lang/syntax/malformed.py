@@ -17,7 +17,7 @@ from rlc.records import field, frozen
 
 @frozen
 class Quotes:
-    """Lines whose quotes do not match, read again as if the likeliest mistake were not there."""
+    """Lines whose quotes do not match, read again as if the most likely mistake were not there."""
 
     source: Source
     ends: dict[int, int] = field(factory=dict)  # of strings that lack a quote, by their start
@@ -183,7 +183,7 @@ def _check_quotes(span: Span, lexed: TokenStream) -> Token:
     if span.text[0] == "'" and whole[span.start - 1 : span.start].isalpha():
         return _check_apostrophe(span, lexed)
     line, stop = _line_around(whole, span.start)
-    # The apostrophes of the line as quotes, so that the likeliest mistake among them is found.
+    # The apostrophes of the line as quotes, so that the most likely mistake among them is found.
     found = misquote(_QUOTING.sub('"', whole[line:stop]))
     is_open = span.end - span.start < 2 or span.text[-1] not in QUOTES
     if is_open or (found and (found.kind, line + found.start) == (NO_CLOSING, span.start)):

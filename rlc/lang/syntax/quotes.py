@@ -52,7 +52,7 @@ class Misquote:
 
 
 def misquote(line: str) -> Misquote | None:
-    """The likeliest mistake in a line with an odd number of quotes; None in any other."""
+    """The most likely mistake in a line with an odd number of quotes; None in any other."""
     comment = _COMMENT.search(line)
     code = line[: comment.start()].rstrip() if comment else line.rstrip()
     places = [match.start() for match in _QUOTE.finditer(code) if match[0] == '"']

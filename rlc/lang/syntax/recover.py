@@ -137,7 +137,7 @@ class _Reader:
         return best
 
     def candidates(self, start: str, piece: list[Token], index: int) -> Iterator[Edit]:
-        """The edits to try before ``piece[index]``, the likeliest first."""
+        """The edits to try before ``piece[index]``, the most likely first."""
         allowed = expected(self.tables, start, piece[:index])
         kind = piece[index].kind if index < len(piece) else None
         if kind == "COLON" and "EQUAL" in allowed:

@@ -90,7 +90,7 @@ async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Us
     return len({tuple(sequence.tokens) for sequence in response.sequences}) > 1, usage
 
 
-async def probe_likeliest(sampler: SamplingClient, top_k: int, *, of_reply: bool) -> Usage:
+async def probe_topk(sampler: SamplingClient, top_k: int, *, of_reply: bool) -> Usage:
     """Return the usage of asking for the most likely tokens, so many in each place of a prompt or,
     ``of_reply``, of what is sampled after it.
 

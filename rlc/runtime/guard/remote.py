@@ -14,7 +14,7 @@ from rlc.plan.leaves import asked_models
 from rlc.plan.models import ModelPlan
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, Training
-from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
+from rlc.runtime.guard.probes import probe_loss, probe_seeds, probe_topk
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.meter import PROBES, Meter, cost
 from rlc.runtime.records import RunError, Usage
@@ -64,9 +64,9 @@ class RemoteSession:
                 "counts on; an episode that needs more ends there"
             )
 
-        await self._verify_likeliest(plan)
+        await self._verify_topk(plan)
 
-    async def _verify_likeliest(self, plan: Plan) -> None:
+    async def _verify_topk(self, plan: Plan) -> None:
         """Ask the base of each model whose most likely tokens are learnt for those of a few places.
 
         Raise ServiceError if the service does not give them.
@@ -80,7 +80,7 @@ class RemoteSession:
                     return
                 asked.add((model.base, top_k, of_reply))
                 sampler = await self.service.create_sampling_client(base_model=model.base)
-                used = await probe_likeliest(sampler, top_k, of_reply=of_reply)
+                used = await probe_topk(sampler, top_k, of_reply=of_reply)
                 Meter(self.folder.journal, stage.name, model).add(PROBES, used)
 
     def with_served_context(self, stage: S) -> S:

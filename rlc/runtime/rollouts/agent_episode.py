@@ -186,7 +186,7 @@ class AgentEpisode:
                 observation, self.transcript = reply.prompt.text, (*asked, message)
             prompt = self._tokens.extend(reply.tokens, sampled.tokens)
             kept = {"prompt": prompt, "observation": observation, "reward": None}
-            self.attempt.turns.append(sampled_turn(sampled, action, self.player.likeliest, **kept))
+            self.attempt.turns.append(sampled_turn(sampled, action, self.player.topk, **kept))
 
 
 @frozen(eq=False)

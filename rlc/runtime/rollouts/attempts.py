@@ -49,10 +49,8 @@ class Attempt:
             self.seconds["waiting"] = self.seconds.get("waiting", 0.0) + spent.waited
 
 
-def sampled_turn(
-    sampled: types.SampledSequence, action: Action, likeliest: int, **more: Any
-) -> Turn:
-    """Return a sampled reply, which was read as an action, as a turn with ``more``; ``likeliest``
+def sampled_turn(sampled: types.SampledSequence, action: Action, topk: int, **more: Any) -> Turn:
+    """Return a sampled reply, which was read as an action, as a turn with ``more``; ``topk``
     tokens are kept in the place of each. Raise RunError if it has no logprobs."""
     if sampled.logprobs is None:
         raise RunError("the service returned no logprobs for a sampled sequence")
@@ -63,7 +61,7 @@ def sampled_turn(
         stop_reason=sampled.stop_reason,
         calls=tuple(calls_of(action.message or {})),
         sequence_id=sampled.sequence_id,
-        likeliest=first_of(sampled.topk_logprobs_np, likeliest),
+        topk=first_of(sampled.topk_logprobs_np, topk),
         **more,
     )
 
@@ -75,7 +73,7 @@ class Replies(Protocol):
     def sampling(self) -> SamplingPlan: ...
 
     @property
-    def likeliest(self) -> int:
+    def topk(self) -> int:
         """How many of the most likely tokens come with each reply, in the place of each token."""
 
     def limit_reached(

@@ -38,7 +38,7 @@ class Player:
     """Plays tasks with one snapshot of the weights and counts the tokens it uses.
 
     ``sampling`` is the stage's; the temperature and length of replies are each environment's.
-    With ``likeliest`` each reply comes with so many of the most likely tokens in the place of each.
+    With ``topk`` each reply comes with so many of the most likely tokens in the place of each.
     Every episode that is opened is closed, however it ends.
     """
 
@@ -49,7 +49,7 @@ class Player:
     usage: Usage
     staleness: int = 0
     pasts: Mapping[int, Responder] = field(factory=dict)  # the policy as it was, as an opponent
-    likeliest: int = 0
+    topk: int = 0
     _loop_yield: EventLoopYield = field(factory=EventLoopYield, init=False)
 
     async def play(self, task: Task) -> list[Rollout]:
@@ -244,7 +244,7 @@ class Player:
             turn = sampled_turn(
                 reply,
                 action,
-                self.likeliest,
+                self.topk,
                 prompt=kept,
                 observation=seen.text,
                 reward=after.reward,
@@ -295,9 +295,9 @@ class Player:
         **more: Any,
     ) -> types.SampleResponse:
         """Ask the service for replies, and count what they take."""
-        if self.likeliest:
+        if self.topk:
             wanted = more.get("topk_sample_logprobs", 0)
-            more["topk_sample_logprobs"] = max(wanted, self.likeliest)
+            more["topk_sample_logprobs"] = max(wanted, self.topk)
         async with Deadline(None, "sampling") as spent:
             response = await self.client.sample(prompt, count, params, **more)
         attempt.add_span("sampling", spent)

@@ -120,14 +120,14 @@ class TokenSequence:
     """Consecutive tokens, with the marks of ``chunks``.
 
     ``turns`` has the turn that each token was sampled in; -1 if it was not sampled.
-    ``likeliest`` and ``replies`` are by turn; these are not written to files.
+    ``topk`` and ``replies`` are by turn; these are not written to files.
     """
 
     tokens: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
     turns: list[int] = field(factory=list)
     chunks: Chunks = NO_CHUNKS
-    likeliest: dict[int, TopkLogprobs] = field(factory=dict, eq=False)
+    topk: dict[int, TopkLogprobs] = field(factory=dict, eq=False)
     replies: dict[int, ReplySpan] = field(factory=dict, eq=False)
 
     def append(self, tokens: Sequence[int], logprobs: Sequence[float], turn: int) -> None:
@@ -137,22 +137,22 @@ class TokenSequence:
 
     def written(self) -> dict[str, Any]:
         """Return the sequence as JSON data."""
-        likeliest = {str(turn): topk_to_json(topk) for turn, topk in self.likeliest.items()}
+        topk = {str(turn): topk_to_json(kept) for turn, kept in self.topk.items()}
         return {
             "tokens": self.tokens,
             "logprobs": self.logprobs,
             "turns": self.turns,
             **({"chunks": chunks_to_json(self.chunks)} if self.chunks else {}),
-            **({"likeliest": likeliest} if likeliest else {}),
+            **({"likeliest": topk} if topk else {}),
         }
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> TokenSequence:
         """Return a sequence from the data that :meth:`written` returned."""
         chunks = chunks_from_json(record["chunks"]) if "chunks" in record else NO_CHUNKS
-        said = record.get("likeliest", {})
-        likeliest = {int(turn): topk_from_json(topk) for turn, topk in said.items()}
-        return cls(record["tokens"], record["logprobs"], record["turns"], chunks, likeliest)
+        written = record.get("likeliest", {})
+        topk = {int(turn): topk_from_json(kept) for turn, kept in written.items()}
+        return cls(record["tokens"], record["logprobs"], record["turns"], chunks, topk)
 
 
 def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
@@ -175,8 +175,8 @@ def merged_sequences(turns: Sequence[Turn]) -> list[TokenSequence]:
         current.append(turn.tokens, turn.logprobs, index)
         current.replies[index] = ReplySpan(turn.sequence_id, begin, len(current.tokens), index)
         current.chunks = turn.chunks
-        if turn.likeliest is not None:
-            current.likeliest[index] = turn.likeliest
+        if turn.topk is not None:
+            current.topk[index] = turn.topk
     return [sequence for sequence in sequences if sequence.tokens]
 
 

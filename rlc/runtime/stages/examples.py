@@ -122,9 +122,9 @@ def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int, weight: float 
 
 
 def _said(sequence: TokenSequence, vocabulary: int) -> dict[str, Scores]:
-    """What the model that played a sequence found likeliest, if it was kept."""
-    if not sequence.likeliest:
+    """What the model that played a sequence found most likely, if it was kept."""
+    if not sequence.topk:
         return {}
     turn_T = np.asarray(sequence.turns[1:])
-    said = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in sequence.likeliest.items()]
+    said = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in sequence.topk.items()]
     return {"teacher": Scores.at_places(sequence.logprobs[1:], said, vocabulary)}

@@ -173,13 +173,13 @@ def model_player(
     context: int | None,
     meter: Meter,
     sampling: SamplingPlan = DEFAULT_SAMPLING,
-    likeliest: int = 0,
+    topk: int = 0,
 ) -> Play:
     """Return what plays tasks with a model; its tokens are charged to what comes before the first
-    step. Each reply is kept with so many of the ``likeliest`` tokens in the place of each."""
+    step. Each reply is kept with so many of the ``topk`` tokens in the place of each."""
     sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
     usage = meter.running[PROBES]
-    player = Player(client, sampling, context, DEFAULT_FAILURE, usage, likeliest=likeliest)
+    player = Player(client, sampling, context, DEFAULT_FAILURE, usage, topk=topk)
     return partial(play_task, player)
 
 
@@ -248,7 +248,7 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
             "chats in another way, so their shares cannot be learnt",
             "leave `top_k` out, or take a player of the same family of models",
         )
-    likeliest = min(plan.top_k or 0, len(theirs))
+    topk = min(plan.top_k or 0, len(theirs))
     shown = ViewChange(
         system=None if plan.without is None else "",
         reader=None if same else (tokenizer, stage.model.renderer),
@@ -262,7 +262,7 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
             stage.name,
             TaskStream({data.name: env}, new_cursor([data.name]), folder.plan.seed, names),
             model,
-            model_player(client, data.rollouts, model.context, account, plan.sampling, likeliest),
+            model_player(client, data.rollouts, model.context, account, plan.sampling, topk),
             account,
             partial(_sequences_shown, _STUDENT) if views else whole_sequences,
             stage.budget,

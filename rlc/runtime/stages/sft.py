@@ -47,8 +47,8 @@ class SftStage(Stage[LogprobScorers]):
         count = len(self.examples)
         indices = drawn(self.seed, self.plan.name, count, self.batch, node.step)
         datums = [datum for index in indices for datum in self.examples[index]]
-        taught = [datum for datum in datums if datum.likeliest is not None]
-        return Minibatch([datum for datum in datums if datum.likeliest is None], {}, taught)
+        taught = [datum for datum in datums if datum.topk is not None]
+        return Minibatch([datum for datum in datums if datum.topk is None], {}, taught)
 
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradient without waiting, so that the optimiser step follows at once."""
@@ -62,7 +62,7 @@ class SftStage(Stage[LogprobScorers]):
         return await self.heldout.score(node.step)
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
-        """Return the mean loss of a token, in nats, and what was learnt of its likeliest ones."""
+        """Return the mean loss of a token, in nats, and what was learnt of its most likely ones."""
         batch: Minibatch = outcome.outputs["examples"]
         update: UpdateResult = outcome.outputs["optim_step"]
         datums = (*batch.datums, *batch.taught)

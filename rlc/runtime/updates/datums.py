@@ -41,7 +41,7 @@ class TrainingDatum:
 
     It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
     sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
-    that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``likeliest``
+    that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``topk``
     is what a teacher said that was asked for its most likely tokens. ``replies`` are those that are
     trained on. ``weight`` is that of the sequence, where it is not folded into the advantages;
     ``folded`` is what they were multiplied by where it is.
@@ -55,7 +55,7 @@ class TrainingDatum:
     advantages_T: FloatArray
     mask_T: npt.NDArray[np.bool_]
     scored: Mapping[str, FloatArray] = field(factory=dict)
-    likeliest: Scores | None = None
+    topk: Scores | None = None
     chunks: Chunks = NO_CHUNKS
     replies: tuple[ReplySpan, ...] = ()
     weight: float = 1.0
@@ -91,7 +91,7 @@ class TrainingDatum:
             advantages_T=self.advantages_T[:end],
             mask_T=self.mask_T[:end],
             scored={scorer: logprobs_T[:end] for scorer, logprobs_T in self.scored.items()},
-            likeliest=self.likeliest and self.likeliest.at(slice(end)),
+            topk=self.topk and self.topk.at(slice(end)),
         )
 
     def anchored(self, trainer_logprobs_T: npt.NDArray[Any]) -> TrainingDatum:
@@ -131,15 +131,15 @@ class TrainingDatum:
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
 
     def to_targets(self) -> types.Datum:
-        """Return the datum of which cross-entropy learns the shares of a teacher's most likely tokens
-        at the sampled positions, each times ``weight``.
+        """Return the datum of which cross-entropy learns the shares of a teacher's top-k tokens at
+        the sampled positions, each times ``weight``.
 
         The sampled token is the last target, with a weight of 0: the trainer's logprob of it comes
         back with the others.
         """
         from tinker import types
 
-        said = self.likeliest
+        said = self.topk
         assert said is not None
         tokens_TK = np.column_stack([said.tokens_TK, self.targets_T])
         weights_TK = np.column_stack([self.weight * said.shares_TK, np.zeros(len(self.targets_T))])
@@ -249,7 +249,7 @@ def shifted(
         advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
         mask_T=mask_T,
         scored={scorer: said.logprobs_T for scorer, said in scored.items()},
-        likeliest=next((said for said in scored.values() if said.tokens_TK.shape[1]), None),
+        topk=next((said for said in scored.values() if said.tokens_TK.shape[1]), None),
         chunks=sequence.chunks,
         replies=tuple(
             reply

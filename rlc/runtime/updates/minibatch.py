@@ -105,7 +105,7 @@ def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> lis
         for episode, weight in zip(episodes, weight_R, strict=True)
         if (teacher := teacher_of(objective.teacher, episode.group[0])) is not None
         for datum in episode.datums
-        if datum.likeliest is not None and datum.likeliest.mass_T[datum.mask_T].any()
+        if datum.topk is not None and datum.topk.mass_T[datum.mask_T].any()
     ]
 
 

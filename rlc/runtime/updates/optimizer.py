@@ -178,7 +178,7 @@ def _taught_metrics(
     for gradient, output in zip(gradients, outputs, strict=True):
         rows = output.loss_fn_outputs if gradient.taught else ()
         for datum, row in zip(gradient.datums, rows, strict=False):
-            said = datum.likeliest
+            said = datum.topk
             assert said is not None
             (places,) = np.nonzero(datum.mask_T & (said.mass_T > 0))
             logprobs_TK = row["logprobs"].to_numpy()[places, :-1]

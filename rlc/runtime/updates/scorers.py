@@ -96,7 +96,7 @@ class LogprobScorer:
             raise ServiceError("the service did not say which tokens a teacher finds most likely")
         values = [0.0 if logprob is None else logprob for logprob in logprobs[1:]]
         values += [np.nan] * (length - 1 - len(values))
-        return Scores.with_likeliest(values, topk, self.vocabulary)
+        return Scores.with_topk(values, topk, self.vocabulary)
 
 
 def _places(sequence: TokenSequence, turn_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -298,8 +298,8 @@ async def _open_teacher(
 def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float]:
     """Return the mean distance from each scorer over the sampled tokens of a batch (nats): from the
     reference, and from the teacher by environment too. With a teacher that could not read all, the
-    share of the tokens that it did not score; with one that names its most likely tokens, the mean of
-    the probability that they have together."""
+    share of the tokens that it did not score; with one that names its top-k tokens, the mean of the
+    probability that they have together."""
     distances: dict[str, list[Any]] = {}
     played = [episode for episodes in batches for episode in episodes]
     for episode in played:
@@ -319,9 +319,9 @@ def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float
 
 
 def teacher_mass(datums: Iterable[TrainingDatum]) -> dict[str, float]:
-    """Return the mean of the probability that a teacher's most likely tokens have together, over the
+    """Return the mean of the probability that a teacher's top-k tokens have together, over the
     sampled positions of which it has named some."""
-    masses = [d.likeliest.mass_T[d.mask_T] for d in datums if d.likeliest is not None]
+    masses = [d.topk.mass_T[d.mask_T] for d in datums if d.topk is not None]
     return mean_metric(
         "teacher/mass", [mass for row_T in masses for mass in row_T.tolist() if mass > 0]
     )

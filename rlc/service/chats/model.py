@@ -198,11 +198,11 @@ def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:
     for number, sequence in enumerate(response.sequences):
         if sequence.logprobs is None:
             raise ServiceError("the service gives no logprobs of what it samples")
-        likeliest = sequence.topk_logprobs or [None] * len(sequence.tokens)
+        topk = sequence.topk_logprobs or [None] * len(sequence.tokens)
         for at, (token, logprob) in enumerate(zip(sequence.tokens, sequence.logprobs, strict=True)):
             is_last = at == len(sequence.tokens) - 1
             reason: Literal["stop", "length"] | None = sequence.stop_reason if is_last else None
-            yield SampledToken(number, token, logprob, tuple(likeliest[at] or ()), reason)
+            yield SampledToken(number, token, logprob, tuple(topk[at] or ()), reason)
 
 
 @frozen
@@ -211,7 +211,7 @@ class ScoredToken:
 
     token: int
     logprob: float | None
-    likeliest: tuple[tuple[int, float], ...]
+    topk: tuple[tuple[int, float], ...]
 
 
 @define(eq=False)
@@ -295,10 +295,10 @@ class Generation:
         reply = self.replies[number].result()
         tokens = self.prompts[number]
         logprobs = reply.prompt_logprobs or [None] * len(tokens)
-        likeliest = reply.topk_prompt_logprobs or [None] * len(tokens)
+        topk = reply.topk_prompt_logprobs or [None] * len(tokens)
         return [
             ScoredToken(token, logprob, tuple(best or ()))
-            for token, logprob, best in zip(tokens, logprobs, likeliest, strict=True)
+            for token, logprob, best in zip(tokens, logprobs, topk, strict=True)
         ]
 
     @property

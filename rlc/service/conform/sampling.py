@@ -168,9 +168,9 @@ def topk(probe: Probe) -> None:
     sampler = probe.sampler()
     more = {"include_prompt_logprobs": True, "topk_prompt_logprobs": 3, "topk_sample_logprobs": 3}
     response = probe.sample(sampler, max_tokens=2, temperature=0.0, more=more)
-    own, likeliest = response.prompt_logprobs or [], response.topk_prompt_logprobs or []
-    probe.that(len(likeliest) == len(PROMPT), "there is not a row for each token of the prompt")
-    for position, best in list(enumerate(likeliest))[1:]:
+    own, topk = response.prompt_logprobs or [], response.topk_prompt_logprobs or []
+    probe.that(len(topk) == len(PROMPT), "there is not a row for each token of the prompt")
+    for position, best in list(enumerate(topk))[1:]:
         told = [logprob for _, logprob in best or []]
         probe.that(len(told) == 3, "3 were asked for")
         probe.that(all(a >= b for a, b in pairwise(told)), "they are not in order")

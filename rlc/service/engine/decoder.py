@@ -79,7 +79,7 @@ def uniforms(key_B: UInt64, t_B: UInt64) -> npt.NDArray[np.float64]:
 # What is less is this: logits that are divided by it still fit into float32, and of the whole
 # distribution the most likely token is left.
 _LEAST = 1e-30
-Likeliest = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and logprobs, [K] each
+TopkOfToken = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and logprobs, [K] each
 
 
 @frozen
@@ -146,10 +146,10 @@ def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor
     return torch.searchsorted(cumulative_BV, aim_BK, right=True)
 
 
-def likeliest_tokens(
+def topk_tokens(
     logits_BV: Tensor, rules: Sequence[SamplingRule], topk: Sequence[int]
-) -> dict[int, Likeliest]:
-    """Return the ``topk`` most likely tokens of each row that asks for some, the likeliest first.
+) -> dict[int, TopkOfToken]:
+    """Return the ``topk`` most likely tokens of each row that asks for some, the most likely first.
 
     Logprobs are those at the row's temperature (1 if it is greedy). What top_k and top_p leave out
     is there too.
@@ -169,7 +169,7 @@ def likeliest_tokens(
 
 
 def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
-    """Keep the ``top_k`` likeliest, and of those the fewest that reach ``top_p`` together."""
+    """Keep the ``top_k`` most likely, and of those the fewest that reach ``top_p`` together."""
     V = logits_BV.shape[1]
     device = logits_BV.device
     top_k_B1 = torch.tensor(
@@ -200,7 +200,7 @@ class RunningSample:
     on_token: Callable[[RunningSample], None] | None = None  # called after each token
     tokens: list[int] = field(factory=list, init=False)
     logprobs: list[float] = field(factory=list, init=False)
-    likeliest: list[Likeliest] = field(factory=list, init=False)
+    topk_logprobs: list[TopkOfToken] = field(factory=list, init=False)
     stop_reason: Literal["stop", "length"] | None = field(default=None, init=False)
     computed: int = field(default=0, init=False)  # prompt tokens computed for this sample
 
@@ -214,12 +214,12 @@ class RunningSample:
         """The number of tokens it may reach."""
         return len(self.prompt) + self.limit
 
-    def accept(self, token: int, logprob: float, likeliest: Likeliest | None) -> bool:
+    def accept(self, token: int, logprob: float, topk: TopkOfToken | None) -> bool:
         """Append a token; True once the sample is complete."""
         self.tokens.append(token)
         self.logprobs.append(logprob)
-        if likeliest is not None:
-            self.likeliest.append(likeliest)
+        if topk is not None:
+            self.topk_logprobs.append(topk)
         if self.stops(self.tokens):
             self.stop_reason = "stop"
         elif len(self.tokens) >= self.limit:
@@ -323,7 +323,7 @@ class Decoder:
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)
         rules = [s.rule for s in self.samples]
         tokens, logprobs = next_tokens(self._logits_BV, rules, uniforms(keys_B, t_B))
-        best = likeliest_tokens(self._logits_BV, rules, [s.topk for s in self.samples])
+        best = topk_tokens(self._logits_BV, rules, [s.topk for s in self.samples])
         leaving = [
             row
             for row, sample in enumerate(self.samples)

@@ -90,11 +90,9 @@ class SampleRequest:
     def _tell(
         self, listener: Callable[[SampledToken], None], i: int, sample: RunningSample
     ) -> None:
-        ids, logprobs = sample.likeliest[-1] if sample.likeliest else ((), ())
-        likeliest = tuple(zip(map(int, ids), map(float, logprobs), strict=True))
-        listener(
-            SampledToken(i, sample.tokens[-1], sample.logprobs[-1], likeliest, sample.stop_reason)
-        )
+        ids, logprobs = sample.topk_logprobs[-1] if sample.topk_logprobs else ((), ())
+        topk = tuple(zip(map(int, ids), map(float, logprobs), strict=True))
+        listener(SampledToken(i, sample.tokens[-1], sample.logprobs[-1], topk, sample.stop_reason))
 
 
 def read_request(
@@ -235,8 +233,10 @@ def responses(
                 sequence_id=f"{request.number}-{j}",
                 tokens_np=np.array(sample.tokens, dtype=np.int32),
                 logprobs_np=np.array(sample.logprobs, dtype=np.float32),
-                topk_logprobs_np=TopkLogprobs(*map(np.stack, zip(*sample.likeliest, strict=True)))
-                if sample.likeliest
+                topk_logprobs_np=TopkLogprobs(
+                    *map(np.stack, zip(*sample.topk_logprobs, strict=True))
+                )
+                if sample.topk_logprobs
                 else None,
             )
             for j, sample in enumerate(samples)

@@ -28,9 +28,10 @@ _NOT_ASKED = -1  # in a tensor of targets
 class ScoringRequest:
     """Which logprobs a request asks for, beside those of its samples.
 
-    ``topk``: the most likely tokens at each position of the prompt, ``sample_topk``: at each sampled
-    token, so many. ``targets``: tokens named for the positions of the prompt after the first, an
-    int64 tensor [T - 1, K], dense or CSR. ``alternatives``: that many draws at each such position.
+    ``topk``: the most likely tokens at each position of the prompt, ``sample_topk``: at each
+    sampled token, so many. ``targets``: tokens named for the positions of the prompt after the
+    first, an int64 tensor [T - 1, K], dense or CSR. ``alternatives``: that many samples at each
+    such position.
     """
 
     logprobs: bool = False

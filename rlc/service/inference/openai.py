@@ -404,7 +404,7 @@ class ChatAnswer(_Answer):
             content = [
                 {
                     **self._likelihood(token.token, token.logprob),
-                    "top_logprobs": [self._likelihood(*other) for other in token.likeliest],
+                    "top_logprobs": [self._likelihood(*other) for other in token.topk],
                 }
                 for token in tokens
             ]
@@ -491,8 +491,7 @@ class CompletionAnswer(_Answer):
                     for token in tokens
                 ],
                 "top_logprobs": [
-                    {self._text_of(other): max(lp, _LOWEST) for other, lp in token.likeliest}
-                    or None
+                    {self._text_of(other): max(lp, _LOWEST) for other, lp in token.topk} or None
                     for token in tokens
                 ]
                 if self.request.logprobs

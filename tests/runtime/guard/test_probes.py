@@ -15,7 +15,7 @@ from tinker import types
 
 from rlc.algo.losses import LOSSES, loss_and_grad
 from rlc.plan.parts import LossPlan
-from rlc.runtime.guard.probes import probe_likeliest, probe_loss, probe_seeds
+from rlc.runtime.guard.probes import probe_loss, probe_seeds, probe_topk
 from rlc.service.engine import open_engine
 from rlc.service.interface import SamplingClient, ServiceError, TrainingClient
 
@@ -175,7 +175,7 @@ OF = pytest.mark.parametrize("of_reply", [False, True])
 def test_the_embedded_engine_names_the_likeliest_tokens(of_reply: bool, tmp_path: Path) -> None:
     async def ask(top_k: int) -> Any:
         sampler = await open_engine(tmp_path).create_sampling_client(base_model="tiny")
-        return await probe_likeliest(sampler, top_k, of_reply=of_reply)
+        return await probe_topk(sampler, top_k, of_reply=of_reply)
 
     assert asyncio.run(ask(20)).sampled == 1
     which = "sample" if of_reply else "prompt"
@@ -191,4 +191,4 @@ def test_a_service_that_names_no_tokens_is_found_before_anything_is_trained(of_r
             return types.SampleResponse(sequences=[reply])
 
     with pytest.raises(ServiceError, match="does not say which tokens"):
-        asyncio.run(probe_likeliest(cast(SamplingClient, Silent()), 20, of_reply=of_reply))
+        asyncio.run(probe_topk(cast(SamplingClient, Silent()), 20, of_reply=of_reply))

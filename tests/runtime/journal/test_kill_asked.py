@@ -34,7 +34,7 @@ def tokens(path: Path, stage: str) -> int:
 
 
 def test_a_student_that_is_killed_while_its_teachers_read(tmp_path: Path) -> None:
-    """One of them is a stage, the other names its likeliest tokens; parts of a batch are read while
+    """One of them is a stage, the other names its top-k tokens; parts of a batch are read while
     others are played."""
     recipe = write_recipe(tmp_path, "teachers")
     undisturbed = whole(recipe)

@@ -1,4 +1,4 @@
-"""Samples of which the player's likeliest tokens are learnt: what is kept, its value, and runs."""
+"""Samples of which the player's top-k tokens are learnt: what is kept, its value, and runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPLIES = ([7, 3], [1, 9, 4])
 
 
 def said(reply: list[int], width: int = 3) -> TopkLogprobs:
-    """Three likeliest tokens in each place, as a service names them: of a vocabulary of 12."""
+    """Three most likely tokens in each place, as a service names them: of a vocabulary of 12."""
     rng = np.random.default_rng(len(reply))
     tokens = np.stack([rng.permutation(12)[:width] for _ in reply])
     logprobs = -np.sort(rng.exponential(2.0, tokens.shape)) - 1
@@ -30,7 +30,7 @@ def said(reply: list[int], width: int = 3) -> TopkLogprobs:
 
 
 def turn(prompt: list[int], reply: list[int]) -> Turn:
-    more = {"likeliest": said(reply), "views": {"other": TurnView([5], [2, 2])}}
+    more = {"topk": said(reply), "views": {"other": TurnView([5], [2, 2])}}
     return Turn(prompt, reply, [-1.0] * len(reply), "", "", 0.0, "stop", **more)  # type: ignore[arg-type]
 
 
@@ -61,7 +61,7 @@ def test_the_targets_are_the_shares_of_what_the_player_found_likeliest() -> None
 
 
 def test_of_other_tokens_the_player_has_said_nothing() -> None:
-    assert turn([5], [7, 3]).seen_as("other").likeliest is None
+    assert turn([5], [7, 3]).seen_as("other").topk is None
 
 
 # Runs
@@ -99,7 +99,7 @@ def test_a_student_comes_nearer_to_the_player() -> None:
     (whole,) = metrics(path, "whole")
     entropies, masses = [], []
     for sequence in kept(path, "whole"):
-        for topk in sequence.likeliest.values():
+        for topk in sequence.topk.values():
             p = np.exp(topk.logprobs.astype(np.float64))
             shares = p / p.sum(axis=1, keepdims=True)
             entropies += (-shares * np.log(shares)).sum(axis=1).tolist()
@@ -134,8 +134,8 @@ def test_an_agent_is_kept_with_what_it_might_have_said(
     (tmp_path / "recipe.rl").write_text(text.replace("n = 16", "n = 4").replace("8\n", "4\n"))
     rlc.run(tmp_path / "recipe.rl", run_dir=tmp_path / "run")
     for sequence in kept(tmp_path / "run"):
-        assert {*sequence.likeliest} == {0, 1}
-        for number, topk in sequence.likeliest.items():
+        assert {*sequence.topk} == {0, 1}
+        for number, topk in sequence.topk.items():
             assert topk.token_ids.shape == (sequence.turns.count(number), 5)
 
 

@@ -215,7 +215,7 @@ def test_tokens_are_told_as_they_are_sampled(tmp_path: Path, is_continuous: bool
         own = [token for token in told if token.sample == i]
         assert [token.token for token in own] == list(sequence.tokens)
         assert [token.logprob for token in own] == sequence.logprobs
-        assert [list(token.likeliest) for token in own] == sequence.topk_logprobs
+        assert [list(token.topk) for token in own] == sequence.topk_logprobs
         assert [token.stop_reason for token in own] == [None] * 5 + ["length"]
 
 

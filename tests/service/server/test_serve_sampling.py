@@ -193,17 +193,17 @@ def test_other_draws_at_each_position_of_a_prompt(sampler: tinker.SamplingClient
         assert found is not None
         return found.tokens.to_numpy(), found.logprobs.to_numpy()
 
-    likeliest = (
+    topk = (
         sampler.sample(prompt(), 1, sampling(max_tokens=1), topk_prompt_logprobs=1)
         .result()
         .topk_prompt_logprobs_np
     )
-    assert likeliest is not None
+    assert topk is not None
     alternatives, logprobs = draws(0.0, 2)
     assert alternatives.shape == logprobs.shape == (len(PROMPT) - 1, 2)
-    np.testing.assert_array_equal(alternatives[:, 0], likeliest.token_ids[1:, 0])
+    np.testing.assert_array_equal(alternatives[:, 0], topk.token_ids[1:, 0])
     np.testing.assert_array_equal(alternatives[:, 0], alternatives[:, 1])
-    np.testing.assert_allclose(logprobs[:, 0], likeliest.logprobs[1:, 0], atol=1e-4)
+    np.testing.assert_allclose(logprobs[:, 0], topk.logprobs[1:, 0], atol=1e-4)
     many, of_them = draws(1.0, 300)
     for row, values in zip(many, of_them, strict=True):  # drawn as often as they are likely
         tokens, counts = np.unique(row, return_counts=True)

@@ -1,4 +1,4 @@
-"""Students that learn which tokens a teacher finds likeliest: its value, its gradient, and runs."""
+"""Students that learn the top-k tokens of a teacher: its value, its gradient, and runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROMPT, REPLY = [5, 17, 40, 9], [33, 61, 12, 80, 7]
 
 @pytest.mark.parametrize("top_k", [1, 5, VOCABULARY])
 def test_value_and_gradient_are_those_of_the_divergence(top_k: int, tmp_path: Path) -> None:
-    """KL(s ‖ p) of the teacher's renormalised likeliest tokens, computed with all of its logprobs
+    """KL(s ‖ p) of the teacher's renormalised most likely tokens, computed with all of its logprobs
     in float64; over the whole vocabulary it is the divergence itself."""
     service = engine(tmp_path)
     turn = Turn(PROMPT, REPLY, [-1.0] * len(REPLY), "", "", 0.0, "stop")
@@ -102,7 +102,7 @@ def test_a_service_that_names_no_tokens_is_said() -> None:
     turn = Turn([1], [2], [0.0], "", "", 0.0, "stop")
     rollout = Rollout("env", 0, 0, "", (turn,), "done", (0.0,))
     scorer: Any = LogprobScorer(Silent(), None, top_k=3, vocabulary=9)  # type: ignore[arg-type]
-    with pytest.raises(ServiceError, match="which tokens a teacher finds likeliest"):
+    with pytest.raises(ServiceError, match="which tokens a teacher finds most likely"):
         run(lambda: scorer.score(rollout, Usage()))
 
 
