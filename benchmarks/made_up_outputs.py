@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from tinker import types
 
-from rlc.algo.losses import loss_and_grad
+from rlc.algo.losses import builtin_loss_and_grad
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.losses import combined
 
@@ -59,4 +59,4 @@ def _loss(
         if key not in ("mask", "target_tokens")
     }
     tokens = sum(datum.model_input.length for datum in data)
-    return loss_and_grad(name, settings, np.full(tokens, LOGPROB), inputs)[0]
+    return builtin_loss_and_grad(name, settings, np.full(tokens, LOGPROB), inputs)[0]

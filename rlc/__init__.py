@@ -23,8 +23,6 @@ from rlc.version import __version__ as __version__
 
 TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
-    from typing import Any
-
     from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run, sweep
     from rlc.errors import Error
     from rlc.models.model import Model, model
@@ -35,6 +33,24 @@ if TYPE_CHECKING:
     from rlc.runtime.summary import Summary
     from rlc.sweeps.results import SweepSummary
     from rlc.sweeps.start import resume_sweep
+else:
+    from rlc.doors import door
+
+    __getattr__ = door(
+        __name__,
+        """
+        api: Explanation Recipe RecipeError explain load load_plan run sweep
+        errors: Error
+        models.model: Model model
+        models.trained: resume
+        plan.records: Plan
+        runtime.journal.history: History history
+        runtime.start: ExpectationError
+        runtime.summary: Summary
+        sweeps.results: SweepSummary
+        sweeps.start: resume_sweep
+        """,
+    )
 
 __all__ = [
     "Error",
@@ -57,29 +73,6 @@ __all__ = [
     "run",
     "sweep",
 ]
-
-_ELSEWHERE = {  # than in rlc.api
-    "Error": "rlc.errors",
-    "ExpectationError": "rlc.runtime.start",
-    "History": "rlc.runtime.journal.history",
-    "Model": "rlc.models.model",
-    "Plan": "rlc.plan.records",
-    "Summary": "rlc.runtime.summary",
-    "SweepSummary": "rlc.sweeps.results",
-    "history": "rlc.runtime.journal.history",
-    "model": "rlc.models.model",
-    "resume": "rlc.models.trained",
-    "resume_sweep": "rlc.sweeps.start",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import one of the names above when it is first used, so that `import rlc` costs nothing."""
-    if name not in __all__:
-        raise AttributeError(f"module 'rlc' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_ELSEWHERE.get(name, "rlc.api")), name)
 
 
 def __dir__() -> list[str]:

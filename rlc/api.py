@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from rlc.errors import Error
-from rlc.lang.read import STDIN, read_source
+from rlc.lang import STDIN, read_source
 
 if TYPE_CHECKING:
-    from rlc.compile.recipe import CompileResult
-    from rlc.compile.sweeps import Sweep
-    from rlc.explanation.job.graph import Format
-    from rlc.lang.diagnostics import Diagnostics
-    from rlc.models.trained import TrainedSummary
-    from rlc.plan.records import Plan
+    from rlc.compile import CompileResult, Sweep
+    from rlc.explanation import Format
+    from rlc.lang import Diagnostics
+    from rlc.models import TrainedSummary
+    from rlc.plan import Plan
     from rlc.pricing.critical_path import Latencies
-    from rlc.runtime.observer import Observer
-    from rlc.sweeps.observer import SweepObserver
-    from rlc.sweeps.results import SweepSummary
+    from rlc.runtime import Observer
+    from rlc.sweeps import SweepObserver, SweepSummary
 
 # What a name can be set to. A string is written into the recipe as it is: "rloo()", "10".
 Setting = str | int | float | bool | None | Sequence["Setting"]
@@ -74,8 +72,8 @@ class Recipe:
         Raises:
             rlc.compile.variants.ServiceMismatchError: the service does not have the model.
         """
-        from rlc.compile.recipe import load
-        from rlc.data.reading import Reader
+        from rlc.compile import load
+        from rlc.data import Reader
 
         reader = Reader(imports=imports) if data else None
         settings = (self.overrides, self.seed, self.rehearse, self.service)
@@ -119,13 +117,13 @@ class Recipe:
             RecipeError: the recipe has errors.
             rlc.compile.saved.PlanFileError: the file cannot be written.
         """
-        from rlc.compile.saved import MadeFrom, save_plan
+        from rlc.compile import MadeFrom, save_plan
 
         origin = MadeFrom(self.path, list(self.overrides), self.seed, self.rehearse, self.service)
         save_plan(path, self.plan(), origin)
 
     def _repr_html_(self) -> str:
-        from rlc.explanation.notebook import text_html
+        from rlc.explanation import text_html
 
         try:
             return self.explain()._repr_html_()
@@ -180,14 +178,14 @@ class Explanation:
         Raises:
             RecipeError: the recipe has errors.
         """
-        from rlc.explanation.job.graph import render_graph
+        from rlc.explanation import render_graph
 
         if self.plan is None:
             raise RecipeError(self.diagnostics)
         return render_graph(self.plan, format)
 
     def _repr_html_(self) -> str:
-        from rlc.explanation.notebook import explain_html, text_html
+        from rlc.explanation import explain_html, text_html
 
         if self.plan is None:
             return text_html(self.text())
@@ -196,7 +194,7 @@ class Explanation:
     def _repr_markdown_(self) -> str:
         if self.plan is None:
             return f"```\n{self.text()}```\n"
-        from rlc.explanation.notebook import explain_markdown
+        from rlc.explanation import explain_markdown
 
         return explain_markdown(self.plan, self.text(full=True))
 
@@ -264,7 +262,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
         rlc.load("recipes/quickstart.rl").save("plan.json")
         rlc.run(rlc.load_plan("plan.json"))
     """
-    from rlc.compile.saved import load_plan as load_saved
+    from rlc.compile import load_plan as load_saved
 
     return load_saved(path)
 
@@ -277,7 +275,7 @@ def explain(plan: Plan) -> Explanation:
         explanation = rlc.explain(rlc.load_plan("plan.json"))
         explanation.to_dict()["cost"]["total"]
     """
-    from rlc.lang.diagnostics import Diagnostics
+    from rlc.lang import Diagnostics
 
     return Explanation(plan.recipe, plan, Diagnostics())
 
@@ -323,7 +321,7 @@ def run(
         summary = rlc.run("recipes/quickstart.rl", set={"main.steps": 10})
         print(summary.state, summary.model().chat("2 + 3 = ?"))
     """
-    from rlc.models.trained import run_plan
+    from rlc.models import run_plan
 
     if isinstance(job, str | os.PathLike) and not is_saved_plan(job):
         job = load(job, set, seed, rehearse, service)
@@ -333,7 +331,7 @@ def run(
         return run_plan(load_plan(job), run_dir, base_url, observer)
     if isinstance(job, Recipe):
         return run_plan(job.plan(), run_dir, base_url, observer)
-    from rlc.check.rules import check_plan
+    from rlc.check import check_plan
 
     if (found := check_plan(job)).has_errors:
         raise RecipeError(found)
@@ -380,8 +378,8 @@ def sweep(
         summary = rlc.sweep("recipes/learning_rates.rl")
         print(summary.best.configuration, summary.best.mean)
     """
-    from rlc.compile.sweeps import find_sweep
-    from rlc.sweeps.start import open_sweep, run_to_end
+    from rlc.compile import find_sweep
+    from rlc.sweeps import open_sweep, run_to_end
 
     if not isinstance(job, Recipe):
         job = load(job, set, seed, rehearse, service)

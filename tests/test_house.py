@@ -45,6 +45,21 @@ MAY_IMPORT = {
     "cli": "lang algo plan data catalog pricing check compile explanation chat envs service "
     "runtime sweeps report models emit imports lsp projects api",
 }
+# Modules by which a room is entered, beside its own sign (`rlc/doors.py`).
+DOORS = dict.fromkeys(MAY_IMPORT, "") | {
+    "lang": "render syntax",
+    "plan": "leaves",
+    "catalog": "requirements",
+    "pricing": "critical_path assumptions",
+    "check": "analyse",
+    "service": "engine",
+    "report": "findings comparisons episodes",
+    "models": "model",
+    "emit": "errors job.folder script.program",
+    "imports": "convert errors",
+    "lsp": "server",
+    "cli": "main",
+}
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MOST_LINES = 600  # of a Python file
 MOST_FILES = 17  # Python files in one folder, its `__init__.py` included
@@ -97,11 +112,56 @@ def imports_of(path: Path) -> frozenset[str]:
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_only_what_it_may_know(room: str) -> None:
     known = modules()
-    allowed = {room, "errors", "records", "seeds", "version", *MAY_IMPORT[room].split()}
+    allowed = {room, "doors", "errors", "records", "seeds", "version", *MAY_IMPORT[room].split()}
     for name, path in known.items():
         if name.split(".")[0] == room:
             for module in imports_of(path):
                 assert module.split(".")[0] in allowed, f"rlc.{name} imports rlc.{module}"
+
+
+@cache
+def signs() -> dict[str, dict[str, set[str]]]:
+    """What each room shows at its door: the names of each module."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for room in MAY_IMPORT:
+        text = (ROOT / "rlc" / room / "__init__.py").read_text(encoding="utf-8")
+        if sign := re.search(r'door\(\n +__name__,\n +"""(.*?)"""', text, re.DOTALL):
+            shown = re.findall(r"(\S+):((?:\s+\w+(?![\w.]*:))+)", sign[1])
+            found[room] = {module: set(names.split()) for module, names in shown}
+    return found
+
+
+def test_a_room_is_entered_by_its_doors() -> None:
+    """Others import what stands on its sign, or one of at most three modules beside it."""
+    entered: dict[str, set[str]] = {}
+    asked: dict[str, set[str]] = {}
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not str(node.module).startswith("rlc."):
+                continue
+            module = str(node.module).removeprefix("rlc.")
+            room = module.split(".")[0]
+            if name and room in MAY_IMPORT and room != name.split(".")[0]:
+                entered.setdefault(room, set()).add(module)
+                if module == room:
+                    asked.setdefault(room, set()).update(alias.name for alias in node.names)
+    for room, doors in DOORS.items():
+        assert entered.get(room, set()) <= {room, *(f"{room}.{one}" for one in doors.split())}
+        assert len(doors.split()) <= 3
+    for room, shown in signs().items():
+        assert asked[room] == set().union(*shown.values()), f"the sign of {room}"
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_what_a_sign_shows_is_there(room: str) -> None:
+    package = import_module(f"rlc.{room}")
+    for module, names in signs().get(room, {}).items():
+        inside = import_module(f"rlc.{room}.{module}")
+        for name in names:
+            assert getattr(package, name) is getattr(inside, name)
+            assert not name.startswith("_")
+            assert f"rlc.{room}.{name}" not in sys.modules, f"{name} is also a module"
 
 
 def test_every_room_has_its_law() -> None:

@@ -5,3 +5,61 @@ Read ``scheme`` first: what an advantage scheme is. ``advantages`` applies one t
 the formulas that a service is checked against, ``expressions`` those of a recipe's own losses and
 rewards. ``aggregate`` has the weights of tokens, ``schedules`` what its name says.
 """
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rlc.algo.advantages import *
+    from rlc.algo.aggregate import *
+    from rlc.algo.episodes import *
+    from rlc.algo.errors import *
+    from rlc.algo.expressions.behaviour import *
+    from rlc.algo.expressions.build import *
+    from rlc.algo.expressions.evaluate import *
+    from rlc.algo.expressions.formula import *
+    from rlc.algo.expressions.known import *
+    from rlc.algo.expressions.program import *
+    from rlc.algo.expressions.python import *
+    from rlc.algo.expressions.ranges import *
+    from rlc.algo.expressions.reach import *
+    from rlc.algo.expressions.scalars import *
+    from rlc.algo.expressions.vocabulary import *
+    from rlc.algo.kl import *
+    from rlc.algo.losses import *
+    from rlc.algo.preferences import *
+    from rlc.algo.ragged import *
+    from rlc.algo.rewards import *
+    from rlc.algo.running import *
+    from rlc.algo.schedules import *
+    from rlc.algo.scheme import *
+else:
+    from rlc.doors import door
+
+    __getattr__ = door(
+        __name__,
+        """
+        advantages: Advantages compute_advantages
+        aggregate: SHARED_BY aggregate_weights
+        episodes: Episodes Parts
+        errors: AlgorithmError
+        expressions.behaviour: degree overflows_at ratio_is_bounded unbounded
+        expressions.build: Builder validate
+        expressions.evaluate: batch_values changed_share
+        expressions.formula: derivative_formula formula
+        expressions.known: Candidate KnownLoss known_loss
+        expressions.program: ExpressionError Kind NUMBER Program Shape
+        expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
+        expressions.ranges: UndefinedPart ranges
+        expressions.reach: after_batch differentiable needs_batch reads_trainer
+        expressions.scalars: shaped_reward
+        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE
+        kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
+        losses: LOSSES builtin_loss_and_grad
+        preferences: PAIRWISE divergence kto
+        ragged: Floats
+        rewards: pass_at_k reduce_rewards
+        running: renewed
+        schedules: learning_rate
+        scheme: AdvantageScheme AdvantageStep Baseline Clip Returns RunningBaseline Scale Scope
+            WeightedSum running_baseline sums_components task_scope
+        """,
+    )

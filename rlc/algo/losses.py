@@ -53,7 +53,7 @@ class Loss:
     optional: Mapping[str, float] = MappingProxyType({})  # further inputs -> default
 
 
-def loss_and_grad(
+def builtin_loss_and_grad(
     name: str,
     config: Mapping[str, float] | None,
     logprobs_T: npt.ArrayLike,

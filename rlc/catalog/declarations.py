@@ -16,9 +16,7 @@ from rlc.catalog.facts.models import model_names, renderer_names
 from rlc.catalog.index import KINDS
 from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
 from rlc.catalog.traits import StageTraits
-from rlc.plan.models import SERVICES
-from rlc.plan.parts import MetricPlan
-from rlc.plan.paths import RUN_WEIGHTS
+from rlc.plan import RUN_WEIGHTS, SERVICES, MetricPlan
 
 _MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")
 _STEPS = Param("steps", "int", "number of updates", None, low=1)

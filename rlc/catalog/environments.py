@@ -11,22 +11,23 @@ from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
 from rlc.catalog.index import data_traits, find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import Param
 from rlc.catalog.traits import EnvFacts, Role
-from rlc.data.code.calls import Code, module_of_package
-from rlc.plan.environments import (
+from rlc.data import Code, module_of_package
+from rlc.plan import (
     ANY,
     MAX_TURNS,
+    AnyData,
     AnyJudge,
+    BuilderData,
     ComparerPlan,
     EnvPlan,
     JudgePlan,
     JudgingPlan,
     RewardModelPlan,
+    StagePlan,
     StepPlan,
+    file_part,
 )
 from rlc.plan.leaves import children_of
-from rlc.plan.paths import file_part
-from rlc.plan.sources import AnyData, BuilderData
-from rlc.plan.stages import StagePlan
 from rlc.records import values_of
 
 

@@ -13,19 +13,21 @@ from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.environments import code_of_stage
 from rlc.catalog.index import BUILTINS, find_builtin
 from rlc.catalog.records import MODEL_FOLDER, Param
-from rlc.plan.environments import (
+from rlc.plan import (
+    LOCAL,
     AgentPlan,
     AnyJudge,
     ComparerPlan,
     EnvPlan,
     JudgingPlan,
+    ModelPlan,
+    Plan,
     RewardModelPlan,
+    StagePlan,
+    file_part,
+    located,
 )
 from rlc.plan.leaves import children_of, evolved, with_asked_models
-from rlc.plan.models import LOCAL, ModelPlan
-from rlc.plan.paths import file_part, located
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan
 from rlc.records import Record, evolve, values_of
 
 Change = Callable[[str], str]
@@ -61,8 +63,7 @@ def _modules_beside(plan: Plan) -> Iterator[str]:
         module = code.target.rpartition(":")[0]
         if module.endswith(".py"):
             continue  # a path
-        from rlc.data.code.modules import module_file
-        from rlc.data.errors import DataError
+        from rlc.data import DataError, module_file
 
         try:
             file = module_file(module, [os.path.abspath(folder)])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from rlc.algo.scheme import AdvantageScheme
+from rlc.algo import AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
     dialects,
@@ -37,12 +37,11 @@ from rlc.catalog.traits import (
     WrapperTraits,
 )
 from rlc.errors import Error
-from rlc.plan.parts import KlPlan, LossPlan, TeacherPlan
+from rlc.plan import KlPlan, LossPlan, TeacherPlan
 from rlc.records import evolve
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.known import KnownLoss
-    from rlc.algo.expressions.program import Program
+    from rlc.algo import KnownLoss, Program
 
 T = TypeVar("T")
 
@@ -252,7 +251,7 @@ def service_settings(loss: str) -> dict[str, float | None]:
 def known_loss(program: Program) -> KnownLoss | None:
     """Return the loss of the service that an expression is by another name, with its settings as
     the service calls them; None if it is none of those whose definition is known."""
-    from rlc.algo.expressions.known import Candidate, known_loss
+    from rlc.algo import Candidate, known_loss
 
     written = {b.name: b.traits for b in builtins_of("loss") if b.traits.written is not None}
     found = known_loss(

@@ -12,16 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import get_args
 
-from rlc.algo.scheme import running_baseline
+from rlc.algo import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
 from rlc.catalog.traits import Role
-from rlc.plan.expectations import Over, Unit
-from rlc.plan.models import LOCAL
-from rlc.plan.parts import TeacherPlan, teacher_of
-from rlc.plan.stages import StagePlan
-from rlc.plan.sweeps import metric_label
+from rlc.plan import LOCAL, Over, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
 from rlc.records import evolve, frozen
 
 SIDES = ("chosen", "rejected")  # of a preference

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rlc.algo.expressions.behaviour import degree, ratio_is_bounded, unbounded
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.reach import needs_batch, reads_trainer
+from rlc.algo import Program, degree, needs_batch, ratio_is_bounded, reads_trainer, unbounded
 from rlc.catalog.traits import LossTraits
 
 

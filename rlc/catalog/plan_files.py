@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 
 from rlc.catalog.files import with_files
-from rlc.plan.codec import (
+from rlc.plan import (
+    Plan,
     PlanFormatError,
     content_hash,
     plan_from_dict,
     plan_hash,
     plan_to_dict,
     provenance_hash,
+    rebased,
 )
-from rlc.plan.paths import rebased
-from rlc.plan.records import Plan
 from rlc.records import evolve
 
 # A key of plans in files. Those of older versions lack it: in them all paths, that of the recipe

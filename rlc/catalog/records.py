@@ -10,8 +10,7 @@ from rlc.records import evolve, field, frozen
 
 if TYPE_CHECKING:
     from rlc.catalog.traits import StageTraits
-    from rlc.data.code.calls import CodeKind
-    from rlc.data.fields import Holds
+    from rlc.data import CodeKind, Holds
 
 REQUIRED: Any = object()  # the default of what has none
 

@@ -20,11 +20,18 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.index import grader_traits, source_traits, tracker_traits, wrapper_traits
 from rlc.catalog.traits import Key
-from rlc.plan.environments import EndpointPlan, EnvPlan, is_text_file
+from rlc.plan import (
+    LOCAL,
+    TINKER,
+    EndpointPlan,
+    EnvPlan,
+    ModelPlan,
+    Plan,
+    hub_dataset,
+    is_saved_set,
+    is_text_file,
+)
 from rlc.plan.leaves import asked_models, children_of
-from rlc.plan.models import LOCAL, TINKER, ModelPlan
-from rlc.plan.paths import hub_dataset, is_saved_set
-from rlc.plan.records import Plan
 from rlc.records import evolve, frozen
 
 # What a model needs, by the service that trains it, and rlc's extra with it.

@@ -16,14 +16,20 @@ from typing import Any
 from rlc.catalog.facts.models import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
-from rlc.data.journal import best_key, meta, saved
+from rlc.data import best_key, meta, saved
 from rlc.errors import Error
-from rlc.plan.codec import PlanFormatError
-from rlc.plan.models import LOCAL
-from rlc.plan.paths import CHECKPOINTS_FOLDER, JOURNAL_FILE, PLAN_FILE, RUN_WEIGHTS, located
-from rlc.plan.records import Plan
-from rlc.plan.stages import Training
-from rlc.plan.units import elapsed
+from rlc.plan import (
+    CHECKPOINTS_FOLDER,
+    JOURNAL_FILE,
+    LOCAL,
+    PLAN_FILE,
+    RUN_WEIGHTS,
+    Plan,
+    PlanFormatError,
+    Training,
+    elapsed,
+    located,
+)
 from rlc.records import evolve, field, frozen
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

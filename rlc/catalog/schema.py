@@ -15,29 +15,39 @@ from attrs import NOTHING
 from rlc.catalog.declarations import DECLARATIONS, EVAL, MODEL_FIELDS, TRAINING
 from rlc.catalog.index import BUILTINS, names_of
 from rlc.catalog.records import Param
-from rlc.plan import parts, records
-from rlc.plan.codec import LATE, UNIONS
-from rlc.plan.environments import (
+from rlc.plan import (
+    DATA,
+    LATE,
+    OBJECTIVES,
+    SCHEMA_VERSION,
+    SERVICES,
+    UNIONS,
+    AdamPlan,
+    AggregatePlan,
     AnyJudge,
     Asked,
+    BatchPlan,
     EnvPlan,
-    GraderPlan,
-    PastPlan,
-    PlayPlan,
-    RewardPlan,
-    RolloutsPlan,
-    ScriptPlan,
-    StepPlan,
-)
-from rlc.plan.models import SERVICES, ModelPlan, SamplingPlan
-from rlc.plan.sources import DATA
-from rlc.plan.stages import (
-    OBJECTIVES,
     Evaluation,
     FromData,
+    GraderPlan,
+    KlPlan,
     Likelihood,
+    LossPlan,
+    MetricPlan,
+    ModelPlan,
+    PastPlan,
+    Plan,
+    PlayPlan,
     PolicyGradient,
+    RewardPlan,
     Rollouts,
+    RolloutsPlan,
+    SamplingPlan,
+    SchedulePlan,
+    ScriptPlan,
+    StepPlan,
+    TrackPlan,
     Training,
 )
 from rlc.records import fields
@@ -53,9 +63,9 @@ _NAMES: Mapping[tuple[type, str], str] = {
     (StepPlan, "name"): "wrapper",
     (GraderPlan, "grader"): "grader",
     (ScriptPlan, "player"): "opponent",
-    (parts.AggregatePlan, "kind"): "aggregate",
-    (parts.MetricPlan, "name"): "metric",
-    (parts.TrackPlan, "name"): "tracker",
+    (AggregatePlan, "kind"): "aggregate",
+    (MetricPlan, "name"): "metric",
+    (TrackPlan, "name"): "tracker",
 }
 
 
@@ -78,15 +88,15 @@ _PARAMS: Mapping[type, tuple[Param, ...]] = {
     PastPlan: _params("past"),
     ScriptPlan: _params("scripted"),
     RewardPlan: _params("reward"),
-    parts.BatchPlan: _params("groups", "turns"),
+    BatchPlan: _params("groups", "turns"),
     SamplingPlan: _params("sample"),
-    parts.AdamPlan: _params("adam"),
-    parts.SchedulePlan: _params("linear"),
-    parts.KlPlan: _params("reference"),
+    AdamPlan: _params("adam"),
+    SchedulePlan: _params("linear"),
+    KlPlan: _params("reference"),
 }
 # Those that a record calls otherwise.
 _FIELDS: Mapping[type, Mapping[str, str]] = {
-    parts.BatchPlan: {"group_size": "size"},
+    BatchPlan: {"group_size": "size"},
     RolloutsPlan: {"group_size": "group"},
     Rollouts: {"env": "envs"},
     Evaluation: {"env": "envs"},
@@ -96,8 +106,8 @@ _FIELDS: Mapping[type, Mapping[str, str]] = {
 def plan_schema() -> Schema:
     """The schema of `rlc explain --out`, and of the plan.json of a run."""
     generator = _Generator()
-    body = generator.record(records.Plan)
-    body["properties"]["schema_version"] = {"const": records.SCHEMA_VERSION}
+    body = generator.record(Plan)
+    body["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     body["properties"]["plan_hash"] = {
         "type": "string",
         "pattern": "^[0-9a-f]{64}$",
@@ -140,7 +150,7 @@ class _Generator:
         properties = {name: self._field(cls, name, hints[name], params.get(name)) for name in names}
         required = [field.name for field in fields(cls) if field.default is NOTHING]
         more: Schema = {}
-        if cls is parts.LossPlan:  # one of the service's, or a recipe's own
+        if cls is LossPlan:  # one of the service's, or a recipe's own
             named = {"properties": {"name": {"enum": names_of("loss")}}}
             own = {"properties": {"program": {"type": "object"}}, "required": ["program"]}
             more = {"anyOf": [named, own]}

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS
+from rlc.algo import INPUTS, OPERATIONS
 from rlc.catalog.aliases import aliases_of
 from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
@@ -23,8 +23,8 @@ from rlc.catalog.facts.models import (
 )
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Builtin, Declaration, Param
-from rlc.lang.codes import CODES
-from rlc.plan.models import LOCAL
+from rlc.lang import CODES
+from rlc.plan import LOCAL
 from rlc.records import asdict, field, frozen, has
 
 

@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from rlc.plan.environments import EnvPlan
-from rlc.plan.parts import LossPlan
+from rlc.plan import EnvPlan, LossPlan
 from rlc.records import field, frozen
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.build import Builder
-    from rlc.algo.expressions.program import Program
+    from rlc.algo import Builder, Program
 
 
 @frozen(eq=False)

@@ -24,11 +24,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import define, evolve
 
-from rlc.catalog.builtins.wrappers import OBSERVED
+from rlc.catalog import OBSERVED
 from rlc.chat.tokens import NO_CHUNKS, CachingTokenizer, Chunks, split_chunks
 from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.chats import Chat
-from rlc.data.templates import read_template
+from rlc.data import Chat, Message, read_template
 from rlc.errors import first_line
 
 Template = Callable[[str], str]
@@ -59,8 +58,6 @@ def load_template(name: str) -> Template:
     text = _TEMPLATES[name]
     return lambda observation: text.replace("{observation}", observation)
 
-
-Message = dict[str, Any]
 
 # A short conversation, to render a later turn behind it.
 _ASKED: Message = {"role": "user", "content": "."}

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.data.about import TaskFacts
+from rlc.data import TaskFacts
 from rlc.errors import Error
 
 

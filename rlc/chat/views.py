@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from rlc.chat.prompts import PromptBuilder, chunks_of, encoded_reply, with_text
 from rlc.chat.tokens import Chunks
 from rlc.chat.turns import Action, Observation
-from rlc.data.fields import require_field
+from rlc.data import require_field
 
 # What a demonstration stands in, after the question (cf. arXiv 2601.19897).
 DEMONSTRATION = "\nHere is an example of a response to this:\n{}\n\nNow respond in your own words."

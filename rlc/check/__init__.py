@@ -5,3 +5,39 @@ Read ``analyse`` first. ``scope`` collects the declarations, ``evaluate`` turns 
 the parameters of the catalogue. ``stages`` puts a stage together, ``settle`` makes its values
 plain, and ``rules/`` looks at the result.
 """
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rlc.check.expectations import *
+    from rlc.check.notes import *
+    from rlc.check.reuse.changes import *
+    from rlc.check.reuse.copies import *
+    from rlc.check.reuse.types import *
+    from rlc.check.rules import *
+    from rlc.check.rules.budget import *
+    from rlc.check.scalars import *
+    from rlc.check.scope import *
+    from rlc.check.stages import *
+    from rlc.check.sweeps import *
+    from rlc.check.values import *
+else:
+    from rlc.doors import door
+
+    __getattr__ = door(
+        __name__,
+        """
+        expectations: CheckedExpectation report_expectations
+        notes: AXIS Annotations Annotator Arguments EXPRESSION KEYS_ARE_NAMES MEASURE Note Role
+            STAGE_OF_SWEEP WrittenDefault field_of fields_of
+        reuse.changes: Amendment
+        reuse.copies: filled
+        reuse.types: WORD
+        rules: check_plan
+        rules.budget: report_budgets
+        scalars: bounds
+        scope: NAMEABLE NamedDecl is_made known_values
+        stages: CheckedStage TAKEN
+        sweeps: Axis CheckedSweep
+        values: UnknownValue Value settle
+        """,
+    )

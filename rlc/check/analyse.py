@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rlc.catalog.declarations import STAGES, SWEEP
+from rlc.catalog import STAGES, SWEEP
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules import run_rules
 from rlc.check.scope import NamedDecl, Scope, collect, is_made
 from rlc.check.stages import CheckedStage, check_stage
 from rlc.check.values import Value
-from rlc.lang.ast import BlockDecl, Recipe
-from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang import BlockDecl, Diagnostics, Label, Recipe
 from rlc.records import field, frozen
 
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
     from rlc.check.sweeps import CheckedSweep
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
 
 @frozen(eq=False)

@@ -5,12 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from rlc.catalog.records import REQUIRED, Param
+from rlc.catalog import REQUIRED, Param
 from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import Value
-from rlc.lang.ast import Argument, Binary, Call, Expr, Field, Name
-from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
-from rlc.lang.source import Span
+from rlc.lang import (
+    Argument,
+    Binary,
+    Call,
+    Diagnostics,
+    Expr,
+    Field,
+    Fix,
+    Label,
+    Name,
+    Span,
+    replace,
+)
 from rlc.records import define, evolve, field, frozen
 
 # Evaluates an expression for a parameter; returns None after a report.
@@ -100,7 +110,7 @@ class _Binder:
         match item:
             case Argument(name=None, value=Binary(op="==", left=Name() as name) as given):
                 if any(name.id == param.name for param in self.params):
-                    from rlc.lang.equals import report_comparison  # only for a mistake
+                    from rlc.lang import report_comparison  # only for a mistake
 
                     report_comparison(given, self.found)
                     return Argument(item.span, name, given.right)
@@ -158,7 +168,7 @@ class _Binder:
             new = replace(name.span, param.name, advice, True)
             self.found.warning("RL0116", name.span, message, advice, fix=new)
             return param
-        from rlc.catalog.aliases import advice_for, alias_of  # only needed for a mistake
+        from rlc.catalog import advice_for, alias_of  # only needed for a mistake
 
         owner, given = self.owner, {item.name.id for item in self.items if item.name}
         code = "RL0105" if owner.slot == "argument" else "RL0104"

@@ -11,13 +11,17 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlc.catalog.index import (
+from rlc.catalog import (
     KINDS,
+    SCALARS,
+    Args,
+    Builtin,
+    Param,
+    Signature,
     find_builtin,
     names_of,
     words_of,
 )
-from rlc.catalog.records import SCALARS, Args, Builtin, Param, Signature
 from rlc.check import pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.foreign import report_word
@@ -27,22 +31,23 @@ from rlc.check.reuse.types import param_value
 from rlc.check.scalars import NUMBERS, Scalars, article
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit
-from rlc.lang.ast import (
+from rlc.lang import (
     Amend,
     Argument,
     Attribute,
     Binary,
     BlockDecl,
     Call,
+    Diagnostics,
     Expr,
+    Label,
     ListExpr,
     Name,
     Number,
     Quantity,
     String,
 )
-from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.plan.models import ModelState
+from rlc.plan import ModelState
 from rlc.records import evolve, field_names
 
 if TYPE_CHECKING:

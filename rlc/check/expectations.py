@@ -6,17 +6,27 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard, get_args
 
-from rlc.catalog.metrics import find_metric, metrics_of
-from rlc.catalog.records import Param
+from rlc.catalog import Param, find_metric, metrics_of
 from rlc.check.evaluate import Evaluator
 from rlc.check.scalars import NUMBERS, describe
 from rlc.check.scope import closest, known_values, rename
 from rlc.check.stages import CheckedStage
-from rlc.lang.ast import Attribute, Binary, Expectation, Expr, Name, Negative, Number
-from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
-from rlc.lang.formatter import format_expression
-from rlc.lang.source import Span
-from rlc.plan.expectations import (
+from rlc.lang import (
+    Attribute,
+    Binary,
+    Diagnostics,
+    Expectation,
+    Expr,
+    Fix,
+    Label,
+    Name,
+    Negative,
+    Number,
+    Span,
+    format_expression,
+    replace,
+)
+from rlc.plan import (
     COMPARES,
     ExpectationPlan,
     Over,
@@ -24,10 +34,11 @@ from rlc.plan.expectations import (
     TermPlan,
     Unit,
     amount,
+    show,
     shown,
+    unit_of,
 )
-from rlc.plan.units import show, unit_of
-from rlc.pricing.quantities import ESTIMATES, JOB, EstimatedQuantities, values_of
+from rlc.pricing import ESTIMATES, JOB, EstimatedQuantities, values_of
 from rlc.records import define, field, frozen
 
 _OVERS = get_args(Over)

@@ -5,37 +5,47 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from rlc.algo.expressions.behaviour import overflows_at
-from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import NUMBER, ExpressionError, Kind, Program, Shape
-from rlc.algo.expressions.ranges import UndefinedPart, ranges
-from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, SHARE, Input, Operation
-from rlc.catalog.builtins.graders import FORMAT, finds_answers
-from rlc.catalog.environments import with_role
-from rlc.catalog.index import grader_traits, known_loss
-from rlc.catalog.records import Param
+from rlc.algo import (
+    INPUTS,
+    NUMBER,
+    OPERATIONS,
+    SHARE,
+    Builder,
+    ExpressionError,
+    Input,
+    Kind,
+    Operation,
+    Program,
+    Shape,
+    UndefinedPart,
+    differentiable,
+    overflows_at,
+    ranges,
+)
+from rlc.catalog import FORMAT, Param, finds_answers, grader_traits, known_loss, with_role
 from rlc.check.scalars import NUMBERS, Scalars, describe
 from rlc.check.scope import Scope, closest, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit, said, settle, unwrap
-from rlc.lang.ast import (
+from rlc.lang import (
     COMPARISONS,
     Attribute,
     Binary,
     BlockDecl,
     Call,
+    Diagnostics,
     Expr,
     Field,
+    Fix,
+    Label,
     Name,
     Negative,
     Node,
     Number,
     Quantity,
+    Span,
+    replace,
 )
-from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
-from rlc.lang.source import Span
-from rlc.plan.environments import EnvPlan
-from rlc.plan.parts import LossPlan
+from rlc.plan import EnvPlan, LossPlan
 from rlc.records import evolve, fields, has
 
 FUNCTIONS = tuple(name for name in OPERATIONS if name.isidentifier() and name != "neg")
@@ -222,7 +232,7 @@ def _suggested(
 ) -> tuple[str, Fix | None]:
     """What an unknown word was likely meant for, and the fix: what is called so elsewhere, or the
     nearest of the known names."""
-    from rlc.catalog.aliases import EXPRESSIONS  # only needed for a mistake
+    from rlc.catalog import EXPRESSIONS  # only needed for a mistake
 
     for name in table:
         if word in EXPRESSIONS.get(name, "").split() and name in known:

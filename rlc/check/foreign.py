@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 
-from rlc.catalog.records import Param
+from rlc.catalog import Param
 from rlc.check.scope import Scope
-from rlc.lang.ast import Attribute, Binary, Expr, Name, Number, String
-from rlc.lang.diagnostics import Diagnostics, replace
-from rlc.lang.source import Span
+from rlc.lang import Attribute, Binary, Diagnostics, Expr, Name, Number, Span, String, replace
 
 # `${name}` in a string, and a folder that a variable of the environment names.
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_]\w*)\}")
@@ -17,7 +15,7 @@ _FOLDER = re.compile(r"\$\{[A-Z][A-Z0-9_]*\}(?:/|$)")
 
 def report_word(name: Name, want: Param, found: Diagnostics) -> bool:
     """Report a word that other languages have for a plain value, ``True`` or ``null``, if it is."""
-    from rlc.catalog.aliases import WORDS  # only needed for a mistake
+    from rlc.catalog import WORDS  # only needed for a mistake
 
     meant = WORDS.get(name.id, name.id)
     if meant not in ("true", "false", "none"):

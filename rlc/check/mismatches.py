@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.advantages import UNSUPPORTED
-from rlc.catalog.index import KINDS, builtins_of, find_anywhere, how_to_make, names_of
-from rlc.catalog.records import Param
+from rlc.catalog import KINDS, UNSUPPORTED, Param, builtins_of, find_anywhere, how_to_make, names_of
 from rlc.check.scalars import describe
 from rlc.check.scope import Scope, known_values, rename
-from rlc.lang.ast import Attribute, Binary, Expr, ListExpr, Name
-from rlc.lang.diagnostics import Diagnostics, Label, replace
+from rlc.lang import Attribute, Binary, Diagnostics, Expr, Label, ListExpr, Name, replace
 
 
 def report_misfit(expr: Expr, want: Param, scope: Scope, found: Diagnostics) -> None:
@@ -51,7 +48,7 @@ def report_call(
         found.error("RL0208", span, message, f"write `{name}`", label)
     elif name not in scope.unread:
         message = f"there is no `{name}()` that makes {kind.noun}"
-        from rlc.catalog.aliases import alias_of  # only needed for a mistake
+        from rlc.catalog import alias_of  # only needed for a mistake
 
         own = [each for each, decl in scope.templates.items() if decl.kind.id == want.type]
         known = [*names_of(want.type), *own]

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rlc.catalog.declarations import MODEL_FIELDS
-from rlc.catalog.facts.models import FREE, BaseModelFacts, find_model, find_retired, model_names
+from rlc.catalog import FREE, MODEL_FIELDS, BaseModelFacts, find_model, find_retired, model_names
 from rlc.check.bind import Evaluate, Owner, bind
 from rlc.check.scope import known_values, rename
 from rlc.check.values import Value, said
-from rlc.lang.ast import BlockDecl
-from rlc.lang.diagnostics import Diagnostics, Label, replace
-from rlc.plan.models import LOCAL, ModelPlan, ModelState
-from rlc.plan.paths import JOURNAL_FILE, WHERE_PATHS_START, located, rebased
-from rlc.plan.units import show
+from rlc.lang import BlockDecl, Diagnostics, Label, replace
+from rlc.plan import (
+    JOURNAL_FILE,
+    LOCAL,
+    WHERE_PATHS_START,
+    ModelPlan,
+    ModelState,
+    located,
+    rebased,
+    show,
+)
 from rlc.records import evolve
 
 CATALOGUE = "catalogue"
@@ -73,7 +78,7 @@ def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -
 
 def _has_weights(name: str) -> bool:
     """Whether a path is one of saved weights, and not the folder of a base model."""
-    from rlc.catalog.saved_weights import ADAPTER_CONFIG, weights_folder
+    from rlc.catalog import ADAPTER_CONFIG, weights_folder
 
     folder = weights_folder(name)
     files = (JOURNAL_FILE, ADAPTER_CONFIG)
@@ -86,11 +91,7 @@ def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagn
     given = values["weights"]
     if given.data is None:
         return True
-    from rlc.catalog.saved_weights import (  # few recipes start from any
-        WeightsError,
-        find_weights,
-        is_run_weights,
-    )
+    from rlc.catalog import WeightsError, find_weights, is_run_weights
 
     if not is_run_weights(given.data):
         return True
@@ -143,7 +144,7 @@ def _same_model(one: str, other: str, certain: bool) -> bool:
 
 def _from_here(given: Value, recipe: str) -> str | None:
     """The path of a folder that is not there, but is one as seen from the working directory."""
-    from rlc.catalog.saved_weights import weights_folder
+    from rlc.catalog import weights_folder
 
     path = str(given.data)
     folder = weights_folder(path)

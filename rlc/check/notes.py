@@ -11,10 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from rlc.algo.expressions.vocabulary import Input, Operation
-from rlc.catalog.declarations import DECLARATIONS, SWEEP
-from rlc.catalog.index import KINDS, builtins_of, find_anywhere
-from rlc.catalog.records import Builtin, Declaration, Param
+from rlc.algo import Input, Operation
+from rlc.catalog import (
+    DECLARATIONS,
+    KINDS,
+    SWEEP,
+    Builtin,
+    Declaration,
+    Param,
+    builtins_of,
+    find_anywhere,
+)
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator, dotted
 from rlc.check.reuse.changes import names_of
@@ -22,13 +29,14 @@ from rlc.check.reuse.copies import names_in, nodes_in
 from rlc.check.reuse.templates import check_templates
 from rlc.check.scope import NamedDecl, collect, is_made
 from rlc.check.values import UnknownValue, Value
-from rlc.lang.ast import (
+from rlc.lang import (
     Amend,
     Argument,
     Attribute,
     Bool,
     Call,
     Decl,
+    Diagnostics,
     Expectation,
     Expr,
     Field,
@@ -39,11 +47,11 @@ from rlc.lang.ast import (
     Quantity,
     Recipe,
     RecordExpr,
+    Source,
+    Span,
     String,
     ValueDecl,
 )
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.source import Source, Span
 from rlc.records import define, evolve, frozen
 
 Role = Literal[

@@ -7,15 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
-from rlc.catalog.builtins.training import retry_then
-from rlc.catalog.index import KINDS, find_builtin, how_to_make
-from rlc.catalog.records import Param
+from rlc.catalog import AS_THEY_COME, KINDS, UNDECIDED, Param, find_builtin, how_to_make, retry_then
 from rlc.check.scalars import LARGEST, describe
 from rlc.check.values import UnknownValue, Value, said, settle, unwrap
-from rlc.lang.ast import Binary, Call, Expr, Name, Number, RecordExpr
-from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.plan.environments import EnvPlan, JudgingPlan, PlayPlan, RewardPlan, RolloutsPlan
+from rlc.lang import Binary, Call, Diagnostics, Expr, Label, Name, Number, RecordExpr
+from rlc.plan import EnvPlan, JudgingPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.leaves import children_of
 from rlc.records import evolve
 
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
 
     from rlc.check.scalars import Scalars
     from rlc.check.scope import Scope
-    from rlc.lang.diagnostics import Diagnostics
+    from rlc.lang import Diagnostics
 
     class Evaluator(Protocol):
         """What is needed of :class:`rlc.check.evaluate.Evaluator`."""

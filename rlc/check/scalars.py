@@ -6,27 +6,28 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rlc.catalog.records import SCALARS, Param
+from rlc.catalog import SCALARS, Param
 from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
 from rlc.check.scope import Scope, known_values, rename
 from rlc.check.values import UnknownValue, Value, is_command_line, report_unfit, said
-from rlc.lang.ast import (
+from rlc.lang import (
     Attribute,
     Binary,
     Bool,
+    Diagnostics,
     Expr,
+    Label,
     ListExpr,
     Name,
     Negative,
     Number,
     Quantity,
     RecordExpr,
+    Span,
     String,
+    replace,
 )
-from rlc.lang.diagnostics import Diagnostics, Label, replace
-from rlc.lang.source import Span
-from rlc.plan.paths import hub_dataset, rebased
-from rlc.plan.units import SECONDS, show
+from rlc.plan import SECONDS, hub_dataset, rebased, show
 from rlc.records import evolve
 
 NUMBERS = ("int", "float")

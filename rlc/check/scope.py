@@ -6,13 +6,34 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeGuard
 
-from rlc.catalog.declarations import DECLARATIONS, EXPECT, TRAINING
-from rlc.catalog.index import KINDS, find_anywhere, find_builtin, is_taken
-from rlc.catalog.records import Declaration
-from rlc.lang.ast import Amend, Binary, BlockDecl, Call, Decl, Expectation, Name, Recipe, ValueDecl
-from rlc.lang.diagnostics import Diagnostics, Fix, Label, replace
-from rlc.lang.source import Span
-from rlc.lang.suggest import nearest, sole_nearest
+from rlc.catalog import (
+    DECLARATIONS,
+    EXPECT,
+    KINDS,
+    TRAINING,
+    Declaration,
+    find_anywhere,
+    find_builtin,
+    is_taken,
+)
+from rlc.lang import (
+    Amend,
+    Binary,
+    BlockDecl,
+    Call,
+    Decl,
+    Diagnostics,
+    Expectation,
+    Fix,
+    Label,
+    Name,
+    Recipe,
+    Span,
+    ValueDecl,
+    nearest,
+    replace,
+    sole_nearest,
+)
 from rlc.records import define, evolve, field
 
 MAX_LISTED = 8
@@ -166,7 +187,7 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
     """Return the declaration, a misspelt one as it was meant; None if it cannot be used."""
     match decl:
         case Expectation(kind=Name(id="param"), comparison=Binary(op="==", left=Name() as name)):
-            from rlc.lang.equals import report_comparison  # only for a mistake
+            from rlc.lang import report_comparison  # only for a mistake
 
             report_comparison(decl.comparison, found)
             return ValueDecl(decl.span, decl.kind, name, None, decl.comparison.right)

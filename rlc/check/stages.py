@@ -7,27 +7,37 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
-from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.environments import task_count
-from rlc.catalog.index import find_builtin, names_of, preference_traits
+from rlc.catalog import (
+    DECLARATIONS,
+    DEFAULT_SAMPLING,
+    find_builtin,
+    names_of,
+    preference_traits,
+    task_count,
+)
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.pipelines import Mixture, merged
 from rlc.check.values import Origins, Value, said, settle, unwrap
-from rlc.lang.ast import BlockDecl
-from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.plan.environments import OF_EACH_ENVIRONMENT, EnvPlan, JudgingPlan, RewardModelPlan
+from rlc.lang import BlockDecl, Diagnostics, Label
+from rlc.plan import (
+    OF_EACH_ENVIRONMENT,
+    EnvPlan,
+    EpisodeData,
+    JudgingPlan,
+    ModelState,
+    PreferenceLossPlan,
+    RewardModelPlan,
+    StagePlan,
+    hub_dataset,
+    located,
+    stage_of,
+)
 from rlc.plan.leaves import children_of, needed_stages
-from rlc.plan.models import ModelState
-from rlc.plan.parts import PreferenceLossPlan
-from rlc.plan.paths import hub_dataset, located
-from rlc.plan.sources import EpisodeData
-from rlc.plan.stages import StagePlan, stage_of
 from rlc.records import evolve, frozen
 
 if TYPE_CHECKING:
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
 # The fields of a stage that others may take from it: nothing else of it matters to them.
 TAKEN = ("model", "sampling", "loss", "reference")
@@ -255,7 +265,7 @@ def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
         data = settle(values["data"].data)
         if data.count is not None or reader is None or not _from_file(values):
             return None if data.count is None else int(data.count)
-        from rlc.data.learnt import hashed, kept
+        from rlc.data import hashed, kept
 
         path = located(data.path, recipe)
         return reader.count(path, data.split, hashed(data), kept(data))

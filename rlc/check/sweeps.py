@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import floor, inf
 from typing import Any
 
-from rlc.catalog.declarations import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
+from rlc.catalog import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mismatches import report_misfit
@@ -16,11 +16,19 @@ from rlc.check.scalars import describe
 from rlc.check.scope import known_values, rename
 from rlc.check.stages import CheckedStage
 from rlc.check.values import Origins, Value, settle
-from rlc.lang.ast import Attribute, BlockDecl, Call, Expr, ListExpr, Name, RecordExpr
-from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.lang.source import Span
-from rlc.plan.parts import BudgetPlan
-from rlc.plan.sweeps import MeasurePlan, RangePlan, SearchPlan, metric_label, metric_word
+from rlc.lang import (
+    Attribute,
+    BlockDecl,
+    Call,
+    Diagnostics,
+    Expr,
+    Label,
+    ListExpr,
+    Name,
+    RecordExpr,
+    Span,
+)
+from rlc.plan import BudgetPlan, MeasurePlan, RangePlan, SearchPlan, metric_label, metric_word
 from rlc.records import evolve, frozen
 
 _DUE_AT = ("eval/", "heldout/")  # what is measured every so many steps, and not after each

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.catalog.index import KINDS
-from rlc.catalog.records import SCALARS, Param
-from rlc.lang.ast import Expr
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.source import Span
+from rlc.catalog import KINDS, SCALARS, Param
+from rlc.lang import Diagnostics, Expr, Span
 from rlc.plan.leaves import children_of
 from rlc.records import define, field, frozen, has
 

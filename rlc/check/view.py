@@ -6,17 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlc.algo.scheme import AdvantageStep
+from rlc.algo import AdvantageStep
 from rlc.check.values import Origins, is_command_line, said
-from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.lang.source import Span
-from rlc.plan.environments import EnvPlan
-from rlc.plan.parts import TeacherPlan
-from rlc.plan.paths import hub_dataset, located
+from rlc.lang import Diagnostics, Label, Span
+from rlc.plan import EnvPlan, TeacherPlan, hub_dataset, located
 from rlc.records import frozen
 
 if TYPE_CHECKING:
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
 
 @frozen(eq=False)

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from rlc.errors import Error
-from rlc.service.sockets import LOOPBACK
+from rlc.service import LOOPBACK
 
 KEY_VARIABLE = "RLC_SERVE_KEY"
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rlc.cli.output import print_error, visible
 
 if TYPE_CHECKING:
-    from rlc.plan.stages import Training
+    from rlc.plan import Training
     from rlc.report.comparisons import StepComparison
-    from rlc.runtime.journal.history import Record
+    from rlc.runtime import Record
 
 
 def show_comparisons(
@@ -55,7 +55,7 @@ def show_comparisons(
 
 
 def _lines(one: StepComparison) -> Iterator[tuple[str, str]]:
-    from rlc.report.formatting import signed
+    from rlc.report import signed
 
     why = f"{one.why}  " if one.why else ""
     yield f"{why}{one.stage} step {one.step:,}, {one.place}  margin {signed(one.margin)}", "bold"

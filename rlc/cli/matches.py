@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rlc.cli.output import Line, visible
 
 if TYPE_CHECKING:
-    from rlc.plan.records import Plan
-    from rlc.runtime.journal.history import Record
+    from rlc.plan import Plan
+    from rlc.runtime import Record
 
 
 def is_match(record: Record) -> bool:
@@ -24,7 +24,7 @@ def match_of(record: Record) -> tuple[Any, ...]:
 
 def games_of(plan: Plan) -> dict[tuple[str, str], tuple[Sequence[str], str]]:
     """Return the seats of each game, by stage and environment, and who is played against."""
-    from rlc.catalog.environments import opponent_name, seats_of
+    from rlc.catalog import opponent_name, seats_of
 
     return {
         (stage.name, env.name): (seats_of(env), opponent_name(env))
@@ -38,9 +38,9 @@ def match_lines(parts: Sequence[Record], seats: Sequence[str], opponent: str) ->
     """Yield the style of each line, and its parts: a heading, how each seat has ended, and the
     moves in their order. ``parts`` are the episodes of the seats that are trained, ``seats`` the
     names of all; who is not trained is the ``opponent``."""
-    from rlc.plan.environments import OUTCOMES
+    from rlc.plan import OUTCOMES
+    from rlc.report import signed
     from rlc.report.episodes import advantage
-    from rlc.report.formatting import signed
 
     first = parts[0]
     where = f"  {first['stage']} step {first['step']:,}, task {first['task']:,}, match "

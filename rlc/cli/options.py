@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rlc.errors import Error
-from rlc.plan.models import SERVICES
+from rlc.plan import SERVICES
 
 if TYPE_CHECKING:
     from rlc.api import Recipe
@@ -69,7 +69,7 @@ def add_base_url(parser: argparse._ActionsContainer) -> None:
 def recipe_of(args: argparse.Namespace, path: str | None = None) -> Recipe:
     """Return the recipe (the one at ``path``, if given) with the options that decide its plan."""
     from rlc.api import Recipe
-    from rlc.compile.overrides import WEIGHTS
+    from rlc.compile import WEIGHTS
 
     weights = [] if args.weights is None else [f"{WEIGHTS}={args.weights}"]
     options = ((*args.overrides, *weights), args.seed, args.rehearse, args.service)

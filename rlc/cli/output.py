@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rlc.lang.diagnostics import Diagnostics
-    from rlc.plan.records import Plan
+    from rlc.lang import Diagnostics
+    from rlc.plan import Plan
 
 
 Part = str | tuple[str, str]  # of a line: text, with a style
@@ -53,7 +53,7 @@ def print_left_out(plan: Plan | None) -> None:
     """Print what the rehearsal of a job leaves out, with --quiet too: something else is played than
     what was asked for."""
     if plan is not None and plan.rehearses:
-        from rlc.compile.variants import left_out
+        from rlc.compile import left_out
 
         if (text := left_out(plan)) is not None:
             print(f"note: {text}", file=sys.stderr)

@@ -6,23 +6,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.catalog.declarations import STAGES
+from rlc.catalog import STAGES
 from rlc.cli.live.curves import sparkline
 from rlc.cli.output import visible
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
+from rlc.report import read_files
 from rlc.report.findings import findings
-from rlc.report.run_files import read_files
-from rlc.runtime.failures import Failure, read_failures
-from rlc.runtime.guard.limits import NOTHING_LEARNT
-from rlc.runtime.journal.locks import command
-from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE
-from rlc.runtime.summary import verdict, window_label
+from rlc.runtime import (
+    COMPARISONS_FILE,
+    NOTHING_LEARNT,
+    ROLLOUTS_FILE,
+    Failure,
+    command,
+    read_failures,
+    verdict,
+    window_label,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlc.runtime.journal.runs import RunInfo, StageInfo
-    from rlc.runtime.summary import StageSummary, Summary
+    from rlc.runtime import RunInfo, StageInfo, StageSummary, Summary
 
 _CAUSES = 3  # distinct causes of failures that are listed
 _LABEL = 13  # columns of the labels on the left

@@ -13,11 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rlc.plan.sweeps import SweepPlan, Trial, values_text
-from rlc.plan.units import elapsed
-from rlc.sweeps.journal import TrialRecord
-from rlc.sweeps.observer import SweepObserver
-from rlc.sweeps.results import ConfigurationResult, SweepSummary, ranked
+from rlc.plan import SweepPlan, Trial, elapsed, values_text
+from rlc.sweeps import ConfigurationResult, SweepObserver, SweepSummary, TrialRecord, ranked
 
 _STYLES = {
     "running": "cyan",

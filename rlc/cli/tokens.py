@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from rlc.catalog.facts.models import tokenizer_of
+from rlc.catalog import tokenizer_of
 from rlc.cli.output import Line, Part, visible
-from rlc.pricing.texts import tokenizer_at_hand
-from rlc.report.formatting import signed
-from rlc.runtime.journal.tokens import TOKENS_FILE, EpisodeKey, TokenIndex
+from rlc.pricing import tokenizer_at_hand
+from rlc.report import signed
+from rlc.runtime import TOKENS_FILE, EpisodeKey, TokenIndex
 
 if TYPE_CHECKING:
-    from rlc.plan.records import Plan
-    from rlc.runtime.journal.history import Record
-    from rlc.runtime.journal.tokens import SequenceTokens
+    from rlc.plan import Plan
+    from rlc.runtime import Record, SequenceTokens
 
 
 _FILE = "tokenizer.json"

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rlc.cli.tokens import Replies, TrainedToken
-    from rlc.plan.records import Plan
+    from rlc.plan import Plan
     from rlc.report.episodes import ShownEpisode
-    from rlc.runtime.failures import Failure
-    from rlc.runtime.journal.history import Record
+    from rlc.runtime import Failure, Record
 
 # The shades of tokens in a terminal, which may have no more than 16 colours.
 TOKEN_STYLES = {
@@ -32,7 +31,7 @@ TOKEN_STYLES = {
 
 def system_messages(plan: Plan) -> dict[str, str]:
     """Return what `chat(system = …)` says to the model before the first turn, by environment."""
-    from rlc.catalog.environments import with_role
+    from rlc.catalog import with_role
 
     envs = (env for stage in plan.stages for env in stage.environments)
     chats = {env.name: with_role(env, "chat") for env in envs}
@@ -161,7 +160,7 @@ def turn_lines(
 
 def _advantage(value: float) -> list[Part]:
     """Green above zero, red below; a mark says the same without colour."""
-    from rlc.report.formatting import signed
+    from rlc.report import signed
 
     return ["  advantage ", (signed(value), style_of(value))]
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from rlc.catalog.declarations import DECLARATIONS, TRAINING
-from rlc.check.reuse.changes import Amendment
-from rlc.check.scope import known_values
-from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, Recipe, ValueDecl
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.source import Source, Span
+from rlc.catalog import DECLARATIONS, TRAINING
+from rlc.check import Amendment, known_values
+from rlc.lang import (
+    Amend,
+    BlockDecl,
+    Call,
+    Diagnostics,
+    Expr,
+    Field,
+    Name,
+    Recipe,
+    Source,
+    Span,
+    ValueDecl,
+)
 from rlc.lang.syntax import parse_field
 from rlc.records import evolve
 

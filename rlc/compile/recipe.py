@@ -6,22 +6,17 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rlc.check import CheckedStage, report_budgets
 from rlc.check.analyse import Analysis, analyse
-from rlc.check.rules.budget import report_budgets
-from rlc.check.stages import CheckedStage
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.imports import Read, resolve_imports
-from rlc.lang.read import read_source
-from rlc.lang.source import Source
+from rlc.lang import Diagnostics, Read, Source, read_source, resolve_imports
 from rlc.lang.syntax import parse
-from rlc.plan.graph import build_graph
-from rlc.plan.records import Plan
+from rlc.plan import Plan, build_graph
 from rlc.records import evolve, frozen
 
 if TYPE_CHECKING:
-    from rlc.check.expectations import CheckedExpectation
+    from rlc.check import CheckedExpectation
     from rlc.compile.sweeps import Sweep
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
 DEFAULT_SEED = 1
 
@@ -126,10 +121,10 @@ def _plan(
             provenance[f"expect {one.plan.compared}"] = one.span.place()
     plan = Plan(recipe, seed, plans, build_graph(plans), provenance, expectations=tuple(expected))
     if reader is not None:
-        from rlc.catalog.files import paths_in  # a check alone makes no plan, and hashes nothing
+        from rlc.catalog import paths_in  # a check alone makes no plan, and hashes nothing
 
         if named := paths_in(plan):
-            from rlc.data.digests import data_files
+            from rlc.data import data_files
 
             plan = evolve(plan, data=data_files(named, recipe))
     return plan
@@ -158,7 +153,7 @@ def _checked(
         return None, (), found
     report_budgets(analysis.stages, source.name, found)
     if analysis.expectations:
-        from rlc.check.expectations import report_expectations  # most recipes have none
+        from rlc.check import report_expectations  # most recipes have none
 
         report_expectations(analysis.expectations, analysis.stages, source.name, found)
     sweeps: tuple[Sweep, ...] = ()

@@ -12,12 +12,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rlc.catalog.plan_files import plan_from_file, plan_to_file
-from rlc.data.digests import changed_files
+from rlc.catalog import plan_from_file, plan_to_file
+from rlc.data import changed_files
 from rlc.errors import Error
-from rlc.plan.codec import OLDER, PlanFormatError
-from rlc.plan.differences import difference_lines
-from rlc.plan.records import SCHEMA_VERSION, Plan
+from rlc.plan import OLDER, SCHEMA_VERSION, Plan, PlanFormatError, difference_lines
 from rlc.records import asdict, evolve, frozen
 from rlc.version import __version__
 
@@ -147,7 +145,7 @@ def stale_lines(saved: SavedPlan) -> list[str]:
     if not os.path.isfile(made.recipe):
         return []
     from rlc.compile.recipe import load
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
     settings = (made.overrides, made.seed, made.rehearse, made.service, made.folder)
     now = load(made.recipe, *settings, Reader()).plan

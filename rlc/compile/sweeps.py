@@ -9,29 +9,43 @@ from math import prod
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.builtins.training import DEFAULT_BUDGET
-from rlc.catalog.declarations import EVAL, STAGES, SWEEP
+from rlc.catalog import DEFAULT_BUDGET, EVAL, STAGES, SWEEP
+from rlc.check import (
+    TAKEN,
+    Axis,
+    CheckedStage,
+    CheckedSweep,
+    NamedDecl,
+    known_values,
+    report_budgets,
+)
 from rlc.check.analyse import Analysis, analyse
-from rlc.check.rules.budget import report_budgets
-from rlc.check.scope import NamedDecl, known_values
-from rlc.check.stages import TAKEN, CheckedStage
-from rlc.check.sweeps import Axis, CheckedSweep
 from rlc.compile.overrides import put_in
 from rlc.errors import Error
-from rlc.lang.ast import BlockDecl, Expr, Name, Negative, Node, Number, Recipe, ValueDecl
-from rlc.lang.diagnostics import Diagnostic, Diagnostics, Label, Severity
-from rlc.lang.formatter import format_expression
+from rlc.lang import (
+    BlockDecl,
+    Diagnostic,
+    Diagnostics,
+    Expr,
+    Label,
+    Name,
+    Negative,
+    Node,
+    Number,
+    Recipe,
+    Severity,
+    Span,
+    ValueDecl,
+    format_expression,
+)
 from rlc.lang.render import render_human
-from rlc.lang.source import Span
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan, is_training
-from rlc.plan.sweeps import AxisPlan, Configuration, SweepPlan, metric_label
-from rlc.pricing.sweeps import SweepCost, sweep_cost
+from rlc.plan import AxisPlan, Configuration, Plan, StagePlan, SweepPlan, is_training, metric_label
+from rlc.pricing import SweepCost, sweep_cost
 from rlc.records import define, evolve, field, fields, frozen, has
 
 if TYPE_CHECKING:
-    from rlc.check.expectations import CheckedExpectation
-    from rlc.data.reading import Reader
+    from rlc.check import CheckedExpectation
+    from rlc.data import Reader
 
 
 # What is put in: a path, and the expression of its value.
@@ -75,7 +89,7 @@ class TrialCompiler:
                 name = recipe.span.source.name
                 report_budgets(analysis.stages, name, found)
                 if analysis.expectations:
-                    from rlc.check.expectations import report_expectations
+                    from rlc.check import report_expectations
 
                     report_expectations(analysis.expectations, analysis.stages, name, found)
         return TriedRecipe(analysis, Diagnostics(item for item in found if self._is_new(item)))

@@ -5,18 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rlc.catalog.builtins.training import DEFAULT_BUDGET
-from rlc.catalog.facts.models import TINY, find_model
-from rlc.catalog.index import source_traits
+from rlc.catalog import DEFAULT_BUDGET, TINY, find_model, source_traits
 from rlc.errors import Error
-from rlc.plan.environments import AnyJudge, EndpointPlan, EnvPlan, JudgePlan
-from rlc.plan.graph import build_graph
+from rlc.plan import (
+    LOCAL,
+    REHEARSAL,
+    AnyData,
+    AnyJudge,
+    BatchPlan,
+    BuilderData,
+    Demonstrations,
+    EndpointPlan,
+    EnvPlan,
+    Evaluation,
+    FileData,
+    FromData,
+    JudgePlan,
+    KeepPlan,
+    ModelPlan,
+    ModelState,
+    Plan,
+    PreferredPairs,
+    Rollouts,
+    Samples,
+    SamplingPlan,
+    Source,
+    StagePlan,
+    Table,
+    Training,
+    build_graph,
+)
 from rlc.plan.leaves import asked_models, leaves, with_asked_models
-from rlc.plan.models import LOCAL, ModelPlan, ModelState, SamplingPlan
-from rlc.plan.parts import BatchPlan, KeepPlan
-from rlc.plan.records import REHEARSAL, Plan
-from rlc.plan.sources import AnyData, BuilderData, Demonstrations, FileData, PreferredPairs, Samples
-from rlc.plan.stages import Evaluation, FromData, Rollouts, Source, StagePlan, Table, Training
 from rlc.records import evolve
 
 ORIGIN = "--service"

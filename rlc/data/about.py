@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from rlc.data.rows import DataRow
-from rlc.plan.paths import hub_dataset
+from rlc.plan import hub_dataset
 from rlc.records import evolve, field, frozen
 
 ID = "id"  # the field of a row's id, where a recipe names none

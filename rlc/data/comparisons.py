@@ -21,7 +21,7 @@ from rlc.data.messages import (
     read_tools,
     transcript,
 )
-from rlc.plan.sources import LabelledReplies, Pairs
+from rlc.plan import LabelledReplies, Pairs
 from rlc.records import frozen
 
 # The names of fields where a recipe gives none; the first that a row has is taken.

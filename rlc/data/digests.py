@@ -8,8 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from rlc.plan.paths import is_saved_set, located
-from rlc.plan.records import DataFile
+from rlc.plan import DataFile, is_saved_set, located
 
 _BLOCK = 2**20
 _SHOWN = 12  # characters of a digest that a message shows

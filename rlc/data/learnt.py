@@ -8,7 +8,7 @@ from typing import Any
 
 from rlc.data.chats import MESSAGES, read_chat, read_pair
 from rlc.data.comparisons import PROMPTS, compares, read_comparison, read_labelled
-from rlc.plan.sources import AnyData, Chats, LabelledReplies, Pairs, Rows
+from rlc.plan import AnyData, Chats, LabelledReplies, Pairs, Rows
 
 Row = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # most recipes name no files, and then none of this is import
     from rlc.data.errors import DataError
     from rlc.data.grading.trial import CodeFailure, CodeTrial
     from rlc.data.rows import DataRow
-    from rlc.plan.sources import Split
+    from rlc.plan import Split
 
 SECONDS = 1.0  # that `rlc check` reads in all
 

@@ -10,8 +10,7 @@ from itertools import count
 from typing import IO, Any
 
 from rlc.data.errors import DataError, FilePlace, PackageMissingError
-from rlc.plan.paths import SAVED_SET, SAVED_SPLITS, is_saved_set
-from rlc.plan.sources import FIELD
+from rlc.plan import FIELD, SAVED_SET, SAVED_SPLITS, is_saved_set
 from rlc.records import frozen
 
 _WHITE = " \t\n\r"

@@ -21,7 +21,7 @@ from typing import Any
 from rlc.data.errors import DataError, FilePlace
 from rlc.data.fields import require_field
 from rlc.data.templates import read_text
-from rlc.plan.environments import is_text_file
+from rlc.plan import is_text_file
 from rlc.records import evolve, frozen
 
 _HEADING = re.compile(r"#+\s*(.+?)\s*#*")

@@ -14,7 +14,7 @@ from typing import Any
 
 from rlc.data.errors import DataError
 from rlc.data.rows import DataRow
-from rlc.plan.sources import FIELD, Split, base_split
+from rlc.plan import FIELD, Split, base_split
 from rlc.records import field, frozen
 
 TRAIN = "train"  # of rows that do not say it

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlc.data.errors import DataError, FilePlace
-from rlc.plan.environments import is_text_file
+from rlc.plan import is_text_file
 from rlc.records import frozen
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlc.errors import Error
-from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
+from rlc.lang import Diagnostic, Diagnostics, Severity
 
 
 class EmitError(Error, ValueError):

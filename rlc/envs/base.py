@@ -15,13 +15,12 @@ from typing import Any, Protocol, runtime_checkable
 from attrs import evolve, frozen
 
 # Environments of a user's own find these here, beside what they implement.
-from rlc.chat.turns import Action as Action
-from rlc.chat.turns import ContractError as ContractError
-from rlc.chat.turns import EnvError as EnvError
-from rlc.chat.turns import Observation as Observation
-from rlc.chat.turns import Verdict as Verdict
-from rlc.data.about import TaskFacts
-from rlc.data.grading.rewards import as_number
+from rlc.chat import Action as Action
+from rlc.chat import ContractError as ContractError
+from rlc.chat import EnvError as EnvError
+from rlc.chat import Observation as Observation
+from rlc.chat import Verdict as Verdict
+from rlc.data import TaskFacts, as_number
 
 
 @frozen

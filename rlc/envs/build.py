@@ -8,33 +8,35 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.catalog.environments import (
+from rlc.catalog import (
     code_of,
     is_chat,
     max_turns,
     prompt_rules,
     rubrics_of,
     seats_of,
+    source_traits,
     with_role,
+    wrapper_traits,
 )
-from rlc.catalog.index import source_traits, wrapper_traits
-from rlc.chat.prompts import (
+from rlc.chat import (
+    AS_PLAYED,
+    EnvError,
     PromptBuilder,
+    StoppingHistory,
     TextHistory,
+    View,
+    ViewChange,
     chat_history,
     load_template,
     tool_chat_history,
+    views_of,
 )
-from rlc.chat.replies import StoppingHistory
-from rlc.chat.turns import EnvError
-from rlc.chat.views import AS_PLAYED, View, ViewChange, views_of
-from rlc.data.code.functions import load_attribute, require_fits, search_beside, signature_of
-from rlc.data.errors import DataError
-from rlc.data.rows import DataRow
+from rlc.data import DataError, DataRow, load_attribute, require_fits, search_beside, signature_of
 from rlc.envs.agents.programs import agent_problem
 from rlc.envs.agents.source import AgentSource
 from rlc.envs.base import AsyncSource, BlockingSource, CountedSource, PromptingSource, TaskKey
-from rlc.envs.games.players import OpponentProgram, make_program
+from rlc.envs.games.players import OpponentProgram, make_opponent
 from rlc.envs.harbor import harbor_problems
 from rlc.envs.judges.endpoint import endpoint_problems
 from rlc.envs.judges.judged import JudgedReward, JudgedSource, make_judgings
@@ -45,7 +47,7 @@ from rlc.envs.openreward.preflight import openreward_problems
 from rlc.envs.problems import ProblemSource
 from rlc.envs.responders import Responders, no_responders
 from rlc.envs.workers.async_adapter import make_async
-from rlc.plan.environments import EndpointPlan, EnvPlan
+from rlc.plan import EndpointPlan, EnvPlan
 
 
 @frozen
@@ -149,7 +151,7 @@ def build_env(
             responders,
             followed,
             together,
-            program=None if script is None else make_program(script),
+            program=None if script is None else make_opponent(script),
         )
     boxed = source_traits(plan.source).boxed
     roles = make_solver_judge(game.args, histories(()), boxed)
@@ -306,7 +308,7 @@ def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.chat.transcripts import TranscriptHistory
+    from rlc.chat import TranscriptHistory
     from rlc.envs.verifiers import VerifiersSource
 
     ((_, loader),) = code_of(plan)

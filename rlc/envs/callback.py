@@ -14,9 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from attrs import define, evolve, field
 
-from rlc.chat.transcripts import reply_message, whole_conversation
-from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.about import TaskFacts
+from rlc.chat import Action, EnvError, Observation, reply_message, whole_conversation
+from rlc.data import TaskFacts
 from rlc.envs.base import PolicyClient, PolicyReply, PolicyRequest
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 

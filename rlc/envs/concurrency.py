@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def all_of(coroutines: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """Run coroutines concurrently; the first failure cancels the others and is raised itself."""
     try:
         async with asyncio.TaskGroup() as group:

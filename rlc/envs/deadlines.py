@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 
-from rlc.chat.turns import EnvError
-from rlc.plan.units import elapsed
+from rlc.chat import EnvError
+from rlc.plan import elapsed
 
 
 class OverdueError(EnvError):

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from attrs import define, field
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.envs.deadlines import waiting
 
 S = TypeVar("S")

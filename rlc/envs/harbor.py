@@ -26,21 +26,12 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from rlc.chat.prompts import (
-    calls_of,
-    conversation,
-    readable,
-    unread_calls,
-)
-from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.about import TaskFacts
-from rlc.data.commands import CONTAINERS, is_command
-from rlc.data.harbor import HarborTask, harbor_tasks
-from rlc.data.sets.problems import ListedProblems
+from rlc.chat import Action, EnvError, Observation, calls_of, conversation, readable, unread_calls
+from rlc.data import CONTAINERS, HarborTask, ListedProblems, TaskFacts, harbor_tasks, is_command
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.guarded import guard, guarded_folder
-from rlc.plan.environments import EnvPlan
+from rlc.plan import EnvPlan
 
 _MOST = 1 << 20  # bytes of a command's output that are read
 _GRACE = 5.0

@@ -25,15 +25,23 @@ from typing import IO, Any, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat.prompts import calls_of, conversation, readable, text_of, unread_calls
-from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.commands import server_command
+from rlc.chat import (
+    Action,
+    EnvError,
+    Observation,
+    calls_of,
+    conversation,
+    readable,
+    text_of,
+    unread_calls,
+)
+from rlc.data import server_command
 from rlc.envs.base import AsyncEpisode, AsyncSource, JoiningEpisode, TaskKey
 from rlc.envs.concurrency import first_cause
 from rlc.errors import first_line
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 Plain = dict[str, Any]
 
 _STARTING = 60.0  # seconds within which a server must list its tools: it may be installed first
@@ -167,7 +175,7 @@ class McpServer:
             if not self.allowed or tool["name"] in self.allowed
         ]
 
-    async def _or_end(self, awaited: Awaitable[T]) -> T:
+    async def _or_end(self, awaited: Awaitable[_T]) -> _T:
         """The result of something that will not come any more if the server ends."""
         assert self._task is not None
         work = asyncio.ensure_future(awaited)

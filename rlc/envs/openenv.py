@@ -30,23 +30,23 @@ from urllib.parse import urlsplit
 
 from attrs import define, field
 
-from rlc.chat.prompts import (
+from rlc.chat import (
+    Action,
+    ContractError,
+    EnvError,
+    Observation,
     calls_of,
     conversation,
     readable,
     text_of,
     unread_calls,
 )
-from rlc.chat.turns import Action, ContractError, EnvError, Observation
-from rlc.data.code.functions import explained, load_attribute
-from rlc.data.commands import is_command, server_command
-from rlc.data.errors import DataError
+from rlc.data import DataError, explained, is_command, load_attribute, server_command
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.guarded import guard
 from rlc.errors import first_line
-from rlc.plan.environments import EnvPlan
-from rlc.plan.units import elapsed
+from rlc.plan import EnvPlan, elapsed
 
 Plain = dict[str, Any]
 _MOST = 1 << 26  # bytes of a message

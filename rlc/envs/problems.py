@@ -7,20 +7,27 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from rlc.chat.prompts import observation_of, with_instruction
-from rlc.chat.turns import Action, Observation
-from rlc.data.about import about_row
-from rlc.data.chats import Chat, read_prompt, read_solved
-from rlc.data.errors import DataError, at_place
-from rlc.data.fields import require_field
-from rlc.data.grading.graders import completed
-from rlc.data.grading.rewards import Reward
-from rlc.data.messages import Message
-from rlc.data.rows import DataRow, rows_of
-from rlc.data.sets.problems import ListedProblems, Row, problem_set
+from rlc.chat import Action, Observation, observation_of, with_instruction
+from rlc.data import (
+    Chat,
+    DataError,
+    DataRow,
+    ListedProblems,
+    Message,
+    Reward,
+    Row,
+    about_row,
+    at_place,
+    completed,
+    problem_set,
+    read_prompt,
+    read_solved,
+    require_field,
+    rows_of,
+)
 from rlc.envs.base import AsyncEpisode, AsyncSource, Episode, TaskKey
-from rlc.plan.environments import GraderPlan
-from rlc.plan.sources import FIELD as SPLIT
+from rlc.plan import FIELD as SPLIT
+from rlc.plan import GraderPlan
 
 
 class ProblemSource:

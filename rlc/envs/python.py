@@ -43,8 +43,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlc.chat.turns import EnvError
-from rlc.data.code.functions import called, load_attribute
+from rlc.chat import EnvError
+from rlc.data import called, load_attribute
 from rlc.envs.base import AsyncSource, BlockingSource, EnvSource, NumberedSource
 
 

@@ -7,10 +7,8 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
-from rlc.chat.tokens import Chunks
-from rlc.chat.turns import EnvError
-from rlc.plan.environments import Asked, EndpointPlan
-from rlc.plan.models import ModelState, Sampling
+from rlc.chat import Chunks, EnvError
+from rlc.plan import Asked, EndpointPlan, ModelState, Sampling
 
 Message = Mapping[str, Any]
 

@@ -21,12 +21,8 @@ from contextvars import ContextVar
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from rlc.chat.prompts import readable
-from rlc.chat.transcripts import Plain
-from rlc.chat.turns import EnvError, Observation
-from rlc.data.about import TaskFacts
-from rlc.data.code.functions import called, explained, load_attribute
-from rlc.data.sets.problems import ListedProblems
+from rlc.chat import EnvError, Observation, Plain, readable
+from rlc.data import ListedProblems, TaskFacts, called, explained, load_attribute
 from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, PolicyRequest, TaskKey
 from rlc.envs.callback import CallbackEpisode, begin_alike
 from rlc.envs.group_rewards import GroupRewards, require_whole

@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.facts.models import prices_as_of
-from rlc.catalog.files import located_files
-from rlc.explanation.formulas.stages import formulas_of, loss_scale
+from rlc.catalog import located_files, prices_as_of
+from rlc.explanation.formulas.stages import loss_scale, stage_formulas
 from rlc.explanation.job.expectations import expectation_dicts
 from rlc.explanation.job.requirements import needed, written
 from rlc.explanation.sizes import datum_sentence, stage_timing
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.formats import finding_dicts
-from rlc.plan.codec import plan_hash, plan_to_dict
-from rlc.plan.records import SCHEMA_VERSION, Plan
-from rlc.plan.stages import StagePlan, is_training
+from rlc.lang import Diagnostics, finding_dicts
+from rlc.plan import SCHEMA_VERSION, Plan, StagePlan, is_training, plan_hash, plan_to_dict
+from rlc.pricing import KINDS, LEVELS, Money, StageCost, Tokens, bill_of, stage_costs, total_cost
 from rlc.pricing.assumptions import assumptions
-from rlc.pricing.cost import KINDS, Money, StageCost, bill_of, stage_costs, total_cost
 from rlc.pricing.critical_path import Latencies
-from rlc.pricing.texts import LEVELS
-from rlc.pricing.tokens import Tokens
 from rlc.records import asdict
 
 if TYPE_CHECKING:
-    from rlc.compile.sweeps import Sweep
+    from rlc.compile import Sweep
 
 
 def explain_dict(
@@ -75,7 +69,7 @@ def _stage_dict(plan: Plan, stage: StagePlan, record: dict[str, Any]) -> dict[st
     alone = Plan(plan.recipe, plan.seed, (stage,), plan.graph)
     added = {
         "seed": plan.seed,
-        "formulas": formulas_of(stage),
+        "formulas": stage_formulas(stage),
         "datums": {env.name: datum_sentence(env, stage.model) for env in stage.environments},
         "loss_scale": asdict(loss_scale(stage)) if is_training(stage) and stage.rollouts else None,
         "writes": list(written(alone)),

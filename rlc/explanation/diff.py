@@ -10,17 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlc.compile.sweeps import Sweep
-from rlc.explanation.formulas.stages import formulas_of
+from rlc.compile import Sweep
+from rlc.explanation.formulas.stages import stage_formulas
 from rlc.explanation.job.graph import edge_notes
 from rlc.explanation.job.sweeps import sweep_changes
 from rlc.explanation.layout import WIDTH, Lines, dollars, section
 from rlc.lang.render import Paint
-from rlc.plan.codec import plan_hash
-from rlc.plan.differences import Change, ComparedValue, change_lines, value_changes
-from rlc.plan.records import SCHEMA_VERSION, Plan
-from rlc.pricing.cost import KINDS, Money, bill_of, plan_cost, total_cost
-from rlc.pricing.texts import LEVELS, Level
+from rlc.plan import (
+    SCHEMA_VERSION,
+    Change,
+    ComparedValue,
+    Plan,
+    change_lines,
+    plan_hash,
+    value_changes,
+)
+from rlc.pricing import KINDS, LEVELS, Level, Money, bill_of, plan_cost, total_cost
 from rlc.records import asdict, frozen
 
 NO_CHANGE = "no change: both do the same"
@@ -89,8 +94,8 @@ def diff_plans(
 
 
 def _formula_changes(before: Plan, after: Plan) -> Iterator[FormulaChange]:
-    old = {stage.name: formulas_of(stage) for stage in before.stages}
-    new = {stage.name: formulas_of(stage) for stage in after.stages}
+    old = {stage.name: stage_formulas(stage) for stage in before.stages}
+    new = {stage.name: stage_formulas(stage) for stage in after.stages}
     for stage in [name for name in old if name in new]:
         for part in dict.fromkeys([*old[stage], *new[stage]]):
             was, becomes = (tuple(side[stage].get(part, ())) for side in (old, new))

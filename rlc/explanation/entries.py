@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from rlc.catalog.index import KINDS, find_builtin
-from rlc.catalog.records import Param
-from rlc.catalog.search import NameEntry, plain_default
-from rlc.check.scalars import bounds
+from rlc.catalog import KINDS, NameEntry, Param, find_builtin, plain_default
+from rlc.check import bounds
 from rlc.explanation.formulas.schemes import preset_formulas
-from rlc.plan.units import show
+from rlc.plan import show
 
 MOST_CHOICES = 16  # of a parameter, that are listed
 

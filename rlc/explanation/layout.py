@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from rlc.lang.render import Paint
-from rlc.plan.units import UNKNOWN as UNKNOWN
-from rlc.pricing.cost import Money
+from rlc.plan import UNKNOWN as UNKNOWN
+from rlc.pricing import Money
 
 WIDTH = 100  # columns of the text
 INDENT = 4

@@ -7,11 +7,8 @@ from html import escape
 from rlc.explanation.job.graph import render_graph
 from rlc.explanation.layout import count, dollars
 from rlc.explanation.sizes import FREE, when_evaluated
-from rlc.plan.codec import plan_hash
-from rlc.plan.records import Plan
-from rlc.plan.stages import is_evaluation
-from rlc.pricing.cost import bill_rows, plan_cost
-from rlc.pricing.texts import LEVELS
+from rlc.plan import Plan, is_evaluation, plan_hash
+from rlc.pricing import LEVELS, bill_rows, plan_cost
 
 Table = list[tuple[str, ...]]  # a row of titles, then the others
 _PIPE = r"\|"  # in a cell of Markdown

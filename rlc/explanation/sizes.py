@@ -6,38 +6,51 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from rlc.catalog.builtins.frameworks import AGENT
-from rlc.catalog.builtins.sources import GRADER
-from rlc.catalog.environments import makes_text, max_turns, seats_of, with_role
-from rlc.catalog.facts.models import prices_as_of, renderer_keeps_prefix
-from rlc.catalog.index import find_builtin, preference_traits
-from rlc.catalog.records import REQUIRED, Param
+from rlc.catalog import (
+    AGENT,
+    GRADER,
+    REQUIRED,
+    Param,
+    find_builtin,
+    makes_text,
+    max_turns,
+    preference_traits,
+    prices_as_of,
+    renderer_keeps_prefix,
+    seats_of,
+    with_role,
+)
 from rlc.explanation.formulas.distillation import sampled
 from rlc.explanation.layout import Lines, count, dollars, wrapped
-from rlc.plan.environments import ANY, EnvPlan, GraderPlan, PlayPlan
-from rlc.plan.graph import barriers, takes_what_is_ready
-from rlc.plan.leaves import children_of
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import Plan
-from rlc.plan.sources import AnyData, Demonstrations, PreferredPairs, Samples
-from rlc.plan.stages import (
+from rlc.plan import (
+    ANY,
+    AnyData,
+    Demonstrations,
+    EnvPlan,
     Evaluation,
     FromData,
+    GraderPlan,
     Likelihood,
+    ModelPlan,
+    Plan,
+    PlayPlan,
     PolicyGradient,
     PreferenceLoss,
+    PreferredPairs,
     Rollouts,
+    Samples,
     StagePlan,
     Table,
     Training,
+    barriers,
+    elapsed,
     is_training,
+    show,
+    takes_what_is_ready,
 )
-from rlc.plan.units import elapsed, show
-from rlc.pricing.cost import KINDS, Money, StageCost, bill_rows
+from rlc.plan.leaves import children_of
+from rlc.pricing import KINDS, LEVELS, Money, StageCost, bill_rows, extends_prefix, shares
 from rlc.pricing.critical_path import Latencies, completion_times, critical_path
-from rlc.pricing.shapes import extends_prefix
-from rlc.pricing.texts import LEVELS
-from rlc.pricing.tokens import shares
 
 
 def size_lines(stage: StagePlan, cost: StageCost) -> Lines:

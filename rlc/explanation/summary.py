@@ -6,41 +6,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.compile.variants import left_out
+from rlc.catalog import NO_ADVANTAGE
+from rlc.compile import left_out
 from rlc.explanation.formulas.distillation import reference_name, teaching, whose
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars, wrap
 from rlc.explanation.sizes import FREE, collected, pairs_of, stage_timing, when_evaluated
-from rlc.lang.diagnostics import Diagnostics, in_order
+from rlc.lang import Diagnostics, in_order, printable
 from rlc.lang.render import Paint
-from rlc.lang.source import printable
-from rlc.plan.codec import plan_hash
-from rlc.plan.environments import EnvPlan
-from rlc.plan.graph import evaluations_of
-from rlc.plan.leaves import asked_models
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import Plan
-from rlc.plan.sources import Samples
-from rlc.plan.stages import (
+from rlc.plan import (
+    EnvPlan,
     Likelihood,
+    ModelPlan,
+    Plan,
     PolicyGradient,
     PreferenceLoss,
     Rollouts,
+    Samples,
     StagePlan,
     Table,
     Training,
+    elapsed,
+    evaluations_of,
     is_evaluation,
     is_training,
+    plan_hash,
+    show,
 )
-from rlc.plan.units import elapsed, show
-from rlc.pricing.cost import StageCost, plan_cost, total_cost
+from rlc.plan.leaves import asked_models
+from rlc.pricing import LEVELS, Level, StageCost, plan_cost, shares, total_cost
 from rlc.pricing.critical_path import Latencies
-from rlc.pricing.texts import LEVELS, Level
-from rlc.pricing.tokens import shares
 
 if TYPE_CHECKING:
-    from rlc.compile.sweeps import Sweep
+    from rlc.compile import Sweep
 
 _MOST_FINDINGS = 5  # listed; the others are counted
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rlc.catalog.declarations import STAGES
-from rlc.catalog.files import located_files
+from rlc.catalog import STAGES, located_files
 from rlc.explanation.formulas.stages import formula_sections
 from rlc.explanation.job.expectations import expectation_lines
 from rlc.explanation.job.graph import job_lines, step_lines
@@ -14,17 +13,15 @@ from rlc.explanation.job.requirements import needed, written
 from rlc.explanation.layout import Lines, count, section, wrapped
 from rlc.explanation.sizes import cost_lines, job_cost_lines, size_lines, timing_lines
 from rlc.explanation.values import value_lines
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang import Diagnostics
 from rlc.lang.render import Paint, render_human
-from rlc.plan.codec import plan_hash
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan
+from rlc.plan import Plan, StagePlan, plan_hash
+from rlc.pricing import StageCost, stage_costs
 from rlc.pricing.assumptions import assumptions
-from rlc.pricing.cost import StageCost, stage_costs
 from rlc.pricing.critical_path import Latencies
 
 if TYPE_CHECKING:
-    from rlc.compile.sweeps import Sweep
+    from rlc.compile import Sweep
 
 
 def explain_text(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from itertools import groupby, takewhile
 from typing import Any
 
-from rlc.algo.expressions.program import Program
+from rlc.algo import Program
 from rlc.explanation.layout import ROOM, UNKNOWN, Lines, wrap
 from rlc.lang.render import Paint
+from rlc.plan import Plan, StagePlan, shown_value
 from rlc.plan.leaves import leaves
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan
-from rlc.plan.units import shown_value
 from rlc.records import frozen
 
 _VALUE_WIDTH = 32

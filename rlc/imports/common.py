@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from rlc.catalog.facts.models import BaseModelFacts, find_model, find_retired
-from rlc.catalog.index import is_taken
+from rlc.catalog import BaseModelFacts, find_model, find_retired, is_taken
 from rlc.imports.settings import Settings
 from rlc.imports.write import RecipeLine, Word, block, call, literal, recipe_text
 

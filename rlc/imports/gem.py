@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.facts.environments import gem_facts, gem_ids
-from rlc.catalog.index import names_of, wrapper_traits
+from rlc.catalog import TEMPLATES, gem_facts, gem_ids, names_of, wrapper_traits
 from rlc.imports.common import MAIN, POLICY, env_name, model_block, recipe_of, save_line
 from rlc.imports.errors import shown
 from rlc.imports.settings import Option, Settings, table
@@ -21,7 +19,7 @@ from rlc.imports.write import (
     literal,
     pipeline,
 )
-from rlc.lang.suggest import did_you_mean
+from rlc.lang import did_you_mean
 
 OPTIONS = table(
     Option("model_name", "string", "Qwen/Qwen3-8B-Base"),

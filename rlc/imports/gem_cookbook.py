@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.facts.environments import gem_facts, gem_ids
-from rlc.catalog.facts.models import renderer_keeps_prefix, renderer_names
+from rlc.catalog import gem_facts, gem_ids, renderer_keeps_prefix, renderer_names
 from rlc.imports.common import (
     MAIN,
     POLICY,

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.index import find_builtin
+from rlc.catalog import find_builtin
 from rlc.imports.common import (
     MAIN,
     POLICY,

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.facts.models import renderer_names
+from rlc.catalog import renderer_names
 from rlc.imports.common import (
     MAIN,
     POLICY,
@@ -34,7 +34,7 @@ from rlc.imports.write import (
     number,
     pipeline,
 )
-from rlc.lang.source import Source
+from rlc.lang import Source
 from rlc.lang.syntax import parse
 
 PREFIX = "rllm."

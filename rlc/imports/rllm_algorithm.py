@@ -7,7 +7,7 @@ from rlc.imports.errors import shown
 from rlc.imports.rllm_options import UNIFIED
 from rlc.imports.settings import TRAINER, Settings
 from rlc.imports.write import RecipeLine, Word, call, pipeline
-from rlc.lang.suggest import nearest
+from rlc.lang import nearest
 
 AGGREGATES = {
     "token-mean": "token_mean",

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from rlc.imports.errors import InputError, shown
-from rlc.lang.suggest import did_you_mean
+from rlc.lang import did_you_mean
 
 REQUIRED = object()
 TRAINER, SCRIPT = "the trainer's default", "the script's default"

@@ -10,8 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from rlc.imports.errors import InputError, shown
-from rlc.lang.formatter import format_text
-from rlc.lang.source import Source
+from rlc.lang import Source, format_text
 from rlc.lang.syntax import parse
 
 WIDTH = 100

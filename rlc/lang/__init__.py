@@ -5,3 +5,44 @@ and ``imports`` adds the declarations of other files to it. ``diagnostics`` are 
 ``render`` and ``formats``, numbered in ``codes``, explained in ``pages/`` and applied by
 ``fixes``. ``formatter`` is `rlc fmt`.
 """
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rlc.lang.ast import *
+    from rlc.lang.codes import *
+    from rlc.lang.diagnostics import *
+    from rlc.lang.equals import *
+    from rlc.lang.fixes import *
+    from rlc.lang.formats import *
+    from rlc.lang.formatter import *
+    from rlc.lang.imports import *
+    from rlc.lang.pages import *
+    from rlc.lang.read import *
+    from rlc.lang.secrets import *
+    from rlc.lang.source import *
+    from rlc.lang.suggest import *
+    from rlc.lang.words import *
+else:
+    from rlc.doors import door
+
+    __getattr__ = door(
+        __name__,
+        """
+        ast: Amend Argument Attribute Binary BlockDecl Bool COMPARISONS Call Decl Expectation
+            Expr Field ImportDecl ListExpr Name Negative Node Number Parameter Quantity Recipe
+            RecordExpr String ValueDecl
+        codes: CODES
+        diagnostics: Diagnostic Diagnostics Fix Label Severity in_order replace
+        equals: report_comparison
+        fixes: fix_all
+        formats: finding_dicts render_github render_json render_sarif
+        formatter: format_expression format_text
+        imports: Read resolve_imports
+        pages: page render_page
+        read: MAX_BYTES STDIN read_source write_text
+        secrets: is_variable masked
+        source: Source Span printable
+        suggest: did_you_mean nearest sole_nearest
+        words: COMMENT read_words string_value vocabulary
+        """,
+    )

@@ -11,16 +11,13 @@ from difflib import SequenceMatcher
 from attrs import evolve, field, frozen
 from lsprotocol import types
 
-from rlc.compile.recipe import CompileResult, compile_source
-from rlc.data.reading import Reader
-from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix, Severity
-from rlc.lang.fixes import fix_all
-from rlc.lang.formatter import format_text
-from rlc.lang.source import Source
+from rlc.compile import CompileResult, compile_source
+from rlc.data import Reader
+from rlc.lang import Diagnostic, Diagnostics, Fix, Severity, Source, fix_all, format_text
 from rlc.lang.syntax import parse
 from rlc.lsp.documents import Document, Documents, uri_of
 from rlc.lsp.positions import Positions
-from rlc.pricing.cost import StageCost, plan_cost
+from rlc.pricing import StageCost, plan_cost
 
 NAME = "rlc"
 NO_STAGE = "RL0301"

@@ -14,36 +14,45 @@ from typing import Any
 from attrs import evolve, field, frozen
 from lsprotocol import types
 
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, Operation
-from rlc.catalog.declarations import DECLARATIONS, EXPECT, PARAM_TYPES, STAGES, TRAINING
-from rlc.catalog.index import KINDS, builtins_of, find_builtin
-from rlc.catalog.metrics import metrics_of
-from rlc.catalog.records import MODEL_FOLDER, Builtin, Param
-from rlc.check.notes import (
+from rlc.algo import INPUTS, OPERATIONS, Operation
+from rlc.catalog import (
+    DECLARATIONS,
+    EXPECT,
+    KINDS,
+    MODEL_FOLDER,
+    PARAM_TYPES,
+    STAGES,
+    TRAINING,
+    Builtin,
+    Param,
+    builtins_of,
+    find_builtin,
+    metrics_of,
+)
+from rlc.check import (
     AXIS,
     EXPRESSION,
     KEYS_ARE_NAMES,
     MEASURE,
+    NAMEABLE,
     STAGE_OF_SWEEP,
+    WORD,
     Annotator,
     Arguments,
+    NamedDecl,
     Note,
+    UnknownValue,
     field_of,
     fields_of,
+    filled,
 )
-from rlc.check.reuse.copies import filled
-from rlc.check.reuse.types import WORD
-from rlc.check.scope import NAMEABLE, NamedDecl
-from rlc.check.values import UnknownValue
-from rlc.lang.ast import Decl, ImportDecl
-from rlc.lang.source import Source, Span
+from rlc.lang import Decl, ImportDecl, Source, Span, read_words
 from rlc.lang.syntax import parse
-from rlc.lang.words import read_words
 from rlc.lsp import describe
 from rlc.lsp.documents import IMPORT, Document, Documents
 from rlc.lsp.positions import Positions
-from rlc.plan.stages import StagePlan
-from rlc.pricing.quantities import ESTIMATES, JOB
+from rlc.plan import StagePlan
+from rlc.pricing import ESTIMATES, JOB
 
 Items = Iterator[types.CompletionItem]
 Kind = types.CompletionItemKind

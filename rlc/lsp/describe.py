@@ -9,15 +9,21 @@ from functools import cache
 
 from attrs import evolve
 
-from rlc.algo.expressions.vocabulary import Input, Operation
-from rlc.catalog.index import KINDS
-from rlc.catalog.records import SCALARS, Builtin, Declaration, Param
-from rlc.catalog.search import BY_STRING, NameEntry, entries, example_of
-from rlc.check.notes import Note, WrittenDefault
-from rlc.check.scope import NamedDecl
-from rlc.explanation.entries import default_of, formulas_of, meaning_of, type_of
-from rlc.lang.ast import BlockDecl, ValueDecl
-from rlc.lang.words import string_value
+from rlc.algo import Input, Operation
+from rlc.catalog import (
+    BY_STRING,
+    KINDS,
+    SCALARS,
+    Builtin,
+    Declaration,
+    NameEntry,
+    Param,
+    entries,
+    example_of,
+)
+from rlc.check import NamedDecl, Note, WrittenDefault
+from rlc.explanation import default_of, formulas_of, meaning_of, type_of
+from rlc.lang import BlockDecl, ValueDecl, string_value
 
 _LINES = 16  # of a declaration, that are shown
 

@@ -7,18 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lsprotocol import types
 
-from rlc.catalog.declarations import STAGES
-from rlc.check.notes import Arguments, Note, Role
-from rlc.check.scope import NamedDecl
-from rlc.explanation.layout import count, dollars
-from rlc.lang.ast import BlockDecl, Expectation, ValueDecl
-from rlc.lang.source import Span
+from rlc.catalog import STAGES
+from rlc.check import Arguments, NamedDecl, Note, Role
+from rlc.explanation import count, dollars
+from rlc.lang import BlockDecl, Expectation, Span, ValueDecl
 from rlc.lsp import describe
 from rlc.lsp.documents import Document
 from rlc.lsp.positions import Positions
-from rlc.plan.records import Plan
-from rlc.pricing.cost import StageCost
-from rlc.pricing.texts import LEVELS
+from rlc.plan import Plan
+from rlc.pricing import LEVELS, StageCost
 
 MOST_DEFAULTS = 3  # shown at a call; its tooltip has the others
 

@@ -14,15 +14,20 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import define, evolve, field
 
-from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.records import Param
-from rlc.check.notes import Annotations, Annotator, Arguments, Note
-from rlc.check.scope import NamedDecl, is_made
-from rlc.check.values import UnknownValue
-from rlc.lang.ast import BlockDecl, Decl, ImportDecl, Name, ValueDecl
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.read import MAX_BYTES, read_source
-from rlc.lang.source import Source, Span
+from rlc.catalog import DECLARATIONS, Param
+from rlc.check import Annotations, Annotator, Arguments, NamedDecl, Note, UnknownValue, is_made
+from rlc.lang import (
+    MAX_BYTES,
+    BlockDecl,
+    Decl,
+    Diagnostics,
+    ImportDecl,
+    Name,
+    Source,
+    Span,
+    ValueDecl,
+    read_source,
+)
 from rlc.lang.syntax import parse
 
 IMPORT = "import"

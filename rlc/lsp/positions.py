@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lsprotocol import types
 
-from rlc.lang.source import Source, Span
+from rlc.lang import Source, Span
 
 UTF16 = "utf-16"
 _BYTES = {"utf-8": ("utf-8", 1), UTF16: ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}

@@ -15,15 +15,15 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
-from rlc.check.scope import NamedDecl
-from rlc.lang.diagnostics import Diagnostic
+from rlc.check import NamedDecl
+from rlc.lang import Diagnostic
 from rlc.lsp import checks, describe, display, uses
 from rlc.lsp.checks import NAME, CheckedText, as_diagnostic, check, fix_actions, fixed_text
 from rlc.lsp.completion import complete, resolved, signature_help
 from rlc.lsp.documents import Document, Documents, TextRange, path_of, uri_of
 from rlc.lsp.positions import UTF16, Positions
-from rlc.plan.records import Plan
-from rlc.pricing.cost import StageCost
+from rlc.plan import Plan
+from rlc.pricing import StageCost
 from rlc.version import __version__
 
 PAUSE = 0.2  # seconds without a change before a text is checked

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rlc.catalog.index import is_taken
-from rlc.check.notes import Note
-from rlc.check.scope import NamedDecl
-from rlc.lang.words import string_value, vocabulary
+from rlc.catalog import is_taken
+from rlc.check import NamedDecl, Note
+from rlc.lang import string_value, vocabulary
 from rlc.lsp.documents import Chunk, Document, Documents, TextRange
 
 

@@ -8,16 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlc.catalog.facts.models import TINY, find_model
-from rlc.catalog.saved_weights import SavedWeights
-from rlc.plan.codec import plan_hash
-from rlc.plan.models import ModelPlan
-from rlc.plan.paths import file_part
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan
-from rlc.report.run_files import read_plan
-from rlc.runtime.journal.history import is_number, read_metrics
-from rlc.runtime.journal.metrics import evaluation_results
+from rlc.catalog import TINY, SavedWeights, find_model
+from rlc.plan import ModelPlan, Plan, StagePlan, file_part, plan_hash
+from rlc.report import read_plan
+from rlc.runtime import evaluation_results, is_number, read_metrics
 from rlc.version import __version__
 
 _LICENCE = re.compile(r"^licen[sc]e:\s*(\S+)", re.M)

@@ -7,18 +7,14 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlc.catalog.saved_weights import is_run_weights
-from rlc.compile.recipe import compile_source
+from rlc.catalog import is_run_weights
+from rlc.compile import compile_source
 from rlc.errors import Error
+from rlc.lang import Source
 from rlc.lang.render import render_human
-from rlc.lang.source import Source
-from rlc.plan.environments import EnvPlan
-from rlc.plan.graph import build_graph
-from rlc.plan.models import ModelPlan
-from rlc.plan.paths import file_part, rebased
-from rlc.plan.records import Plan
-from rlc.report.run_files import read_plan
-from rlc.service.interface import SamplingRequest
+from rlc.plan import EnvPlan, ModelPlan, Plan, build_graph, file_part, rebased
+from rlc.report import read_plan
+from rlc.service import SamplingRequest
 
 NAME = "quick"
 _SOURCE = "rlc eval"

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
-from rlc.catalog.saved_weights import (
+from rlc.catalog import (
     ADAPTER_CONFIG,
     ADAPTER_PREFIX,
     ADAPTER_WEIGHTS,
@@ -21,10 +21,10 @@ from rlc.catalog.saved_weights import (
 )
 from rlc.errors import Error, first_line
 from rlc.models.card import model_card
-from rlc.plan.models import LOCAL, ModelPlan
+from rlc.plan import LOCAL, ModelPlan
 
 if TYPE_CHECKING:
-    from rlc.service.hosted.endpoint import Endpoint
+    from rlc.service import Endpoint
 
 Form = Literal["adapter", "merged"]
 CARD = "README.md"
@@ -85,8 +85,7 @@ def _local_adapter(found: SavedWeights, model: ModelPlan, folder: Path) -> None:
         return
     from safetensors.numpy import save_file
 
-    from rlc.service.engine.checkpoints import CheckpointStore, peft_arrays, peft_config
-    from rlc.service.engine.service import find_folder
+    from rlc.service import CheckpointStore, find_folder, peft_arrays, peft_config
 
     saved = CheckpointStore(Path(found.place).parent).load(found.place)
     arrays = peft_arrays(saved.arrays)
@@ -105,7 +104,7 @@ def _hosted_adapter(
             f"Tinker gives out no files of {path}, which is for sampling only",
             "export the state beside it: tinker://RUN/weights/NAME",
         )
-    from rlc.service.hosted.endpoint import find_endpoint
+    from rlc.service import find_endpoint
 
     endpoint = find_endpoint(base_url)
     note(f"fetching {path} from {endpoint.name}")
@@ -128,7 +127,7 @@ def _hosted_adapter(
 @contextmanager
 def _key_in_environment(endpoint: Endpoint) -> Iterator[None]:
     """The helpers of tinker-cookbook take the key from there alone."""
-    from rlc.service.hosted.endpoint import KEY
+    from rlc.service import KEY
 
     before = os.environ.get(KEY)
     if endpoint.api_key is not None:
@@ -153,7 +152,7 @@ def _is_peft(folder: Path) -> bool:
 def _merged(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None) -> None:
     if model.service == LOCAL:
         from rlc.models.merged import write_merged
-        from rlc.service.engine.service import find_folder
+        from rlc.service import find_folder
 
         write_merged(find_folder(model.base), adapter, folder, dtype)
         return
@@ -182,9 +181,7 @@ def publish(model: ModelPlan, base_url: str | None = None) -> str:
             f"{model.name} is not on Tinker, which alone publishes what it keeps",
             "an export is a folder that any hub takes",
         )
-    from rlc.service.hosted.endpoint import find_endpoint
-    from rlc.service.hosted.refusals import translate
-    from rlc.service.hosted.service import open_rest
+    from rlc.service import find_endpoint, open_rest, translate
 
     endpoint = find_endpoint(base_url)
     try:

@@ -20,8 +20,8 @@ def write_merged(base: Path, adapter: Path, folder: Path, dtype: str | None = No
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
-    from rlc.service.engine.checkpoints import peft_key, peft_scale
+    from rlc.catalog import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
+    from rlc.service import peft_key, peft_scale
 
     logging.disable_progress_bar()
     model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype or "auto")

@@ -13,10 +13,8 @@ from attrs import define, evolve, field
 
 from rlc.models.named import named_model
 from rlc.models.opened import OnText, open_model
-from rlc.plan.models import ModelPlan
-from rlc.service.chats.model import SampledReply
-from rlc.service.chats.prompts import Message
-from rlc.service.interface import SamplingRequest
+from rlc.plan import ModelPlan
+from rlc.service import Message, SampledReply, SamplingRequest
 
 T = TypeVar("T")
 

@@ -7,13 +7,18 @@ from typing import Any
 
 from attrs import evolve
 
-from rlc.catalog.facts.models import BaseModelFacts, find_model, find_retired, model_names
-from rlc.catalog.saved_weights import find_weights, weights_folder
-from rlc.check.scope import known_values
+from rlc.catalog import (
+    BaseModelFacts,
+    find_model,
+    find_retired,
+    find_weights,
+    model_names,
+    weights_folder,
+)
+from rlc.check import known_values
 from rlc.errors import Error
-from rlc.plan.models import LOCAL, TINKER, ModelPlan
-from rlc.service.hosted.connect import require_packages
-from rlc.service.interface import ServiceError
+from rlc.plan import LOCAL, TINKER, ModelPlan
+from rlc.service import ServiceError, require_packages
 
 _STATE = "tinker://"
 
@@ -75,7 +80,7 @@ def _asked_base(path: str, base_url: str | None) -> tuple[str, str | None]:
     its run notes one. Raise UnknownModelError if the service does not say it."""
     try:
         require_packages(TINKER)
-        from rlc.service.hosted.preflight import find_base
+        from rlc.service import find_base
 
         return find_base(path, base_url)
     except ServiceError as error:

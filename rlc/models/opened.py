@@ -9,15 +9,19 @@ from typing import Any
 
 from attrs import define
 
-from rlc.plan.models import ModelPlan
-from rlc.runtime.auxiliary import chat_model
-from rlc.runtime.concurrency import in_thread
-from rlc.runtime.weights import open_sampler
-from rlc.service.chats.model import ChatModel, SampledReply
-from rlc.service.chats.prompts import Message
-from rlc.service.hosted.connect import open_service
-from rlc.service.interface import RemoteService, SampledToken, SamplingRequest, ServiceClient
-from rlc.service.text import TextDecoder
+from rlc.plan import ModelPlan
+from rlc.runtime import chat_model, in_thread, open_sampler
+from rlc.service import (
+    ChatModel,
+    Message,
+    RemoteService,
+    SampledReply,
+    SampledToken,
+    SamplingRequest,
+    ServiceClient,
+    TextDecoder,
+    open_service,
+)
 
 OnText = Callable[[str], None]
 

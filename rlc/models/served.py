@@ -11,11 +11,17 @@ from attrs import evolve, frozen
 from starlette.types import ASGIApp
 
 from rlc.models.opened import OpenedService
-from rlc.plan.models import ModelPlan
-from rlc.service.chats.model import ChatModel
-from rlc.service.http import RefusedRequest, key_checker, require_key, serving
-from rlc.service.inference.endpoint import Caller, Observer
-from rlc.service.inference.routes import endpoint_app
+from rlc.plan import ModelPlan
+from rlc.service import (
+    Caller,
+    ChatModel,
+    Observer,
+    RefusedRequest,
+    endpoint_app,
+    key_checker,
+    require_key,
+    serving,
+)
 
 
 @frozen(eq=False)

@@ -9,10 +9,10 @@ from attrs import fields, frozen
 
 from rlc.errors import Error
 from rlc.models.model import Model, model
-from rlc.plan.records import Plan
-from rlc.runtime import start
-from rlc.runtime.observer import Observer
-from rlc.runtime.summary import Summary
+from rlc.plan import Plan
+from rlc.runtime import ExpectationError, Observer, Summary
+from rlc.runtime import resume as resume_run
+from rlc.runtime import run_plan as start_plan
 
 
 class NoWeightsError(Error):
@@ -47,22 +47,22 @@ def run_plan(
     observer: Observer | None = None,
 ) -> TrainedSummary:
     """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
-    return _asked(lambda: start.run_plan(plan, run_dir, base_url, observer))
+    return _asked(lambda: start_plan(plan, run_dir, base_url, observer))
 
 
 def resume(
     run_dir: str | os.PathLike[str], base_url: str | None = None, observer: Observer | None = None
 ) -> TrainedSummary:
-    return _asked(lambda: start.resume(run_dir, base_url, observer))
+    return _asked(lambda: resume_run(run_dir, base_url, observer))
 
 
-resume.__doc__ = start.resume.__doc__
+resume.__doc__ = resume_run.__doc__
 
 
 def _asked(run: Callable[[], Summary]) -> TrainedSummary:
     try:
         return _trained(run())
-    except start.ExpectationError as error:
+    except ExpectationError as error:
         error.summary = _trained(error.summary)
         raise
 

@@ -12,9 +12,16 @@ from typing import Any
 
 from attrs import fields, has, resolve_types
 
-from rlc.algo.expressions.build import validate
-from rlc.algo.expressions.program import Program
-from rlc.algo.scheme import AdvantageStep, Baseline, Clip, RunningBaseline, Scale, WeightedSum
+from rlc.algo import (
+    AdvantageStep,
+    Baseline,
+    Clip,
+    Program,
+    RunningBaseline,
+    Scale,
+    WeightedSum,
+    validate,
+)
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan

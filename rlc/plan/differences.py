@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rlc.algo.expressions.program import Program
+from rlc.algo import Program
 from rlc.plan.codec import plan_hash
 from rlc.plan.leaves import leaves
 from rlc.plan.records import Plan

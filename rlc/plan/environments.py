@@ -9,7 +9,7 @@ from rlc.plan.models import ModelState, Sampling
 from rlc.records import Record, evolve, field_names, frozen
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.program import Program
+    from rlc.algo import Program
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
 SOLVED = 1.0  # the reward from which on a task counts as solved

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rlc.algo.aggregate import SHARED_BY
-from rlc.algo.scheme import AdvantageScheme
+from rlc.algo import SHARED_BY, AdvantageScheme
 from rlc.plan.leaves import asked_models
 from rlc.plan.models import LOCAL, ModelState
 from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan
@@ -272,7 +271,7 @@ def barriers(
             why = f"`over = {over}` in the advantage compares all of it"
             yield Barrier("advantages", f"advantage.steps.{index}", why)
     if loss.program is not None:
-        from rlc.algo.expressions.reach import needs_batch  # most recipes have no loss of their own
+        from rlc.algo import needs_batch  # most recipes have no loss of their own
 
         if needs_batch(loss.program):
             yield Barrier("datums", "loss", f"`{loss.name}` computes something over it")

@@ -8,7 +8,7 @@ from rlc.plan.models import ModelState
 from rlc.records import Record, frozen
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.program import Program
+    from rlc.algo import Program
 
 
 @frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, TypeVar
 
-from rlc.algo.scheme import AdvantageScheme
+from rlc.algo import AdvantageScheme
 from rlc.plan.environments import EnvPlan
 from rlc.plan.leaves import INLINE
 from rlc.plan.models import ModelPlan, ModelState, SamplingPlan

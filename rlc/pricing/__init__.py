@@ -1,1 +1,27 @@
 """Tokens, sizes, cost and duration of a plan."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rlc.pricing.asked import *
+    from rlc.pricing.cost import *
+    from rlc.pricing.quantities import *
+    from rlc.pricing.shapes import *
+    from rlc.pricing.sweeps import *
+    from rlc.pricing.texts import *
+    from rlc.pricing.tokens import *
+else:
+    from rlc.doors import door
+
+    __getattr__ = door(
+        __name__,
+        """
+        asked: endpoint_dollars question_tokens
+        cost: KINDS Money StageCost bill_of bill_rows plan_cost stage_cost stage_costs
+            total_cost
+        quantities: ESTIMATES EstimatedQuantities JOB judged_before values_of
+        shapes: extends_prefix rollout_shape
+        sweeps: SweepCost sweep_cost
+        texts: LEVELS Level tokenizer_at_hand
+        tokens: Tokens shares
+        """,
+    )

@@ -11,12 +11,25 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from rlc.catalog.environments import reward_models_of, rubrics_of, seats_of, trained_seats
-from rlc.data.errors import DataError
-from rlc.plan.environments import EndpointPlan, EnvPlan, JudgePlan, JudgingPlan
-from rlc.plan.models import ModelPlan, SamplingPlan
-from rlc.plan.parts import TeacherPlan, teacher_of
-from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training, is_training
+from rlc.catalog import reward_models_of, rubrics_of, seats_of, trained_seats
+from rlc.data import DataError
+from rlc.plan import (
+    EndpointPlan,
+    EnvPlan,
+    Evaluation,
+    FromData,
+    JudgePlan,
+    JudgingPlan,
+    ModelPlan,
+    Rollouts,
+    SamplingPlan,
+    StagePlan,
+    Table,
+    TeacherPlan,
+    Training,
+    is_training,
+    teacher_of,
+)
 from rlc.pricing.shapes import REPLY_SHARE, Rollout, rollout_shape, rollout_shapes
 from rlc.pricing.texts import Level, text_tokens
 from rlc.pricing.tokens import (
@@ -91,8 +104,10 @@ def _shown(
     """The tokens that a teacher is shown beside those of the student."""
     more = 0.0
     if teacher.system:
-        from rlc.data.errors import DataError  # few recipes show a teacher more
-        from rlc.data.templates import text_of
+        from rlc.data import (
+            DataError,  # few recipes show a teacher more
+            text_of,
+        )
 
         with suppress(DataError):  # which `rlc check` reports
             more += text_tokens(text_of(teacher.system), stage.model, level)
@@ -210,7 +225,7 @@ def _read(stage: StagePlan, played: _PlayedGroups, level: Level) -> Tokens:
 
 def _rubric_text(judge: JudgePlan) -> str:
     """The text of a rubric; empty if it cannot be read, which `rlc check` reports."""
-    from rlc.data.rubrics import read_rubric  # most recipes have no judge
+    from rlc.data import read_rubric  # most recipes have no judge
 
     try:
         rubric = read_rubric(judge.rubric)

@@ -5,30 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rlc.catalog.environments import (
+from rlc.catalog import (
     env_facts,
+    find_model,
+    loss_traits,
     max_turns,
+    price_of,
     reward_models_of,
     rubrics_of,
+    storage_price,
+    teacher_traits,
+    tokenizer_of,
     unknown_turns,
 )
-from rlc.catalog.facts.models import find_model, price_of, storage_price, tokenizer_of
-from rlc.catalog.index import loss_traits, teacher_traits
-from rlc.plan.environments import EndpointPlan, EnvPlan
-from rlc.plan.sources import Pairs, Samples
-from rlc.plan.stages import (
+from rlc.plan import (
+    EndpointPlan,
+    EnvPlan,
     Evaluation,
     FromData,
     Likelihood,
+    Pairs,
     PolicyGradient,
     PreferenceLoss,
     Rollouts,
+    Samples,
     StagePlan,
     Table,
     Training,
     is_training,
+    show,
 )
-from rlc.plan.units import show
 from rlc.pricing import cost, tokens
 from rlc.pricing.asked import endpoint_dollars
 from rlc.pricing.shapes import ORACLE_SHARE, REPLY_SHARE, TURN_SHARE, UNKNOWN_TURNS, rollout_shape
@@ -38,10 +44,10 @@ from rlc.pricing.texts import (
     LEVELS,
     Level,
     RowTokens,
-    asked_tokens,
     example_tokens,
     preference_tokens,
     tokenizer_at_hand,
+    tokens_of_rows,
 )
 from rlc.pricing.tokens import (
     RESAMPLED,
@@ -175,7 +181,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     sampling = stage.sampling
     usual = rollout_shape(env, stage.model, sampling, "expected")[0]
     first, *others = rollout_shape(env, stage.model, sampling, "high")
-    if (rows := asked_tokens(env, stage.model)) is not None:
+    if (rows := tokens_of_rows(env, stage.model)) is not None:
         how["prompt"] = _rows(rows)
     said = how.get("prompt", "not measured, assumed")
     yield f"a first prompt of about {usual.prompt:g} tokens ({said})"

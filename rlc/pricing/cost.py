@@ -10,13 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from rlc.catalog.facts.models import FREE, Price, find_model, part_cost, price_of, storage_price
-from rlc.catalog.files import located_files
-from rlc.plan.environments import EndpointPlan
-from rlc.plan.models import LOCAL, ModelPlan
-from rlc.plan.parts import KlPlan, SavePlan
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan, is_evaluation, is_training
+from rlc.catalog import FREE, Price, find_model, located_files, part_cost, price_of, storage_price
+from rlc.plan import (
+    LOCAL,
+    EndpointPlan,
+    KlPlan,
+    ModelPlan,
+    Plan,
+    SavePlan,
+    StagePlan,
+    is_evaluation,
+    is_training,
+)
 from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before

@@ -19,9 +19,7 @@ from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
 from rlc.errors import Error
-from rlc.plan.graph import IN_ORDER, SCORERS, Graph
-from rlc.plan.records import Plan
-from rlc.plan.units import SECONDS
+from rlc.plan import IN_ORDER, SCORERS, SECONDS, Graph, Plan
 from rlc.records import frozen
 
 Event = tuple[str, int]  # the kind of a node, and the part

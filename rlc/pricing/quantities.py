@@ -7,11 +7,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rlc.catalog.files import located_stages
-from rlc.plan.expectations import ExpectationPlan, ExpectationResult, QuantityPlan, Unit
+from rlc.catalog import located_stages
+from rlc.plan import (
+    Evaluation,
+    ExpectationPlan,
+    ExpectationResult,
+    FromData,
+    Plan,
+    QuantityPlan,
+    Rollouts,
+    StagePlan,
+    Table,
+    Training,
+    Unit,
+)
 from rlc.plan.leaves import leaves
-from rlc.plan.records import Plan
-from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
 from rlc.pricing.cost import StageCost, stage_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
 from rlc.pricing.tokens import shares

@@ -23,18 +23,18 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Literal
 
-from rlc.catalog.environments import (
+from rlc.catalog import (
     env_facts,
     history_of,
     makes_text,
     max_turns,
+    renderer_keeps_prefix,
+    tokenizer_of,
     trained_seats,
     with_role,
 )
-from rlc.catalog.facts.models import renderer_keeps_prefix, tokenizer_of
-from rlc.plan.environments import EnvPlan
-from rlc.plan.models import ModelPlan, SamplingPlan
-from rlc.pricing.texts import CHARACTERS_PER_TOKEN, Level, asked_tokens, text_tokens
+from rlc.plan import EnvPlan, ModelPlan, SamplingPlan
+from rlc.pricing.texts import CHARACTERS_PER_TOKEN, Level, text_tokens, tokens_of_rows
 from rlc.records import evolve, frozen
 
 History = Literal["all", "observations", "latest"]
@@ -172,7 +172,7 @@ def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
     measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
     measured |= facts.tokens.get(vocabulary or "", {})
-    if (rows := asked_tokens(env, model)) is not None:
+    if (rows := tokens_of_rows(env, model)) is not None:
         measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]
     added += [env.args.get("suffix"), _few_shot(env)]

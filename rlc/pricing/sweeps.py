@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rlc.catalog.files import located_stages
+from rlc.catalog import located_stages
+from rlc.plan import StagePlan, SweepPlan
 from rlc.plan.leaves import children_of, evolved
-from rlc.plan.stages import StagePlan
-from rlc.plan.sweeps import SweepPlan
 from rlc.pricing.cost import Money, stage_cost, total_cost
 from rlc.pricing.texts import LEVELS, Level
 from rlc.records import frozen

@@ -10,13 +10,9 @@ from itertools import islice
 from math import ceil, fsum
 from typing import Any, Literal
 
-from rlc.catalog.facts.models import TINY, TINY_TOKENIZER, tokenizer_of
-from rlc.catalog.index import find_builtin
-from rlc.data.errors import DataError
-from rlc.data.rows import DataRow
-from rlc.plan.environments import EnvPlan
-from rlc.plan.models import ModelPlan
-from rlc.plan.sources import DATA, AnyData, Rows, has_rows
+from rlc.catalog import TINY, TINY_TOKENIZER, find_builtin, tokenizer_of
+from rlc.data import DataError, DataRow
+from rlc.plan import DATA, AnyData, EnvPlan, ModelPlan, Rows, has_rows
 from rlc.records import evolve, frozen, values_of
 
 Level = Literal["low", "expected", "high"]
@@ -79,7 +75,7 @@ def _tokenizer_in(file: str) -> Any:
         return None
 
 
-def asked_tokens(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
+def tokens_of_rows(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
     """Tokens of what an environment asks, if it takes that from a file that is there."""
     source = find_builtin("env", env.source)
     asked = [param.name for param in source.params if param.holds == "asked"] if source else []
@@ -114,10 +110,7 @@ def _compared(
     columns: tuple[tuple[str, Any], ...],
     base: str,
 ) -> RowTokens | None:
-    from rlc.data.chats import Chat
-    from rlc.data.comparisons import Comparison, LabelledReply
-    from rlc.data.learnt import reader_of
-    from rlc.data.rows import rows_of
+    from rlc.data import Chat, Comparison, LabelledReply, reader_of, rows_of
 
     data = DATA[word](**dict(columns))
     path = str(data.file)
@@ -153,7 +146,7 @@ def _measured(
     fields: tuple[str, ...],
     base: str,
 ) -> RowTokens | None:
-    from rlc.data.rows import rows_of
+    from rlc.data import rows_of
 
     tokenizer, lengths = tokenizer_at_hand(base), list[int]()
     for row in islice(_readable(rows_of(path)), FIRST_ROWS):

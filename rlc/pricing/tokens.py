@@ -13,29 +13,31 @@ from math import ceil
 from operator import add
 from typing import Any
 
-from rlc.catalog.index import learns_targets_alone, loss_traits, preference_traits, teacher_traits
-from rlc.plan.environments import EnvPlan
-from rlc.plan.models import LOCAL, ModelPlan, SamplingPlan
-from rlc.plan.parts import BatchPlan, LossPlan, teacher_of
-from rlc.plan.sources import (
+from rlc.catalog import learns_targets_alone, loss_traits, preference_traits, teacher_traits
+from rlc.plan import (
+    LOCAL,
     AnyData,
+    BatchPlan,
     BuilderData,
     Demonstrations,
-    FileData,
-    LabelledReplies,
-    PreferredPairs,
-    Samples,
-)
-from rlc.plan.stages import (
+    EnvPlan,
     Evaluation,
+    FileData,
     FromData,
+    LabelledReplies,
     Likelihood,
+    LossPlan,
+    ModelPlan,
     PolicyGradient,
     PreferenceLoss,
+    PreferredPairs,
     Rollouts,
+    Samples,
+    SamplingPlan,
     StagePlan,
     Table,
     Training,
+    teacher_of,
 )
 from rlc.pricing.shapes import (
     CHAT_TOKENS,

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlc.plan.stages import Training
-from rlc.runtime.journal.history import Record, parse_line
-from rlc.runtime.journal.metrics import COMPARISONS_FILE
+from rlc.plan import Training
+from rlc.runtime import COMPARISONS_FILE, Record, parse_line
 
 
 @frozen
@@ -57,7 +56,7 @@ def last_compared(metrics: Sequence[Record], stage: str) -> int | None:
 def comparisons(path: Path, plan: Training, step: int) -> list[StepComparison]:
     """What a step of a stage compared, in the order of its rows. Where an example can no longer
     be read, its rewards are still known: the texts say what is missing."""
-    from rlc.runtime.stages.examples import examples_file  # a base install has no numpy
+    from rlc.runtime import examples_file  # a base install has no numpy
 
     file = examples_file(plan, plan.data[0])
     examples = {number: record for number, record in _numbered(path / file) if record is not None}

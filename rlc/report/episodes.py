@@ -9,8 +9,7 @@ from statistics import fmean
 
 from attrs import define, field, frozen
 
-from rlc.runtime.journal.episode_index import EpisodeHead, EpisodeIndex, episode_of
-from rlc.runtime.journal.history import Record
+from rlc.runtime import EpisodeHead, EpisodeIndex, Record, episode_of
 
 
 @frozen

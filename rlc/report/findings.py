@@ -8,12 +8,10 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.environments import with_role
-from rlc.plan.stages import PolicyGradient, StagePlan
+from rlc.catalog import NO_ADVANTAGE, with_role
+from rlc.plan import PolicyGradient, StagePlan
 from rlc.report.run_files import RunFiles
-from rlc.runtime.journal.history import Record
-from rlc.runtime.journal.metrics import failures_by_cause
+from rlc.runtime import Record, failures_by_cause
 
 _RECENT = 10  # steps that are looked at
 

@@ -16,15 +16,11 @@ from typing import Any
 from attrs import define, field, frozen
 
 from rlc.errors import Error
-from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
+from rlc.plan import JOURNAL_FILE, PLAN_FILE
 from rlc.report.episodes import StepEpisodes
 from rlc.report.pages.choice import page_html, shown_folders
-from rlc.runtime.failures import FAILURES_FILE
-from rlc.runtime.journal.metrics import METRICS_FILE
-from rlc.runtime.journal.runs import version_of
-from rlc.runtime.journal.timeline import TIMELINE_FILE
-from rlc.sweeps.journal import SWEEP_FILE
-from rlc.sweeps.read import TRIALS, is_sweep, runs_in
+from rlc.runtime import FAILURES_FILE, METRICS_FILE, TIMELINE_FILE, version_of
+from rlc.sweeps import SWEEP_FILE, TRIALS, is_sweep, runs_in
 from rlc.version import __version__
 
 # What is written at each step. A journal's newest pages are in the file beside it.

@@ -7,13 +7,11 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.declarations import STAGES
-from rlc.plan.stages import Evaluation, FromData, Rollouts, StagePlan, Table, Training
+from rlc.catalog import STAGES
+from rlc.plan import Evaluation, FromData, Rollouts, StagePlan, Table, Training
 from rlc.report.charts.series import Series, series
 from rlc.report.run_files import RunFiles
-from rlc.runtime.journal.history import Record
-from rlc.runtime.journal.metrics import evaluation_results, measure
-from rlc.runtime.summary import window_label, window_mean
+from rlc.runtime import Record, evaluation_results, measure, window_label, window_mean
 
 
 @frozen

@@ -9,15 +9,11 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlc.catalog.plan_files import plan_from_file
-from rlc.check.rules import check_plan
-from rlc.lang.diagnostics import Diagnostic, Severity
-from rlc.plan.codec import PlanFormatError
-from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
-from rlc.plan.records import Plan
-from rlc.runtime.journal.history import Record, read_lines, read_metrics
-from rlc.runtime.journal.timeline import TIMELINE_FILE
-from rlc.runtime.records import RunError
+from rlc.catalog import plan_from_file
+from rlc.check import check_plan
+from rlc.lang import Diagnostic, Severity
+from rlc.plan import JOURNAL_FILE, PLAN_FILE, Plan, PlanFormatError
+from rlc.runtime import TIMELINE_FILE, Record, RunError, read_lines, read_metrics
 
 TOKEN_KINDS = ("prefill", "cached", "sampled", "trained")
 

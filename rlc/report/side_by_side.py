@@ -7,8 +7,7 @@ from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 
-from rlc.plan.differences import ComparedValue, differing_paths, plan_values
-from rlc.plan.units import shown_value
+from rlc.plan import ComparedValue, differing_paths, plan_values, shown_value
 from rlc.report.charts.drawing import Chart, Figure, draw
 from rlc.report.charts.figures import stage_figures
 from rlc.report.charts.series import Series
@@ -18,10 +17,8 @@ from rlc.report.measures import Measure, measures
 from rlc.report.run_files import RunFiles, read_files
 from rlc.report.spend import Spend, spend
 from rlc.report.timing import environment_shares, step_times, totals
-from rlc.runtime.journal.runs import RunInfo, read_run
-from rlc.runtime.records import RunError
-from rlc.runtime.summary import verdict
-from rlc.sweeps.read import runs_in
+from rlc.runtime import RunError, RunInfo, read_run, verdict
+from rlc.sweeps import runs_in
 
 LETTERS = "ABCDEFGHIJKL"
 MOST = len(LETTERS)  # on a page: more lines in a chart cannot be told apart

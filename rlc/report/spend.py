@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from rlc.catalog.facts.models import part_cost, price_of
-from rlc.plan.records import Plan
-from rlc.plan.stages import is_training
+from rlc.catalog import part_cost, price_of
+from rlc.plan import Plan, is_training
 from rlc.report.charts.drawing import Chart, chart
 from rlc.report.charts.series import Series, series
 from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent

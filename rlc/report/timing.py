@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from attrs import field, frozen
 
 from rlc.report.run_files import TimeSpan
-from rlc.runtime.journal.history import Record
+from rlc.runtime import Record
 
 SAMPLING, ENVIRONMENT, TRAINING = "sampling", "environment", "training"
 DATA, SAVING, EVALUATION, WAITING = "data", "saving", "evaluation", "waiting"

@@ -14,14 +14,18 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field
 
-from rlc.chat.prompts import fitting_renderer
-from rlc.chat.tokens import Chunks, chunks_to_json, model_input
-from rlc.envs.deadlines import Deadline, waiting
-from rlc.envs.judges.endpoint import EndpointResponder
-from rlc.envs.responders import ModelReply, ModelRequest, Responder, Responders
-from rlc.plan.environments import Asked, EndpointPlan
-from rlc.plan.models import ModelPlan, ModelState, Sampling
-from rlc.pricing.asked import endpoint_dollars
+from rlc.chat import Chunks, chunks_to_json, fitting_renderer, model_input
+from rlc.envs import (
+    Deadline,
+    EndpointResponder,
+    ModelReply,
+    ModelRequest,
+    Responder,
+    Responders,
+    waiting,
+)
+from rlc.plan import Asked, EndpointPlan, ModelPlan, ModelState, Sampling
+from rlc.pricing import endpoint_dollars
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
@@ -29,8 +33,8 @@ from rlc.runtime.journal.meter import PROBES, Meter
 from rlc.runtime.records import Usage
 from rlc.runtime.weights import open_sampler, open_stage
 from rlc.seeds import derive_seed
-from rlc.service.chats.model import ChatModel
-from rlc.service.interface import (
+from rlc.service import (
+    ChatModel,
     SamplingClient,
     SamplingRequest,
     ServiceClient,

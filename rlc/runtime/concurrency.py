@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 
 from attrs import define, field
 
-from rlc.envs.concurrency import all_of, first_cause
-from rlc.service.interface import pending_call
+from rlc.envs import all_of, first_cause
+from rlc.service import pending_call
 
 __all__ = ["EventLoopYield", "all_of", "first_cause", "in_thread"]
 

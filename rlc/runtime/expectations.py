@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from rlc.plan.expectations import ExpectationPlan, ExpectationResult, Over, QuantityPlan
+from rlc.plan import ExpectationPlan, ExpectationResult, Over, QuantityPlan
 
 _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],

@@ -23,7 +23,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.plan.graph import IN_ORDER, Graph, GraphEdge
+from rlc.plan import IN_ORDER, Graph, GraphEdge
 from rlc.runtime.concurrency import first_cause
 
 

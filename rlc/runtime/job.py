@@ -12,10 +12,8 @@ from pathlib import Path
 
 from attrs import define, field
 
-from rlc.data.code.functions import search_beside
-from rlc.data.digests import changed_files
-from rlc.plan.graph import evaluations_of
-from rlc.plan.stages import Evaluation, StagePlan, Training, is_evaluation, is_training
+from rlc.data import changed_files, search_beside
+from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_evaluation, is_training
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.failures import failure_of, read_failures
@@ -38,7 +36,7 @@ from rlc.runtime.summary import EvalSummary, StageSummary, Summary
 from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.updates.own_loss import open_loss
 from rlc.runtime.weights import LostCheckpointError, StageWeights, open_weights
-from rlc.service.interface import RemoteService, ServiceClient, SessionEnd, TrainingClient
+from rlc.service import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
 _CAUSES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.plan.stages import Training
+from rlc.plan import Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.gc_tuning import short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.plan.records import Plan
-from rlc.plan.stages import Evaluation, Training
+from rlc.plan import Evaluation, Plan, Training
 
 if TYPE_CHECKING:
     from rlc.runtime.records import Rollout, TrainedSample

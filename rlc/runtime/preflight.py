@@ -6,23 +6,13 @@ import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 
-from rlc.catalog.environments import code_of_data
-from rlc.catalog.files import located_files
+from rlc.catalog import WeightsError, code_of_data, find_weights, is_run_weights, located_files
 from rlc.catalog.requirements import Requirement, module_of, requirements
-from rlc.catalog.saved_weights import WeightsError, find_weights, is_run_weights
-from rlc.data.code.functions import (
-    load_attribute,
-    require_fits,
-    search_beside,
-    signature_of,
-)
-from rlc.data.errors import DataError
-from rlc.envs.build import source_problems
-from rlc.plan.graph import build_graph
+from rlc.data import DataError, load_attribute, require_fits, search_beside, signature_of
+from rlc.envs import source_problems
+from rlc.plan import ModelState, Plan, build_graph
 from rlc.plan.leaves import asked_models
-from rlc.plan.models import ModelState
-from rlc.plan.records import Plan
-from rlc.pricing.quantities import judged_before
+from rlc.pricing import judged_before
 from rlc.runtime.records import RunError
 
 

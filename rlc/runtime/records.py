@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat.tokens import NO_CHUNKS, Chunks
-from rlc.chat.turns import Verdict
-from rlc.data.about import TaskFacts
+from rlc.chat import NO_CHUNKS, Chunks, Verdict
+from rlc.data import TaskFacts
 from rlc.errors import Error
-from rlc.plan.environments import SOLVED
+from rlc.plan import SOLVED
 from rlc.runtime.failures import Failure
 
 if TYPE_CHECKING:
     from tinker import types
     from tinker.types.topk_logprobs import TopkLogprobs
 
-    from rlc.algo.episodes import Parts
+    from rlc.algo import Parts
 
 
 class RunError(Error):

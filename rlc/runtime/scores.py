@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import astuple, frozen
 
-from rlc.algo.kl import top_k_shares
+from rlc.algo import top_k_shares
 
 if TYPE_CHECKING:
     from tinker.types.topk_logprobs import TopkLogprobs

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rlc.plan.codec import plan_hash
-from rlc.plan.differences import difference_lines
-from rlc.plan.paths import CHECKPOINTS_FOLDER
-from rlc.plan.records import Plan
+from rlc.plan import CHECKPOINTS_FOLDER, Plan, difference_lines, plan_hash
 from rlc.runtime.guard.limits import NOTHING_LEARNT
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.locks import command
@@ -19,8 +16,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Summary
-from rlc.service.hosted.connect import connect_service, require_service
-from rlc.service.interface import ServiceClient
+from rlc.service import ServiceClient, connect_service, require_service
 
 
 def run_plan(
@@ -121,7 +117,7 @@ def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> Servi
     if resumed:
         require_service(folder.plan, base_url)
     if resumed and checkpoints.is_dir():  # a process that was killed may have left parts of some
-        from rlc.service.engine.checkpoints import CheckpointStore
+        from rlc.service import CheckpointStore
 
         CheckpointStore(checkpoints).delete_all_but(folder.journal.saved_paths())
     metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.recorded)}

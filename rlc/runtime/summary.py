@@ -9,7 +9,7 @@ from statistics import fmean
 
 from attrs import field, frozen
 
-from rlc.plan.expectations import ExpectationResult
+from rlc.plan import ExpectationResult
 from rlc.runtime.journal.history import History, curve, history
 
 

@@ -17,11 +17,9 @@ from uuid import uuid4
 from attrs import define, field
 from tinker_cookbook.utils import ml_log
 
-from rlc.catalog.index import tracker_traits
-from rlc.envs.openreward.client import sdk
-from rlc.plan.environments import EnvPlan
-from rlc.plan.parts import TrackPlan
-from rlc.plan.stages import Training
+from rlc.catalog import tracker_traits
+from rlc.envs import sdk
+from rlc.plan import EnvPlan, TrackPlan, Training
 from rlc.runtime.records import RunError
 
 _log = logging.getLogger(__name__)

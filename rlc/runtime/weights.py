@@ -8,10 +8,8 @@ from functools import partial
 
 from attrs import define, field, frozen
 
-from rlc.catalog.index import loss_traits
-from rlc.catalog.saved_weights import find_weights, is_run_weights
-from rlc.plan.models import LOCAL, ModelPlan
-from rlc.plan.stages import StagePlan, Training
+from rlc.catalog import find_weights, is_run_weights, loss_traits
+from rlc.plan import LOCAL, ModelPlan, StagePlan, Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.checkpoints import (
@@ -25,13 +23,7 @@ from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.seeds import derive_seed
-from rlc.service.interface import (
-    CheckpointError,
-    LossHandle,
-    SamplingClient,
-    ServiceClient,
-    TrainingClient,
-)
+from rlc.service import CheckpointError, LossHandle, SamplingClient, ServiceClient, TrainingClient
 
 
 class LostCheckpointError(RunError):

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.errors import Error
 from rlc.service.chats.errors import ChatError, TooLongError
 from rlc.service.interface import ServiceError, ServiceLostError

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from attrs import define, evolve, fields_dict, frozen
 
 from rlc.errors import Error
-from rlc.plan.models import Sampling
+from rlc.plan import Sampling
 
 if TYPE_CHECKING:
     from tinker import types
@@ -44,17 +44,17 @@ class CheckpointError(ServiceError):
     """A saved state that is missing, damaged or expired; an older one may serve."""
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 R = TypeVar("R")
 
 
 @frozen(eq=False)
-class MappedAwaitable(Generic[T, R]):
+class MappedAwaitable(Generic[_T, R]):
     """``make`` of the result of ``work``, which is already under way. Unlike a coroutine it may
     remain unawaited, when a run or a server ends."""
 
-    work: Awaitable[T]
-    make: Callable[[T], R]
+    work: Awaitable[_T]
+    make: Callable[[_T], R]
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.make((yield from self.work.__await__()))

@@ -11,13 +11,10 @@ from typing import Any
 
 from attrs import asdict, define
 
-from rlc.catalog.plan_files import plan_to_file
-from rlc.compile.sweeps import Sweep
-from rlc.plan.codec import plan_hash
-from rlc.plan.records import Plan
-from rlc.plan.sweeps import Trial
-from rlc.runtime.journal.locks import locked, made_and_locked
-from rlc.runtime.records import RunError
+from rlc.catalog import plan_to_file
+from rlc.compile import Sweep
+from rlc.plan import Plan, Trial, plan_hash
+from rlc.runtime import RunError, locked, made_and_locked
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
 from rlc.sweeps.read import BASE_FILE, SHARED, TRIALS, require_sweep, trial_folder
 

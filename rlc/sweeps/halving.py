@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rlc.plan.sweeps import SweepPlan
+from rlc.plan import SweepPlan
 from rlc.sweeps.journal import MetricReport
 from rlc.sweeps.search import optuna
 

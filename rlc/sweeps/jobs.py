@@ -9,12 +9,8 @@ from typing import Any
 from attrs import define, field
 
 from rlc.errors import Error
-from rlc.runtime.job import Job
-from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
-from rlc.runtime.start import connect_run
-from rlc.runtime.summary import Summary
-from rlc.service.interface import RemoteService
+from rlc.runtime import Job, Observer, RunFolder, Summary, connect_run
+from rlc.service import RemoteService
 
 
 class JobStoppedError(Error):

@@ -16,8 +16,8 @@ from typing import Literal, get_args
 
 from attrs import frozen
 
-from rlc.plan.sweeps import Trial
-from rlc.runtime.records import RunError
+from rlc.plan import Trial
+from rlc.runtime import RunError
 
 SWEEP_FILE = "sweep.sqlite"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from rlc.plan.records import Plan
-from rlc.plan.sweeps import MeasurePlan
-from rlc.runtime.journal.database import Journal
-from rlc.runtime.summary import window_mean
+from rlc.plan import MeasurePlan, Plan
+from rlc.runtime import Journal, window_mean
 
 
 def values_on_the_way(journal: Journal, metric: MeasurePlan) -> list[tuple[int, float]]:

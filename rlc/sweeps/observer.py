@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlc.plan.sweeps import SweepPlan, Trial
+from rlc.plan import SweepPlan, Trial
 from rlc.sweeps.journal import TrialRecord
 
 

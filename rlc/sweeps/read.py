@@ -11,15 +11,20 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.plan_files import plan_from_file
-from rlc.plan.codec import PlanFormatError
-from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
-from rlc.plan.records import Plan
-from rlc.plan.sweeps import SweepPlan, Trial
-from rlc.runtime.journal.database import NOTHING, Journal, RecordedUsage
-from rlc.runtime.journal.locks import is_locked
-from rlc.runtime.journal.runs import GONE, RunInfo, is_run, list_runs, read_run
-from rlc.runtime.records import RunError
+from rlc.catalog import plan_from_file
+from rlc.plan import JOURNAL_FILE, PLAN_FILE, Plan, PlanFormatError, SweepPlan, Trial
+from rlc.runtime import (
+    GONE,
+    NOTHING,
+    Journal,
+    RecordedUsage,
+    RunError,
+    RunInfo,
+    is_locked,
+    is_run,
+    list_runs,
+    read_run,
+)
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
 from rlc.sweeps.results import SweepState
 

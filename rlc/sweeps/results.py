@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from attrs import field, frozen
 
-from rlc.plan.sweeps import Configuration, SweepPlan
+from rlc.plan import Configuration, SweepPlan
 from rlc.sweeps.journal import TrialRecord
 
 # 97.5 % quantiles of Student's t, for 1 degree of freedom and up.

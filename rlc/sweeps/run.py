@@ -18,20 +18,22 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.compile.sweeps import Sweep
+from rlc.compile import Sweep
 from rlc.errors import Error
-from rlc.plan.records import Plan
-from rlc.plan.stages import Evaluation
-from rlc.plan.sweeps import Configuration, Trial
-from rlc.pricing.cost import plan_cost
-from rlc.runtime.journal.database import NOTHING, RecordedUsage
-from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.runs import is_run, read_run
-from rlc.runtime.observer import Observer
-from rlc.runtime.preflight import require_runnable
-from rlc.runtime.records import RunError
-from rlc.runtime.summary import Summary
-from rlc.service.hosted.connect import require_service
+from rlc.plan import Configuration, Evaluation, Plan, Trial
+from rlc.pricing import plan_cost
+from rlc.runtime import (
+    NOTHING,
+    Observer,
+    RecordedUsage,
+    RunError,
+    RunFolder,
+    Summary,
+    is_run,
+    read_run,
+    require_runnable,
+)
+from rlc.service import require_service
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.halving import Halving
 from rlc.sweeps.jobs import JobStoppedError, StoppableJob

@@ -13,9 +13,9 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.compile.sweeps import number_text
+from rlc.compile import number_text
 from rlc.errors import Error
-from rlc.plan.sweeps import AxisPlan, Configuration, SweepPlan
+from rlc.plan import AxisPlan, Configuration, SweepPlan
 from rlc.seeds import derive_seed
 
 _TRIES = 200  # proposals that may have been tried before, one after the other

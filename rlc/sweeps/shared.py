@@ -13,15 +13,8 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlc.plan.graph import build_graph
-from rlc.plan.models import LOCAL
-from rlc.plan.paths import JOURNAL_FILE
-from rlc.plan.records import Plan
-from rlc.runtime.failures import FAILURES_FILE
-from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.metrics import ROLLOUTS_FILE
-from rlc.runtime.journal.timeline import TIMELINE_FILE
-from rlc.runtime.journal.tokens import TOKENS_FILE
+from rlc.plan import JOURNAL_FILE, LOCAL, Plan, build_graph
+from rlc.runtime import FAILURES_FILE, ROLLOUTS_FILE, TIMELINE_FILE, TOKENS_FILE, RunFolder
 
 CHECKPOINTS = "checkpoints"
 

@@ -8,14 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.compile.recipe import CompileResult, load
-from rlc.compile.sweeps import Sweep, find_sweep
-from rlc.data.reading import Reader
-from rlc.plan.models import LOCAL
-from rlc.plan.records import Plan
-from rlc.runtime.preflight import require_runnable
-from rlc.runtime.records import RunError
-from rlc.service.hosted.connect import require_service
+from rlc.compile import CompileResult, Sweep, find_sweep, load
+from rlc.data import Reader
+from rlc.plan import LOCAL, Plan
+from rlc.runtime import RunError, require_runnable
+from rlc.service import require_service
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.observer import SweepObserver
 from rlc.sweeps.read import begun_with

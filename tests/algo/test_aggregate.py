@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rlc.algo.aggregate import SHARED_BY, aggregate_weights
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.losses import loss_and_grad
+from rlc.algo.losses import builtin_loss_and_grad
 from rlc.catalog.index import aggregate_traits
 
 LENGTH = 7
@@ -64,25 +64,25 @@ def test_weighted_advantages_have_the_gradient_of_the_averaged_loss(
 ) -> None:
     weights = weights_of(kind, batch)
     for loss in CONFIG.keys() - {"dro"}:
-        sums = [loss_and_grad(loss, CONFIG[loss], lp, inputs)[1] for lp, inputs, _ in batch]
+        sums = [builtin_loss_and_grad(loss, CONFIG[loss], lp, inputs)[1] for lp, inputs, _ in batch]
         for (lp, inputs, _), weight, expected in zip(
             batch, weights, averaged(kind, batch, sums), strict=True
         ):
             folded = {**inputs, "advantages": weight * inputs["advantages"]}
-            _, grad_T = loss_and_grad(loss, CONFIG[loss], lp, folded)
+            _, grad_T = builtin_loss_and_grad(loss, CONFIG[loss], lp, folded)
             np.testing.assert_allclose(grad_T, expected, rtol=1e-12, atol=1e-15, err_msg=loss)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SHARED_BY if aggregate_traits(kind).uniform])
 @given(batch=batches())
 def test_a_uniform_weight_folds_into_dro_with_its_beta(kind: str, batch: list[Sequence]) -> None:
-    sums = [loss_and_grad("dro", CONFIG["dro"], lp, inputs)[1] for lp, inputs, _ in batch]
+    sums = [builtin_loss_and_grad("dro", CONFIG["dro"], lp, inputs)[1] for lp, inputs, _ in batch]
     weights = weights_of(kind, batch)
     assert weights.min() == weights.max()
     beta = {"beta": weights[0] * CONFIG["dro"]["beta"]}
     for (lp, inputs, _), expected in zip(batch, averaged(kind, batch, sums), strict=True):
         folded = {**inputs, "advantages": weights[0] * inputs["advantages"]}
-        _, grad_T = loss_and_grad("dro", beta, lp, folded)
+        _, grad_T = builtin_loss_and_grad("dro", beta, lp, folded)
         np.testing.assert_allclose(grad_T, expected, rtol=1e-12, atol=1e-15)
 
 
@@ -109,7 +109,7 @@ def test_gradients_agree_with_autograd() -> None:
     weights = aggregate_weights("seq_mean_token_mean", sizes, tasks)
     for lp, q, advantage, weight in zip(lps, qs, advantages, weights, strict=True):
         inputs = {"logprobs": q.numpy(), "advantages": np.full(len(q), weight * advantage)}
-        _, grad_T = loss_and_grad("ppo", CONFIG["ppo"], lp.detach().numpy(), inputs)
+        _, grad_T = builtin_loss_and_grad("ppo", CONFIG["ppo"], lp.detach().numpy(), inputs)
         np.testing.assert_allclose(grad_T, lp.grad.numpy(), atol=1e-15)
 
 

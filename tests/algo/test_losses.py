@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.losses import LOSSES, loss_and_grad
+from rlc.algo.losses import LOSSES, builtin_loss_and_grad
 
 CONFIG: dict[str, dict[str, float]] = {
     "cross_entropy": {},
@@ -53,7 +53,7 @@ def ratio(data: Data) -> np.ndarray:
 @given(data=policy_data())
 def test_the_gradient_is_the_slope_of_the_loss(name: str, data: Data) -> None:
     logprobs_T, inputs = data[0], inputs_for(name, data)
-    _, grad_T = loss_and_grad(name, CONFIG[name], logprobs_T, inputs)
+    _, grad_T = builtin_loss_and_grad(name, CONFIG[name], logprobs_T, inputs)
     bounds = [v for k, v in CONFIG[name].items() if k.startswith("clip")]
     step = 1e-5
     for t in range(len(logprobs_T)):
@@ -82,7 +82,7 @@ def _slope(
     for sign in (1, -1):
         moved = logprobs_T.copy()
         moved[t] += sign * step
-        sides.append(loss_and_grad(name, config or CONFIG[name], moved, inputs)[0])
+        sides.append(builtin_loss_and_grad(name, config or CONFIG[name], moved, inputs)[0])
     return (sides[0] - sides[1]) / (2 * step)
 
 
@@ -116,14 +116,14 @@ def test_a_worked_example(
 ) -> None:
     """Ratios 2 and 1/2, advantages 1 and -2, the default thresholds."""
     inputs = {"logprobs": np.log([0.25, 0.5]), "advantages": np.array([1.0, -2.0])}
-    value, grad_T = loss_and_grad(name, config, np.log([0.5, 0.25]), inputs)
+    value, grad_T = builtin_loss_and_grad(name, config, np.log([0.5, 0.25]), inputs)
     assert value == pytest.approx(loss)
     np.testing.assert_allclose(grad_T, grad, atol=1e-12)
 
 
 def test_cross_entropy_is_the_weighted_negative_logprob() -> None:
     inputs = {"weights": np.array([0.0, 1.0]), "target_tokens": np.array([5, 6])}
-    value, grad_T = loss_and_grad("cross_entropy", None, [-1.0, -2.0], inputs)
+    value, grad_T = builtin_loss_and_grad("cross_entropy", None, [-1.0, -2.0], inputs)
     assert value == 2.0
     assert grad_T.tolist() == [0.0, -1.0]
 
@@ -132,25 +132,25 @@ def test_cross_entropy_is_the_weighted_negative_logprob() -> None:
 def test_on_policy_every_policy_loss_has_the_plain_gradient(data: Data) -> None:
     sampler, advantages = data[1]["logprobs"], data[1]["advantages"]
     for name in ("importance_sampling", "ppo", "cispo", "dro", "gspo", "stable_reinforce"):
-        _, grad_T = loss_and_grad(name, CONFIG[name], sampler, data[1])
+        _, grad_T = builtin_loss_and_grad(name, CONFIG[name], sampler, data[1])
         np.testing.assert_array_equal(grad_T, -advantages)
 
 
 @given(policy_data())
 def test_ppo_is_importance_sampling_inside_the_clip(data: Data) -> None:
     wide = {"clip_low_threshold": 0.0, "clip_high_threshold": 10.0}
-    free = loss_and_grad("importance_sampling", {}, *data)
-    clipped = loss_and_grad("ppo", wide, *data)
+    free = builtin_loss_and_grad("importance_sampling", {}, *data)
+    clipped = builtin_loss_and_grad("ppo", wide, *data)
     assert clipped[0] == free[0]
     np.testing.assert_array_equal(clipped[1], free[1])
 
 
 @given(policy_data())
 def test_ppo_is_the_pessimistic_bound(data: Data) -> None:
-    ppo, _ = loss_and_grad("ppo", CONFIG["ppo"], *data)
-    free, _ = loss_and_grad("importance_sampling", {}, *data)
+    ppo, _ = builtin_loss_and_grad("ppo", CONFIG["ppo"], *data)
+    free, _ = builtin_loss_and_grad("importance_sampling", {}, *data)
     assert ppo >= free - 1e-12
-    _, grad_T = loss_and_grad("ppo", CONFIG["ppo"], *data)
+    _, grad_T = builtin_loss_and_grad("ppo", CONFIG["ppo"], *data)
     sign = np.sign(data[1]["advantages"])
     pushed_out = ((ratio(data) > 1.28) & (sign > 0)) | ((ratio(data) < 0.7) & (sign < 0))
     assert not grad_T[pushed_out].any()
@@ -163,8 +163,8 @@ def test_a_positive_factor_on_advantages_is_a_factor_on_the_loss(
 ) -> None:
     """What lets any averaging over tokens or rollouts be folded into the advantages."""
     scaled = {**data[1], "advantages": factor * data[1]["advantages"]}
-    loss, grad_T = loss_and_grad(name, CONFIG[name], *data)
-    loss_scaled, grad_scaled_T = loss_and_grad(name, CONFIG[name], data[0], scaled)
+    loss, grad_T = builtin_loss_and_grad(name, CONFIG[name], *data)
+    loss_scaled, grad_scaled_T = builtin_loss_and_grad(name, CONFIG[name], data[0], scaled)
     assert loss_scaled == pytest.approx(factor * loss, rel=1e-9, abs=1e-9 * factor)
     np.testing.assert_allclose(grad_scaled_T, factor * grad_T, rtol=1e-12, atol=1e-300)
 
@@ -172,16 +172,18 @@ def test_a_positive_factor_on_advantages_is_a_factor_on_the_loss(
 @given(policy_data(), st.floats(1e-3, 1e3))
 def test_dro_scales_with_advantages_and_beta_together(data: Data, factor: float) -> None:
     scaled = {**data[1], "advantages": factor * data[1]["advantages"]}
-    loss, grad_T = loss_and_grad("dro", {"beta": 0.05}, *data)
-    both, grad_both_T = loss_and_grad("dro", {"beta": factor * 0.05}, data[0], scaled)
+    loss, grad_T = builtin_loss_and_grad("dro", {"beta": 0.05}, *data)
+    both, grad_both_T = builtin_loss_and_grad("dro", {"beta": factor * 0.05}, data[0], scaled)
     assert both == pytest.approx(factor * loss, rel=1e-9, abs=1e-9 * factor)
     np.testing.assert_allclose(grad_both_T, factor * grad_T, rtol=1e-9, atol=1e-12 * factor)
 
 
 def test_dro_does_not_scale_with_advantages_alone() -> None:
     inputs = {"logprobs": [-2.0], "advantages": [1.0]}
-    _, grad_T = loss_and_grad("dro", {"beta": 0.5}, [-1.0], inputs)
-    _, doubled_T = loss_and_grad("dro", {"beta": 0.5}, [-1.0], {**inputs, "advantages": [2.0]})
+    _, grad_T = builtin_loss_and_grad("dro", {"beta": 0.5}, [-1.0], inputs)
+    _, doubled_T = builtin_loss_and_grad(
+        "dro", {"beta": 0.5}, [-1.0], {**inputs, "advantages": [2.0]}
+    )
     assert doubled_T[0] != pytest.approx(2 * grad_T[0])
 
 
@@ -199,24 +201,26 @@ def test_gspo_on_a_worked_example() -> None:
         "sequence_ratio_mask": np.array([1.0, 1.0, 0.0]),
     }
     logprobs_T = np.log([0.5, 0.8, 0.9])
-    loss, grad_T = loss_and_grad("gspo", WIDE, logprobs_T, inputs)
+    loss, grad_T = builtin_loss_and_grad("gspo", WIDE, logprobs_T, inputs)
     assert loss == pytest.approx(-8.0)
     np.testing.assert_allclose(grad_T, [-4.0, -4.0, 0.0])
-    held, grad_T = loss_and_grad("gspo", NARROW, logprobs_T, inputs)
+    held, grad_T = builtin_loss_and_grad("gspo", NARROW, logprobs_T, inputs)
     assert held == pytest.approx(-2.2)
     assert not grad_T.any()
     inputs["advantages"] = -inputs["advantages"]
-    away, grad_T = loss_and_grad("gspo", NARROW, logprobs_T, inputs)
+    away, grad_T = builtin_loss_and_grad("gspo", NARROW, logprobs_T, inputs)
     assert away == pytest.approx(8.0)
     np.testing.assert_allclose(grad_T, [4.0, 4.0, 0.0])
 
 
 def test_the_mask_of_gspo_marks_what_the_ratio_is_of_and_not_what_is_trained() -> None:
-    loss, grad_T = loss_and_grad("gspo", WIDE, [-2.0], {**ONE, "sequence_ratio_mask": [0.0]})
+    loss, grad_T = builtin_loss_and_grad(
+        "gspo", WIDE, [-2.0], {**ONE, "sequence_ratio_mask": [0.0]}
+    )
     assert loss == -1.0  # of no token: 1
     assert grad_T.tolist() == [-1.0]
     inputs = {**TWO, "sequence_ratio_mask": [0.0, 1.0]}
-    loss, grad_T = loss_and_grad("gspo", WIDE, [-9.0, -1.0 + np.log(2)], inputs)
+    loss, grad_T = builtin_loss_and_grad("gspo", WIDE, [-9.0, -1.0 + np.log(2)], inputs)
     assert loss == pytest.approx(-2.0 * (1 + 3))
     np.testing.assert_allclose(grad_T, [-2.0, -6.0])
 
@@ -226,7 +230,7 @@ def test_gspo_has_the_slope_of_the_sequence_ratio_under_one_advantage(
     data: Data, advantage: float
 ) -> None:
     logprobs_T, inputs = data[0], {**data[1], "advantages": np.full(len(data[0]), advantage)}
-    _, grad_T = loss_and_grad("gspo", WIDE, logprobs_T, inputs)
+    _, grad_T = builtin_loss_and_grad("gspo", WIDE, logprobs_T, inputs)
     for t in range(len(logprobs_T)):
         slope = _slope("gspo", logprobs_T, inputs, t, 1e-5, WIDE)
         assert grad_T[t] == pytest.approx(slope, rel=1e-5, abs=1e-6)
@@ -237,8 +241,8 @@ def test_thresholds_may_be_given_token_by_token(data: Data) -> None:
     size = len(data[0])
     columns = {"clip_low_threshold": np.full(size, 0.7), "clip_high_threshold": np.full(size, 1.28)}
     for name in ("ppo", "cispo"):
-        by_token = loss_and_grad(name, {}, data[0], {**data[1], **columns})
-        by_config = loss_and_grad(name, CONFIG["ppo"], *data)
+        by_token = builtin_loss_and_grad(name, {}, data[0], {**data[1], **columns})
+        by_config = builtin_loss_and_grad(name, CONFIG["ppo"], *data)
         assert by_token[0] == by_config[0]
         np.testing.assert_array_equal(by_token[1], by_config[1])
 
@@ -269,7 +273,7 @@ def test_mistakes_are_named(
     name: str, config: dict[str, float], inputs: dict[str, list[float]], message: str
 ) -> None:
     with pytest.raises(AlgorithmError, match=message):
-        loss_and_grad(name, config, [-1.0], inputs)
+        builtin_loss_and_grad(name, config, [-1.0], inputs)
 
 
 @given(policy_data())
@@ -277,11 +281,13 @@ def test_what_was_not_sampled_adds_nothing_to_stable_reinforce(data: Data) -> No
     """The value and the gradient are those of the sampled tokens alone."""
     (lp_T, inputs), config = data, CONFIG["stable_reinforce"]
     sampled_T = np.arange(len(lp_T)) % 2
-    value, grad_T = loss_and_grad(
+    value, grad_T = builtin_loss_and_grad(
         "stable_reinforce", config, lp_T, {**inputs, "sampled": sampled_T}
     )
     alone = {key: column[sampled_T == 1] for key, column in inputs.items()}
-    expected, expected_T = loss_and_grad("stable_reinforce", config, lp_T[sampled_T == 1], alone)
+    expected, expected_T = builtin_loss_and_grad(
+        "stable_reinforce", config, lp_T[sampled_T == 1], alone
+    )
     assert value == pytest.approx(expected, abs=1e-12)
     np.testing.assert_array_equal(grad_T[sampled_T == 0], 0)
     np.testing.assert_array_equal(grad_T[sampled_T == 1], expected_T)

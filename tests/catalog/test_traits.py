@@ -7,7 +7,7 @@ import pytest
 
 from rlc.algo import losses
 from rlc.algo.aggregate import SHARED_BY, aggregate_weights
-from rlc.algo.losses import loss_and_grad
+from rlc.algo.losses import builtin_loss_and_grad
 from rlc.catalog.index import (
     aggregate_traits,
     find_builtin,
@@ -33,7 +33,7 @@ def of_loss(name: str, advantages_T: np.ndarray = ADVANTAGES_T) -> tuple[float, 
     inputs = {"weights": advantages_T}
     if traits.sampler_logprobs:
         inputs = {"logprobs": SAMPLER_T, "advantages": advantages_T}
-    return loss_and_grad(name, config, LOGPROBS_T, inputs)
+    return builtin_loss_and_grad(name, config, LOGPROBS_T, inputs)
 
 
 @pytest.mark.parametrize("name", names_of("loss"))

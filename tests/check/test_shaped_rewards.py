@@ -18,7 +18,7 @@ from rlc.compile.recipe import compile_source
 from rlc.emit.errors import EmitError
 from rlc.emit.script.program import script
 from rlc.explanation.diff import diff_plans, diff_text
-from rlc.explanation.formulas.stages import formulas_of
+from rlc.explanation.formulas.stages import stage_formulas
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.environments import RewardPlan
@@ -134,7 +134,7 @@ def test_a_plan_keeps_the_expression_and_shows_its_formula() -> None:
     plan, other = plan_of("total - 0.001 * tokens"), plan_of("total - 0.002 * tokens")
     assert plan_from_dict(json.loads(json.dumps(plan_to_dict(plan)))) == plan
     assert plan_hash(plan) != plan_hash(other)
-    assert "reward = total − 0.001 tokens" in formulas_of(plan.stages[0])["reward of hints"]
+    assert "reward = total − 0.001 tokens" in stage_formulas(plan.stages[0])["reward of hints"]
     text = diff_text(diff_plans(plan, other), "a", "b")
     assert "+ reward = total − 0.002 tokens" in text
     assert "shaped" not in json.dumps(plan_to_dict(compiled(TINY + train()))["stages"])

@@ -19,7 +19,7 @@ from rlc.cli.main import main
 from rlc.compile.recipe import compile_source
 from rlc.data.reading import Reader
 from rlc.lang.codes import CODES
-from rlc.lang.pages import Example, page, render
+from rlc.lang.pages import Example, page, render_page
 from rlc.lang.source import Source
 
 RECIPE = complete("train main {\n  …\n}\n")
@@ -169,10 +169,10 @@ def test_a_code_may_be_written_small_and_an_unknown_one_has_no_page() -> None:
 def test_a_page_reads_well_with_and_without_colour() -> None:
     shown = page("RL0010")
     assert shown is not None
-    plain = render(shown, color=False)
+    plain = render_page(shown, color=False)
     assert plain.startswith("RL0010: syntax error\n\nThe words at this place")
     assert "\nWrong\n\n    train main {\n      steps: 50\n" in plain
     assert max(len(line) for line in plain.splitlines()) <= 88
-    colored = render(shown, color=True)
+    colored = render_page(shown, color=True)
     assert "\x1b[1mRL0010" in colored
     assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain

@@ -9,7 +9,7 @@ import pytest
 from run_support import block, run_new, tiny
 
 from rlc.cli.main import main
-from rlc.report.pages.run_page import build, episodes
+from rlc.report.pages.run_page import build, typical_episodes
 from rlc.report.run_files import read_files
 from rlc.runtime.journal.runs import read_run
 
@@ -88,7 +88,7 @@ def test_what_only_episodes_have_is_refused(
 
 def test_the_page_has_the_curves(folder: Path) -> None:
     files = read_files(folder)
-    page = build(files, read_run(folder), episodes(files))
+    page = build(files, read_run(folder), typical_episodes(files))
     titles = {group.stage: [c.title for c in group.charts] for group in page.groups}
     assert titles["align"][:5] == [
         "Accuracy",

@@ -24,7 +24,7 @@ from rlc.compile.recipe import CompileResult, compile_source
 from rlc.lang.diagnostics import Diagnostic, Fix, in_order
 from rlc.lang.fixes import fix_all
 from rlc.lang.formatter import format_text
-from rlc.lang.pages import page, render
+from rlc.lang.pages import page, render_page
 from rlc.lang.render import excerpt, summary
 from rlc.lang.secrets import keys_in
 from rlc.lang.source import Source
@@ -48,7 +48,7 @@ def answer(request: str) -> str:
     asked = json.loads(request)
     if "code" in asked:
         about = page(asked["code"])
-        return json.dumps({"result": about and render(about, color=True)})
+        return json.dumps({"result": about and render_page(about, color=True)})
     # A half of a character, which JavaScript can have, is none.
     text = asked["text"].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     source, compiled = _compiled(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rlc.algo.scheme import (
+from rlc.algo import (
     AdvantageScheme,
     AdvantageStep,
     Baseline,

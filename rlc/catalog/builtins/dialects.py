@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Returns
+from rlc.algo import AdvantageScheme, AdvantageStep, Returns
 from rlc.catalog.builtins.advantages import (
     EPISODE,
     IN_ROLE,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from rlc.algo.scheme import AdvantageScheme, Clip, Returns
+from rlc.algo import AdvantageScheme, Clip, Returns
 from rlc.catalog.builtins.losses import KL_DISCOUNT
 from rlc.catalog.records import Args, Builtin, Param, builtin, optional
 from rlc.catalog.traits import TeacherTraits
-from rlc.plan.environments import TEXT_FILE
-from rlc.plan.models import SamplingPlan
-from rlc.plan.parts import KeepPlan, TeacherPlan
-from rlc.plan.sources import Samples
+from rlc.plan import TEXT_FILE, KeepPlan, Samples, SamplingPlan, TeacherPlan
 
 # The advantages of a stage that only its teachers teach: nothing but 0.
 NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.sources import ARGS, GRADER, SAMPLES, SHUFFLE, USUAL, environment
+from rlc.catalog.builtins.sources import ARGS, GRADER, SHUFFLE, TASK_LIMIT, USUAL, environment
 from rlc.catalog.records import Args, Param, builtin, code, optional, word
 from rlc.catalog.traits import EnvFacts, SourceTraits
-from rlc.data.code.calls import module_of_package
-from rlc.plan.environments import AgentPlan, EnvPlan
+from rlc.data import module_of_package
+from rlc.plan import AgentPlan, EnvPlan
 from rlc.records import evolve, fields
 
 AGENT = "agent"
@@ -92,7 +92,7 @@ FRAMEWORKS = (
             folders=True,
         ),
         SHUFFLE,
-        SAMPLES,
+        TASK_LIMIT,
         Param("turns", "int", "most replies, after which the tests run", 30, low=1, high=1_000),
         Param("timeout", "duration", "longest command", 60, above=0),
         word(
@@ -176,7 +176,7 @@ FRAMEWORKS = (
         ARGS,
         Param("split", "string", "its training or its evaluation tasks", USUAL[0], choices=USUAL),
         SHUFFLE,
-        SAMPLES,
+        TASK_LIMIT,
         Param(
             "weights",
             "record",

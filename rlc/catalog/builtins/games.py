@@ -8,7 +8,7 @@ from rlc.catalog.builtins.sources import ARGS, environment
 from rlc.catalog.facts.environments import textarena_facts, textarena_ids, textarena_signature
 from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional
 from rlc.catalog.traits import EnvFacts, OpponentTraits, SourceTraits, WrapperTraits
-from rlc.plan.environments import ANY, EnvPlan, PastPlan, PlayPlan, ScriptPlan
+from rlc.plan import ANY, EnvPlan, PastPlan, PlayPlan, ScriptPlan
 from rlc.records import evolve
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, word
 from rlc.catalog.traits import BOX, TAG, GraderTraits, WrapperTraits
-from rlc.plan.environments import (
+from rlc.plan import (
     TEXT_FILE,
     ComparerPlan,
     EndpointPlan,

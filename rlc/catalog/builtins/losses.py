@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from rlc.algo.aggregate import SHARED_BY
+from rlc.algo import SHARED_BY
 from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
 from rlc.catalog.traits import AggregateTraits, LossTraits
-from rlc.plan.parts import AggregatePlan, KlPlan, LossPlan
-from rlc.plan.stages import Training
+from rlc.plan import AggregatePlan, KlPlan, LossPlan, Training
 from rlc.records import evolve
 
 if TYPE_CHECKING:
-    from rlc.algo.expressions.build import Builder
+    from rlc.algo import Builder
 
 _RATIO = "ρ_t = p_t / q_t"
 _CLIPPED = "clip(ρ_t, clip_low, clip_high)"

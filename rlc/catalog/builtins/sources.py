@@ -18,9 +18,16 @@ from rlc.catalog.facts.environments import (
 from rlc.catalog.facts.models import TINY
 from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional, word
 from rlc.catalog.traits import BOX, EnvFacts, Key, SourceTraits
-from rlc.plan.environments import EnvPlan, GraderPlan, RewardPlan, RolloutsPlan
-from rlc.plan.paths import HUB_DATASET, hub_dataset
-from rlc.plan.sources import Split, base_split
+from rlc.plan import (
+    HUB_DATASET,
+    EnvPlan,
+    GraderPlan,
+    RewardPlan,
+    RolloutsPlan,
+    Split,
+    base_split,
+    hub_dataset,
+)
 from rlc.records import frozen
 
 USUAL = ("train", "test")  # they may be written as words; there are others
@@ -73,7 +80,7 @@ def tasks_of_part(split: Split, count: int | None) -> int | None:
     hash of each task decides, or there is no end of them."""
     if isinstance(split, str) or count is None:
         return count
-    from rlc.data.splits import Part  # few recipes take parts
+    from rlc.data import Part  # few recipes take parts
 
     return Part(**split).count(count)
 
@@ -130,7 +137,7 @@ def _gem_turns(args: Args) -> Any:
 
 
 SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
-SAMPLES = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
+TASK_LIMIT = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
 ARGS = Param("args", "record", "its keyword arguments", {})
 GRADER, FORMAT_COEF = "grader", 0.1
 _GRADED_BY = "what rewards a reply; `0.5 *` before one is its weight"
@@ -259,7 +266,7 @@ SOURCES = (
         Param("id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
         SPLIT_NAME,
         SHUFFLE,
-        SAMPLES,
+        TASK_LIMIT,
         optional("variant", "string", "one of several that share the name"),
         optional("base_url", "string", "a server of one's own"),
         Param(
@@ -315,7 +322,7 @@ SOURCES = (
             folded={"python": ("grade_with", "grade_with"), "regex": ("pattern", "regex")},
         ),
         SHUFFLE,
-        SAMPLES,
+        TASK_LIMIT,
         optional(
             "few_shot",
             "string",
@@ -353,7 +360,7 @@ SOURCES = (
         Param(GRADER, "grader", _GRADED_BY, (), named=True),
         SPLIT,
         SHUFFLE,
-        SAMPLES,
+        TASK_LIMIT,
         _SUFFIX,
         _REPLIED,
         _ID,

@@ -22,16 +22,18 @@ from rlc.catalog.builtins.sources import (
 )
 from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional, word
 from rlc.catalog.traits import DataTraits, Key, MetricTraits, PreferenceTraits, TrackerTraits
-from rlc.plan.parts import MetricPlan, PreferenceLossPlan, TrackPlan
-from rlc.plan.sources import (
+from rlc.plan import (
     AnyData,
     BuilderData,
     Chats,
     Demonstrations,
     LabelledReplies,
+    MetricPlan,
     Pairs,
+    PreferenceLossPlan,
     PreferredPairs,
     Rows,
+    TrackPlan,
 )
 from rlc.records import evolve
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rlc.catalog.records import Args, Param, builtin, optional
 
 if TYPE_CHECKING:
-    from rlc.plan.sweeps import RangePlan, SearchPlan
+    from rlc.plan import RangePlan, SearchPlan
 
 
 # Most recipes have no sweep, and are checked without its records.
@@ -18,7 +18,7 @@ def _range(scale: Literal["linear", "log"]) -> Callable[[Args], RangePlan]:
     def build(args: Args) -> RangePlan:
         step: Any = args.values.get("step")
         given = [args.low, args.high, *([step] if step is not None and step.data else [])]
-        from rlc.plan.sweeps import RangePlan
+        from rlc.plan import RangePlan
 
         whole = all(float(value.data).is_integer() for value in given) and scale == "linear"
         return RangePlan(scale, args.low, args.high, step, whole)
@@ -30,7 +30,7 @@ def _search(kind: str, **given: Any) -> Callable[[Args], SearchPlan]:
     """Make a search of its arguments, which have the names of the record's fields."""
 
     def build(args: Args) -> SearchPlan:
-        from rlc.plan.sweeps import SearchPlan
+        from rlc.plan import SearchPlan
 
         return SearchPlan(kind, **{"n": None, **args.values, **given})
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, share, word
-from rlc.plan.models import SamplingPlan
-from rlc.plan.parts import (
+from rlc.plan import (
+    LONGEST_TTL,
+    SHORTEST_TTL,
     AdamPlan,
     BatchPlan,
     BudgetPlan,
@@ -16,10 +17,10 @@ from rlc.plan.parts import (
     GiveUpPlan,
     KlGuardPlan,
     OverlapPlan,
+    SamplingPlan,
     SavePlan,
     SchedulePlan,
 )
-from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
 
 _WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
 _FLOOR = share("floor", "share of the rate that it falls towards", 0.0)

@@ -7,7 +7,7 @@ import os
 from functools import cache
 from typing import Any, Protocol
 
-from rlc.plan.models import LOCAL, TINKER
+from rlc.plan import LOCAL, TINKER
 from rlc.records import frozen
 
 TINY = "tiny"

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.environments import opponent_name
-from rlc.catalog.index import opponent_traits, source_traits
+from rlc.catalog import opponent_name, opponent_traits, source_traits
 from rlc.check.data.places import labels
 from rlc.check.data.rows import Messages, StageRows
 from rlc.check.view import StageView
-from rlc.data.code.calls import Code
-from rlc.data.code.functions import require_fits
-from rlc.data.code.modules import module_file
-from rlc.data.code.written import lacks, written_signature
-from rlc.data.errors import CodeError, DataError, PackageMissingError
-from rlc.data.rows import DataRow
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan
-from rlc.plan.paths import file_part
+from rlc.data import (
+    Code,
+    CodeError,
+    DataError,
+    DataRow,
+    PackageMissingError,
+    lacks,
+    module_file,
+    require_fits,
+    written_signature,
+)
+from rlc.lang import Label
+from rlc.plan import EnvPlan, file_part
 from rlc.records import evolve
 
 NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
@@ -84,8 +87,7 @@ def _try(
     view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
 ) -> None:
     """Report what is wrong with code when it is imported and tried."""
-    from rlc.data.grading.rewards import TRIED_OWN
-    from rlc.data.grading.trial import CodeTrial
+    from rlc.data import TRIED_OWN, CodeTrial
 
     recipe, grader, answer = view.origins.span.source.name, None, None
     target = view.located(code.target) if file_part(code.target) != code.target else code.target

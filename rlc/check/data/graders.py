@@ -11,10 +11,17 @@ from collections.abc import Sequence
 
 from rlc.check.data.rows import StageRows
 from rlc.check.view import StageView
-from rlc.data.errors import DataError, PackageMissingError
-from rlc.data.grading.graders import TRIED, Grader, is_right, tried, wrongly_graded
-from rlc.data.rows import DataRow
-from rlc.plan.environments import EnvPlan, GraderPlan
+from rlc.data import (
+    TRIED,
+    DataError,
+    DataRow,
+    Grader,
+    PackageMissingError,
+    is_right,
+    tried,
+    wrongly_graded,
+)
+from rlc.plan import EnvPlan, GraderPlan
 
 SECONDS = 3.0  # that a grader may take for them; those that are pure take none
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.sources import have_tasks_in_common
+from rlc.catalog import have_tasks_in_common
 from rlc.check.view import StageView, rule
-from rlc.lang.diagnostics import Label
-from rlc.plan.sources import base_split
+from rlc.lang import Label
+from rlc.plan import base_split
 
 
 @rule("heldout", "every", "steps")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rlc.data.errors import FilePlace
-from rlc.lang.diagnostics import Label
-from rlc.lang.source import Source, Span
+from rlc.data import FilePlace
+from rlc.lang import Label, Source, Span
 
 LONGEST = 100_000  # characters of a line that is shown
 

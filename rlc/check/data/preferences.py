@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rlc.catalog.facts.models import find_model, tokenizer_of
-from rlc.catalog.index import builtins_of, preference_traits
+from rlc.catalog import builtins_of, find_model, preference_traits, tokenizer_of
 from rlc.check.data.rules import rows_of_data
 from rlc.check.view import StageView, rule
-from rlc.lang.diagnostics import Label
-from rlc.plan.models import LOCAL
-from rlc.plan.sources import LabelledReplies, Pairs
+from rlc.lang import Label
+from rlc.plan import LOCAL, LabelledReplies, Pairs
 
 _ROWS_READ = 10_000  # rows whose replies are compared
 _ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
@@ -110,7 +108,7 @@ def _replies_differ(view: StageView) -> None:
         if rows is None or not isinstance(view.parts[path], Pairs):
             continue
         from rlc.check.data.places import labels
-        from rlc.data.comparisons import repeats
+        from rlc.data import repeats
 
         read = rows.sound(_ROWS_READ)
         same = [row for row in read if repeats(row.fields, view.parts[path])]
@@ -136,8 +134,7 @@ def _labels_differ(view: StageView) -> None:
     rows = rows_of_data(view, "data")
     if rows is None:
         return
-    from rlc.data.comparisons import LabelledReply
-    from rlc.data.learnt import reader_of
+    from rlc.data import LabelledReply, reader_of
 
     read = reader_of(data)
     found = [read(row.fields) for row in rows.sound(_ROWS_READ)]

@@ -11,17 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from rlc.catalog.records import Param
+from rlc.catalog import Param
 from rlc.check.data.places import labels
 from rlc.check.scope import closest, known_values
 from rlc.check.view import StageView
-from rlc.data.errors import DataError, FilePlace
-from rlc.data.fields import FieldError, field_fault
-from rlc.data.messages import MessageError
-from rlc.data.reading import FileRows
-from rlc.data.rows import DataRow
-from rlc.data.splits import NoSplitError, rows_of_split, said
-from rlc.plan.sources import base_split
+from rlc.data import (
+    DataError,
+    DataRow,
+    FieldError,
+    FilePlace,
+    FileRows,
+    MessageError,
+    NoSplitError,
+    field_fault,
+    rows_of_split,
+    said,
+)
+from rlc.plan import base_split
 from rlc.records import field, frozen
 
 LISTED = 3  # kinds of mistakes in one file, and further places of one of them

@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.builtins.sources import have_tasks_in_common
-from rlc.catalog.environments import (
+from rlc.catalog import (
+    Param,
     code_of,
     code_of_data,
     env_facts,
+    find_builtin,
+    grader_traits,
+    have_tasks_in_common,
     prompt_rules,
+    source_traits,
     task_count,
     templates_of,
 )
-from rlc.catalog.index import find_builtin, grader_traits, source_traits
-from rlc.catalog.records import Param
 from rlc.check.scope import known_values
 from rlc.check.view import StageView, rule, rule_on_envs, teacher_paths
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan
-from rlc.plan.paths import hub_dataset
-from rlc.plan.sources import base_split
+from rlc.lang import Label
+from rlc.plan import EnvPlan, base_split, hub_dataset
 from rlc.records import evolve
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
     if view.reader is None or source is None or not columns:
         return
     from rlc.check.data.rows import StageRows
-    from rlc.data.chats import Chat, read_prompt, read_solved
-    from rlc.data.grading.graders import completed, require_gradable
+    from rlc.data import Chat, completed, read_prompt, read_solved, require_gradable
 
     path, fields = f"envs.{env.name}", {param.holds: name for param, name in columns}
     question, answer = fields["asked"], fields.get("answer", "")
@@ -201,7 +200,7 @@ def rows_of_data(view: StageView, name: str) -> StageRows | None:
     made = find_builtin("data", data.word) or find_builtin("preferences", data.word)
     assert made is not None
     from rlc.check.data.rows import StageRows
-    from rlc.data.learnt import hashed, reader_of
+    from rlc.data import hashed, reader_of
 
     columns = _columns(made.params, {p.name: getattr(data, p.name, None) for p in made.params})
     most = ("n", data.count, f"{name}.count")

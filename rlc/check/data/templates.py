@@ -5,12 +5,11 @@ Only `rlc check` of a recipe that names some comes here.
 
 from __future__ import annotations
 
-from rlc.catalog.records import Param
+from rlc.catalog import Param
 from rlc.check.data.places import labels
 from rlc.check.scope import known_values
 from rlc.check.view import StageView
-from rlc.data.errors import DataError, FilePlace
-from rlc.data.templates import parsed_template
+from rlc.data import DataError, FilePlace, parsed_template
 
 
 def check_template(view: StageView, path: str, param: Param, value: str) -> None:

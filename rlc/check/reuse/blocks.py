@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.index import KINDS, find_anywhere
+from rlc.catalog import DECLARATIONS, KINDS, find_anywhere
 from rlc.check.reuse.changes import Amendment, names_of
 from rlc.check.reuse.copies import marked
 from rlc.check.scope import known_values, rename
 from rlc.check.values import UnknownValue
-from rlc.lang.ast import Amend, BlockDecl, Call, Expr, Field, Name, ValueDecl
-from rlc.lang.diagnostics import Label
+from rlc.lang import Amend, BlockDecl, Call, Expr, Field, Label, Name, ValueDecl
 from rlc.records import evolve
 
 if TYPE_CHECKING:

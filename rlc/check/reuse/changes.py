@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rlc.catalog.index import find_anywhere
-from rlc.lang.ast import Argument, Binary, BlockDecl, Call, Expr, Field, Name, RecordExpr, ValueDecl
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.source import Span
+from rlc.catalog import find_anywhere
+from rlc.lang import (
+    Argument,
+    Binary,
+    BlockDecl,
+    Call,
+    Diagnostics,
+    Expr,
+    Field,
+    Name,
+    RecordExpr,
+    Span,
+    ValueDecl,
+)
 from rlc.records import evolve, frozen
 
 

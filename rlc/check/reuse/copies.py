@@ -6,8 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypeVar
 
 from rlc.check.values import is_command_line
-from rlc.lang.ast import Call, Expr, Name, Node
-from rlc.lang.source import Span
+from rlc.lang import Call, Expr, Name, Node, Span
 from rlc.records import evolve, fields, frozen
 
 AnyNode = TypeVar("AnyNode", bound=Node)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from rlc.catalog.records import Param
+from rlc.catalog import Param
 from rlc.check.scalars import Scalars
 from rlc.check.scope import NamedDecl, Scope
 from rlc.check.values import Value
-from rlc.lang.ast import BlockDecl, Call, Expr, Name
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang import BlockDecl, Call, Diagnostics, Expr, Name
 
 
 class Copies(Protocol):

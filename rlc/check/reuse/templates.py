@@ -6,14 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Literal
 
-from rlc.catalog.aliases import WORDS
-from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.index import find_anywhere
-from rlc.catalog.records import Param
+from rlc.catalog import DECLARATIONS, WORDS, Param, find_anywhere
 from rlc.check.reuse.copies import names_in, nodes_in
 from rlc.check.scope import NamedDecl, Scope
-from rlc.lang.ast import BlockDecl, Call, Expr, Name, Node
-from rlc.lang.diagnostics import Diagnostics, Label
+from rlc.lang import BlockDecl, Call, Diagnostics, Expr, Label, Name, Node
 
 
 def check_templates(scope: Scope, found: Diagnostics) -> None:
@@ -105,7 +101,7 @@ def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
 
 def _inputs(node: Node, of: Literal["loss", "reward"]) -> Iterator[Name]:
     """The names in expressions that have a meaning of their own there."""
-    from rlc.algo.expressions.vocabulary import INPUTS
+    from rlc.algo import INPUTS
 
     return (name for name in names_in(node) if name.id in INPUTS[of])
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.declarations import DECLARATIONS, PARAM_TYPES
-from rlc.catalog.index import KINDS
-from rlc.catalog.records import Param
+from rlc.catalog import DECLARATIONS, KINDS, PARAM_TYPES, Param
 from rlc.check.bind import Owner, bind
 from rlc.check.scalars import bounds
 from rlc.check.scope import known_values, rename
-from rlc.lang.ast import Call, Expr, Name, ValueDecl
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang import Call, Diagnostics, Expr, Name, ValueDecl
 from rlc.records import evolve
 
 if TYPE_CHECKING:

@@ -7,29 +7,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.index import KINDS, how_to_make
-from rlc.catalog.records import REQUIRED, Param
+from rlc.catalog import DECLARATIONS, KINDS, REQUIRED, Param, how_to_make
 from rlc.check.bind import Owner, bind
 from rlc.check.reuse.blocks import block_of, made_block
 from rlc.check.reuse.copies import filled, marked, names_in
 from rlc.check.reuse.types import NUMERIC, WORD, typed
 from rlc.check.scope import NAMEABLE, declared_as, is_made
 from rlc.check.values import UnknownValue, Value
-from rlc.lang.ast import (
+from rlc.lang import (
     Amend,
     BlockDecl,
     Call,
+    Diagnostics,
     Expr,
+    Label,
     Name,
     Negative,
     Number,
     Parameter,
+    Span,
     String,
     ValueDecl,
 )
-from rlc.lang.diagnostics import Diagnostics, Label
-from rlc.lang.source import Span
 from rlc.records import evolve
 
 if TYPE_CHECKING:

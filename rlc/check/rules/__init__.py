@@ -30,14 +30,13 @@ from rlc.check.rules import (
 )
 from rlc.check.values import Origins
 from rlc.check.view import Rule, StageView
-from rlc.lang.diagnostics import Diagnostics
-from rlc.lang.source import Source, Span
+from rlc.lang import Diagnostics, Source, Span
+from rlc.plan import Plan
 from rlc.plan.leaves import children_of
-from rlc.plan.records import Plan
 from rlc.records import evolve
 
 if TYPE_CHECKING:
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (

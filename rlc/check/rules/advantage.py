@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo.scheme import (
+from rlc.algo import (
     AdvantageStep,
     Baseline,
     Clip,
@@ -13,14 +13,18 @@ from rlc.algo.scheme import (
     running_baseline,
     sums_components,
 )
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.builtins.graders import finds_answers
-from rlc.catalog.environments import env_facts, players_of_role, roles_of, with_role
-from rlc.catalog.index import grader_traits
+from rlc.catalog import (
+    NO_ADVANTAGE,
+    env_facts,
+    finds_answers,
+    grader_traits,
+    players_of_role,
+    roles_of,
+    with_role,
+)
 from rlc.check.view import StageView, rule
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan
-from rlc.plan.parts import FailurePlan
+from rlc.lang import Label
+from rlc.plan import EnvPlan, FailurePlan
 
 
 @rule("batch", "advantage", "envs")

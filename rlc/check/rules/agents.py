@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.environments import with_role
-from rlc.catalog.index import names_of, source_traits
+from rlc.catalog import names_of, source_traits, with_role
 from rlc.check.view import StageView, rule_on_envs
-from rlc.plan.environments import EnvPlan
+from rlc.plan import EnvPlan
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
 
@@ -40,7 +39,7 @@ def _command_can_be_run(view: StageView, env: EnvPlan) -> None:
     agent, path = env.agent, f"envs.{env.name}.agent"
     if agent is None or agent.command is None or not _is_command(agent.command):
         return
-    from rlc.data.commands import is_command
+    from rlc.data import is_command
 
     folder, (program, *_) = view.located(agent.folder), agent.command
     if not os.path.isdir(folder):

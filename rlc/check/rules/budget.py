@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlc.check.stages import CheckedStage
-from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.graph import evaluations_of
-from rlc.plan.stages import Evaluation, StagePlan, Training, is_training
+from rlc.lang import Diagnostics
+from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_training
 from rlc.records import frozen
 
 
@@ -31,7 +30,7 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
     plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
     if not any(_is_limited(plan) for plan in plans):
         return  # most have no budget, and their files need not be measured
-    from rlc.catalog.files import located_stages
+    from rlc.catalog import located_stages
 
     plans = located_stages(plans, recipe)
     for stage, plan in zip(stages, plans, strict=True):
@@ -71,7 +70,7 @@ def _limits(
     plan: Training, evaluations: Sequence[Evaluation], plans: Sequence[StagePlan]
 ) -> Iterator[_Limit]:
     """The limits of a stage's budget, which its evaluations share."""
-    from rlc.pricing.cost import stage_cost  # most checks need no prices
+    from rlc.pricing import stage_cost  # most checks need no prices
 
     by_name = {other.name: other for other in plans}
     cost = stage_cost(plan)

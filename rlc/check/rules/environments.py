@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.environments import (
+from rlc.catalog import (
+    TEMPLATES,
     env_facts,
     files_of,
+    find_builtin,
+    find_model,
     history_of,
     is_chat,
     max_turns,
     played_as,
+    renderer_fits,
+    renderer_keeps_prefix,
     seats_of,
+    source_traits,
     with_role,
+    wrapper_traits,
 )
-from rlc.catalog.facts.models import find_model, renderer_fits, renderer_keeps_prefix
-from rlc.catalog.index import find_builtin, source_traits, wrapper_traits
 from rlc.check.view import StageView, rule_on_envs
-from rlc.lang.secrets import is_variable, masked
-from rlc.plan.environments import EnvPlan
-from rlc.plan.models import ModelPlan
-from rlc.plan.paths import WHERE_PATHS_START
+from rlc.lang import is_variable, masked
+from rlc.plan import WHERE_PATHS_START, EnvPlan, ModelPlan
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -76,8 +78,7 @@ def _servers_can_be_started(view: StageView, env: EnvPlan) -> None:
     tools = with_role(env, "server_tools")
     if tools is None:
         return
-    from rlc.data.commands import is_command, server_command
-    from rlc.data.errors import DataError
+    from rlc.data import DataError, is_command, server_command
 
     path = f"envs.{env.name}.wrappers.{tools.name}.args.{wrapper_traits(tools.name).server}"
     try:
@@ -96,9 +97,7 @@ def _tasks_can_be_run(view: StageView, env: EnvPlan) -> None:
     source = find_builtin("env", env.source)
     if source is None or not source.params[0].folders:
         return
-    from rlc.data.commands import CONTAINERS, is_command
-    from rlc.data.errors import DataError
-    from rlc.data.harbor import harbor_tasks
+    from rlc.data import CONTAINERS, DataError, harbor_tasks, is_command
 
     path = f"envs.{env.name}"
     try:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from rlc.algo.scheme import Baseline
-from rlc.catalog.environments import env_facts, opponent_name, seats_of, trained_seats
-from rlc.catalog.facts.environments import textarena_facts
-from rlc.catalog.index import metric_traits, opponent_traits
+from rlc.algo import Baseline
+from rlc.catalog import (
+    env_facts,
+    metric_traits,
+    opponent_name,
+    opponent_traits,
+    seats_of,
+    textarena_facts,
+    trained_seats,
+)
 from rlc.check.view import StageView, rule, rule_on_envs
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import ANY, EnvPlan
+from rlc.lang import Label
+from rlc.plan import ANY, EnvPlan
 
 
 @rule_on_envs()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from rlc.catalog.environments import max_turns, with_role
+from rlc.catalog import max_turns, with_role
 from rlc.check.view import StageView, rule, rule_on_envs
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
-from rlc.plan.units import show
+from rlc.lang import Label
+from rlc.plan import MAX_TURNS, STEP_TIMEOUT, EnvPlan, show
 from rlc.records import evolve
 
 _GREEDY = 0.02  # a temperature, or a share, with which the most likely token is nearly sure

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.environments import max_turns
-from rlc.catalog.index import (
+from rlc.catalog import (
     BUILTINS,
+    LIKELIHOOD,
     aggregate_traits,
     learns_targets_alone,
     loss_traits,
+    max_turns,
 )
 from rlc.check.view import StageView, rule
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import MAX_TURNS
+from rlc.lang import Label
+from rlc.plan import MAX_TURNS
 
 # What is plausible for the bounds of a clip.
 _SEQUENCE = 0.05  # the ratio of a sequence stays so near 1

@@ -5,24 +5,34 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.environments import is_chat, played_as, reward_models_of, with_role
-from rlc.catalog.facts.models import (
+from rlc.catalog import (
+    NO_ADVANTAGE,
     find_model,
     find_retired,
+    is_chat,
+    loss_traits,
     model_names,
+    played_as,
     renderer_fits,
+    reward_models_of,
+    source_traits,
     tokenizer_of,
+    with_role,
 )
-from rlc.catalog.index import loss_traits, source_traits
 from rlc.check.scope import closest, known_values
 from rlc.check.view import StageView, rule, teacher_paths
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan, is_text_file
-from rlc.plan.models import LOCAL, TINKER, ModelPlan, ModelState
-from rlc.plan.parts import teacher_of
-from rlc.plan.paths import WHERE_PATHS_START
-from rlc.plan.sources import Samples
+from rlc.lang import Label
+from rlc.plan import (
+    LOCAL,
+    TINKER,
+    WHERE_PATHS_START,
+    EnvPlan,
+    ModelPlan,
+    ModelState,
+    Samples,
+    is_text_file,
+    teacher_of,
+)
 
 _SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
@@ -253,8 +263,7 @@ def _system_message_can_be_read(view: StageView) -> None:
             message = f'there is no file "{file}"'
             view.error("RL0001", f"{path}.system", message, WHERE_PATHS_START)
         elif view.reader is not None:
-            from rlc.data.errors import DataError
-            from rlc.data.templates import text_of
+            from rlc.data import DataError, text_of
 
             try:
                 text_of(file)
@@ -327,7 +336,7 @@ def _teacher_reads_all(view: StageView) -> None:
         for env in view.envs:
             if context is None or teacher.name not in (None, env.name):
                 continue
-            from rlc.pricing.shapes import rollout_shape  # most stages have no teacher
+            from rlc.pricing import rollout_shape  # most stages have no teacher
 
             shape = rollout_shape(env, view.model, view.sampling, "expected")
             longest = max(one.prompt_at(one.turns - 1) + one.reply for one in shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog.facts.models import LORA_RATES, find_model
+from rlc.catalog import LORA_RATES, find_model
 from rlc.check.view import StageView, rule
 
 _LARGEST_EPS = 1e-4  # beyond, it weighs more than most gradients and Adam no longer adapts

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlc.check.view import StageView, rule
-from rlc.lang.diagnostics import Label
-from rlc.plan.graph import barriers
+from rlc.lang import Label
+from rlc.plan import barriers
 
 
 @rule("overlap", "batch")

@@ -5,25 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from rlc.algo.scheme import Baseline
-from rlc.catalog.builtins.graders import FORMAT, finds_answers
-from rlc.catalog.builtins.sources import FORMAT_COEF, GRADER
-from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.environments import (
+from rlc.algo import Baseline
+from rlc.catalog import (
+    FORMAT,
+    FORMAT_COEF,
+    GRADER,
+    TEMPLATES,
     comparers_of,
     env_facts,
     files_of,
+    find_builtin,
+    find_model,
+    finds_answers,
+    grader_traits,
     judges_of,
     reward_models_of,
     rubrics_of,
+    source_traits,
     with_role,
+    wrapper_traits,
 )
-from rlc.catalog.facts.models import find_model
-from rlc.catalog.index import find_builtin, grader_traits, source_traits, wrapper_traits
 from rlc.check.scope import closest
 from rlc.check.view import StageView, rule, rule_on_envs
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import (
+from rlc.lang import Label
+from rlc.plan import (
     SOLVED,
     AnyJudge,
     EndpointPlan,
@@ -31,8 +36,8 @@ from rlc.plan.environments import (
     JudgePlan,
     JudgingPlan,
     is_text_file,
+    teacher_of,
 )
-from rlc.plan.parts import teacher_of
 from rlc.records import evolve
 
 
@@ -140,8 +145,7 @@ def _scale_rises(view: StageView, env: EnvPlan) -> None:
 def _rubric_can_be_read(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         from rlc.check.data.places import labels
-        from rlc.data.errors import DataError
-        from rlc.data.rubrics import read_rubric
+        from rlc.data import DataError, read_rubric
 
         file = is_text_file(judge.rubric)
         text = view.located(judge.rubric) if file else judge.rubric
@@ -212,7 +216,7 @@ def _question_fits(view: StageView, env: EnvPlan) -> None:
             continue
         if env.rollouts.max_tokens is None:  # what decides it could not be read
             continue
-        from rlc.pricing.asked import question_tokens
+        from rlc.pricing import question_tokens
 
         located = evolve(judge, rubric=view.located(judge.rubric))
         sampling = view.parts.get("sampling")
@@ -241,9 +245,7 @@ def _rows_have_criteria(view: StageView, env: EnvPlan) -> None:
     """What a rubric takes from rows is in each that is read."""
     for path, _, judge in _rubrics(env):
         from rlc.check.data.places import labels
-        from rlc.data.errors import DataError
-        from rlc.data.fields import FieldError
-        from rlc.data.rubrics import read_rubric
+        from rlc.data import DataError, FieldError, read_rubric
 
         text = view.located(judge.rubric) if is_text_file(judge.rubric) else judge.rubric
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlc.catalog.index import tracker_traits
+from rlc.catalog import tracker_traits
 from rlc.check.view import StageView, rule
-from rlc.lang.diagnostics import Label
-from rlc.plan.units import show
+from rlc.lang import Label
+from rlc.plan import show
 
 SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlc.catalog.environments import is_chat
-from rlc.catalog.facts.models import END_MARKS
-from rlc.catalog.index import learns_targets_alone
+from rlc.catalog import END_MARKS, is_chat, learns_targets_alone
 from rlc.check.view import StageView, rule
-from rlc.lang.diagnostics import Label
-from rlc.plan.units import show
+from rlc.lang import Label
+from rlc.plan import show
 
 
 @rule("sampling", "loss")

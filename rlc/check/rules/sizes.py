@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.environments import env_facts
+from rlc.catalog import env_facts
 from rlc.check.data.rules import examples_of, tasks_of
 from rlc.check.view import StageView, rule, rule_on_envs
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan
+from rlc.lang import Label
+from rlc.plan import EnvPlan
 
 
 @rule("batch", "advantage")

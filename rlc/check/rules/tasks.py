@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.builtins.sources import have_tasks_in_common
-from rlc.catalog.environments import env_facts, files_of, players_of_role, with_role
-from rlc.catalog.index import find_builtin, names_of, source_traits
+from rlc.catalog import (
+    env_facts,
+    files_of,
+    find_builtin,
+    have_tasks_in_common,
+    names_of,
+    players_of_role,
+    source_traits,
+    with_role,
+)
 from rlc.check.data.rules import LEARNT
 from rlc.check.view import StageView, rule, rule_on_envs
-from rlc.lang.diagnostics import Label
-from rlc.plan.environments import EnvPlan
-from rlc.plan.paths import WHERE_PATHS_START, hub_dataset
+from rlc.lang import Label
+from rlc.plan import WHERE_PATHS_START, EnvPlan, hub_dataset
 
 
 @rule_on_envs()

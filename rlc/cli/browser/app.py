@@ -10,10 +10,9 @@ from textual.binding import Binding
 from rlc.cli.browser.help_screen import HelpScreen
 from rlc.cli.browser.run_screen import RunScreen
 from rlc.cli.browser.runs_screen import RunsScreen
-from rlc.report.run_files import read_plan
-from rlc.runtime.journal.runs import is_run, list_runs
-from rlc.runtime.records import RunError
-from rlc.sweeps.read import TRIALS, is_sweep
+from rlc.report import read_plan
+from rlc.runtime import RunError, is_run, list_runs
+from rlc.sweeps import TRIALS, is_sweep
 
 DARK, LIGHT = "textual-dark", "textual-light"
 

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from rlc.cli.browser.differences import Pieces, other_member, rows
-from rlc.runtime.journal.history import Record
+from rlc.runtime import Record
 
 
 class CompareScreen(Screen[None]):

@@ -14,15 +14,22 @@ from rlc.cli.browser.queries import Query
 from rlc.cli.matches import games_of
 from rlc.cli.tokens import TokenReader
 from rlc.cli.transcripts import system_messages
-from rlc.plan.paths import JOURNAL_FILE
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan
-from rlc.report.run_files import read_plan
-from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
-from rlc.runtime.journal.episode_index import EpisodeHead, EpisodeIndex
-from rlc.runtime.journal.history import Record, read_metrics
-from rlc.runtime.journal.metrics import METRICS_FILE, ROLLOUTS_FILE
-from rlc.runtime.journal.runs import RunInfo, read_run, version_of
+from rlc.plan import JOURNAL_FILE, Plan, StagePlan
+from rlc.report import read_plan
+from rlc.runtime import (
+    FAILURES_FILE,
+    METRICS_FILE,
+    ROLLOUTS_FILE,
+    EpisodeHead,
+    EpisodeIndex,
+    Failure,
+    Record,
+    RunInfo,
+    read_failures,
+    read_metrics,
+    read_run,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from rlc.report.comparisons import StepComparison

@@ -11,8 +11,8 @@ from attrs import frozen
 
 from rlc.cli.output import visible
 from rlc.cli.transcripts import role_of
-from rlc.report.formatting import signed
-from rlc.runtime.journal.history import Record
+from rlc.report import signed
+from rlc.runtime import Record
 
 Pieces = tuple[tuple[str, bool], ...]  # of a text, and whether each of them is only here
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")

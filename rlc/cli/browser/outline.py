@@ -12,14 +12,13 @@ from textual.binding import Binding
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from rlc.catalog.declarations import STAGES
+from rlc.catalog import STAGES
 from rlc.cli.browser.contents import Group, RunContents, Step
 from rlc.cli.browser.pages import member_label
 from rlc.cli.output import visible
 from rlc.cli.transcripts import style_of
-from rlc.report.formatting import signed
-from rlc.runtime.journal.episode_index import EpisodeHead
-from rlc.runtime.journal.history import is_number
+from rlc.report import signed
+from rlc.runtime import EpisodeHead, is_number
 
 if TYPE_CHECKING:
     from rlc.report.comparisons import StepComparison

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from rlc.catalog.declarations import STAGES
+from rlc.catalog import STAGES
 from rlc.cli.browser.contents import RunContents, Step
 from rlc.cli.browser.differences import turn_count
 from rlc.cli.live.curves import sparkline
@@ -17,11 +17,10 @@ from rlc.cli.matches import is_match, match_lines
 from rlc.cli.output import Line, Part, visible
 from rlc.cli.tokens import TrainedToken
 from rlc.cli.transcripts import cause_lines, heading_lines, role_of, turn_lines
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
+from rlc.report import number, signed
 from rlc.report.episodes import ShownEpisode, advantage
-from rlc.report.formatting import number, signed
-from rlc.runtime.journal.episode_index import EpisodeHead
-from rlc.runtime.journal.history import Record, is_number
+from rlc.runtime import EpisodeHead, Record, is_number
 
 if TYPE_CHECKING:
     from rlc.report.comparisons import StepComparison

@@ -12,8 +12,7 @@ from typing import NoReturn
 from attrs import frozen
 
 from rlc.errors import Error
-from rlc.runtime.journal.episode_index import EpisodeHead, episode_of
-from rlc.runtime.journal.history import Record
+from rlc.runtime import EpisodeHead, Record, episode_of
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 _COMPARED = re.compile(r"reward(>=|<=|>|<|=)(.*)")

@@ -13,10 +13,9 @@ from textual.widgets import DataTable, Footer, Static
 
 from rlc.cli.browser.run_screen import RunScreen
 from rlc.cli.summary import last_results
-from rlc.plan.units import elapsed
-from rlc.runtime.journal.differing import what_differs
-from rlc.runtime.journal.runs import RunInfo, list_runs
-from rlc.sweeps.read import TRIALS, is_sweep
+from rlc.plan import elapsed
+from rlc.runtime import RunInfo, list_runs, what_differs
+from rlc.sweeps import TRIALS, is_sweep
 
 _COLUMNS = ("run", "state", "ago", "steps", "spent", "last", "differs")
 

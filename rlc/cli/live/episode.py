@@ -9,7 +9,7 @@ from rich.text import Text
 from rlc.cli.live.lines import rule, wrapped
 from rlc.cli.live.state import RunState
 from rlc.cli.live.words import number
-from rlc.runtime.records import Rollout, TrainedSample, Turn
+from rlc.runtime import Rollout, TrainedSample, Turn
 
 _SIDES = {"reply": "› ", "chosen": "+ ", "rejected": "− "}
 _REPLY, _CUT = "› ", "… "  # begin a reply, and a text whose beginning is left out

@@ -32,8 +32,7 @@ from rlc.cli.live.words import (
     staleness,
     time_left,
 )
-from rlc.plan.stages import is_evaluation
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed, is_evaluation
 
 _MARKS = {True: "✓", None: "▶", False: "·"}
 _WIDE = 110  # columns from which on curves stand side by side

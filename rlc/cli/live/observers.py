@@ -25,12 +25,8 @@ from rlc.cli.live.words import (
     throughput,
     time_left,
 )
-from rlc.plan.records import Plan
-from rlc.plan.stages import Evaluation, Training
-from rlc.plan.units import elapsed
-from rlc.runtime.journal.history import Record, read_metrics
-from rlc.runtime.observer import Observer
-from rlc.runtime.records import Rollout, TrainedSample
+from rlc.plan import Evaluation, Plan, Training, elapsed
+from rlc.runtime import Observer, Record, Rollout, TrainedSample, read_metrics
 
 _SILENCE = 60  # seconds after which a log says how far a step is
 

@@ -10,13 +10,9 @@ from typing import Any
 
 from attrs import Factory, define, field
 
-from rlc.plan.graph import evaluations_of
-from rlc.plan.records import Plan
-from rlc.plan.stages import Evaluation, StagePlan, Training, is_training
+from rlc.plan import Evaluation, Plan, StagePlan, Training, evaluations_of, is_training
 from rlc.report.findings import Finding, stage_findings
-from rlc.runtime.journal.history import Record, is_number
-from rlc.runtime.journal.metrics import failures_by_cause, measure
-from rlc.runtime.records import Rollout, TrainedSample
+from rlc.runtime import Record, Rollout, TrainedSample, failures_by_cause, is_number, measure
 
 _RECENT = 8  # steps that what is left is estimated from
 

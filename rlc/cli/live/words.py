@@ -8,13 +8,10 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.environments import roles_of
+from rlc.catalog import roles_of
 from rlc.cli.live.state import RunState, StageState, envs_of, measured
-from rlc.plan.environments import OUTCOMES, EnvPlan
-from rlc.plan.stages import Evaluation, is_training
-from rlc.plan.units import elapsed
-from rlc.runtime.journal.history import is_number
-from rlc.runtime.journal.metrics import evaluation_results, failures_by_cause
+from rlc.plan import OUTCOMES, EnvPlan, Evaluation, elapsed, is_training
+from rlc.runtime import evaluation_results, failures_by_cause, is_number
 
 _NOISE = 1e-6
 

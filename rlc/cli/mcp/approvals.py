@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rlc.compile.saved import SavedPlan
+from rlc.compile import SavedPlan
 from rlc.errors import Error
-from rlc.plan.codec import plan_hash
-from rlc.plan.models import LOCAL
-from rlc.plan.records import Plan
-from rlc.pricing.cost import plan_cost, total_cost
+from rlc.plan import LOCAL, Plan, plan_hash
+from rlc.pricing import plan_cost, total_cost
 
 
 def approve(plan: Plan) -> None:

@@ -18,27 +18,22 @@ from mcp.types import ToolAnnotations
 from pydantic import ValidationError
 
 import rlc
-from rlc.catalog.search import as_data
+from rlc.catalog import as_data
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.cli.commands.recipes.catalog import look_up
 from rlc.cli.commands.recipes.explain import is_code, page_of
 from rlc.cli.mcp.approvals import needs_approval
 from rlc.cli.mcp.start import start
-from rlc.compile.recipe import check as check_file
-from rlc.compile.recipe import compile_source
-from rlc.compile.saved import read_plan
-from rlc.data.reading import Reader
+from rlc.compile import check as check_file
+from rlc.compile import compile_source, read_plan
+from rlc.data import Reader
 from rlc.errors import Error
-from rlc.lang.diagnostics import Diagnostics, in_order
-from rlc.lang.formats import finding_dicts
+from rlc.lang import Diagnostics, Source, did_you_mean, finding_dicts, in_order
 from rlc.lang.render import render_human
-from rlc.lang.source import Source
-from rlc.lang.suggest import did_you_mean
-from rlc.plan.codec import plan_hash
+from rlc.plan import plan_hash
 from rlc.records import asdict
+from rlc.report import read_files, typical_episodes
 from rlc.report.findings import findings
-from rlc.report.pages.run_page import episodes as episodes_of
-from rlc.report.run_files import read_files
 
 _INSTRUCTIONS = """\
 rlc compiles recipes (.rl) to post-training jobs of language models. Look words up with `catalog`
@@ -234,7 +229,7 @@ def report(run: str, steps: int = 10, episodes: int = 4) -> dict[str, Any]:
         "episodes": [
             {"why": episode.why, **episode.record}
             for episode in islice(
-                (episode for step in episodes_of(files) for episode in step.episodes),
+                (episode for step in typical_episodes(files) for episode in step.episodes),
                 max(0, episodes),
             )
         ],

@@ -13,11 +13,10 @@ from typing import Any
 from rlc.api import load_plan
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.cli.mcp.approvals import approve, needs_approval, use_approval
-from rlc.compile.saved import read_plan
+from rlc.compile import read_plan
 from rlc.errors import Error
-from rlc.plan.codec import plan_hash
-from rlc.runtime.journal.locks import new_folder
-from rlc.runtime.journal.runs import is_run, read_run
+from rlc.plan import plan_hash
+from rlc.runtime import is_run, new_folder, read_run
 
 _RUNS = Path("runs")
 _LOOKS = 0.1  # seconds between two looks at how the run stands

@@ -20,7 +20,7 @@ from rlc.data.code.functions import explained, load_attribute, require_fits, sig
 from rlc.data.errors import DataError, at_place
 from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
 from rlc.data.rows import DataRow
-from rlc.plan.environments import GraderPlan
+from rlc.plan import GraderPlan
 from rlc.records import asdict, field, frozen
 
 Messages = Sequence[Mapping[str, Any]]

@@ -17,7 +17,7 @@ from rlc.data.code.functions import load_attribute, require_fits, search_beside,
 from rlc.data.errors import DataError, FilePlace
 from rlc.data.grading.rewards import Messages, Reward
 from rlc.data.rows import DataRow
-from rlc.plan.environments import GraderPlan
+from rlc.plan import GraderPlan
 from rlc.records import frozen
 
 SECONDS = 180.0  # within which code must have been imported and tried

@@ -9,7 +9,7 @@ from typing import Any
 from rlc.data.errors import DataError, FilePlace, PackageMissingError
 from rlc.data.rows import DataRow
 from rlc.data.splits import NoSplitError
-from rlc.plan.paths import hub_dataset
+from rlc.plan import hub_dataset
 
 MISSING = "comes from the Hugging Face hub, which needs a package: pip install datasets"
 

@@ -15,8 +15,7 @@ from rlc.data.grading.graders import boxed
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.sets.hub import hub_rows
 from rlc.data.splits import NoSplitError, rows_of_part, rows_of_split, said
-from rlc.plan.paths import hub_dataset
-from rlc.plan.sources import Split, base_split
+from rlc.plan import Split, base_split, hub_dataset
 from rlc.records import frozen
 from rlc.seeds import derive_seed
 

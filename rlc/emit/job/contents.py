@@ -17,22 +17,14 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.catalog.environments import code_of_stage
-from rlc.catalog.files import with_files
-from rlc.catalog.saved_weights import ADAPTER_CONFIG, find_weights, is_run_weights
-from rlc.data.code.modules import module_file
-from rlc.data.digests import data_files
-from rlc.data.errors import DataError
-from rlc.data.rows import parts_of
+from rlc.catalog import ADAPTER_CONFIG, code_of_stage, find_weights, is_run_weights, with_files
+from rlc.data import DataError, data_files, module_file, parts_of
 from rlc.emit.errors import EmitError
-from rlc.lang.ast import ImportDecl
-from rlc.lang.read import read_source
+from rlc.lang import ImportDecl, read_source
 from rlc.lang.syntax import parse
-from rlc.models.export import CARD, export_model
+from rlc.models import CARD, export_model
+from rlc.plan import LOCAL, ModelPlan, Plan, file_part, is_saved_set, located
 from rlc.plan.leaves import asked_models, children_of
-from rlc.plan.models import LOCAL, ModelPlan
-from rlc.plan.paths import file_part, is_saved_set, located
-from rlc.plan.records import Plan
 
 _MOST_BYTES = 100_000_000  # of a file that code names
 

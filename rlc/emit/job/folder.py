@@ -13,16 +13,15 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.plan_files import plan_to_file
-from rlc.compile.recipe import CompileResult
-from rlc.compile.sweeps import Sweep
+from rlc.catalog import plan_to_file
+from rlc.compile import CompileResult, Sweep
 from rlc.emit.errors import EmitError
 from rlc.emit.job import entry, needs
 from rlc.emit.job.contents import TREE, Contents, files_in
 from rlc.emit.job.needs import constraints, write_wheel
 from rlc.explanation import summary_text
-from rlc.lang.diagnostics import Diagnostics
-from rlc.plan.records import Plan
+from rlc.lang import Diagnostics
+from rlc.plan import Plan
 from rlc.version import __version__
 
 

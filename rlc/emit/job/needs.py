@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import rlc
-from rlc.catalog.facts.models import TINY
+from rlc.catalog import TINY
 from rlc.catalog.requirements import requirements
 from rlc.errors import Error
+from rlc.plan import LOCAL, Plan
 from rlc.plan.leaves import asked_models
-from rlc.plan.models import LOCAL
-from rlc.plan.records import Plan
 from rlc.version import __version__
 
 PACKAGE = Path(rlc.__file__).resolve().parent

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog.facts.models import price_of
+from rlc.catalog import price_of
 from rlc.emit.script.literals import call, literal
-from rlc.plan.records import Plan
-from rlc.plan.stages import Training
+from rlc.plan import Plan, Training
 
 _FIELDS = ("base_model", "rank", "train_mlp", "train_attn", "train_unembed")
 

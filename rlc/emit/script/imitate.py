@@ -6,8 +6,7 @@ from rlc.emit.script.common import constants, ended, kept, main, opened, origin,
 from rlc.emit.script.literals import literal
 from rlc.emit.script.stitch import MARK
 from rlc.emit.script.unsupported import imitated
-from rlc.plan.records import Plan
-from rlc.plan.stages import FromData, Training
+from rlc.plan import FromData, Plan, Training
 
 
 def imitation_body(plan: Plan, stage: Training, data: str) -> str:

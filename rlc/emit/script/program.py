@@ -10,10 +10,7 @@ from rlc.emit.script.imitate import imitation_body
 from rlc.emit.script.reinforce import reinforcement_body
 from rlc.emit.script.stitch import stitched
 from rlc.emit.script.unsupported import imitated, misfits
-from rlc.plan.codec import plan_hash
-from rlc.plan.paths import located
-from rlc.plan.records import Plan
-from rlc.plan.stages import Training
+from rlc.plan import Plan, Training, located, plan_hash
 from rlc.version import __version__
 
 # What the code of a script itself may read; its pieces know their own.

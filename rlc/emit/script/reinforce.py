@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlc.algo.expressions.python import TorchFunction, torch_function
-from rlc.algo.scheme import Baseline, Clip, Scale
-from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.environments import is_chat, with_role
-from rlc.catalog.index import aggregate_traits, loss_traits
-from rlc.chat.prompts import load_template
+from rlc.algo import Baseline, Clip, Scale, TorchFunction, torch_function
+from rlc.catalog import TEMPLATES, aggregate_traits, is_chat, loss_traits, with_role
+from rlc.chat import load_template
 from rlc.emit.script.common import constants, ended, kept, main, opened, origin, updated
 from rlc.emit.script.literals import call, literal
 from rlc.emit.script.stitch import MARK
-from rlc.explanation.formulas.schemes import scheme_formulas
-from rlc.explanation.formulas.stages import loss_formula
-from rlc.plan.environments import EnvPlan
-from rlc.plan.records import Plan
-from rlc.plan.stages import PolicyGradient, Rollouts, Training
+from rlc.explanation import loss_formula, scheme_formulas
+from rlc.plan import EnvPlan, Plan, PolicyGradient, Rollouts, Training
 
 
 def reinforcement_body(plan: Plan, stage: Training, name: str) -> str:

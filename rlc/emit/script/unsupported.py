@@ -8,28 +8,33 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo.expressions.reach import needs_batch
-from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
-from rlc.catalog.builtins.training import DEFAULT_DEADLINES, DEFAULT_GIVE_UP
-from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.environments import with_role
-from rlc.catalog.index import aggregate_traits, loss_traits, source_traits, wrapper_traits
-from rlc.lang.diagnostics import Diagnostic, Severity
-from rlc.lang.read import read_source
-from rlc.lang.source import Span
-from rlc.plan.environments import MAX_TURNS, STEP_TIMEOUT, EnvPlan
-from rlc.plan.paths import hub_dataset
-from rlc.plan.records import Plan
-from rlc.plan.sources import Chats
-from rlc.plan.stages import (
+from rlc.algo import AdvantageScheme, Baseline, Clip, Returns, Scale, needs_batch
+from rlc.catalog import (
+    DEFAULT_DEADLINES,
+    DEFAULT_GIVE_UP,
+    TEMPLATES,
+    aggregate_traits,
+    loss_traits,
+    source_traits,
+    with_role,
+    wrapper_traits,
+)
+from rlc.lang import Diagnostic, Severity, Span, read_source
+from rlc.plan import (
+    MAX_TURNS,
+    STEP_TIMEOUT,
+    Chats,
+    EnvPlan,
     Evaluation,
     Likelihood,
+    Plan,
     PolicyGradient,
     PreferenceLoss,
     Rollouts,
     StagePlan,
     Table,
     Training,
+    hub_dataset,
     is_training,
 )
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.chat.turns import EnvError
-from rlc.data.code.functions import load_attribute
+from rlc.chat import EnvError
+from rlc.data import load_attribute
 from rlc.envs.guarded import Guard, guarded_folder
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 from rlc.envs.workers.threads import ThreadWorkers
-from rlc.plan.environments import AgentPlan
+from rlc.plan import AgentPlan
 
 _SHOWN = 4_000  # bytes of what a command has written that are kept with its failure
 _SERVED_WITH = ("starlette", "uvicorn")

@@ -12,14 +12,13 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.chat.prompts import text_of
-from rlc.chat.turns import ContractError, Observation
-from rlc.data.grading.rewards import Messages, as_number
+from rlc.chat import ContractError, Observation, text_of
+from rlc.data import Messages, as_number
 from rlc.envs.agents.programs import AgentRun, Program, make_program
 from rlc.envs.base import AgentEndpoint, AsyncEpisode, RunningEpisode, TaskKey
 from rlc.envs.problems import ProblemEpisode, ProblemSource
 from rlc.envs.workers.threads import ThreadWorkers
-from rlc.plan.environments import EnvPlan
+from rlc.plan import EnvPlan
 
 REWARD, ANSWER = "reward", "answer"
 

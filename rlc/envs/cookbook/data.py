@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.chat.turns import EnvError
-from rlc.data.code.functions import explained
+from rlc.chat import EnvError
+from rlc.data import explained
 
 _KEPT = 4  # batches of which some groups have not been used yet
 

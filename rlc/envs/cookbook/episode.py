@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.chat.turns import Action, EnvError, Observation
+from rlc.chat import Action, EnvError, Observation
 from rlc.envs.base import JoiningEpisode
 from rlc.envs.cookbook.group import MemberGroup
 from rlc.envs.cookbook.history import TokenAction, TokenObservation

@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from rlc.catalog.builtins.sources import COOKBOOK_MODEL, COOKBOOK_RENDERER
-from rlc.catalog.builtins.stages import COOKBOOK_BATCH, COOKBOOK_COMMON
-from rlc.chat.tokens import Chunks, split_chunks
-from rlc.chat.turns import EnvError
-from rlc.data.code.calls import Code
-from rlc.data.code.functions import explained, load_attribute, parameter_names
+from rlc.catalog import COOKBOOK_BATCH, COOKBOOK_COMMON, COOKBOOK_MODEL, COOKBOOK_RENDERER
+from rlc.chat import Chunks, EnvError, split_chunks
+from rlc.data import Code, explained, load_attribute, parameter_names
 from rlc.envs.cookbook.source import chosen_set, made_builder
 
 

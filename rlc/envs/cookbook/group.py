@@ -8,13 +8,12 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlc.chat.tokens import model_input, readable_text, split_chunks
-from rlc.chat.turns import ContractError, EnvError
+from rlc.chat import ContractError, EnvError, model_input, readable_text, split_chunks
 from rlc.envs.cookbook.history import TokenAction, TokenObservation
 from rlc.envs.group_rewards import GroupRewards
 from rlc.envs.workers.event_loop_thread import EventLoopThread
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 Reward = tuple[float, Mapping[str, float]]  # with its metrics
 
 
@@ -86,7 +85,7 @@ class MemberGroup:
         if result.episode_done:
             self._final[member] = result.next_observation
 
-    async def together(self, call: Coroutine[Any, Any, T]) -> T:
+    async def together(self, call: Coroutine[Any, Any, _T]) -> _T:
         """Await a call that may wait for other members' moves. Raise EnvError once one of them has
         left before the end of its episode, since its moves will never come."""
         move = asyncio.ensure_future(call)

@@ -6,8 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.chat.tokens import NO_CHUNKS, Chunks
-from rlc.chat.turns import Action, Observation
+from rlc.chat import NO_CHUNKS, Action, Chunks, Observation
 
 Stop = list[int] | list[str] | None
 

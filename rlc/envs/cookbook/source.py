@@ -23,11 +23,10 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlc.catalog.builtins.sources import COOKBOOK_GROUP, COOKBOOK_MODEL, COOKBOOK_RENDERER
-from rlc.catalog.index import source_traits
-from rlc.chat.turns import EnvError
-from rlc.data.code.calls import Code
-from rlc.data.code.functions import (
+from rlc.catalog import COOKBOOK_GROUP, COOKBOOK_MODEL, COOKBOOK_RENDERER, source_traits
+from rlc.chat import EnvError
+from rlc.data import (
+    Code,
     called,
     explained,
     load_attribute,
@@ -42,7 +41,7 @@ from rlc.envs.cookbook.group import MemberGroup
 from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
 from rlc.envs.group_rewards import require_whole
 from rlc.envs.workers.event_loop_thread import EventLoopThread
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
 
 _OPENING = 60.0  # seconds within which all first observations must come
 

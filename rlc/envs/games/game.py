@@ -48,11 +48,11 @@ from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
-from rlc.chat.turns import ContractError, Observation
-from rlc.data.code.functions import called, load_attribute
+from rlc.chat import ContractError, Observation
+from rlc.data import called, load_attribute
 from rlc.envs.base import Episode
 from rlc.envs.games.multiagent import MultiAgentGame, is_multiagent
-from rlc.plan.environments import OUTCOMES
+from rlc.plan import OUTCOMES
 
 
 class Game(Protocol):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlc.chat.turns import ContractError
+from rlc.chat import ContractError
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.seeds import derive_seed
 

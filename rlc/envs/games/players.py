@@ -30,11 +30,10 @@ from typing import Any
 
 from attrs import asdict, define, field, frozen
 
-from rlc.chat.turns import ContractError, EnvError
-from rlc.data.code.calls import PLAYER_SEES
-from rlc.data.code.functions import load_attribute, parameter_names
+from rlc.chat import ContractError, EnvError
+from rlc.data import PLAYER_SEES, load_attribute, parameter_names
 from rlc.envs.workers.threads import ThreadWorkers
-from rlc.plan.environments import ScriptPlan
+from rlc.plan import ScriptPlan
 
 
 @frozen
@@ -71,7 +70,7 @@ class OpponentProgram:
         return move
 
 
-def make_program(plan: ScriptPlan) -> OpponentProgram:
+def make_opponent(plan: ScriptPlan) -> OpponentProgram:
     """The opponent of a plan. Raise DataError if there is no such function."""
     if plan.function is None:
         return OpponentProgram(f"{plan.player}()", _PLAYERS[plan.player])

@@ -15,9 +15,9 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog.facts.environments import textarena_facts
-from rlc.chat.turns import EnvError
-from rlc.data.code.functions import explained
+from rlc.catalog import textarena_facts
+from rlc.chat import EnvError
+from rlc.data import explained
 from rlc.envs.games.game import Game, GameSource
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.seeds import derive_seed

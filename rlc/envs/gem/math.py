@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.data.grading.subprocess_pool import SubprocessPool, serve
+from rlc.data import SubprocessPool, serve
 
 SECONDS = 1  # GEM's own limit
 _PATIENCE = 10.0  # seconds until a grader that does not answer is replaced

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import permutations
 from operator import eq
 
-from rlc.catalog.environments import env_facts
-from rlc.plan.environments import EnvPlan
+from rlc.catalog import env_facts
+from rlc.plan import EnvPlan
 
 Board = list[list[int]]
 Oracle = Callable[[Sequence[str]], str]  # from the observations of an episode so far to a reply

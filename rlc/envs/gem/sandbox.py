@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from attrs import define, field, frozen
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.envs.guarded import Guard, guarded_folder
 
 MEMORY = 1024**3  # bytes of address space

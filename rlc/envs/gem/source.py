@@ -19,9 +19,9 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.catalog.index import wrapper_traits
-from rlc.chat.turns import ContractError, EnvError, Observation
-from rlc.data.grading.subprocess_pool import SubprocessPool
+from rlc.catalog import wrapper_traits
+from rlc.chat import ContractError, EnvError, Observation
+from rlc.data import SubprocessPool
 from rlc.envs.base import Episode
 from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader

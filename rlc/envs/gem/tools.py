@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from attrs import define, field, frozen
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.envs.gem.sandbox import Outcome, Sandbox
 
 Call = tuple[str, Mapping[str, Any]]  # a tool of the recipe with its arguments

@@ -10,15 +10,21 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.chat.turns import Verdict
-from rlc.data.code.calls import Code
-from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
-from rlc.data.grading.rewards import RewardError, as_number
+from rlc.chat import Verdict
+from rlc.data import (
+    Code,
+    RewardError,
+    as_number,
+    explained,
+    load_attribute,
+    require_fits,
+    signature_of,
+)
 from rlc.envs.concurrency import all_of
 from rlc.envs.deadlines import Deadline
 from rlc.envs.judges import questions
 from rlc.envs.workers.threads import ThreadWorkers
-from rlc.plan.environments import ComparerPlan, JudgePlan
+from rlc.plan import ComparerPlan, JudgePlan
 
 FIRST, TIE, SECOND = 1.0, 0.5, 0.0  # which of two is better
 _SHARES = {1.0: "won", 0.0: "lost"}

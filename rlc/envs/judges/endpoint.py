@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.envs.responders import ModelReply, ModelRequest
-from rlc.plan.environments import EndpointPlan
+from rlc.plan import EndpointPlan
 
 if TYPE_CHECKING:
     import httpx

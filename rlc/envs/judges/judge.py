@@ -11,17 +11,15 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlc.catalog.builtins.graders import JUDGE_PROMPT
-from rlc.chat.turns import EnvError, Verdict
-from rlc.data.rubrics import Rubric, read_rubric
-from rlc.data.templates import read_template
+from rlc.catalog import JUDGE_PROMPT
+from rlc.chat import EnvError, Verdict
+from rlc.data import Rubric, read_rubric, read_template
 from rlc.envs.judges import questions
 from rlc.envs.judges.comparisons import ComparisonVerdict, compared, tournament
 from rlc.envs.responders import ModelRequest, Responder, Responders
-from rlc.plan.environments import JudgePlan
-from rlc.plan.models import Sampling
+from rlc.plan import JudgePlan, Sampling
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 AGAIN = 0.7  # the least temperature of another attempt: at 0 the answer would be the same
 _SHOWN = 120
 
@@ -117,8 +115,8 @@ class Judge:
         return await tournament(len(replies), first_is_better)
 
     async def _verdict(
-        self, asked: str, read: Callable[[str], T | None], drawn: Callable[[Random], T]
-    ) -> tuple[T, str]:
+        self, asked: str, read: Callable[[str], _T | None], drawn: Callable[[Random], _T]
+    ) -> tuple[_T, str]:
         """Ask until there is a verdict; return it, and the reason. Raise JudgeError if the last
         attempt brings none."""
         messages = [{"role": "user", "content": asked}]

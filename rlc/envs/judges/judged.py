@@ -8,10 +8,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat.prompts import text_of
-from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.errors import at_place
-from rlc.data.rows import DataRow
+from rlc.chat import Action, EnvError, Observation, text_of
+from rlc.data import DataRow, at_place
 from rlc.envs.base import (
     AgentEndpoint,
     AsyncEpisode,
@@ -23,7 +21,7 @@ from rlc.envs.base import (
 from rlc.envs.judges.comparisons import ComparisonVerdict, OwnComparer
 from rlc.envs.judges.judge import Judge
 from rlc.envs.responders import Responders
-from rlc.plan.environments import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
+from rlc.plan import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan
 
 Row = Callable[[TaskKey], Mapping[str, Any] | None]
 Exchange = tuple[str, str]  # what the environment said, and the reply to it

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from rlc.data.rubrics import Criterion, Rubric
+from rlc.data import Criterion, Rubric
 
 _TAG = re.compile(r"<(?=\s*/?\s*(?:task|reply|rubric|criteria|score|ranking|better)\b)", re.I)
 _SCORE = re.compile(r"<score(?:\s+name\s*=\s*[\"']?(\w+)[\"']?)?\s*>(.*?)</score>", re.I | re.S)

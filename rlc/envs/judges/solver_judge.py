@@ -13,13 +13,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.builtins.wrappers import ASKED, JUDGED
-from rlc.chat.prompts import PromptBuilder
-from rlc.chat.turns import Action, Observation
-from rlc.data.grading.graders import boxed, tagged
-from rlc.data.templates import read_template
+from rlc.catalog import ASKED, JUDGED
+from rlc.chat import Action, Observation, PromptBuilder
+from rlc.data import boxed, read_template, tagged
 from rlc.envs.base import AsyncEpisode
-from rlc.plan.environments import SOLVED
+from rlc.plan import SOLVED
 
 SOLVER, JUDGE = "solver", "judge"
 NO_SOLUTION = "No solution found"

@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
-from rlc.catalog.builtins.sources import OPENREWARD_KEY
-from rlc.chat.turns import EnvError
+from rlc.catalog import OPENREWARD_KEY
+from rlc.chat import EnvError
 from rlc.envs.deadlines import waiting
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 KEY = OPENREWARD_KEY.variable
-BUSY = (429, 503)  # over its limit; still starting
+BUSY_STATUS = (429, 503)  # over its limit; still starting
 PATIENCE = 600.0  # seconds during which a busy server is asked again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
 _FAREWELL = 8.0  # seconds for ending a session
@@ -95,7 +95,7 @@ class Connection:
         with waiting():
             return await self._ask(begin)
 
-    async def call(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Make a call within a session, and repeat it while the server is busy."""
         with ExitStack() as pause:
             token = _PAUSE.set(pause)
@@ -153,7 +153,7 @@ class Connection:
         values = {name: _secret(name) for name in self.address.secrets}
         return {name: v if name in known else (v, []) for name, v in values.items()}
 
-    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Raise EnvError if the server stays busy, or for any other error."""
         pause, clock = _FIRST_PAUSE, asyncio.get_running_loop().time
         give_up = clock() + PATIENCE
@@ -242,7 +242,7 @@ def _busy(error: Exception) -> float | None:
     """The pause in seconds that a busy server asks for; None for any other error. All tries of a
     repeated call must have been refused: otherwise it may have run."""
     tries: Sequence[Any] = getattr(error, "errors", None) or [error]
-    if any(getattr(one, "status", None) not in BUSY for one in tries):
+    if any(getattr(one, "status", None) not in BUSY_STATUS for one in tries):
         return None
     return float(getattr(tries[-1], "retry_after", None) or 0.0)
 
@@ -262,7 +262,7 @@ def _trace() -> Any:
 
     async def answered(_session: Any, _context: Any, params: Any) -> None:
         pause = _PAUSE.get()
-        if pause is not None and params.response.status in BUSY:
+        if pause is not None and params.response.status in BUSY_STATUS:
             pause.close()
             pause.enter_context(waiting())
 

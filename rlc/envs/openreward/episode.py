@@ -22,8 +22,16 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.chat.prompts import calls_of, conversation, readable, text_of, unread_calls
-from rlc.chat.turns import Action, EnvError, Observation
+from rlc.chat import (
+    Action,
+    EnvError,
+    Observation,
+    calls_of,
+    conversation,
+    readable,
+    text_of,
+    unread_calls,
+)
 from rlc.envs.openreward.client import Connection, sdk
 
 Plain = dict[str, Any]

@@ -13,8 +13,7 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.chat.prompts import calls_of, rendered
-from rlc.chat.turns import Action, Observation
+from rlc.chat import Action, Observation, calls_of, rendered
 from rlc.envs.base import AsyncEpisode
 from rlc.envs.group_rewards import GroupRewards
 from rlc.envs.openreward.client import sdk

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.envs.openreward.client import KEY, Connection, ServerAddress, end_session
 from rlc.envs.openreward.source import task_order
-from rlc.plan.environments import EnvPlan
+from rlc.plan import EnvPlan
 
 
 def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.chat.turns import ContractError, EnvError, Observation
-from rlc.data.sets.problems import ListedProblems
+from rlc.chat import ContractError, EnvError, Observation
+from rlc.data import ListedProblems
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.group_rewards import require_whole

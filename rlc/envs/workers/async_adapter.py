@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.chat.turns import Action, Observation
-from rlc.data.code.functions import load_attribute
+from rlc.chat import Action, Observation
+from rlc.data import load_attribute
 from rlc.envs.base import AsyncEpisode, BlockingSource, Closable, Episode, TaskKey
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers

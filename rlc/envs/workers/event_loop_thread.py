@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _PATIENCE = 5.0  # seconds that close() waits for code that blocks the loop
 
@@ -21,11 +21,11 @@ class EventLoopThread:
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of a coroutine; blocks until then."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._running()).result()
 
-    async def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of a coroutine, which is cancelled with the caller."""
         return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(coroutine, self._running())

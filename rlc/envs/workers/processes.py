@@ -22,7 +22,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.envs.deadlines import place, waiting
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 from rlc.envs.deadlines import waiting
 from rlc.envs.workers.processes import WorkerDiedError
 

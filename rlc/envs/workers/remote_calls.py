@@ -14,12 +14,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from attrs import frozen
 
-from rlc.chat.turns import ContractError, EnvError, Observation
+from rlc.chat import ContractError, EnvError, Observation
 from rlc.envs.base import BlockingSource, Episode, NumberedSource, TaskKey
 from rlc.errors import first_line
 
 P = ParamSpec("P")
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _LOADED: dict[str, BlockingSource] = {}  # in a worker: the sources that were sent to it
 _STATE = "the state of an episode"
@@ -56,11 +56,11 @@ def load_source(pickled: PickledSource) -> None:
         _LOADED[pickled.digest] = pickle.loads(pickled.content)
 
 
-def _with_portable_errors(function: Callable[P, T]) -> Callable[P, T]:
+def _with_portable_errors(function: Callable[P, _T]) -> Callable[P, _T]:
     """The function, whose errors that cannot be pickled become EnvErrors."""
 
     @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+    def call(*args: P.args, **kwargs: P.kwargs) -> _T:
         try:
             return function(*args, **kwargs)
         except Exception as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 
 MOST_THREADS = 32
 _SLOW = 0.01  # seconds that all threads must be busy before another is started

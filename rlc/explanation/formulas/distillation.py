@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from rlc.catalog.index import find_builtin
+from rlc.catalog import find_builtin
 from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
-from rlc.plan.environments import is_text_file
-from rlc.plan.models import ModelState
-from rlc.plan.parts import TeacherPlan
-from rlc.plan.sources import Samples
-from rlc.plan.stages import PolicyGradient
+from rlc.plan import ModelState, PolicyGradient, Samples, TeacherPlan, is_text_file
 
 
 def whose(state: ModelState) -> str:

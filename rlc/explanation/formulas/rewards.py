@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 
-from rlc.catalog.builtins.graders import FORMAT, finds_answers
-from rlc.catalog.environments import judges_of
-from rlc.catalog.index import find_builtin, grader_traits, source_traits
+from rlc.catalog import FORMAT, find_builtin, finds_answers, grader_traits, judges_of, source_traits
 from rlc.explanation.formulas.schemes import Formula
-from rlc.plan.environments import (
+from rlc.plan import (
     AnyJudge,
     ComparerPlan,
     EndpointPlan,
     EnvPlan,
     GraderPlan,
     JudgingPlan,
+    ModelState,
     RewardModelPlan,
     is_text_file,
+    show,
 )
-from rlc.plan.models import ModelState
-from rlc.plan.units import show
 
 
 def reward_formulas(env: EnvPlan) -> list[Formula]:
@@ -29,7 +27,7 @@ def reward_formulas(env: EnvPlan) -> list[Formula]:
     found = [Formula(graded), *_parts(env)] if graded else []
     if env.reward.shaped is None:
         return found
-    from rlc.algo.expressions.formula import formula  # most rewards are not shaped
+    from rlc.algo import formula  # most rewards are not shaped
 
     of = _TOTALS.get(env.reward.reduce, f"the {env.reward.reduce} of")
     total = Formula("total", f"{of} the rewards of the turns")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.algo.scheme import (
+from rlc.algo import (
     AdvantageScheme,
     Baseline,
     Clip,
@@ -13,9 +13,9 @@ from rlc.algo.scheme import (
     sums_components,
     task_scope,
 )
-from rlc.catalog.records import Args, Builtin
-from rlc.check.values import Value, settle
-from rlc.lang.source import Source, Span
+from rlc.catalog import Args, Builtin
+from rlc.check import Value, settle
+from rlc.lang import Source, Span
 from rlc.records import evolve, frozen
 
 

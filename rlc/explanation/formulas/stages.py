@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rlc.algo.expressions.reach import needs_batch
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import aggregate_traits, find_builtin, loss_traits, preference_traits
-from rlc.catalog.records import Builtin
+from rlc.algo import needs_batch
+from rlc.catalog import (
+    LIKELIHOOD,
+    NO_ADVANTAGE,
+    Builtin,
+    aggregate_traits,
+    find_builtin,
+    loss_traits,
+    preference_traits,
+)
 from rlc.explanation.formulas.distillation import reference_name, teacher_formula, teacher_sections
 from rlc.explanation.formulas.rewards import reward_formulas
 from rlc.explanation.formulas.schemes import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
 from rlc.lang.render import Paint
-from rlc.plan.models import LOCAL
-from rlc.plan.parts import AdamPlan, KlPlan, LossPlan
-from rlc.plan.stages import (
+from rlc.plan import (
+    LOCAL,
+    AdamPlan,
     Evaluation,
+    KlPlan,
     Likelihood,
+    LossPlan,
     PolicyGradient,
     PreferenceLoss,
     Rollouts,
@@ -27,10 +34,9 @@ from rlc.plan.stages import (
     Table,
     Training,
     is_training,
+    show,
 )
-from rlc.plan.units import show
-from rlc.pricing.shapes import rollout_shape
-from rlc.pricing.tokens import shares
+from rlc.pricing import rollout_shape, shares
 from rlc.records import frozen
 
 SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
@@ -49,7 +55,7 @@ def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Line
         yield f"learning rate: {schedule.kind}", _schedule(stage.optimizer, paint)
 
 
-def formulas_of(stage: StagePlan) -> dict[str, list[str]]:
+def stage_formulas(stage: StagePlan) -> dict[str, list[str]]:
     """Return the formulas as data, by the part of the stage that they belong to."""
     rewards = {
         f"reward of {env.name}": [formula.text for formula in formulas]
@@ -167,7 +173,7 @@ def loss_formula(loss: LossPlan) -> tuple[str, ...]:
     """The formula of a loss, with the parts that it names."""
     if loss.program is None:
         return _formula("loss", loss.name)
-    from rlc.algo.expressions.formula import formula
+    from rlc.algo import formula
 
     return formula(loss.program)
 
@@ -176,7 +182,7 @@ def _derivative(loss: LossPlan) -> tuple[str, ...]:
     """The derivative of a recipe's own loss; empty for the service's, whose formulas say enough."""
     if loss.program is None:
         return ()
-    from rlc.algo.expressions.formula import derivative_formula
+    from rlc.algo import derivative_formula
 
     return derivative_formula(loss.program)
 

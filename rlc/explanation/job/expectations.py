@@ -7,9 +7,8 @@ from typing import Any
 
 from rlc.explanation.layout import ROOM, Lines
 from rlc.lang.render import Paint
-from rlc.plan.expectations import ExpectationPlan, ExpectationResult, QuantityPlan
-from rlc.plan.records import Plan
-from rlc.pricing.quantities import judged_before
+from rlc.plan import ExpectationPlan, ExpectationResult, Plan, QuantityPlan
+from rlc.pricing import judged_before
 from rlc.records import asdict
 
 _VERDICTS = {True: "passes", False: "fails", None: "not checked"}

@@ -13,10 +13,8 @@ from typing import Literal
 
 from rlc.explanation.layout import Lines, count, wrapped
 from rlc.explanation.sizes import when_evaluated
-from rlc.plan.graph import GraphEdge
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan, is_evaluation, is_training
-from rlc.pricing.cost import StageCost
+from rlc.plan import GraphEdge, Plan, StagePlan, is_evaluation, is_training
+from rlc.pricing import StageCost
 
 Format = Literal["mermaid", "dot"]
 FORMATS: tuple[Format, ...] = ("mermaid", "dot")

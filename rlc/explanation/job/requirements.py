@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from rlc.catalog.index import tracker_traits
+from rlc.catalog import tracker_traits
 from rlc.catalog.requirements import (
     KEY_OF_TINKER,
     SERVICE_PACKAGES,
     Requirement,
     requirements,
 )
-from rlc.plan.models import LOCAL, TINKER
-from rlc.plan.parts import TrackPlan
-from rlc.plan.records import Plan
-from rlc.plan.stages import (
+from rlc.plan import (
+    LOCAL,
+    TINKER,
     FromData,
     Likelihood,
+    Plan,
     PolicyGradient,
     PreferenceLoss,
     StagePlan,
     Table,
+    TrackPlan,
     Training,
+    show,
 )
-from rlc.plan.units import show
 
 
 def written(plan: Plan) -> Iterator[str]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlc.compile.sweeps import MOST_LISTED, SAMPLED, Sweep
+from rlc.compile import MOST_LISTED, SAMPLED, Sweep
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
 from rlc.explanation.sizes import FREE
 from rlc.lang.render import Paint
-from rlc.plan.differences import Change, ComparedValue, WrittenValue, changes_between
+from rlc.plan import (
+    AxisPlan,
+    Change,
+    ComparedValue,
+    SearchPlan,
+    SweepPlan,
+    WrittenValue,
+    changes_between,
+    show,
+)
 from rlc.plan.leaves import leaves
-from rlc.plan.sweeps import AxisPlan, SearchPlan, SweepPlan
-from rlc.plan.units import show
-from rlc.pricing.sweeps import SweepCost
-from rlc.pricing.texts import LEVELS
+from rlc.pricing import LEVELS, SweepCost
 from rlc.records import asdict
 
 

@@ -64,7 +64,7 @@ def page(code: str) -> CodePage | None:
     return CodePage(code, CODES[code], match["meaning"], match["why"], wrong, right)
 
 
-def render(page: CodePage, color: bool) -> str:
+def render_page(page: CodePage, color: bool) -> str:
     """The page as a terminal shows it."""
 
     paint = Paint(color)

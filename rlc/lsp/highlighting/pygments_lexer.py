@@ -19,9 +19,8 @@ from pygments.token import (
     Whitespace,
 )
 
-from rlc.check.notes import Role
-from rlc.lang.source import Source
-from rlc.lang.words import COMMENT, read_words
+from rlc.check import Role
+from rlc.lang import COMMENT, Source, read_words
 from rlc.lsp.documents import Document, Documents
 
 _ROLES: dict[Role, Any] = {

@@ -7,9 +7,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.catalog.environments import opponent_name, roles_of
-from rlc.plan.environments import OUTCOMES, EnvPlan
-from rlc.plan.stages import (
+from rlc.catalog import opponent_name, roles_of
+from rlc.plan import (
+    OUTCOMES,
+    EnvPlan,
     Evaluation,
     Likelihood,
     PolicyGradient,
@@ -23,8 +24,7 @@ from rlc.plan.stages import (
 from rlc.report.charts.drawing import Figure, figure
 from rlc.report.charts.series import series
 from rlc.report.run_files import RunFiles
-from rlc.runtime.journal.history import Record
-from rlc.runtime.journal.metrics import evaluation_results
+from rlc.runtime import Record, evaluation_results
 
 # What a chart of distances spans at least, in nats: the rounding of numbers must not fill it.
 _NO_DISTANCE = (0.0, 1e-3)

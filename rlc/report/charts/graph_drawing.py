@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from rlc.explanation.job.graph import edge_notes
-from rlc.plan.graph import GraphEdge, GraphNode
-from rlc.plan.records import Plan
+from rlc.explanation import edge_notes
+from rlc.plan import GraphEdge, GraphNode, Plan
 
 _WIDTH, _ROW, _HEIGHT, _GAP = 316.0, 58.0, 32.0, 12.0
 _MARGIN = 40.0  # on either side, for edges that pass others

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from rlc.plan.sweeps import AxisPlan, SweepPlan, values_text
+from rlc.plan import AxisPlan, SweepPlan, values_text
 from rlc.report.formatting import number
-from rlc.sweeps.results import ConfigurationResult
+from rlc.sweeps import ConfigurationResult
 
 WIDTH, HEIGHT = 1000.0, 380.0
 _TOP, _BOTTOM, _SIDE = 46.0, 352.0, 90.0

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from attrs import frozen
 
-from rlc.runtime.journal.history import Record, is_number
+from rlc.runtime import Record, is_number
 
 MOST_POINTS = 240  # of a curve that is drawn
 MOST_ROWS = 100  # of the table behind a chart

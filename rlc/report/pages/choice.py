@@ -8,8 +8,8 @@ from pathlib import Path
 from rlc.report.episodes import StepEpisodes
 from rlc.report.pages.rendering import render
 from rlc.report.side_by_side import folders_of
-from rlc.runtime.journal.runs import is_run
-from rlc.sweeps.read import is_sweep
+from rlc.runtime import is_run
+from rlc.sweeps import is_sweep
 
 
 def shown_folders(roots: Sequence[Path]) -> list[Path]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
 from rlc.report.episodes import about_line, advantage
 from rlc.report.formatting import dollars, moment, number, shortened, signed
 from rlc.report.timing import LANES, lane_of
-from rlc.runtime.summary import verdict
+from rlc.runtime import verdict
 
 # Each state's style, and a sign that says the same as its colour, with the words for it.
 STATES = {

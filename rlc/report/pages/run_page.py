@@ -8,13 +8,10 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlc.catalog.saved_weights import model_of
-from rlc.explanation.formulas.stages import formula_sections
-from rlc.explanation.values import ValueRow, value_rows
+from rlc.catalog import model_of
+from rlc.explanation import ValueRow, formula_sections, value_rows
 from rlc.lang.render import Paint
-from rlc.plan.codec import plan_hash
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan, is_training
+from rlc.plan import Plan, StagePlan, is_training, plan_hash
 from rlc.report.charts.axes import Axes, axes_of
 from rlc.report.charts.drawing import Chart, draw
 from rlc.report.charts.figures import stage_figures
@@ -29,9 +26,7 @@ from rlc.report.pages.rendering import render
 from rlc.report.run_files import RunFiles, read_files
 from rlc.report.spend import Spend, spend
 from rlc.report.timing import environment_shares, step_times, totals
-from rlc.runtime.failures import Failure, read_failures
-from rlc.runtime.journal.history import is_number
-from rlc.runtime.journal.runs import RunInfo, read_run
+from rlc.runtime import Failure, RunInfo, is_number, read_failures, read_run
 
 _EPISODES, _EARLIER_EPISODES = 24, 6  # that a page shows, of the last step and of others
 
@@ -122,10 +117,10 @@ def run_html(path: Path, live: bool = False, found: StepEpisodes | None = None) 
     """Return the page about the run in a folder, whose episodes are read on from what was ``found``
     before. Raise RunError if it is not a run's folder."""
     files = read_files(path)
-    return render(build(files, read_run(path), episodes(files, found)), "run.html.j2", live)
+    return render(build(files, read_run(path), typical_episodes(files, found)), "run.html.j2", live)
 
 
-def episodes(files: RunFiles, found: StepEpisodes | None = None) -> list[EpisodeStep]:
+def typical_episodes(files: RunFiles, found: StepEpisodes | None = None) -> list[EpisodeStep]:
     """Choose the most representative episodes of the last step of each stage, then of a middle one
     and of the first."""
     found = found or StepEpisodes(files.path)

@@ -28,7 +28,7 @@ from rlc.report.side_by_side import (
     shared_findings,
     used,
 )
-from rlc.runtime.failures import Failure, read_failures
+from rlc.runtime import Failure, read_failures
 
 
 @frozen

@@ -9,21 +9,15 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.plan.differences import Change, value_changes
-from rlc.plan.sweeps import values_text
-from rlc.plan.units import shown_value
+from rlc.plan import Change, shown_value, value_changes, values_text
 from rlc.report.charts.drawing import COLORS, Chart, chart
 from rlc.report.charts.parallel import Parallel, parallel
 from rlc.report.charts.series import Series
 from rlc.report.formatting import moment, number
 from rlc.report.pages.rendering import render
 from rlc.report.run_files import read_plan
-from rlc.runtime.journal.history import Record, is_number, read_metrics
-from rlc.runtime.journal.locks import command
-from rlc.runtime.records import RunError
-from rlc.sweeps.journal import TrialRecord
-from rlc.sweeps.read import SweepInfo, read_sweep
-from rlc.sweeps.results import ConfigurationResult
+from rlc.runtime import Record, RunError, command, is_number, read_metrics
+from rlc.sweeps import ConfigurationResult, SweepInfo, TrialRecord, read_sweep
 
 _CURVES = 2 * COLORS  # of a chart: the best configurations
 

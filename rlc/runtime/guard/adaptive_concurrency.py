@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from rlc.envs.deadlines import waiting
-from rlc.service.interface import SamplingClient
+from rlc.envs import waiting
+from rlc.service import SamplingClient
 
 if TYPE_CHECKING:
     from tinker import types

@@ -7,8 +7,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from rlc.plan.parts import GiveUpPlan
-from rlc.plan.stages import Training
+from rlc.plan import GiveUpPlan, Training
 
 KL = "kl/sample_train_k2"
 SYNCHRONOUS = "guard/synchronous"

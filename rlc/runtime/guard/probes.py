@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, frozen
 
-from rlc.algo.losses import LOSSES, loss_and_grad
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import loss_traits
-from rlc.plan.parts import LossPlan
+from rlc.algo import LOSSES, builtin_loss_and_grad
+from rlc.catalog import LIKELIHOOD, loss_traits
+from rlc.plan import LossPlan
 from rlc.runtime.records import Turn, Usage
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums
-from rlc.service.interface import SamplingClient, ServiceError, TrainingClient
+from rlc.service import SamplingClient, ServiceError, TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types
@@ -198,6 +197,6 @@ def _expected(
             inputs = {"logprobs": datum.logprobs_T, "advantages": datum.advantages_T}
         if traits.recorded:
             inputs["sampled"] = datum.mask_T
-        total += loss_and_grad(loss.name, loss.config, logprobs_T, inputs)[0]
+        total += builtin_loss_and_grad(loss.name, loss.config, logprobs_T, inputs)[0]
         size += float(np.abs(datum.advantages_T).sum())
     return total, max(size, abs(total))

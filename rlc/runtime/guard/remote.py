@@ -8,18 +8,14 @@ from typing import Any, TypeVar
 
 from attrs import define, evolve, field
 
-from rlc.catalog.builtins.losses import service_loss
-from rlc.catalog.index import loss_traits
+from rlc.catalog import loss_traits, service_loss
+from rlc.plan import ModelPlan, Plan, StagePlan, Training
 from rlc.plan.leaves import asked_models
-from rlc.plan.models import ModelPlan
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan, Training
 from rlc.runtime.guard.probes import probe_loss, probe_seeds, probe_topk
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.meter import PROBES, Meter, cost
 from rlc.runtime.records import RunError, Usage
-from rlc.service.hosted.capabilities import smaller_contexts
-from rlc.service.interface import RemoteService, TrainingClient
+from rlc.service import RemoteService, TrainingClient, smaller_contexts
 
 SERVICE_FILE = "service.jsonl"
 

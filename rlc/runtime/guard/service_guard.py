@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from attrs import define
 
-from rlc.plan.stages import Training
+from rlc.plan import Training
 from rlc.runtime.guard.adaptive_concurrency import (
     MOST,
     ConcurrencyLimiter,
@@ -20,7 +20,7 @@ from rlc.runtime.guard.adaptive_concurrency import (
     fixed_limiter,
 )
 from rlc.runtime.guard.watchdog import Watchdog, WatchedCall
-from rlc.service.interface import RemoteService, SamplingClient, ServiceClient, TrainingClient
+from rlc.service import RemoteService, SamplingClient, ServiceClient, TrainingClient
 
 # What the service owes after each call, in words. Methods that are not here answer at once.
 _OWED: dict[str, Callable[..., str]] = {

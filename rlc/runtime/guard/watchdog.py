@@ -9,12 +9,10 @@ from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
-from rlc.catalog.builtins.training import DEFAULT_DEADLINES
-from rlc.plan.parts import DeadlinesPlan
-from rlc.plan.stages import Training
-from rlc.plan.units import elapsed
+from rlc.catalog import DEFAULT_DEADLINES
+from rlc.plan import DeadlinesPlan, Training, elapsed
 from rlc.runtime.records import RunError
-from rlc.service.interface import ServiceError, ServiceLostError
+from rlc.service import ServiceError, ServiceLostError
 
 PING_SECONDS = 5.0  # of silence before a server is pinged, and between two pings
 

@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from attrs import define, field, frozen
 
-from rlc.data.journal import best_key
-from rlc.plan.parts import SavePlan
-from rlc.plan.stages import Training
+from rlc.data import best_key
+from rlc.plan import SavePlan, Training
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.metrics import score
-from rlc.service.interface import CheckpointError, ServiceClient, ServiceError
+from rlc.service import CheckpointError, ServiceClient, ServiceError
 
 ROLLING_TTL = 7 * 24 * 3600  # seconds that a service keeps the newest state of a run that ended
 _GRACE = 5.0  # seconds that a failing run waits for a state on its way

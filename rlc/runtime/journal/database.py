@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from attrs import asdict, astuple, frozen
 
-from rlc.data.journal import SCHEMA, meta, saved
-from rlc.plan.parts import BudgetPlan
+from rlc.data import SCHEMA, meta, saved
+from rlc.plan import BudgetPlan
 from rlc.runtime.records import RunError, Usage
 
 

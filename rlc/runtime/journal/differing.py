@@ -6,12 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rlc.catalog.plan_files import plan_from_file
-from rlc.plan.codec import PlanFormatError
-from rlc.plan.differences import ComparedValue, differing_paths, plan_values
-from rlc.plan.paths import PLAN_FILE
-from rlc.plan.records import REHEARSAL
-from rlc.plan.units import shown_value
+from rlc.catalog import plan_from_file
+from rlc.plan import (
+    PLAN_FILE,
+    REHEARSAL,
+    ComparedValue,
+    PlanFormatError,
+    differing_paths,
+    plan_values,
+    shown_value,
+)
 from rlc.runtime.journal.runs import RunInfo
 
 _GIVEN = ("--set", "--seed", "--weights", "--service")  # origins of values set on the command line

@@ -13,13 +13,18 @@ from typing import Any
 
 from attrs import asdict, define, evolve, field
 
-from rlc.catalog.files import located_files, paths_in
-from rlc.catalog.plan_files import plan_from_file, plan_to_file
-from rlc.plan.codec import PlanFormatError, plan_hash
-from rlc.plan.differences import difference_lines
-from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE, is_there, located
-from rlc.plan.records import Plan
-from rlc.plan.stages import is_training
+from rlc.catalog import located_files, paths_in, plan_from_file, plan_to_file
+from rlc.plan import (
+    JOURNAL_FILE,
+    PLAN_FILE,
+    Plan,
+    PlanFormatError,
+    difference_lines,
+    is_there,
+    is_training,
+    located,
+    plan_hash,
+)
 from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.locks import command, locked, made_and_locked

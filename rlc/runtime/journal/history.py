@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from rlc.errors import Error
-from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
+from rlc.plan import JOURNAL_FILE, PLAN_FILE
 from rlc.runtime.journal.folder import no_run
 from rlc.runtime.journal.metrics import METRICS_FILE
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from attrs import asdict, define, evolve, field
 
-from rlc.catalog.facts.models import dollars, price_of
-from rlc.plan.models import LOCAL, ModelPlan
+from rlc.catalog import dollars, price_of
+from rlc.plan import LOCAL, ModelPlan
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.records import Usage
 

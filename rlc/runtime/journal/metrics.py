@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.declarations import STAGES
-from rlc.catalog.environments import with_role
-from rlc.plan.environments import EnvPlan
-from rlc.plan.stages import Training
+from rlc.catalog import STAGES, with_role
+from rlc.plan import EnvPlan, Training
 from rlc.records import asdict
 from rlc.runtime.records import Rollout, Usage
 

@@ -16,11 +16,16 @@ from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
-from rlc.catalog.plan_files import recipe_in_file
-from rlc.plan.codec import PlanFormatError, expectations_from_dict, word_of
-from rlc.plan.expectations import ExpectationResult
-from rlc.plan.paths import JOURNAL_FILE, PLAN_FILE
-from rlc.plan.records import REHEARSAL
+from rlc.catalog import recipe_in_file
+from rlc.plan import (
+    JOURNAL_FILE,
+    PLAN_FILE,
+    REHEARSAL,
+    ExpectationResult,
+    PlanFormatError,
+    expectations_from_dict,
+    word_of,
+)
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import no_run

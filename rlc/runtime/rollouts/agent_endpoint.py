@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat.turns import Observation
-from rlc.envs.agents.programs import AgentError
-from rlc.envs.base import RunningEpisode, validated
-from rlc.envs.deadlines import Deadline, place
+from rlc.chat import Observation
+from rlc.envs import AgentError, Deadline, RunningEpisode, place, validated
 from rlc.runtime.rollouts.agent_episode import MODEL, AgentEpisode, AgentModel
 from rlc.runtime.rollouts.attempts import Attempt, Replies, call_environment
-from rlc.service.chats.model import ChatModel
-from rlc.service.chats.prompts import Message
-from rlc.service.http import RefusedRequest, serving
-from rlc.service.inference.endpoint import Caller
-from rlc.service.inference.routes import endpoint_app
+from rlc.service import Caller, ChatModel, Message, RefusedRequest, endpoint_app, serving
 
 if TYPE_CHECKING:
     pass

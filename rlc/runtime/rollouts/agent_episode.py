@@ -19,22 +19,36 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat.prompts import ToolChatHistory, conversation
-from rlc.chat.replies import Ends
-from rlc.chat.tokens import NO_CHUNKS, Chunks
-from rlc.chat.transcripts import Message, TranscriptPrompt, TranscriptTree
-from rlc.chat.turns import Action
-from rlc.envs.deadlines import Deadline
-from rlc.plan.environments import RolloutsPlan
+from rlc.chat import (
+    NO_CHUNKS,
+    Action,
+    Chunks,
+    Ends,
+    Message,
+    ToolChatHistory,
+    TranscriptPrompt,
+    TranscriptTree,
+    conversation,
+)
+from rlc.envs import Deadline
+from rlc.plan import RolloutsPlan
 from rlc.runtime.rollouts.attempts import Attempt, Replies, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
 from rlc.runtime.scores import first_of
 from rlc.seeds import derive_seed
-from rlc.service.chats.model import ChatModel, Generation, OnToken, ReplyRequest, sampled_tokens
-from rlc.service.chats.prompts import Tool
-from rlc.service.http import TOO_LONG, RefusedRequest
-from rlc.service.inference.requests import parts_of
-from rlc.service.interface import SamplingRequest, asking
+from rlc.service import (
+    TOO_LONG,
+    ChatModel,
+    Generation,
+    OnToken,
+    RefusedRequest,
+    ReplyRequest,
+    SamplingRequest,
+    Tool,
+    asking,
+    parts_of,
+    sampled_tokens,
+)
 
 if TYPE_CHECKING:
     from tinker import types

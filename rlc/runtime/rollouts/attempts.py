@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, field
 
-from rlc.chat.prompts import calls_of
-from rlc.chat.turns import Action, EnvError, Observation
-from rlc.data.about import TaskFacts
-from rlc.envs.deadlines import Deadline
-from rlc.plan.environments import RolloutsPlan
-from rlc.plan.models import SamplingPlan
+from rlc.chat import Action, EnvError, Observation, calls_of
+from rlc.data import TaskFacts
+from rlc.envs import Deadline
+from rlc.plan import RolloutsPlan, SamplingPlan
 from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
 from rlc.runtime.scores import first_of
-from rlc.service.interface import pending_call
+from rlc.service import pending_call
 
 if TYPE_CHECKING:
     from tinker import types

@@ -13,10 +13,9 @@ from random import Random
 
 from attrs import evolve
 
-from rlc.chat.turns import EnvError, Observation, Verdict
-from rlc.envs.judges.comparisons import ComparisonVerdict
-from rlc.envs.judges.judged import JudgedReward, rewarded
-from rlc.plan.environments import RewardModelPlan
+from rlc.chat import EnvError, Observation, Verdict
+from rlc.envs import ComparisonVerdict, JudgedReward, rewarded
+from rlc.plan import RewardModelPlan
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.credit import credited
@@ -24,7 +23,7 @@ from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import merged_sequences
 from rlc.seeds import derive_seed
-from rlc.service.interface import ServiceLostError
+from rlc.service import ServiceLostError
 
 
 async def compare(player: Player, task: Task, rollouts: Sequence[Rollout]) -> list[Rollout]:

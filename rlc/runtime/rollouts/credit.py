@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.scalars import shaped_reward
-from rlc.algo.rewards import reduce_rewards
-from rlc.chat.turns import EnvError, Observation
-from rlc.plan.environments import RewardPlan
+from rlc.algo import AlgorithmError, Program, reduce_rewards, shaped_reward
+from rlc.chat import EnvError, Observation
+from rlc.plan import RewardPlan
 from rlc.runtime.records import Rollout, Turn
 
 if TYPE_CHECKING:
-    from rlc.algo.episodes import Parts
+    from rlc.algo import Parts
 
 
 def credited(rollout: Rollout, plan: RewardPlan) -> Rollout:

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from attrs import define, field
 
-from rlc.envs.judges.solver_judge import JUDGE
+from rlc.envs import JUDGE
 from rlc.runtime.records import Rollout
 from rlc.seeds import derive_seed
 

@@ -9,14 +9,10 @@ from typing import Any, Protocol
 
 from attrs import evolve
 
-from rlc.chat.prompts import fitting_renderer
-from rlc.chat.turns import EnvError
-from rlc.chat.views import ViewChange
-from rlc.data.errors import DataError
-from rlc.envs.build import PlayableEnv, build_env
-from rlc.envs.deadlines import Deadline
-from rlc.envs.responders import Responders
-from rlc.plan.environments import EnvPlan
+from rlc.chat import EnvError, ViewChange, fitting_renderer
+from rlc.data import DataError
+from rlc.envs import Deadline, PlayableEnv, Responders, build_env
+from rlc.plan import EnvPlan
 from rlc.runtime.records import RunError
 
 CLOSE_SECONDS = 10.0  # that an episode, or an environment, may take to close

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from rlc.catalog.environments import seats_of, trained_seats
-from rlc.envs.build import begins
-from rlc.plan.models import Sampling
-from rlc.plan.parts import FailurePlan
+from rlc.catalog import seats_of, trained_seats
+from rlc.envs import begins
+from rlc.plan import FailurePlan, Sampling
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.matches import MatchSource, ModelOpponent, Opponent, ScriptedOpponent

@@ -14,15 +14,23 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat.turns import Action, Observation
-from rlc.envs.base import AsyncEpisode, AsyncSource, JoiningEpisode, TaskKey, validated
-from rlc.envs.deadlines import waiting
-from rlc.envs.games.game import Move
-from rlc.envs.games.players import GameView, OpponentProgram
-from rlc.envs.responders import ModelRequest, Responder
-from rlc.plan.models import Sampling
+from rlc.chat import Action, Observation
+from rlc.envs import (
+    AsyncEpisode,
+    AsyncSource,
+    GameView,
+    JoiningEpisode,
+    ModelRequest,
+    Move,
+    OpponentProgram,
+    Responder,
+    TaskKey,
+    validated,
+    waiting,
+)
+from rlc.plan import Sampling
 from rlc.seeds import derive_seed
-from rlc.service.interface import pending_call
+from rlc.service import pending_call
 
 _CUT_OFF = Observation("", done=True, truncated=True)
 

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from rlc.chat.prompts import PromptBuilder, chunks_of
-from rlc.chat.replies import ended_reply, stop_of
-from rlc.chat.tokens import model_input
-from rlc.chat.turns import ContractError
-from rlc.envs.base import AsyncEpisode, JoiningEpisode, RunningEpisode, validated
-from rlc.envs.deadlines import Deadline
-from rlc.envs.responders import Responder
-from rlc.plan.environments import RolloutsPlan
-from rlc.plan.models import SamplingPlan
-from rlc.plan.parts import FailurePlan
+from rlc.chat import ContractError, PromptBuilder, chunks_of, ended_reply, model_input, stop_of
+from rlc.envs import AsyncEpisode, Deadline, JoiningEpisode, Responder, RunningEpisode, validated
+from rlc.plan import FailurePlan, RolloutsPlan, SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.failures import failure_of
 from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage
@@ -27,7 +20,7 @@ from rlc.runtime.rollouts.environments import close_all
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.seeds import derive_seed
-from rlc.service.interface import SamplingClient, ServiceLostError, sampling_params
+from rlc.service import SamplingClient, ServiceLostError, sampling_params
 
 if TYPE_CHECKING:
     from tinker import types

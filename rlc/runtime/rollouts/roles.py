@@ -10,11 +10,8 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from rlc.chat.prompts import PromptBuilder
-from rlc.chat.turns import Observation
-from rlc.envs.base import AsyncEpisode, TaskKey
-from rlc.envs.build import PlayableEnv
-from rlc.envs.judges.solver_judge import JUDGE, SOLVER, SolverJudge
+from rlc.chat import Observation, PromptBuilder
+from rlc.envs import JUDGE, SOLVER, AsyncEpisode, PlayableEnv, SolverJudge, TaskKey
 from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.comparisons import compare

@@ -7,9 +7,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from rlc.catalog.environments import with_role
-from rlc.envs.base import TaskKey
-from rlc.envs.build import PlayableEnv
+from rlc.catalog import with_role
+from rlc.envs import PlayableEnv, TaskKey
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.curriculum import Curriculum, solved_share
 from rlc.seeds import derive_seed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from attrs import define, field, frozen
 
-from rlc.chat.tokens import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json
+from rlc.chat import NO_CHUNKS, Chunks, chunks_from_json, chunks_to_json
 from rlc.runtime.records import Turn
 from rlc.runtime.scores import topk_from_json, topk_to_json
 

@@ -9,16 +9,11 @@ from typing import Any
 
 from attrs import evolve
 
-from rlc.catalog.builtins.sources import AS_THEY_COME, UNDECIDED
-from rlc.catalog.index import source_traits
-from rlc.envs.base import TaskKey
-from rlc.envs.build import PlayableEnv, build_env
-from rlc.envs.deadlines import Deadline
+from rlc.catalog import AS_THEY_COME, UNDECIDED, source_traits
+from rlc.envs import Deadline, PlayableEnv, TaskKey, build_env
 from rlc.errors import Error
-from rlc.plan.environments import EnvPlan
+from rlc.plan import EnvPlan, StagePlan, has_rows
 from rlc.plan.leaves import asked_models
-from rlc.plan.sources import has_rows
-from rlc.plan.stages import StagePlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError

@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import define, field
 
-from rlc.algo.advantages import Advantages
-from rlc.algo.ragged import Floats
-from rlc.algo.running import renewed
-from rlc.algo.scheme import AdvantageScheme, running_baseline
+from rlc.algo import Advantages, AdvantageScheme, Floats, renewed, running_baseline
 from rlc.runtime.records import Rollout
 
 KEY = ".averages"  # in a step's cursor; no environment has this name

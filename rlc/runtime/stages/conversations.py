@@ -7,12 +7,8 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.chat.prompts import opening, rendered
-from rlc.chat.tokens import split_chunks
-from rlc.chat.turns import EnvError
-from rlc.data.chats import Chat
-from rlc.data.errors import DataError
-from rlc.data.messages import Message
+from rlc.chat import EnvError, opening, rendered, split_chunks
+from rlc.data import Chat, DataError, Message
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
 
 _ASKED: Message = {"role": "user", "content": "."}

@@ -10,12 +10,9 @@ from typing import Any
 
 from attrs import define
 
-from rlc.chat.prompts import chunks_of, encoded_reply
-from rlc.envs.base import AsyncEpisode
-from rlc.envs.build import PlayableEnv
-from rlc.envs.gem.oracles import Oracle, find_oracle
-from rlc.plan.sources import Demonstrations
-from rlc.plan.stages import Training
+from rlc.chat import chunks_of, encoded_reply
+from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, find_oracle
+from rlc.plan import Demonstrations, Training
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.rollouts.environments import close_all

@@ -9,14 +9,11 @@ from statistics import fmean
 
 from attrs import define
 
-from rlc.algo.rewards import pass_at_k
-from rlc.catalog.builtins.training import DEFAULT_FAILURE
-from rlc.catalog.environments import decides
-from rlc.envs.build import PlayableEnv
-from rlc.plan.graph import evaluations_of
-from rlc.plan.stages import Evaluation, Training
-from rlc.plan.sweeps import metric_label
-from rlc.pricing.cost import stage_cost
+from rlc.algo import pass_at_k
+from rlc.catalog import DEFAULT_FAILURE, decides
+from rlc.envs import PlayableEnv
+from rlc.plan import Evaluation, Training, evaluations_of, metric_label
+from rlc.pricing import stage_cost
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.journal.database import NOTHING, RecordedUsage
@@ -37,7 +34,7 @@ from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.weights import StageWeights
-from rlc.service.interface import SamplingClient, TrainingClient
+from rlc.service import SamplingClient, TrainingClient
 
 
 def evaluation_metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rlc.plan.sources import AnyData, Demonstrations, PreferredPairs, Samples, is_read
-from rlc.plan.stages import StagePlan, Training
+from rlc.plan import AnyData, Demonstrations, PreferredPairs, Samples, StagePlan, Training, is_read
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError

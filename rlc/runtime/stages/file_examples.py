@@ -8,32 +8,32 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlc.catalog.environments import code_of_data
-from rlc.chat.prompts import (
+from rlc.catalog import code_of_data
+from rlc.chat import (
+    EnvError,
     ToolChatHistory,
     chunks_of,
     encoded_reply,
     fitting_renderer,
     observation_of,
 )
-from rlc.chat.turns import EnvError
-from rlc.data.chats import Chat, read_chat, read_pair
-from rlc.data.comparisons import read_comparison, read_labelled
-from rlc.data.errors import DataError, FilePlace, at_place
-from rlc.data.learnt import hashed, reader_of
-from rlc.data.rows import DataRow, rows_of
-from rlc.data.sets.problems import rows_in
-from rlc.data.splits import said
-from rlc.plan.sources import (
-    Chats,
-    LabelledReplies,
-    Pairs,
-    ReadData,
-    RowData,
-    Rows,
-    has_rows,
+from rlc.data import (
+    Chat,
+    DataError,
+    DataRow,
+    FilePlace,
+    at_place,
+    hashed,
+    read_chat,
+    read_comparison,
+    read_labelled,
+    read_pair,
+    reader_of,
+    rows_in,
+    rows_of,
+    said,
 )
-from rlc.plan.stages import StagePlan
+from rlc.plan import Chats, LabelledReplies, Pairs, ReadData, RowData, Rows, StagePlan, has_rows
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
 from rlc.runtime.stages.conversations import SupervisedRenderer
@@ -123,7 +123,7 @@ def _read(
         return
     code = code_of_data(data)
     assert code is not None, "what is read and has no rows is made by code"
-    from rlc.envs.cookbook.examples import builder_examples
+    from rlc.envs import builder_examples
 
     batch = stage.source.size if stage.source else 1
     made = builder_examples(code, str(data.split), batch, tokenizer, stage.model.renderer)

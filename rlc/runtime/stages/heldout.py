@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.plan.stages import Training
+from rlc.catalog import LIKELIHOOD
+from rlc.plan import Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.meter import Meter
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.examples import is_due, load_examples
 from rlc.runtime.updates.datums import TrainingDatum
-from rlc.service.interface import TrainingClient
+from rlc.service import TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rlc.plan.stages import Likelihood, PolicyGradient, PreferenceLoss, Table, Training
+from rlc.plan import Likelihood, PolicyGradient, PreferenceLoss, Table, Training
 from rlc.runtime.stages.base import Setup, Stage
 from rlc.runtime.stages.preference import open_preferences
 from rlc.runtime.stages.sft import open_likelihood

@@ -8,13 +8,13 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.plan.parts import PreferenceLossPlan
-from rlc.plan.stages import (
+from rlc.catalog import LIKELIHOOD
+from rlc.plan import (
     FromData,
     LabelledPreference,
     PairwisePreference,
     PreferenceLoss,
+    PreferenceLossPlan,
     Training,
 )
 from rlc.runtime.concurrency import in_thread

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlc.plan.sources import AnyData, PreferredPairs
-from rlc.plan.stages import StagePlan, Training
+from rlc.plan import AnyData, PreferredPairs, StagePlan, Training
 from rlc.runtime.journal.meter import Meter
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor

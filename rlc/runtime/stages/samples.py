@@ -12,15 +12,19 @@ from typing import Any
 
 from attrs import asdict, define, evolve, field, frozen
 
-from rlc.catalog.builtins.distillation import DEFAULT_SAMPLING
-from rlc.catalog.builtins.training import DEFAULT_FAILURE
-from rlc.chat.views import AS_PLAYED, ViewChange
-from rlc.envs.build import PlayableEnv
-from rlc.plan.environments import EnvPlan, RolloutsPlan
-from rlc.plan.models import LOCAL, ModelPlan, SamplingPlan
-from rlc.plan.parts import BudgetPlan
-from rlc.plan.sources import Samples
-from rlc.plan.stages import Training
+from rlc.catalog import DEFAULT_FAILURE, DEFAULT_SAMPLING
+from rlc.chat import AS_PLAYED, ViewChange
+from rlc.envs import PlayableEnv
+from rlc.plan import (
+    LOCAL,
+    BudgetPlan,
+    EnvPlan,
+    ModelPlan,
+    RolloutsPlan,
+    Samples,
+    SamplingPlan,
+    Training,
+)
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.journal.database import NOTHING, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
@@ -32,7 +36,7 @@ from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
-from rlc.service.interface import SamplingClient
+from rlc.service import SamplingClient
 
 Play = Callable[[Task], Awaitable[list[Rollout]]]
 

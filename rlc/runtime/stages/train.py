@@ -11,13 +11,17 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from rlc.algo.advantages import compute_advantages
-from rlc.algo.episodes import Episodes
-from rlc.algo.scheme import sums_components
-from rlc.plan.environments import EnvPlan
-from rlc.plan.graph import SCORERS, in_parts, takes_what_is_ready
-from rlc.plan.models import LOCAL
-from rlc.plan.stages import PolicyGradient, Rollouts, Training
+from rlc.algo import Episodes, compute_advantages, sums_components
+from rlc.plan import (
+    LOCAL,
+    SCORERS,
+    EnvPlan,
+    PolicyGradient,
+    Rollouts,
+    Training,
+    in_parts,
+    takes_what_is_ready,
+)
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome

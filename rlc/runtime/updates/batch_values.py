@@ -8,17 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve
 
-from rlc.algo.expressions.evaluate import batch_values
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.reach import needs_batch
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import loss_traits
-from rlc.plan.parts import LossPlan
+from rlc.algo import Program, batch_values, needs_batch
+from rlc.catalog import LIKELIHOOD, loss_traits
+from rlc.plan import LossPlan
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
 from rlc.seeds import derive_seed
-from rlc.service.interface import TrainingClient
+from rlc.service import TrainingClient
 
 
 async def with_batch_values(

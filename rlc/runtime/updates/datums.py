@@ -13,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.python import FIRST, MASK, WEIGHT
-from rlc.algo.expressions.reach import after_batch
-from rlc.catalog.index import loss_traits
-from rlc.chat.tokens import NO_CHUNKS, Chunks, model_input
-from rlc.plan.graph import SCORERS
-from rlc.plan.parts import LossPlan
+from rlc.algo import FIRST, MASK, WEIGHT, Program, after_batch
+from rlc.catalog import loss_traits
+from rlc.chat import NO_CHUNKS, Chunks, model_input
+from rlc.plan import SCORERS, LossPlan
 from rlc.runtime.records import RunError, Turn
 from rlc.runtime.rollouts.tokens import (
     NOT_SAMPLED,

@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo.aggregate import aggregate_weights
-from rlc.algo.kl import kl_penalty
-from rlc.catalog.index import aggregate_traits, loss_traits, teacher_traits
-from rlc.plan.parts import AggregatePlan, KlPlan, LossPlan, TeacherPlan, teacher_of
-from rlc.plan.stages import PolicyGradient
+from rlc.algo import aggregate_weights, kl_penalty
+from rlc.catalog import aggregate_traits, loss_traits, teacher_traits
+from rlc.plan import AggregatePlan, KlPlan, LossPlan, PolicyGradient, TeacherPlan, teacher_of
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.scores import Scores
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, episode_datums

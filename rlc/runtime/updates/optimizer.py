@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from rlc.algo.expressions.evaluate import changed_share
-from rlc.algo.kl import ClipRange, clip_fraction, drift, forward_kl
-from rlc.algo.schedules import learning_rate
-from rlc.catalog.builtins.losses import LIKELIHOOD, service_loss
-from rlc.catalog.index import loss_traits
-from rlc.plan.parts import LossPlan
-from rlc.plan.stages import Training
+from rlc.algo import ClipRange, changed_share, clip_fraction, drift, forward_kl, learning_rate
+from rlc.catalog import LIKELIHOOD, loss_traits, service_loss
+from rlc.plan import LossPlan, Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.updates.batch_values import with_batch_values
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.minibatch import Minibatch
-from rlc.service.interface import LossHandle, TrainingClient
+from rlc.service import LossHandle, TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types

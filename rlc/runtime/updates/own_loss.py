@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from rlc.algo.expressions.python import TorchFunction, torch_function
-from rlc.catalog.index import loss_traits
-from rlc.plan.stages import Training
+from rlc.algo import TorchFunction, torch_function
+from rlc.catalog import loss_traits
+from rlc.plan import Training
 from rlc.runtime.concurrency import in_thread
-from rlc.service.interface import LossHandle, ServiceClient
+from rlc.service import LossHandle, ServiceClient
 
 
 async def open_loss(

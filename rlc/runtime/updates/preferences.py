@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo.preferences import PAIRWISE, divergence, kto
-from rlc.catalog.index import preference_traits
-from rlc.plan.parts import PreferenceLossPlan
+from rlc.algo import PAIRWISE, divergence, kto
+from rlc.catalog import preference_traits
+from rlc.plan import PreferenceLossPlan
 from rlc.runtime.rollouts.tokens import TokenSequence
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, shifted
 

@@ -12,12 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field
 
-from rlc.catalog.facts.models import tokenizer_of
-from rlc.chat.tokens import model_input
-from rlc.chat.views import ViewChange
-from rlc.data.templates import text_of
-from rlc.plan.parts import TeacherPlan, teacher_of
-from rlc.plan.stages import PolicyGradient, Training
+from rlc.catalog import tokenizer_of
+from rlc.chat import ViewChange, model_input
+from rlc.data import text_of
+from rlc.plan import PolicyGradient, TeacherPlan, Training, teacher_of
 from rlc.runtime.auxiliary import AuxiliaryModels, token_logprobs
 from rlc.runtime.concurrency import all_of, in_thread
 from rlc.runtime.journal.folder import RunFolder
@@ -28,7 +26,7 @@ from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence, merged_seque
 from rlc.runtime.scores import FloatArray, Scores
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.preferences import Completion
-from rlc.service.interface import SamplingClient, ServiceError
+from rlc.service import SamplingClient, ServiceError
 
 if TYPE_CHECKING:
     from rlc.runtime.updates.minibatch import EpisodeDatums

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rlc.chat.turns import EnvError
+from rlc.chat import EnvError
 
 Part = Literal["tools", "messages"]
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat.prompts import text_of
-from rlc.chat.replies import Ends, upto_end
-from rlc.chat.tokens import NO_CHUNKS, Chunks, model_input
+from rlc.chat import NO_CHUNKS, Chunks, Ends, model_input, text_of, upto_end
 from rlc.service.chats.errors import ChatError, TooLongError
 from rlc.service.chats.prompts import Message, Tool, chat_prompt
 from rlc.service.chats.replies import ChatReader, TextReader

@@ -7,9 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.chat.prompts import opening, prompt_of
-from rlc.chat.tokens import Chunks
-from rlc.chat.turns import EnvError
+from rlc.chat import Chunks, EnvError, opening, prompt_of
 from rlc.errors import first_line
 from rlc.service.chats.errors import ChatError, Part
 from rlc.service.chats.schemas import require_checkable

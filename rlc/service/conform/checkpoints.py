@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import numpy as np
 import tinker
 
-from rlc.algo.ragged import Floats
+from rlc.algo import Floats
 from rlc.service.conform.probe import HOUR, Probe, likelihood, sequences
 from rlc.service.conform.records import Check, check
 

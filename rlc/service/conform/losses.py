@@ -15,10 +15,8 @@ import numpy as np
 from tinker import types
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
-from rlc.algo.losses import LOSSES, loss_and_grad
-from rlc.algo.ragged import Floats
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import service_loss_traits
+from rlc.algo import LOSSES, Floats, builtin_loss_and_grad
+from rlc.catalog import LIKELIHOOD, service_loss_traits
 from rlc.service.conform.measures import DiffersError
 from rlc.service.conform.probe import (
     EXACT,
@@ -63,7 +61,7 @@ def loss(name: str, probe: Probe) -> None:
     for i, (logprobs_T, own) in enumerate(zip(outputs(passed), inputs, strict=True)):
         if is_recorded:
             own = {**own, "sampled": _sampled(len(logprobs_T), len(replies[i].tokens))}
-        value, slope_T = loss_and_grad(name, config, logprobs_T, own)
+        value, slope_T = builtin_loss_and_grad(name, config, logprobs_T, own)
         expected, size = expected + value, size + float(np.abs(slope_T).sum())
         slopes.append(slope_T)
     reported = passed.metrics["loss:sum"]

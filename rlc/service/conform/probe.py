@@ -14,11 +14,8 @@ import tinker
 from attrs import define, evolve, field
 from tinker import types
 
-from rlc.algo.losses import LOSSES
-from rlc.algo.ragged import Floats
-from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.catalog.index import service_loss_traits, service_settings
-from rlc.catalog.traits import LossTraits
+from rlc.algo import LOSSES, Floats
+from rlc.catalog import LIKELIHOOD, LossTraits, service_loss_traits, service_settings
 from rlc.service import tiny
 from rlc.service.conform.measures import DiffersError, MeasuredDifference, TokenCount
 from rlc.service.hosted.endpoint import Endpoint
@@ -130,7 +127,7 @@ def _model(source: str) -> Any:
         raise ServiceError(f"there is no model in {folder}: {error}") from error
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 HOUR = 3600  # seconds that what is saved may live, if it cannot be deleted
 RANK = 4

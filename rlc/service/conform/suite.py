@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import tinker
 from tinker.types import RequestErrorCategory
 
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
 from rlc.service.conform import account, checkpoints, losses, sampling, training
 from rlc.service.conform.measures import DiffersError, TokenCount
 from rlc.service.conform.probe import Bench, Probe

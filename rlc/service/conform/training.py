@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tinker import types
 
-from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog import LIKELIHOOD
 from rlc.service.conform.probe import (
     EXACT,
     REFERENCE,

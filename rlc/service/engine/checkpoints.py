@@ -31,7 +31,7 @@ import safetensors.numpy
 import torch
 from attrs import define, evolve, field, frozen
 
-from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
+from rlc.catalog import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
 from rlc.service.engine.base_model import BaseModel
 from rlc.service.engine.lora import ALPHA, LoraAdapter, LoraSpec
 from rlc.service.interface import CheckpointError, ServiceError

@@ -23,7 +23,7 @@ from attrs import field, frozen
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from rlc.catalog.saved_weights import layer_kind
+from rlc.catalog import layer_kind
 from rlc.service.interface import ServiceError
 
 ALPHA = 32.0

@@ -34,7 +34,7 @@ from attrs import frozen
 from tinker import types
 from torch import Tensor
 
-from rlc.catalog.index import service_settings
+from rlc.catalog import service_settings
 from rlc.service.interface import ServiceError
 
 _LOW, _HIGH = "clip_low_threshold", "clip_high_threshold"

@@ -273,7 +273,7 @@ def admit(engine: Engine, waiting: deque[RunningSample]) -> list[RunningSample]:
     return joining
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 Requested = PendingRequest[SampleRequest]
 
 
@@ -394,7 +394,7 @@ class ContinuousWorker:
         self._thread = threading.Thread(target=self._run, name="rlc-engine", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+    def submit(self, job: Callable[[], _T]) -> asyncio.Future[_T]:
         """Queue a job. It runs even if its future is cancelled: later jobs may build on it."""
         return self._enqueue(self._jobs, job)
 
@@ -409,7 +409,7 @@ class ContinuousWorker:
             self._bell.notify()
         self._thread.join()
 
-    def _enqueue(self, queue: deque[PendingRequest[T]], work: T) -> asyncio.Future[Any]:
+    def _enqueue(self, queue: deque[PendingRequest[_T]], work: _T) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._bell:
             if self._closing:

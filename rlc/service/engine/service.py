@@ -21,7 +21,7 @@ from rlc.service.engine.trainer import Trainer, restore_optimizer, restored_adap
 from rlc.service.engine.waves import WaveWorker
 from rlc.service.interface import ServiceError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 TINY = "tiny"
 _GIB = 2**30
 _MAX_ROWS = {"cpu": 256, "cuda": 1024}
@@ -135,7 +135,7 @@ class LocalService:
         """Delete a checkpoint. Raise ServiceError if there is none."""
         return self.in_turn(lambda store: store.delete(path))
 
-    def in_turn(self, work: Callable[[CheckpointStore], T]) -> Awaitable[T]:
+    def in_turn(self, work: Callable[[CheckpointStore], _T]) -> Awaitable[_T]:
         """Do something with the checkpoints that must not meet a save of theirs."""
         return self._worker.submit(lambda: work(self.store))
 

@@ -34,7 +34,7 @@ _QUIET_TURNS = 20
 # machine is busy, a disk is slow.
 _LOOKS, _POLL = 1_000, 0.001
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 Work = TypeVar("Work")
 Outcome = Any  # a result, or the exception that took its place
 
@@ -47,7 +47,7 @@ class PendingRequest(Generic[Work]):
     future: asyncio.Future[Any]
 
 
-def attempt(job: Callable[[], T]) -> T | BaseException:
+def attempt(job: Callable[[], _T]) -> _T | BaseException:
     """Return the result of a job, or the exception that it raised."""
     try:
         return job()
@@ -113,10 +113,10 @@ class WaveWorker(Generic[Work]):
             1, "rlc-engine", initializer=torch.set_num_threads, initargs=(self.threads,)
         )
 
-    def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+    def submit(self, job: Callable[[], _T]) -> asyncio.Future[_T]:
         """Queue a job. It runs even if its future is cancelled: later jobs may build on it."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[_T] = loop.create_future()
         self._start(loop, lambda: [attempt(job)], [future])
         return future
 

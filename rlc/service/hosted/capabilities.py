@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from rlc.catalog.facts.models import find_retired
+from rlc.catalog import find_retired
+from rlc.plan import Plan, StagePlan
 from rlc.plan.leaves import asked_models
-from rlc.plan.records import Plan
-from rlc.plan.stages import StagePlan
 from rlc.service.interface import ServiceError
 
 if TYPE_CHECKING:

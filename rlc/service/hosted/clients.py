@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 from tinker import types
 from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
 from rlc.service.hosted.refusals import translate, translate_in_client
 from rlc.service.interface import LossHandle, MappedAwaitable, ServiceError, ServiceLostError
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # should come first.
 PATIENCE_SECONDS = 75 * 60.0
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @define(eq=False)
@@ -73,18 +73,18 @@ class Patience:
 
 
 @define(eq=False)
-class PendingReply(Generic[T]):
+class PendingReply(Generic[_T]):
     """The answer to a request that is already on its way; awaiting it raises ServiceError."""
 
-    _future: APIFuture[T]
+    _future: APIFuture[_T]
     _patience: Patience
     _translate: Callable[[BaseException, str], ServiceError] = translate
     _asked: float = field(factory=time.monotonic)
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[Any, None, _T]:
         return self._wait().__await__()
 
-    async def _wait(self) -> T:
+    async def _wait(self) -> _T:
         task = asyncio.ensure_future(self._future.result_async())
         try:
             while not task.done():
@@ -102,10 +102,10 @@ class PendingReply(Generic[T]):
 
 
 def submit(
-    ask: Callable[[], APIFuture[T]],
+    ask: Callable[[], APIFuture[_T]],
     patience: Patience,
     explain: Callable[[BaseException, str], ServiceError] = translate,
-) -> PendingReply[T]:
+) -> PendingReply[_T]:
     """Make a request now; ``explain`` what the SDK raises instead of an answer. Raise ServiceError
     if the SDK does not even send it."""
     try:
@@ -114,9 +114,9 @@ def submit(
         raise translate(error, patience.where) from error
 
 
-def start_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
+def start_thread(work: Callable[[], _T]) -> concurrent.futures.Future[_T]:
     """Run blocking work in a daemon thread, which does not keep the program from ending."""
-    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    future: concurrent.futures.Future[_T] = concurrent.futures.Future()
     future.set_running_or_notify_cancel()  # it has begun, so it cannot be cancelled
 
     def run() -> None:
@@ -129,7 +129,7 @@ def start_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     return future
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], _T]) -> _T:
     """Run blocking work in a thread of its own, and return its result."""
     return await asyncio.wrap_future(start_thread(work))
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
+from rlc.plan import LOCAL, Plan
 from rlc.plan.leaves import asked_models
-from rlc.plan.models import LOCAL
-from rlc.plan.records import Plan
 from rlc.service.interface import RemoteService, ServiceClient, ServiceError
 
 _NEEDED_BY = {

@@ -14,8 +14,7 @@ import tinker
 from tinker import types
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
-from rlc.plan.records import Plan
-from rlc.plan.units import elapsed
+from rlc.plan import Plan, elapsed
 from rlc.service.hosted.capabilities import smaller_contexts
 from rlc.service.hosted.clients import start_thread
 from rlc.service.hosted.endpoint import Endpoint, find_endpoint

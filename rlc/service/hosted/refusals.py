@@ -14,7 +14,7 @@ from attrs import frozen
 from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 
-from rlc.plan.units import elapsed
+from rlc.plan import elapsed
 from rlc.service.interface import ServiceError, ServiceLostError
 
 # The SDK logs these for its own developers: they are retried, or raised as an error.

@@ -15,9 +15,8 @@ from typing import IO, Any, Literal, Protocol
 
 from attrs import define, evolve, field, frozen
 
-from rlc.catalog.facts.models import renderer_names
-from rlc.chat.prompts import fitting_renderer
-from rlc.chat.turns import EnvError
+from rlc.catalog import renderer_names
+from rlc.chat import EnvError, fitting_renderer
 from rlc.errors import Error
 from rlc.service.chats.model import ChatModel, Generation, ReplyRequest
 from rlc.service.chats.prompts import Message, Tool

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define, field, frozen
 from tinker import types
 
-from rlc.plan.records import LONGEST_TTL, SHORTEST_TTL
+from rlc.plan import LONGEST_TTL, SHORTEST_TTL
 from rlc.service.engine.service import LocalService, ModelFacts
 from rlc.service.http import RefusedRequest
 from rlc.service.interface import ServiceError

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from starlette.responses import FileResponse, Response
 from tinker import types
 
-from rlc.catalog.saved_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from rlc.catalog import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from rlc.service.engine.checkpoints import CheckpointStore, peft_config
 from rlc.service.http import RefusedRequest, refusing
 from rlc.service.interface import ServiceError

@@ -29,7 +29,7 @@ from rlc.service.engine.lora import LoraSpec
 from rlc.service.http import RefusedRequest
 from rlc.service.server.signing import PROJECT
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 TINKER = "tinker://"
 _FILE = "run.json"
@@ -193,8 +193,8 @@ def as_time(seconds: float) -> datetime:
 
 
 def paged(
-    items: Sequence[T], query: Mapping[str, str], default: int
-) -> tuple[list[T], types.Cursor]:
+    items: Sequence[_T], query: Mapping[str, str], default: int
+) -> tuple[list[_T], types.Cursor]:
     """Return the part of a list that a query's ``limit`` and ``offset`` name."""
     try:
         limit, offset = int(query.get("limit", default)), int(query.get("offset", 0))

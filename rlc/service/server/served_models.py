@@ -10,9 +10,8 @@ from typing import Any
 from attrs import define, field, frozen
 from tinker import types
 
-from rlc.catalog.facts.models import find_model
-from rlc.chat.prompts import fitting_renderer
-from rlc.chat.turns import EnvError
+from rlc.catalog import find_model
+from rlc.chat import EnvError, fitting_renderer
 from rlc.service.chats.model import ChatModel
 from rlc.service.engine.checkpoints import SCHEME
 from rlc.service.engine.clients import LocalSamplingClient

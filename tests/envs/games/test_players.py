@@ -16,7 +16,7 @@ from rlc.envs.games.game import Move
 from rlc.envs.games.players import (
     GameView,
     OpponentProgram,
-    make_program,
+    make_opponent,
     perfect_move,
     random_move,
 )
@@ -89,7 +89,7 @@ def test_what_a_player_writes_is_no_list_of_moves() -> None:
 
 def own(folder: Path, text: str, **args: Any) -> OpponentProgram:
     (folder / "players.py").write_text(text, encoding="utf-8")
-    return make_program(ScriptPlan("scripted", str(folder / "players.py:move"), args))
+    return make_opponent(ScriptPlan("scripted", str(folder / "players.py:move"), args))
 
 
 def test_a_function_is_given_what_it_names(tmp_path: Path) -> None:

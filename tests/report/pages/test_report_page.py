@@ -13,7 +13,7 @@ from rlc.catalog.facts.models import find_model
 from rlc.report.charts.drawing import Chart
 from rlc.report.formatting import number
 from rlc.report.pages.rendering import render
-from rlc.report.pages.run_page import RunPage, build, episodes, run_html
+from rlc.report.pages.run_page import RunPage, build, run_html, typical_episodes
 from rlc.report.run_files import read_files
 from rlc.runtime.journal.runs import read_run
 from rlc.runtime.records import RunError
@@ -21,7 +21,7 @@ from rlc.runtime.records import RunError
 
 def page_of(path: Path) -> RunPage:
     files = read_files(path)
-    return build(files, read_run(path), episodes(files))
+    return build(files, read_run(path), typical_episodes(files))
 
 
 def charts_of(page: RunPage) -> dict[str, Chart]:

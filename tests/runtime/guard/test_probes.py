@@ -13,7 +13,7 @@ import pytest
 from attrs import define
 from tinker import types
 
-from rlc.algo.losses import LOSSES, loss_and_grad
+from rlc.algo.losses import LOSSES, builtin_loss_and_grad
 from rlc.plan.parts import LossPlan
 from rlc.runtime.guard.probes import probe_loss, probe_seeds, probe_topk
 from rlc.service.engine import open_engine
@@ -82,7 +82,7 @@ class Server:
                 columns["logprobs"] = 2 * self.logprobs(datum) - columns["logprobs"]
             sign = -1.0 if self.mistake == "sign" else 1.0
             logprobs_T = self.logprobs(datum)
-            total += sign * loss_and_grad(loss, config, logprobs_T, columns)[0]
+            total += sign * builtin_loss_and_grad(loss, config, logprobs_T, columns)[0]
             count += len(logprobs_T)
             outputs.append({"logprobs": types.TensorData.from_numpy(logprobs_T)})
         if self.mistake == "mean over tokens":

@@ -7,7 +7,7 @@ import pytest
 from local_support import VOCABULARY, folder, prompt, run
 from tinker import types
 
-from rlc.algo.losses import loss_and_grad
+from rlc.algo.losses import builtin_loss_and_grad
 from rlc.service.engine.service import LocalService
 from rlc.service.interface import ServiceError
 
@@ -113,7 +113,7 @@ def test_stable_reinforce_counts_the_tokens_of_sampled_spans(service: LocalServi
             "logprobs": q_T,
             "advantages": rng.normal(size=5) * sampled_T,
         }
-        value, grad_T = loss_and_grad(
+        value, grad_T = builtin_loss_and_grad(
             "stable_reinforce", config, lp_T, {**columns, "sampled": sampled_T}
         )
         datum = types.Datum(text, inputs(target_tokens=targets, **columns))

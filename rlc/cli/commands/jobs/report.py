@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import webbrowser
 
-    from rlc.report.pages.choice import page_html, shown_folders
+    from rlc.report import page_html, shown_folders
 
     folders = shown_folders(args.runs)
     page = page_html(folders)

@@ -19,10 +19,8 @@ from rlc.cli.output import announced, print_error, print_findings, print_left_ou
 from rlc.errors import Error
 
 if TYPE_CHECKING:
-    from rlc.plan.records import Plan
-    from rlc.runtime.job import Job
-    from rlc.runtime.journal.folder import RunFolder
-    from rlc.runtime.summary import Summary
+    from rlc.plan import Plan
+    from rlc.runtime import Job, RunFolder, Summary
 
 EXPECTED_OTHERWISE = 3  # the exit status of a run of which an expectation fails
 _ADVICE = "see to the room on its disk, and to its permissions"
@@ -42,7 +40,7 @@ exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from rlc.runtime.journal.tokens import USUAL
+    from rlc.runtime import USUAL
 
     parser.add_argument("recipe", nargs="?", help="the recipe (.rl), or a saved plan (.json)")
     add_plan_options(parser)
@@ -82,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         if plan is None and args.recipe:
             return 1
         with announced("opening the run", args.quiet):
-            from rlc.runtime.start import open_run, resume_run
+            from rlc.runtime import open_run, resume_run
 
             if args.resume:
                 folder = resume_run(args.resume, plan)
@@ -124,7 +122,7 @@ def _usage_problem(args: argparse.Namespace) -> str | None:
     if odd := [tag for tag in args.tags if not tag or any(map(str.isspace, tag))]:
         return f"--tag {odd[0]!r} is no name: give one without spaces"
     if args.resume:
-        from rlc.sweeps.read import is_sweep
+        from rlc.sweeps import is_sweep
 
         if is_sweep(args.resume):
             return f"{args.resume} is a sweep: `rlc sweep --resume {args.resume}` goes on with it"
@@ -162,11 +160,8 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
 
         from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
         from rlc.cli.summary import print_summary
-        from rlc.plan.models import LOCAL
-        from rlc.runtime.guard.limits import NOTHING_LEARNT
-        from rlc.runtime.job import Job
-        from rlc.runtime.observer import Observer
-        from rlc.runtime.start import connect_run
+        from rlc.plan import LOCAL
+        from rlc.runtime import NOTHING_LEARNT, Job, Observer, connect_run
 
     class LastingConsole(Console):
         """Goes quiet when its reader goes away: a closed pager must not end a run."""
@@ -226,7 +221,7 @@ def _interrupts_held_back() -> Iterator[None]:
 
 
 def _stopped(folder: RunFolder) -> str:
-    from rlc.runtime.journal.locks import command
+    from rlc.runtime import command
 
     return f"stopped; go on with: {command('run --resume', folder.path)}"
 
@@ -251,6 +246,6 @@ async def _interruptible(job: Job) -> Summary:
 
 
 def _how_to_resume(folder: RunFolder) -> str:
-    from rlc.runtime.journal.locks import command
+    from rlc.runtime import command
 
     return f"what was done is kept; go on with: {command('run --resume', folder.path)}"

@@ -18,7 +18,7 @@ from rlc.records import asdict
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rlc.runtime.journal.runs import RunInfo
+    from rlc.runtime import RunInfo
 
 HELP = "list runs and their state"
 DESCRIPTION = (
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.runtime.journal.differing import what_differs
+    from rlc.runtime import what_differs
 
     found, sweeps = _found(args.root, args.tag)
     if args.json:
@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
 def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
     """Return the data of `rlc runs --json`: the runs and sweeps in a folder, or that it is; only
     those with a ``tag``, if it is given."""
-    from rlc.catalog.saved_weights import model_of
-    from rlc.runtime.journal.differing import what_differs
+    from rlc.catalog import model_of
+    from rlc.runtime import what_differs
 
     found, sweeps = _found(root, tag)
     differing = what_differs(found)
@@ -107,7 +107,7 @@ def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
 def _found(root: Path, tag: str | None) -> tuple[list[RunInfo], list[Path]]:
     """Return the runs in a folder, or the trials of a sweep, and the sweeps; with a ``tag`` the
     runs that have it."""
-    from rlc.sweeps.read import is_sweep, runs_in
+    from rlc.sweeps import is_sweep, runs_in
 
     if tag is not None:
         return [info for info in runs_in(root) if tag in info.tags], []
@@ -115,7 +115,7 @@ def _found(root: Path, tag: str | None) -> tuple[list[RunInfo], list[Path]]:
 
 
 def _sweeps_in(root: Path) -> list[Path]:
-    from rlc.sweeps.read import is_sweep
+    from rlc.sweeps import is_sweep
 
     return [path for path in sorted(root.iterdir()) if is_sweep(path)] if root.is_dir() else []
 
@@ -147,8 +147,8 @@ def _print(
 
 def _sweep_dict(path: Path) -> dict[str, Any]:
     """How a sweep stands: its trials by state, and its best configuration."""
-    from rlc.runtime.records import RunError
-    from rlc.sweeps.read import read_sweep
+    from rlc.runtime import RunError
+    from rlc.sweeps import read_sweep
 
     try:
         sweep = read_sweep(path)
@@ -184,8 +184,8 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    from rlc.catalog.saved_weights import model_of
-    from rlc.plan.units import elapsed
+    from rlc.catalog import model_of
+    from rlc.plan import elapsed
 
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     expected = any(info.expectations for info in found)

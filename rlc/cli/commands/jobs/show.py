@@ -18,9 +18,9 @@ from rlc.cli.transcripts import causes, system_messages, transcript
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rlc.plan.records import Plan
+    from rlc.plan import Plan
     from rlc.report.episodes import EpisodeFilter
-    from rlc.runtime.journal.history import Record
+    from rlc.runtime import Record
 
 HELP = "print episodes, or compared replies, of a run, or browse them"
 DESCRIPTION = (
@@ -89,11 +89,10 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from rlc.cli.comparisons import show_comparisons
-    from rlc.plan.stages import is_training
-    from rlc.report.run_files import read_plan
-    from rlc.runtime.failures import read_failures
-    from rlc.runtime.journal.history import read_metrics
-    from rlc.sweeps.read import TRIALS, is_sweep
+    from rlc.plan import is_training
+    from rlc.report import read_plan
+    from rlc.runtime import read_failures, read_metrics
+    from rlc.sweeps import TRIALS, is_sweep
 
     if is_sweep(args.run_dir):
         message = f"{args.run_dir} is a sweep: each folder in {args.run_dir / TRIALS} is a run"
@@ -182,7 +181,7 @@ def _show(
 
     from rlc.cli.tokens import TokenReader
     from rlc.report.episodes import ShownEpisode, read_episodes, representatives
-    from rlc.runtime.failures import read_failures
+    from rlc.runtime import read_failures
 
     systems, games = system_messages(plan), games_of(plan)
     records = read_episodes(args.run_dir, wanted)

@@ -12,9 +12,8 @@ from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe
 from rlc.cli.output import print_error, print_findings, print_left_out, redraws
 
 if TYPE_CHECKING:
-    from rlc.compile.sweeps import Sweep
-    from rlc.sweeps.results import SweepSummary
-    from rlc.sweeps.run import SweepRun
+    from rlc.compile import Sweep
+    from rlc.sweeps import SweepRun, SweepSummary
 
 HELP = "run the trials of a sweep and compare them"
 DESCRIPTION = (
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if not args.resume and not args.recipe:
         return print_error("give a recipe, or --resume with the folder of a sweep", 2)
-    from rlc.sweeps.start import compiled_again, open_sweep, reopen_sweep
+    from rlc.sweeps import compiled_again, open_sweep, reopen_sweep
 
     if args.resume:
         compiled, name = compiled_again(args.resume)
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     print_left_out(compiled.plan)
     if compiled.plan is None:
         return 1
-    from rlc.compile.sweeps import find_sweep
+    from rlc.compile import find_sweep
 
     sweep = find_sweep(compiled.sweeps, name, compiled.plan.recipe)
     if args.dry_run:
@@ -97,9 +96,9 @@ def _list(sweep: Sweep) -> int:
     """Print the trials of a sweep, as far as they are known, and what they cost."""
     from itertools import islice
 
-    from rlc.explanation.job.sweeps import sweep_lines
+    from rlc.explanation import sweep_lines
     from rlc.lang.render import Paint
-    from rlc.plan.sweeps import Trial
+    from rlc.plan import Trial
 
     print("\n".join(sweep_lines(sweep, Paint())))
     if sweep.plan.search.n is not None:
@@ -118,8 +117,8 @@ def _run(made: SweepRun, quiet: bool) -> int:
     from rich.console import Console
 
     from rlc.cli.sweep_table import LiveSweep, PlainSweep, print_result
-    from rlc.runtime.journal.locks import command
-    from rlc.sweeps.observer import SweepObserver
+    from rlc.runtime import command
+    from rlc.sweeps import SweepObserver
 
     console = Console(highlight=False)
     if quiet:
@@ -145,7 +144,7 @@ def status_of(summary: SweepSummary) -> int:
 
 def _interruptible(made: SweepRun) -> SweepSummary:
     """Run a sweep. Ctrl-C once finishes the running steps and saves; twice stops now."""
-    from rlc.sweeps.start import run_to_end
+    from rlc.sweeps import run_to_end
 
     pressed = 0
 

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     import webbrowser
 
-    from rlc.report.live import PageServer, WatchedPage
-    from rlc.service.sockets import LOOPBACK, bind
+    from rlc.report import PageServer, WatchedPage
+    from rlc.service import LOOPBACK, bind
 
     watched = WatchedPage(args.runs)
     watched.page()  # what cannot be shown is said here, not in the browser

@@ -52,12 +52,11 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate, and return the exit status of the run."""
     if args.tasks < 1 or args.samples < 1:
         raise UsageError("--tasks and --samples are at least 1")
-    from rlc.check.rules import check_plan
+    from rlc.check import check_plan
     from rlc.cli.commands.jobs.run import run_folder
     from rlc.cli.output import print_findings
-    from rlc.models.evaluation import evaluation_plan
-    from rlc.models.named import named_model
-    from rlc.runtime.start import open_run
+    from rlc.models import evaluation_plan, named_model
+    from rlc.runtime import open_run
 
     usual = {name: getattr(args, name) for name in ("temperature", "top_p", "max_tokens", "stop")}
     given = usual != {"temperature": 1.0, "top_p": 1.0, "max_tokens": 512, "stop": []}

@@ -55,10 +55,9 @@ def run(args: argparse.Namespace) -> int:
     if args.dtype is not None and args.form != "merged":
         raise UsageError("--dtype is the precision of merged weights: --as merged")
     import rlc.service.engine  # noqa: F401 (before anything imports torch)
-    from rlc.catalog.facts.models import find_model
-    from rlc.models.export import export_model, publish
-    from rlc.models.named import named_model
-    from rlc.runtime.journal.locks import command
+    from rlc.catalog import find_model
+    from rlc.models import export_model, named_model, publish
+    from rlc.runtime import command
 
     model = named_model(args.model, args.base, args.renderer, args.base_url)
     if args.publish:

@@ -11,7 +11,7 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.models.model import Model
-    from rlc.service.interface import SamplingRequest
+    from rlc.service import SamplingRequest
 
 
 class UsageError(Error):
@@ -55,7 +55,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, max_tokens: int) -> No
 
 def sampling_of(args: argparse.Namespace) -> SamplingRequest:
     """How replies are sampled. Raise UsageError for what cannot be."""
-    from rlc.service.interface import SamplingRequest
+    from rlc.service import SamplingRequest
 
     if not 0 <= args.temperature < 100 or not 0 < args.top_p <= 1 or args.max_tokens < 1:
         raise UsageError("--temperature is at least 0, --top-p above 0, and --max-tokens above 0")

@@ -16,7 +16,7 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.models.model import Conversation
-    from rlc.service.chats.model import SampledReply
+    from rlc.service import SampledReply
 
 PROMPT = "you › "
 _NARROWEST = 60  # columns in which two replies are still shown side by side

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from rlc.catalog.records import Param
-    from rlc.catalog.search import NameEntry
+    from rlc.catalog import NameEntry, Param
 
 HELP = "look up what the language knows"
 DESCRIPTION = (
@@ -49,10 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.catalog.search import as_data
+    from rlc.catalog import as_data
 
     if args.schema:
-        from rlc.catalog.schema import plan_schema
+        from rlc.catalog import plan_schema
 
         if args.term or args.kind:
             return print_error("--schema is the schema of the whole plan: give it alone", 2)
@@ -85,8 +84,8 @@ def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
 
     Raise NoKindError if there is no such kind, Error if nothing is found.
     """
-    from rlc.catalog.search import entries, find, kinds, words
-    from rlc.check.scope import known_values
+    from rlc.catalog import entries, find, kinds, words
+    from rlc.check import known_values
 
     among = entries()
     if kind is not None:
@@ -105,7 +104,7 @@ def _views(
 ) -> Iterator[RenderableType]:
     """Show an entry in full if it has the term as its name, or is the only one; list the rest, or
     what is nearest to the one that is shown."""
-    from rlc.catalog.search import is_named, related
+    from rlc.catalog import is_named, related
 
     if term is None and kind is None:
         yield from _overview(found)
@@ -140,7 +139,7 @@ def _overview(found: Sequence[NameEntry]) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    from rlc.catalog.search import kinds
+    from rlc.catalog import kinds
 
     for kind, noun in kinds().items():
         names = [entry.name for entry in found if entry.kind == kind and entry.reason is None]
@@ -156,7 +155,7 @@ def _in_full(entry: NameEntry) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    from rlc.explanation.entries import formulas_of
+    from rlc.explanation import formulas_of
 
     yield Text.assemble((entry.name, "bold"), f"  {entry.kind}: {entry.doc}")
     lines = [Text(f"not possible here: {entry.reason}")] if entry.reason else []
@@ -181,7 +180,7 @@ def _parameters(params: Sequence[Param]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from rlc.explanation.entries import default_of, meaning_of, type_of
+    from rlc.explanation import default_of, meaning_of, type_of
 
     table = Table(box=None, pad_edge=False)
     for title in ("parameter", "type", "default", "meaning"):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from rlc.cli.options import recipe_files
 from rlc.cli.output import has_color, print_diff
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang import Diagnostics
 
 if TYPE_CHECKING:
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
 HELP = "find every mistake in a recipe"
 DESCRIPTION = (
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     files = recipe_files(args.paths)
     if args.fix or args.diff:
         return _fix(files, args)
-    from rlc.compile.recipe import check
+    from rlc.compile import check
 
     found = Diagnostics()
     reader = _reader(args)
@@ -81,17 +81,15 @@ def run(args: argparse.Namespace) -> int:
 def _reader(args: argparse.Namespace) -> Reader | None:
     if args.no_data:
         return None
-    from rlc.data.reading import Reader
+    from rlc.data import Reader
 
     return Reader(imports=args.imports)
 
 
 def _fix(files: list[str], args: argparse.Namespace) -> int:
     """Correct each file or show how, then print what remains."""
-    from rlc.compile.recipe import compile_source
-    from rlc.lang.fixes import fix_all
-    from rlc.lang.read import STDIN, read_source, write_text
-    from rlc.lang.source import printable
+    from rlc.compile import compile_source
+    from rlc.lang import STDIN, fix_all, printable, read_source, write_text
 
     reader = _reader(args)
     remaining, changes = Diagnostics(), 0
@@ -140,7 +138,7 @@ def _print(found: Diagnostics, checked: int, format: str, stream: TextIO) -> Non
 
         stream.write(render_human(found, color=has_color(stream)))
         return
-    from rlc.lang.formats import render_github, render_json, render_sarif
+    from rlc.lang import render_github, render_json, render_sarif
     from rlc.version import __version__
 
     if format == "github":

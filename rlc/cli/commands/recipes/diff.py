@@ -14,7 +14,7 @@ from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import has_color, print_error, print_findings
 
 if TYPE_CHECKING:
-    from rlc.compile.recipe import CompileResult
+    from rlc.compile import CompileResult
 
 SAME, DIFFERENT, ERROR = 0, 1, 2
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.explanation.diff import diff_dict, diff_plans, diff_text
+    from rlc.explanation import diff_dict, diff_plans, diff_text
 
     changed, after = changes_plan(args), args.after or args.before
     if args.after is None and not changed:
@@ -73,15 +73,14 @@ def _compiled(path: str, args: argparse.Namespace | None = None) -> CompileResul
     """Return what a recipe compiles to, or the plan of a run, or a saved one, stale or not; without
     a plan if findings were printed."""
     if os.path.isdir(path):
-        from rlc.compile.recipe import CompileResult
-        from rlc.lang.diagnostics import Diagnostics
-        from rlc.report.run_files import read_plan as plan_of_run
+        from rlc.compile import CompileResult
+        from rlc.lang import Diagnostics
+        from rlc.report import read_plan as plan_of_run
 
         return CompileResult(plan_of_run(Path(path)), Diagnostics())
     if is_saved_plan(path):
-        from rlc.compile.recipe import CompileResult
-        from rlc.compile.saved import read_plan
-        from rlc.lang.diagnostics import Diagnostics
+        from rlc.compile import CompileResult, read_plan
+        from rlc.lang import Diagnostics
 
         return CompileResult(read_plan(path).plan, Diagnostics())
     compiled = (recipe_of(args, path) if args else load(path)).compile()

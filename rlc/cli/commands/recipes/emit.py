@@ -11,7 +11,7 @@ from rlc.cli.options import add_plan_options, changes_plan, recipe_of
 from rlc.cli.output import print_error, print_findings
 
 if TYPE_CHECKING:
-    from rlc.compile.recipe import CompileResult
+    from rlc.compile import CompileResult
 
 HELP = "write a job as a folder that runs on any machine, or as one Python script"
 DESCRIPTION = (
@@ -112,14 +112,14 @@ def _compiled(args: argparse.Namespace) -> CompileResult | None:
         return recipe_of(args).compile()
     if changes_plan(args) or args.sweep is not None:
         return None
-    from rlc.compile.recipe import CompileResult
-    from rlc.lang.diagnostics import Diagnostics
+    from rlc.compile import CompileResult
+    from rlc.lang import Diagnostics
 
     return CompileResult(load_plan(args.recipe), Diagnostics())
 
 
 def _write_job(compiled: CompileResult, args: argparse.Namespace) -> int:
-    from rlc.compile.sweeps import find_sweep
+    from rlc.compile import find_sweep
     from rlc.emit.job.folder import emit_job
 
     assert compiled.plan is not None

@@ -18,7 +18,7 @@ from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.api import Explanation
-    from rlc.plan.records import Plan
+    from rlc.plan import Plan
     from rlc.pricing.critical_path import Latencies
 
 HELP = "show what a recipe would do and cost"
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         return print_error("a plan is saved with the name of its recipe: give a file", 2)
     explanation = _explanation(args, saved)
     if args.out and explanation.plan is not None:
-        from rlc.compile.saved import PlanFileError
+        from rlc.compile import PlanFileError
 
         try:
             recipe_of(args).save(args.out)
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
     """Explain a recipe, or a saved plan; print how the plan's recipe differs by now."""
     from rlc.api import explain
-    from rlc.compile.saved import read_plan, stale_lines
+    from rlc.compile import read_plan, stale_lines
 
     if not saved:
         return recipe_of(args).explain()
@@ -146,12 +146,11 @@ def is_code(text: str) -> bool:
 
 def page_of(code: str, color: bool = False) -> str:
     """Return the page of a code. Raise NoCodeError if there is no such code."""
-    from rlc.check.scope import known_values
-    from rlc.lang.codes import CODES
-    from rlc.lang.pages import page, render
+    from rlc.check import known_values
+    from rlc.lang import CODES, page, render_page
 
     code = code.upper()
     text = page(code)
     if text is None:
         raise NoCodeError(f"there is no code {code}", known_values(list(CODES), code))
-    return render(text, color)
+    return render_page(text, color)

@@ -7,7 +7,7 @@ import sys
 
 from rlc.cli.options import recipe_files
 from rlc.cli.output import print_diff, print_findings
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang import Diagnostics
 
 HELP = "lay recipes out the canonical way"
 DESCRIPTION = (
@@ -44,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _format(path: str, args: argparse.Namespace, found: Diagnostics) -> bool:
     """Format one recipe, add what is wrong with it to ``found``, and return whether it changes."""
-    from rlc.lang.formatter import format_text
-    from rlc.lang.read import STDIN, read_source, write_text
+    from rlc.lang import STDIN, format_text, read_source, write_text
     from rlc.lang.syntax import parse
 
     source, problems = read_source(path)

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert, write, and check the recipe; return the exit status."""
-    from rlc.compile.recipe import compile_source
+    from rlc.compile import compile_source
     from rlc.imports.convert import (
         convert,
         job_of_command,
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         with_config,
         with_overrides,
     )
-    from rlc.lang.source import Source
+    from rlc.lang import Source
 
     words = args.input
     is_file = len(words) == 1 and ("=" not in words[0] or words[0] == STDIN)

@@ -20,8 +20,7 @@ from rlc.errors import Error
 if TYPE_CHECKING:
     from tinker.types import SupportedModel
 
-    from rlc.service.conform.records import CheckOutcome, ConformReport
-    from rlc.service.hosted.endpoint import Endpoint
+    from rlc.service import CheckOutcome, ConformReport, Endpoint
 
 HELP = "check a server by value against Tinker's protocol"
 DESCRIPTION = (
@@ -86,9 +85,7 @@ def run(args: argparse.Namespace) -> int:
         return print_error(f"this needs {', '.join(missing)}", 2, f"pip install 'rlc[{extra}]'")
     if args.patience <= 0 or (args.tolerance is not None and not args.tolerance >= 0):
         return print_error("--patience is above 0, --tolerance 0 or more", 2)
-    from rlc.service.conform.probe import TOLERANCE, Bench
-    from rlc.service.conform.suite import chosen, run_checks
-    from rlc.service.hosted.preflight import offered_models
+    from rlc.service import TOLERANCE, Bench, chosen, offered_models, run_checks
 
     checks = chosen(args.only)
     with _server(args.url) as endpoint:
@@ -114,17 +111,15 @@ def run(args: argparse.Namespace) -> int:
 @contextmanager
 def _server(url: str | None) -> Iterator[Endpoint]:
     """The server under test: one of rlc without an address, until the block ends."""
-    from rlc.service.hosted.endpoint import Endpoint, find_endpoint
+    from rlc.service import Endpoint, find_endpoint
 
     if url is not None:
         yield find_endpoint(url)
         return
     import asyncio
 
+    from rlc.service import Backend, Server, build_app, load_models, on_a_thread
     from rlc.service.engine import open_engine
-    from rlc.service.http import Server, on_a_thread
-    from rlc.service.server.app import build_app
-    from rlc.service.server.backend import Backend, load_models
 
     with tempfile.TemporaryDirectory(prefix="rlc-conform-") as folder:
         # Models this small lose time to a second thread.
@@ -140,7 +135,7 @@ def _server(url: str | None) -> Iterator[Endpoint]:
 def _cheapest(offered: Sequence[SupportedModel]) -> str:
     """The model whose tokens cost least by the catalogue, the first if it has none of them. Raise
     Error if the server has none that it trains and samples."""
-    from rlc.catalog.facts.models import find_model
+    from rlc.catalog import find_model
 
     names = [
         str(model.model_name)
@@ -160,8 +155,8 @@ def _cheapest(offered: Sequence[SupportedModel]) -> str:
 
 def _unpaid(base: str, args: argparse.Namespace) -> str | None:
     """What the checks cost, unless that was agreed to."""
-    from rlc.catalog.facts.models import find_model
-    from rlc.service.conform.suite import MOST_TOKENS as MOST
+    from rlc.catalog import find_model
+    from rlc.service import MOST_TOKENS as MOST
 
     known = find_model(base)
     prices = (known.price.prefill, known.price.sample, known.price.train) if known else (None,) * 3

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 def _approve(path: str) -> int:
     from rlc.api import explain, load_plan
     from rlc.cli.mcp.approvals import approve
-    from rlc.plan.codec import plan_hash
+    from rlc.plan import plan_hash
 
     plan = load_plan(path)
     if not sys.stdin.isatty():

@@ -15,9 +15,8 @@ from rlc.cli.output import print_error
 from rlc.errors import Error
 
 if TYPE_CHECKING:
-    from rlc.plan.models import ModelPlan
-    from rlc.service.inference.endpoint import Observer
-    from rlc.service.server.backend import Backend
+    from rlc.plan import ModelPlan
+    from rlc.service import Backend, Observer
 
 PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 
@@ -119,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         key = _key(args)
         if args.record is not None:
-            from rlc.service.inference.endpoint import Recorder
+            from rlc.service import Recorder
 
             recorder = Recorder(args.record)
         if args.references:
@@ -162,8 +161,8 @@ def _serve_references(args: argparse.Namespace, key: str | None, answered: Obser
     import rlc.service.engine  # noqa: F401, I001 (before anything imports torch)
     import asyncio
 
-    from rlc.models.named import named_model
-    from rlc.models.served import serving_models
+    from rlc.models import named_model
+    from rlc.models import serving_models
 
     plans = {}
     for given in args.references:
@@ -202,12 +201,18 @@ Ctrl-C stops it."""
 def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
     import asyncio
 
+    from rlc.service import (
+        Backend,
+        Disturbances,
+        Latency,
+        Server,
+        bind,
+        build_app,
+        load_models,
+        parse_delay,
+        parse_faults,
+    )
     from rlc.service.engine import open_engine
-    from rlc.service.http import Server
-    from rlc.service.server.app import build_app
-    from rlc.service.server.backend import Backend, load_models
-    from rlc.service.server.faults import Disturbances, Latency, parse_delay, parse_faults
-    from rlc.service.sockets import bind
 
     latency = Latency(parse_delay(args.sample_latency), parse_delay(args.train_latency))
     disturbances = Disturbances(parse_faults(args.faults, args.fault_seed), latency)
