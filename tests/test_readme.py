@@ -44,6 +44,14 @@ def test_the_page_of_the_language_compiles(tmp_path: Path, monkeypatch: pytest.M
     assert compiled.plan is not None, [item.message for item in compiled.diagnostics]
 
 
+def test_it_is_short_and_has_small_pictures() -> None:
+    assert len(README.split()) <= 1_800
+    pictures = re.findall(r"!\[[^\]]+\]\((\S+)\)", README)
+    assert len(pictures) == 2
+    for picture in pictures:  # `python -m tools.pictures` takes them
+        assert 5_000 < (ROOT / picture).stat().st_size < 60_000
+
+
 def explained(*args: str) -> str:
     command = [str(Path(sys.executable).with_name("rlc")), "explain", *args]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
