@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise, product
 from math import comb, fsum
 
 from rlc.algo.errors import AlgorithmError
+from rlc.records import Record, frozen
 
 
 def reduce_rewards(
@@ -80,3 +82,64 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         raise AlgorithmError(f"pass@{k} needs at least {max(k, 1)} samples and k >= 1; n is {n}")
     ways = comb(n, k)
     return (ways - comb(n - c, k)) / ways
+
+
+@frozen
+class RewardShape(Record):
+    """What a reward pays for, as far as its formula shows it.
+
+    ``constant``: it is the same for every episode. ``falls``: the more an episode earns, the less
+    it gets. ``free``: nothing pays more than what an episode that earns nothing can have by its
+    length. ``dominant``: what moves it the most, and how many times as much as all else that is
+    earned; None if that is less than `OUTWEIGHS`.
+    """
+
+    constant: bool
+    falls: bool
+    free: bool
+    dominant: tuple[str, float] | None
+
+
+OUTWEIGHS = 100.0
+
+
+def reward_shape(
+    reward: Callable[[Mapping[str, float]], float],
+    earned: Sequence[str],
+    others: Mapping[str, Sequence[float]],
+) -> RewardShape:
+    """Return what a reward pays for.
+
+    Args:
+        reward: a number from the values of its inputs.
+        earned: the inputs that say how good an episode was; each is tried between 0 and 1.
+        others: values to try of the inputs that do not, such as its length in tokens.
+    """
+    settings = [dict(zip(others, values, strict=True)) for values in product(*others.values())]
+
+    levels = [dict.fromkeys(earned, level) for level in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    single = [{other: float(other == name) for other in earned} for name in earned]
+    steps = [[reward({**setting, **level}) for level in levels] for setting in settings]
+    tried = [[reward({**setting, **one}) for one in single] for setting in settings]
+    values = [value for row in (*steps, *tried) for value in row]
+    constant = max(values) == min(values)
+    falls = (
+        not constant
+        and all(after <= before for row in steps for before, after in pairwise(row))
+        and any(row[-1] < row[0] for row in steps)
+        and all(one <= row[0] for row, ones in zip(steps, tried, strict=True) for one in ones)
+    )
+    free = not constant and max(row[0] for row in steps) >= max(values)
+    moved = {
+        name: max(abs(row[at] - nothing[0]) for row, nothing in zip(tried, steps, strict=True))
+        for at, name in enumerate(earned)
+    }
+    for name, known in others.items():
+        usual = [dict.fromkeys(earned, 0.5) | {name: value} for value in known]
+        rest = {other: given[len(given) // 2] for other, given in others.items() if other != name}
+        paid_for = [reward({**rest, **one}) for one in usual]
+        moved[name] = max(paid_for) - min(paid_for)
+    first, *less = sorted(moved, key=lambda name: -moved[name])
+    second = max((moved[name] for name in less if name in earned), default=0.0)
+    outweighs = second > 0 and moved[first] >= OUTWEIGHS * second
+    return RewardShape(constant, falls, free, (first, moved[first] / second) if outweighs else None)

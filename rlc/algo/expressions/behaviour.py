@@ -117,6 +117,38 @@ def ratio_is_bounded(program: Program) -> Boundedness:
     return Boundedness(*(_is_bounded(slope, sign) for sign in (1.0, -1.0)))
 
 
+@frozen(eq=False)
+class Direction(Record):
+    """Where gradient descent moves the logprobs of tokens on fresh rollouts.
+
+    ``lowers_good``: those of tokens with a positive advantage fall. ``raises_bad``: those of tokens
+    with a negative advantage rise. ``still``: neither moves at all.
+    """
+
+    lowers_good: bool
+    raises_bad: bool
+    still: bool
+
+
+def direction(program: Program) -> Direction:
+    """Return where a loss moves the policy, from its gradient near the policy that sampled."""
+    slope = derivative(program)
+    good, bad = (
+        [
+            value
+            for drift in (-0.02, 0.02)  # the trainer's logprobs are never quite the sampler's
+            for count in (1, 3)
+            for value in _gradient(slope, sign, [drift] * count)
+        ]
+        for sign in (1.0, -1.0)
+    )
+    return Direction(
+        lowers_good=all(value > 0 for value in good),
+        raises_bad="adv" in program.inputs and all(value < 0 for value in bad),
+        still=not any((*good, *bad)),
+    )
+
+
 def overflows_at(program: Program) -> int | None:
     """Return the first node that is never finite in sequences near the sampler's policy, or the
     output if the gradient is not; None if a loss and its gradient are finite in some of them."""
@@ -154,20 +186,23 @@ def _is_bounded(slope: Program, sign: float) -> bool:
 def _size(slope: Program, sign: float, drift: float) -> float:
     """The largest gradient in a sequence that has drifted as a whole, and in one with one token
     that has."""
-    largest = 0.0
-    for drifts in ((drift,), (drift, 0.0, -0.1)):
-        inputs = {
-            "logp": [-33.0 + max(d, 0.0) for d in drifts],
-            "logq": [-33.0 - min(d, 0.0) for d in drifts],
-            "ref": [-34.0 for _ in drifts],
-            "adv": [sign for _ in drifts],
-        }
-        gradient = evaluate(slope, inputs)
-        values = gradient if isinstance(gradient, list) else [gradient]
-        largest = max([largest, *map(abs, values)])
-        if any(math.isnan(value) for value in values):
-            return math.inf
-    return largest
+    values = [v for d in ([drift], [drift, 0.0, -0.1]) for v in _gradient(slope, sign, d, -33.0)]
+    return math.inf if any(map(math.isnan, values)) else max(map(abs, values))
+
+
+def _gradient(
+    slope: Program, sign: float, drifts: Sequence[float], logprob: float = -1.0
+) -> list[float]:
+    """Return the gradient by the logprob of each token of a sequence that has drifted so far; each
+    has the advantage ``sign``."""
+    inputs = {
+        "logp": [logprob + max(d, 0.0) for d in drifts],
+        "logq": [logprob - min(d, 0.0) for d in drifts],
+        "ref": [logprob - 1.0 for _ in drifts],
+        "adv": [sign for _ in drifts],
+    }
+    gradient = evaluate(slope, inputs)
+    return gradient if isinstance(gradient, list) else [gradient]
 
 
 def unbounded(program: Program) -> Program | None:
