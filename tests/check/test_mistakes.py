@@ -717,6 +717,132 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
 }
 
+
+def graded(grader: str, **fields: str) -> str:
+    return train(env=f'rows("words.jsonl", grader = {grader})', **fields)
+
+
+RIGHT, BRIEF = 'grade_with("rewards.py:right")', 'grade_with("rewards.py:brief")'
+PARTS = 'grade_with("rewards.py:parts")'
+CLEAR = 'rubric("rubric.md", model = big)'
+ALIGN = block("preference", "align", PREFERENCE | {"model": "big"})
+
+# What looks like a mistake and is none: nothing is found.
+SOUND: dict[str, str] = {
+    "a penalty for length beside what is right": graded(
+        f"{{ right = {RIGHT}, brief = 0.1 * {BRIEF} }}"
+    ),
+    "a component that is taken off": graded(f"{{ right = {RIGHT}, brief = -0.1 * {BRIEF} }}"),
+    "weights of components": graded(
+        'grade_with("rewards.py:parts", weights = { correct = 1, brief = 0.05 })'
+    ),
+    "a component that is only measured": graded(
+        'grade_with("rewards.py:parts", weights = { correct = 1, brief = 0 })'
+    ),
+    "one that weighs ten times as much": graded(f"{{ right = 10 * {RIGHT}, brief = {BRIEF} }}"),
+    "numbers": summed(),
+    "numbers by a pattern": summed('regex("([0-9]+)[^0-9]*$")'),
+    "numbers, and their form": summed("{ right = numeric, form = 0.1 * exact }"),
+    "mathematics": summed("math"),
+    "shaped by length": shaped("total - 0.001 * tokens"),
+    "shaped by turns": shaped("total - 0.01 * turns"),
+    "shaped by parts": shaped("correct + 0.1 * brief"),
+    "shaped by the better part": shaped("max(correct, 0.5 * brief)"),
+    "shaped where it is right": shaped("where(correct > 0.5, 1 + brief, 0)"),
+    "shaped, and nothing for what is cut": shaped("where(truncated, 0, total)"),
+    "shaped by a product": shaped("correct * (1 + brief)"),
+    "shaped to between -1 and 1": shaped("2 * clip(total, 0, 1) - 1"),
+    "shaped by a square": shaped("total * total"),
+    "a cap": shaped("sum, high = 1"),
+    "a floor": shaped("sum, low = 0"),
+    "a judge": judged(CLEAR),
+    "a judge of five levels": judged('rubric("rubric.md", model = big, scale = [1, 5])'),
+    "a judge of a question": judged(
+        'rubric("Is it {{ row.answer }}?", model = big, scale = [0, 1])'
+    ),
+    "a judge of few words": judged('rubric("Is it clear?", model = big, max_tokens = 64)'),
+    "a warm judge": judged('rubric("rubric.md", model = big, temperature = 0.7)'),
+    "a judge beside a grader": train(
+        env=f'rows("words.jsonl", grader = {RIGHT}) |> judged(0.5 * {CLEAR})'
+    ),
+    "a ranking": judged(CLEAR, "compared"),
+    "pairs by a function": train(
+        env='rows("words.jsonl") |> compared(compare_with("rewards.py:shorter"), by = pairwise)'
+    ).replace('model big { base = "tiny"  lora_rank = 16 }\n', ""),
+    "a learnt reward": train(ALIGN, env='rows("words.jsonl") |> judged(implicit_reward(align))'),
+    "REINFORCE": loss("token = -ratio * adv"),
+    "of logprobs": loss("token = -logp * adv"),
+    "PPO written out": loss(
+        "token = -min(ratio * adv, clip(ratio, 0.8, 1.25) * adv)",
+        batch="groups(4, group_size = 4, updates = 2)",
+    ),
+    "only good replies": loss("token = where(adv > 0, -logp * adv, 0)"),
+    "less of bad replies": loss("token = -ratio * where(adv > 0, adv, 0.5 * adv)"),
+    "a pull to the sampler": loss("d = logp - logq  token = -(logp * adv - 0.05 * d * d)"),
+    "a sigmoid gate": loss("token = -4 * sigmoid(ratio - 1) * adv"),
+    "a pull to a reference": loss(
+        "d = ref - logp  token = -ratio * adv + 0.01 * (exp(d) - d - 1)",
+        kl="reference(policy.base, coef = 0)",
+    ),
+    "of sequences": loss(
+        "s = exp(mean(logp - logq))  sequence = -min(s * mean(adv), clip(s, 0.98, 1.02) * mean(adv))",
+        batch="groups(4, group_size = 4, updates = 2)",
+    ),
+    "groups of one with a baseline over the batch": train(
+        "advantage mine = returns() |> baseline(mean, over = batch)\n",
+        batch="groups(8, group_size = 1)",
+        advantage="mine",
+    ),
+    "streamed": train(overlap="streamed(minibatches = 2)"),
+    "asynchronous, clipped": train(overlap="asynchronous(max_staleness = 2)", loss="ppo()"),
+    "a cool sampler": train(sampling="sample(max_tokens = 32, temperature = 1.0, top_p = 1.0)"),
+    "a text that ends a reply": train(sampling='sample(max_tokens = 32, stop = "\\n\\n")'),
+    "a penalty on leaving the base": train(kl="reference(policy.base, coef = 0.01)"),
+    "a penalty on leaving another model": train(kl="reference(big, coef = 0.01)"),
+    "epochs": train(steps="", epochs="3"),
+    "pairs": preference(),
+    "pairs, some held out": preference(
+        data='pairs("pairs.jsonl", split = first(75%))',
+        heldout='pairs("pairs.jsonl", split = last(25%))',
+        every="2",
+    ),
+    "labels": preference(data='labelled("rated.jsonl")', loss="kto()"),
+    "smoothed": preference(loss="dpo(label_smoothing = 0.1)"),
+    "without a reference": preference(loss="simpo()"),
+    "against another model": preference(reference="big"),
+    "pairs of its own": preference(
+        GUESS, data="preferred(policy, env = guess, n = 8, samples = 4)"
+    ),
+    "a teacher": train(
+        block("sft", "expert", SFT | {"model": "big"}), teacher="reverse_kl(expert)", advantage=""
+    ),
+    "a teacher beside the reward": train(
+        block("sft", "expert", SFT | {"model": "big"}), teacher="reverse_kl(expert, coef = 0.1)"
+    ),
+    "chats": sft(),
+    "chats, some held out": sft(
+        data='chats("chats.jsonl", split = first(75%))',
+        heldout='chats("chats.jsonl", split = last(25%))',
+    ),
+    "prompts and replies": sft(data='rows("prompted.jsonl")'),
+    "demonstrations": sft(GUESS, data="demonstrations(guess, n = 32)"),
+    "samples of another model": sft(GUESS, data="samples(big, env = guess, n = 16, keep = solved)"),
+    "the best of four": sft(
+        GUESS, data="samples(big, env = guess, n = 16, samples_per_task = 4, keep = best)"
+    ),
+    "a sweep": swept(
+        "of = main  over = { rate = [1e-4, 3e-4] }  seeds = 2  metric = heldout.pass_at_1"
+    ),
+    "a random search": swept("of = main  over = { rate = log(1e-4, 3e-3) }  search = random(4)"),
+    "what is expected": train(after="expect main.cost.high < $20\n"),
+    "a curriculum": train(env=TRAIN["env"] + " |> curriculum(explore = 0.2)"),
+    "an agent": train(
+        env=f'agent("rewards.py:solve", tasks = rows("words.jsonl"), grader = {RIGHT})'
+    ),
+    "a game against itself": train(env=GAME + " |> play(against = self)", advantage="rae()"),
+}
+
+
 # Not found yet.
 MISSED = {
     "reward: a function that always returns 1",
@@ -790,4 +916,14 @@ def test_a_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_they_are_many() -> None:
     assert len(MISTAKES) >= 150
+    assert len(SOUND) >= 60
     assert MISTAKES.keys() >= MISSED
+
+
+@pytest.mark.parametrize("recipe", SOUND)
+def test_nothing_is_found_where_nothing_is_wrong(
+    recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(FILES)
+    unused = {"RL0114"} if "big" not in SOUND[recipe].replace(MODELS, "") else set[str]()
+    assert found_in(SOUND[recipe]) - unused == set()
