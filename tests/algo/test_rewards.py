@@ -124,4 +124,4 @@ def test_a_sum_of_what_is_earned_less_a_little_for_length_is_sound(
         return right * inputs["right"] + brief * inputs["brief"] - length * inputs["tokens"]
 
     shape = reward_shape(reward, ["right", "brief"], LENGTHS)
-    assert not (shape.constant or shape.falls or shape.free)
+    assert (shape.constant, shape.falls, shape.free) == (False, False, False)

@@ -20,9 +20,8 @@ from collections import Counter
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
 from rlc.lang.syntax.foreign import REST_OF_LINE
-from rlc.lang.syntax.lalr import Token
+from rlc.lang.syntax.lalr import MAX_FINDINGS, Token
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN, Layout
-from rlc.lang.syntax.lexed import MAX_FINDINGS
 from rlc.records import define, field
 
 MOST_OF_HEAD = 200  # tokens of a declaration's head that are looked at again

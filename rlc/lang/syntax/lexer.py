@@ -9,8 +9,7 @@ from functools import cache
 
 from rlc.lang.diagnostics import Diagnostics, replace
 from rlc.lang.source import Source, Span
-from rlc.lang.syntax.lalr import Token, new_tuple
-from rlc.lang.syntax.lexed import BAD, MAX_FINDINGS, QUOTES, TokenStream
+from rlc.lang.syntax.lalr import BAD, MAX_FINDINGS, QUOTES, Token, TokenStream, new_tuple
 from rlc.lang.syntax.tables import Tables
 
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}

@@ -6,8 +6,7 @@ from rlc.lang.ast import Expr, Name, Recipe
 from rlc.lang.diagnostics import Diagnostic, Diagnostics
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.build import TreeBuilder
-from rlc.lang.syntax.lalr import Stuck, run
-from rlc.lang.syntax.lexed import MAX_FINDINGS
+from rlc.lang.syntax.lalr import MAX_FINDINGS, Stuck, run
 from rlc.lang.syntax.lexer import lex
 from rlc.lang.syntax.tables import load_tables
 
@@ -54,7 +53,7 @@ def parse_field(source: Source) -> tuple[tuple[list[Name], Expr] | None, Diagnos
     field = run(tables, "field", tokens, build)
     if isinstance(field, Stuck):
         if not found:
-            from rlc.lang.syntax.errors import report_stuck
+            from rlc.lang.syntax.recover import report_stuck
 
             report_stuck(source, tables, "field", tokens, field, found)
         return None, found

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rlc.lang.syntax.quotes import EXTRA, NO_CLOSING, NO_OPENING, misquote
+from rlc.lang.syntax.malformed import EXTRA, NO_CLOSING, NO_OPENING, misquote
 
 SPELL = 'gem("rg:spell") |> chat(instruction = "Put your answer inside \\\\boxed{}.")'
 

@@ -21,7 +21,7 @@ from rlc.lang.read import read_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
-from rlc.lang.syntax.lexed import MAX_FINDINGS
+from rlc.lang.syntax.lalr import MAX_FINDINGS
 
 GOLDEN = sorted((Path(__file__).parent / "cases").glob("*.rl"))
 
