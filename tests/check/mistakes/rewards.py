@@ -1,4 +1,4 @@
-"""Rewards of the recipes of `test_mistakes.py`: a few that are sound, and what people write by mistake."""
+"""Rewards of the recipes of `test_common_mistakes.py`: a few that are sound, and what people write by mistake."""
 
 
 def right(reply, row):
