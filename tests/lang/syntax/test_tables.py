@@ -11,7 +11,7 @@ import pytest
 
 from rlc.lang.source import Source
 from rlc.lang.syntax import tables
-from rlc.lang.syntax.parser import TreeBuilder
+from rlc.lang.syntax.build import TreeBuilder
 from rlc.lang.syntax.tables import build_tables, grammar_text, load_tables
 
 
