@@ -226,12 +226,13 @@ def test_facts_stand_on_the_builtin() -> None:
 # Whose attributes may be looked for: objects of other libraries and of users, and errors.
 MAY_LACK = {
     "envs.cookbook": ("type(self.builder)", "tokenizer"),
-    "envs.games": ("env", "error", "game", "self.game"),
+    "envs.games": ("error", "game", "self.game"),
     "envs.gem": ("base", "env", "tokenizer"),
+    "envs.library_games": ("env",),
     "envs.mcp": ("exceptions",),
     "envs.openreward.client": ("error", "one", "tries[-1]"),
     "envs.verifiers": ("env", "module", "rubric"),
-    "envs.workers.executors": ("executor",),
+    "envs.workers.processes": ("executor",),
     "runtime.rollouts.player": ("error",),
     "runtime.stages": ("self.renderer",),
 }

@@ -33,19 +33,23 @@ from rlc.chat import (
     views_of,
 )
 from rlc.data import DataError, DataRow, load_attribute, require_fits, search_beside, signature_of
-from rlc.envs.agents.programs import agent_problem
-from rlc.envs.agents.source import AgentSource
+from rlc.envs.agents import AgentSource, agent_problem
 from rlc.envs.base import AsyncSource, BlockingSource, CountedSource, PromptingSource, TaskKey
-from rlc.envs.games.players import OpponentProgram, make_opponent
+from rlc.envs.games import (
+    GameSource,
+    OpponentProgram,
+    make_opponent,
+    own_game,
+    textarena_source,
+)
 from rlc.envs.harbor import harbor_problems
-from rlc.envs.judges.endpoint import endpoint_problems
-from rlc.envs.judges.judged import JudgedReward, JudgedSource, make_judgings
+from rlc.envs.judges.judging import JudgedReward, JudgedSource, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp import server_problem
 from rlc.envs.openenv import openenv_problem
-from rlc.envs.openreward.preflight import openreward_problems
+from rlc.envs.openreward.source import openreward_problems
 from rlc.envs.problems import ProblemSource
-from rlc.envs.responders import Responders, no_responders
+from rlc.envs.responders import Responders, endpoint_problems, no_responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan import EndpointPlan, EnvPlan
 
@@ -256,7 +260,7 @@ def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.cookbook.history import TokenHistory
+    from rlc.envs.cookbook.episode import TokenHistory
     from rlc.envs.cookbook.source import CookbookSource
 
     source = CookbookSource(
@@ -272,16 +276,12 @@ def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _textarena_source(plan: EnvPlan, *_: Any) -> Offer:
-    from rlc.envs.games.textarena import textarena_source
-
     return Offer(textarena_source(plan.id, plan.args["players"], plan.args.get("illegal")))
 
 
 def _python_game(plan: EnvPlan, *_: Any) -> Offer:
-    from rlc.envs.games.game import GameSource, OwnGame
-
-    game = OwnGame(plan.id, plan.args["args"])
-    return Offer(GameSource(plan.id, len(plan.args["seats"]), game))
+    begin = partial(own_game, plan.id, plan.args["args"])
+    return Offer(GameSource(plan.id, len(plan.args["seats"]), begin))
 
 
 def _python_source(plan: EnvPlan, *_: Any) -> Offer:

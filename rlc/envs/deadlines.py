@@ -3,15 +3,18 @@
 ``async with Span(seconds, what) as span`` raises :class:`OverdueError` when its seconds are over.
 Code within that only queues says so, however deep it is: ``with waiting(): await free.wait()``, or
 ``async with place(slots)`` for one of a limited number.
-"""
+
+---
+Structured concurrency: the first failure ends what runs beside it, and is what is raised."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
+from typing import Any, TypeVar
 
 from rlc.chat import EnvError
 from rlc.plan import elapsed
@@ -107,3 +110,24 @@ async def place(places: asyncio.Semaphore | asyncio.Lock) -> AsyncIterator[None]
         yield
     finally:
         places.release()
+
+
+_T = TypeVar("_T")
+
+
+async def all_of(coroutines: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """Run coroutines concurrently; the first failure cancels the others and is raised itself."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    except BaseExceptionGroup as failures:
+        first = first_cause(failures)
+        raise first from first.__cause__  # not the group
+    return [task.result() for task in tasks]
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """Return the first leaf of nested exception groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

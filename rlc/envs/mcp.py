@@ -37,7 +37,7 @@ from rlc.chat import (
 )
 from rlc.data import server_command
 from rlc.envs.base import AsyncEpisode, AsyncSource, JoiningEpisode, TaskKey
-from rlc.envs.concurrency import first_cause
+from rlc.envs.deadlines import first_cause
 from rlc.errors import first_line
 from rlc.plan import elapsed
 

@@ -11,8 +11,8 @@ import pytest
 
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import PolicyClient, PolicyReply, PolicyRequest
-from rlc.envs.callback import CallbackEpisode, begin_alike
-from rlc.envs.workers.event_loop_thread import EventLoopThread
+from rlc.envs.verifiers import CallbackEpisode, begin_alike
+from rlc.envs.workers.threads import EventLoopThread
 
 Rollout = Callable[[PolicyClient], Coroutine[Any, Any, Any]]
 

@@ -1,4 +1,8 @@
-"""Any `RLDatasetBuilder` of tinker-cookbook (0.5.8) as a source: ``cookbook("module:Builder")``.
+"""The groups of a cookbook data set, by number.
+---
+A tokenizer that several threads may use.
+---
+Any `RLDatasetBuilder` of tinker-cookbook (0.5.8) as a source: ``cookbook("module:Builder")``.
 
 Task *n* is the *n*-th group of the data set's batches; after the last group the next epoch begins.
 `get_batch(i)` must be a pure function of *i*, as for the cookbook's own resuming, so that a resumed
@@ -20,6 +24,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,13 +41,100 @@ from rlc.data import (
     signature_of,
 )
 from rlc.envs.base import AsyncEpisode, TaskKey
-from rlc.envs.cookbook.data import Batches
-from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode
-from rlc.envs.cookbook.group import MemberGroup
-from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
+from rlc.envs.cookbook.episode import CookbookEpisode, GameEpisode, MemberGroup
 from rlc.envs.group_rewards import require_whole
-from rlc.envs.workers.event_loop_thread import EventLoopThread
+from rlc.envs.workers.threads import EventLoopThread
 from rlc.plan import elapsed
+
+_KEPT = 4  # batches of which some groups have not been used yet
+
+
+class Batches:
+    """Task *n* is the *n*-th group of the data set's batches; after the last, the next epoch."""
+
+    def __init__(self, target: str, data: Any) -> None:
+        """Batches have the size of the first; the last may be smaller. Raise EnvError for a data
+        set that has no groups or fails."""
+        self._target = target
+        self._data = data
+        self._left: dict[tuple[int, int], dict[int, Any]] = {}
+        try:
+            batches = len(data)
+        except Exception as error:
+            raise EnvError(
+                f"the data set of `{target}` has no length: {explained(error)}"
+            ) from error
+        if batches < 1:
+            raise EnvError(f"the data set of `{target}` has no batches")
+        self._size = len(self._batch(0))
+        last = len(self._batch(batches - 1))
+        self._batches = batches
+        if not 0 < last <= self._size:
+            raise EnvError(
+                f"the first batch of `{target}` has {self._size} groups, and the last has {last}"
+            )
+        self.count = self._size * (batches - 1) + last
+
+    def group(self, number: int) -> Any:
+        """A fresh builder of a group: one that was played may be used up."""
+        epoch, index = divmod(number, self.count)
+        batch, offset = divmod(index, self._size)
+        left = self._left.pop((epoch, batch), {})
+        if offset not in left:
+            left = dict(enumerate(self._batch(batch)))
+        if offset not in left:
+            raise EnvError(
+                f"batch {batch} of `{self._target}` has {len(left)} groups where {self._size} "
+                "were counted: `get_batch` must give the same for the same index"
+            )
+        builder = left.pop(offset)
+        if left:
+            self._left[epoch, batch] = left
+        while len(self._left) > _KEPT:
+            del self._left[next(iter(self._left))]
+        return builder
+
+    def _batch(self, index: int) -> list[Any]:
+        try:
+            return list(self._data.get_batch(index))
+        except Exception as error:
+            raise EnvError(
+                f"`get_batch({index})` of `{self._target}` failed: {explained(error)}"
+            ) from error
+
+
+class SharedTokenizer:
+    """Any tokenizer, used by one thread at a time.
+
+    The cookbook renders prompts in threads (`MessageEnv`), all with one tokenizer, and changes its
+    settings from call to call; a fast one of transformers then fails with "Already borrowed".
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._lock = threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # looked up when the object is copied
+            raise AttributeError(name)
+        value = getattr(self._tokenizer, name)
+        if not callable(value):
+            return value
+
+        @functools.wraps(value)
+        def alone(*args: Any, **settings: Any) -> Any:
+            with self._lock:
+                return value(*args, **settings)
+
+        return alone
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        with self._lock:
+            return self._tokenizer(*args, **settings)
+
+    def __len__(self) -> int:
+        return len(self._tokenizer)
+
 
 _OPENING = 60.0  # seconds within which all first observations must come
 

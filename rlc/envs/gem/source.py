@@ -23,9 +23,9 @@ from rlc.catalog import wrapper_traits
 from rlc.chat import ContractError, EnvError, Observation
 from rlc.data import SubprocessPool
 from rlc.envs.base import Episode
-from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader
 from rlc.envs.gem.tools import Call, stop_tools, tool_metrics, with_tools
+from rlc.envs.workers.threads import GLOBAL_RNG
 from rlc.errors import first_line
 from rlc.seeds import derive_seed
 

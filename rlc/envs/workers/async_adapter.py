@@ -1,28 +1,121 @@
-"""Blocking sources as asynchronous ones: their calls are made by workers."""
+"""What worker processes are asked to do.
+
+A worker is sent the pickled state of an episode with an action, and returns the state after it. No
+worker owns an episode, so any of them can take the next step, and a lost step can be repeated.
+
+---
+Blocking sources as asynchronous ones: their calls are made by workers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from hashlib import blake2b
+from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field, frozen
 
-from rlc.chat import Action, Observation
+from rlc.chat import Action, ContractError, EnvError, Observation
 from rlc.data import load_attribute
-from rlc.envs.base import AsyncEpisode, BlockingSource, Closable, Episode, TaskKey
-from rlc.envs.workers.executors import ExecutorWorkers
-from rlc.envs.workers.processes import ProcessWorkers
+from rlc.envs.base import AsyncEpisode, BlockingSource, Closable, Episode, NumberedSource, TaskKey
+from rlc.envs.workers.processes import ExecutorWorkers, ProcessWorkers
 from rlc.envs.workers.ray_actors import RayWorkers
-from rlc.envs.workers.remote_calls import (
-    PickledSource,
-    load_source,
-    open_episodes,
-    open_group,
-    pickle_source,
-    step,
-)
 from rlc.envs.workers.threads import MOST_THREADS, ThreadWorkers
+from rlc.errors import first_line
+
+P = ParamSpec("P")
+_T = TypeVar("_T")
+
+_LOADED: dict[str, BlockingSource] = {}  # in a worker: the sources that were sent to it
+_STATE = "the state of an episode"
+
+
+@frozen
+class PickledSource:
+    """A source for other processes; ``digest`` identifies it."""
+
+    digest: str
+    content: bytes
+
+
+def pickle_source(source: BlockingSource) -> PickledSource:
+    """Raise EnvError for a source that cannot be pickled."""
+    content = _pickled(source, "the environment")
+    return PickledSource(blake2b(content, digest_size=16).hexdigest(), content)
+
+
+def open_episodes(source: BlockingSource, task: TaskKey) -> list[Episode]:
+    """The episodes of all members of a task. Raise ContractError for another number of them."""
+    if isinstance(source, NumberedSource):
+        episodes = source.numbered(task.order, task.number, task.size)
+    else:
+        episodes = source.group(task.seed, task.size)
+    if len(episodes) != task.size:
+        raise ContractError(f"{task.size} episodes are due, and there are {len(episodes)}")
+    return episodes
+
+
+def load_source(pickled: PickledSource) -> None:
+    """In a worker: unpickle a source, which imports its library."""
+    if pickled.digest not in _LOADED:
+        _LOADED[pickled.digest] = pickle.loads(pickled.content)
+
+
+def _with_portable_errors(function: Callable[P, _T]) -> Callable[P, _T]:
+    """The function, whose errors that cannot be pickled become EnvErrors."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            try:
+                survives = type(pickle.loads(pickle.dumps(error))) is type(error)
+            except Exception:  # exceptions of other libraries may raise anything when copied
+                survives = False
+            if survives:
+                raise
+            raise EnvError(f"{type(error).__name__}: {error}") from error
+        except BaseException as error:  # of an environment that tries to end the program
+            raise EnvError(f"the environment raised {type(error).__name__}") from error
+
+    return call
+
+
+@_with_portable_errors
+def open_group(
+    digest: str, pickled: PickledSource | None, task: TaskKey, members: Sequence[int]
+) -> list[tuple[bytes, Observation]] | None:
+    """In a worker: the states and first observations of some members of a task. None if the worker
+    does not have the source: it has to be asked again, with the pickled source."""
+    if pickled is not None:
+        load_source(pickled)
+    if digest not in _LOADED:
+        return None
+    episodes = open_episodes(_LOADED[digest], task)
+    return [(_pickled(episodes[m], _STATE), episodes[m].first) for m in members]
+
+
+@_with_portable_errors
+def step(state: bytes, action: str) -> tuple[bytes, Observation]:
+    """In a worker: play one action."""
+    episode: Episode = pickle.loads(state)
+    seen = episode.step(action)
+    # An episode that is over is not stepped again, and its state may be large.
+    return (b"" if seen.done else _pickled(episode, _STATE)), seen
+
+
+def _pickled(value: Any, what: str) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise EnvError(
+            f"{what} cannot be sent to another process ({first_line(error)}): take "
+            "`workers(threads)`"
+        ) from error
+
 
 Workers = ProcessWorkers | ExecutorWorkers | RayWorkers  # which make calls in other processes
 

@@ -2,7 +2,11 @@
 
 A call that hangs in a ThreadPoolExecutor keeps its place in the pool and the program from ending.
 Here it is abandoned with its thread, and another thread takes the place.
-"""
+
+---
+An event loop in a thread of its own, for code that is async but may block.
+---
+A lock for the global random generators."""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -173,3 +178,74 @@ class ThreadWorkers:
             self._threads.discard(thread)
             if self._calls and not self._threads:
                 self._start()
+
+
+_T = TypeVar("_T")
+
+_PATIENCE = 5.0  # seconds that close() waits for code that blocks the loop
+
+
+@define(eq=False)
+class EventLoopThread:
+    """Runs coroutines in one loop, which starts with the first of them."""
+
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a coroutine; blocks until then."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running()).result()
+
+    async def call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a coroutine, which is cancelled with the caller."""
+        return await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        )
+
+    def close(self) -> None:
+        """End the thread. Safe to call twice."""
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_PATIENCE)
+        if not thread.is_alive():
+            loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            target = self._loop.run_forever
+            self._thread = threading.Thread(target=target, name="rlc-environments", daemon=True)
+            self._thread.start()
+        return self._loop
+
+
+@define(eq=False)
+class GlobalRngLock:
+    """A lock that can be taken from its holder, whose thread may hang while the others go on."""
+
+    _holder: object | None = field(default=None, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+
+    @contextmanager
+    def held_by(self, holder: object) -> Iterator[None]:
+        """Wait until nobody else holds the lock, and hold it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._holder is None)
+            self._holder = holder
+        try:
+            yield
+        finally:
+            self.release(holder)
+
+    def release(self, holder: object) -> None:
+        """Free the lock if ``holder`` holds it."""
+        with self._changed:
+            if self._holder is holder:
+                self._holder = None
+                self._changed.notify()
+
+
+GLOBAL_RNG = GlobalRngLock()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlc.chat.turns import ContractError
-from rlc.envs.games.game import GameEpisode, GameSource, Move, OwnGame
-from rlc.envs.games.multiagent import is_multiagent
+from rlc.envs.games import GameEpisode, GameSource, Move, own_game
+from rlc.envs.library_games import is_multiagent
 
 GAME = """
 import random
@@ -53,7 +54,7 @@ def source(tmp_path: Path) -> Any:
     path = tmp_path / "high_card.py"
     path.write_text(GAME, encoding="utf-8")
     target = f"{path}:make"
-    return lambda seats=2, **args: GameSource(target, seats, OwnGame(target, args))
+    return lambda seats=2, **args: GameSource(target, seats, partial(own_game, target, args))
 
 
 def played(source: GameSource, seed: int, *actions: str) -> tuple[list[str], list[Move]]:

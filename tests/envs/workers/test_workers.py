@@ -20,8 +20,7 @@ from rlc.data.errors import DataError
 from rlc.envs.base import AsyncEpisode, Episode, TaskKey
 from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
-from rlc.envs.workers.executors import ExecutorWorkers
-from rlc.envs.workers.processes import ProcessWorkers
+from rlc.envs.workers.processes import ExecutorWorkers, ProcessWorkers
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.runtime.rollouts.environments import close_all
 

@@ -34,25 +34,40 @@ is over. ``winners`` are the seats that have won; without it those whose reward 
 all seats have won it is a draw, and if none has, nobody can: a proposer and a solver do not win.
 ``metrics`` has a mapping for each seat, from names to numbers.
 
-An environment of GEM's ``MultiAgentEnv`` that the call returns is such a game, too, and is reset
-with the seed (:mod:`rlc.envs.games.multiagent`).
-
+The call may also return an environment of GEM's ``MultiAgentEnv``, which is reset with the seed.
 The same seed begins the same game. Calls may block: they are made in threads, or as ``workers()``
 says. Draw from a generator of your own, ``random.Random(seed)``: the global ones are shared.
+
+An opponent may be a program: random legal moves, perfect play, or a function of the user's own,
+which takes attributes of a :class:`GameView` by the names of its parameters, and ``args`` of the
+recipe, and returns what a model would reply. It keeps nothing between two moves, so that a match
+that is played again does not depend on those before.
+
+    def cautious(observation, legal_moves, seed, depth=2):
+        return random.Random(seed).choice(legal_moves)
 """
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
-from rlc.chat import ContractError, Observation
-from rlc.data import called, load_attribute
+from rlc.chat import ContractError, EnvError, Observation
+from rlc.data import PLAYER_SEES, called, load_attribute, parameter_names
 from rlc.envs.base import Episode
-from rlc.envs.games.multiagent import MultiAgentGame, is_multiagent
-from rlc.plan import OUTCOMES
+from rlc.envs.library_games import (
+    MultiAgentGame,
+    TextArenaGame,
+    import_textarena,
+    is_multiagent,
+)
+from rlc.envs.workers.threads import ThreadWorkers
+from rlc.plan import OUTCOMES, ScriptPlan
 
 
 class Game(Protocol):
@@ -78,8 +93,8 @@ class Move(Observation):
 
 @frozen
 class GameSource:
-    """The matches of a game, as episodes whose turns are the moves of all seats. See
-    :class:`rlc.envs.base.EnvSource`. ``begin`` makes a game of a seed; ``target`` is its name."""
+    """An :class:`rlc.envs.base.EnvSource` of matches, whose turns are the moves of all seats.
+    ``begin`` makes a game of a seed; ``target`` is its name."""
 
     target: str
     seats: int
@@ -89,16 +104,17 @@ class GameSource:
         return [GameEpisode(self, self.begin(seed)) for _ in range(size)]
 
 
-@frozen
-class OwnGame:
-    """Begins a game of the user's own."""
+def own_game(target: str, args: Mapping[str, Any], seed: int) -> Game:
+    """Return a game of the user's own that has just begun."""
+    game: Any = called(target, load_attribute(target), {**args, "seed": seed})
+    return MultiAgentGame(game, target, seed) if is_multiagent(game) else game
 
-    target: str
-    args: Mapping[str, Any]
 
-    def __call__(self, seed: int) -> Game:
-        game: Any = called(self.target, load_attribute(self.target), {**self.args, "seed": seed})
-        return MultiAgentGame(game, self.target, seed) if is_multiagent(game) else game
+def textarena_source(env_id: str, players: int, illegal: float | None = None) -> GameSource:
+    """Return the matches of a game of TextArena; ``illegal`` as of a :class:`TextArenaGame`. Raise
+    EnvError if the library is not installed."""
+    import_textarena()
+    return GameSource(env_id, players, partial(TextArenaGame, env_id, players, illegal=illegal))
 
 
 @define(eq=False)
@@ -123,8 +139,8 @@ class GameEpisode:
             close()
 
     def _move(self) -> Observation:
-        """What comes next, a :class:`Move` in a game of several seats. Raise ContractError for an
-        object that is no game."""
+        """Return the next observation, a :class:`Move` in a game of several seats. Raise
+        ContractError for an object that is no game."""
         game, target, seats = self.game, self.source.target, self.source.seats
         try:
             seat = game.seat
@@ -152,7 +168,7 @@ class GameEpisode:
         return tuple(moves)
 
     def _ends(self) -> tuple[Observation, ...]:
-        """The last observation of each seat."""
+        """Return the last observation of each seat."""
         rewards = tuple(self.game.rewards)
         metrics = tuple(getattr(self.game, "metrics", None) or ({} for _ in rewards))
         for name, given in (("rewards", rewards), ("metrics", metrics)):
@@ -176,3 +192,98 @@ def outcome(seat: int, rewards: Sequence[float], winners: Sequence[int] | None) 
         return {}
     ended = "loss" if seat not in winners else "draw" if len(winners) == len(rewards) else "win"
     return {name: float(name == ended) for name in OUTCOMES}
+
+
+@frozen
+class GameView:
+    """What a program sees before its move.
+
+    ``legal_moves``: None if the game does not say them. ``seed``: a number for this move of this
+    match. ``seat``: its number, from 0. ``history``: the earlier turns of the seat, each a pair of
+    what it saw and what it played.
+    """
+
+    observation: str
+    legal_moves: tuple[str, ...] | None
+    seed: int
+    seat: int
+    history: tuple[tuple[str, str], ...]
+
+
+@define(eq=False)
+class OpponentProgram:
+    """An opponent that is a program, for all matches of an environment, called in threads."""
+
+    name: str
+    _play: Callable[[GameView], Any]
+    _threads: ThreadWorkers = field(factory=ThreadWorkers, init=False)
+
+    async def move(self, seen: GameView) -> str:
+        """Return its move. Raise what it raises, ContractError if it returns no text, and EnvError
+        if its move is not legal."""
+        move = await self._threads.call(self._play, seen)
+        if not isinstance(move, str):
+            given = type(move).__name__
+            raise ContractError(f"the opponent `{self.name}` returned a {given}, not a text")
+        if seen.legal_moves is not None and move.strip() not in seen.legal_moves:
+            legal = ", ".join(f"`{one}`" for one in seen.legal_moves) or "none"
+            what = f"the opponent `{self.name}` played {move!r}; the legal moves are {legal}"
+            raise EnvError(what)
+        return move
+
+
+def make_opponent(plan: ScriptPlan) -> OpponentProgram:
+    """Return the opponent of a plan. Raise DataError if there is no such function."""
+    if plan.function is None:
+        players = {"random": random_move, "perfect": perfect_move}
+        return OpponentProgram(f"{plan.player}()", players[plan.player])
+    function = load_attribute(plan.function)
+    names = [name for name in parameter_names(function) if name in PLAYER_SEES]
+
+    def play(seen: GameView) -> Any:
+        return function(**{name: getattr(seen, name) for name in names}, **plan.args)
+
+    return OpponentProgram(plan.function, play)
+
+
+def random_move(seen: GameView) -> str:
+    """Return a legal move, all as likely. Raise EnvError if the game does not say them."""
+    if not seen.legal_moves:
+        raise EnvError(
+            "`random()` plays games that say which moves are legal: give yours an attribute "
+            "`legal_moves`, a list of texts"
+        )
+    return random.Random(seen.seed).choice(seen.legal_moves)
+
+
+_LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+_ROW = re.compile(r"^ ([OX\d]) \| ([OX\d]) \| ([OX\d]) *$", re.MULTILINE)
+
+
+def perfect_move(seen: GameView) -> str:
+    """Return a best move in TextArena's TicTacToe by minimax, at random of those as good."""
+    rows = _ROW.findall(seen.observation)[-3:]
+    if len(rows) < 3:
+        raise EnvError("`perfect()` finds no board of TicTacToe in what it is shown")
+    board = tuple(mark if mark in "OX" else "" for row in rows for mark in row)
+    worth = {cell: -_value(_after(board, cell)) for cell in _free(board)}
+    best = [cell for cell, value in worth.items() if value == max(worth.values())]
+    return f"[{random.Random(seen.seed).choice(best)}]"
+
+
+@cache
+def _value(board: tuple[str, ...]) -> int:
+    """Return what a board is worth for the next to move: 1 for a win, 0 for a draw, -1."""
+    if any(board[a] == board[b] == board[c] != "" for a, b, c in _LINES):
+        return -1
+    return max((-_value(_after(board, cell)) for cell in _free(board)), default=0)
+
+
+def _free(board: tuple[str, ...]) -> list[int]:
+    return [cell for cell, mark in enumerate(board) if not mark]
+
+
+def _after(board: tuple[str, ...], cell: int) -> tuple[str, ...]:
+    """Return the board after the next move; O begins."""
+    mark = "O" if board.count("O") == board.count("X") else "X"
+    return (*board[:cell], mark, *board[cell + 1 :])
