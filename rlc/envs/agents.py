@@ -1,11 +1,9 @@
-"""The programs that agents are: a Python function, called in a thread or in a loop of its own, or a
-command, run as a process.
----
-The environment ``agent()``: rows as tasks, each worked on by a run of the program.
+"""The environment ``agent()``: rows as tasks, each worked on by a program that owns its loop.
 
-The runtime gives each run an endpoint of its own, where the model that is trained answers; the
-episode is what was asked there. Its end is that of the program, its reward what the program gives,
-or what graders say of its answer and of the conversation.
+The program is a Python function, called in a thread or in a loop of its own, or a command, run as a
+process. The runtime gives each run an endpoint of its own, where the model that is trained answers.
+The episode ends with the program; its reward is what the program gives, or what graders say of its
+answer and of the conversation.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,8 @@ from rlc.plan import AgentPlan, EnvPlan
 
 _SHOWN = 4_000  # bytes of what a command has written that are kept with its failure
 _SERVED_WITH = ("starlette", "uvicorn")
-_KEPT_BACK = ("TINKER_API_KEY",)  # what agents have no use for
+_KEPT_BACK = ("TINKER_API_KEY",)  # variables that agents have no use for
+REWARD, ANSWER = "reward", "answer"  # names in what an agent gives
 
 
 class AgentError(EnvError):
@@ -45,7 +45,7 @@ class AgentError(EnvError):
 
 @frozen
 class AgentRun:
-    """What an agent is called with: where it asks the model, and its task.
+    """The argument of an agent: where it asks the model, and its task.
 
     ``base_url`` and ``api_key`` are those of an OpenAI client, and of this episode alone;
     ``anthropic_url`` is the base URL of an Anthropic client. ``task`` has the fields of the row,
@@ -61,7 +61,7 @@ class AgentRun:
 
 
 def agent_problem(plan: AgentPlan) -> str | None:
-    """What keeps an agent from being run on this machine; None if nothing does."""
+    """Return why an agent cannot be run on this machine; None if it can."""
     if missing := [package for package in _SERVED_WITH if find_spec(package) is None]:
         packages = " and ".join(missing)
         return f"agents are served with {packages}, not installed here: pip install 'rlc[serve]'"
@@ -93,13 +93,10 @@ class FunctionAgent:
         """Return what it returns, or raise what it raises. It is stopped if this is cancelled."""
         if inspect.iscoroutinefunction(self._function):
             return await self._loop.call(self._awaited(run))
-        return await self.threads.call(self._called, run)
+        return await self.threads.call(partial(self._function, run, **self.args))
 
     def close(self) -> None:
         self._loop.close()
-
-    def _called(self, run: AgentRun) -> Any:
-        return self._function(run, **self.args)
 
     async def _awaited(self, run: AgentRun) -> Any:
         try:
@@ -201,7 +198,7 @@ def make_program(plan: AgentPlan) -> Program:
 
 
 async def _ended(process: asyncio.subprocess.Process, guarded: Guard) -> int:
-    """The exit status of a process, which is killed with all that it has started."""
+    """Wait for the exit status of a process, which is killed with all that it has started."""
     try:
         guarded.hold_group(process.pid)
         return await process.wait()
@@ -210,9 +207,6 @@ async def _ended(process: asyncio.subprocess.Process, guarded: Guard) -> int:
             os.killpg(process.pid, signal.SIGKILL)
         if process.returncode is None:
             await asyncio.shield(process.wait())
-
-
-REWARD, ANSWER = "reward", "answer"
 
 
 class AgentSource:
@@ -266,15 +260,9 @@ class ProgramEpisode(RunningEpisode):
             )
         )
         end, answer = outcome_of(given, self.program.name, self.graded)
-        return await self._graded(end, answer, endpoint.transcript()) if self.graded else end
-
-    async def close(self) -> None:
-        """Do nothing: the program ends with :meth:`run`."""
-
-    async def _graded(
-        self, end: Observation, answer: str | None, transcript: Messages
-    ) -> Observation:
-        """The end of a run with what graders say of its answer, by default its last reply."""
+        if not self.graded:
+            return end
+        transcript = endpoint.transcript()
         if answer is None:
             answer = text_of(transcript[-1]) if transcript else ""
         reward, row = self.attempt.reward, self.attempt.row
@@ -283,17 +271,16 @@ class ProgramEpisode(RunningEpisode):
         metrics = {**end.metrics, **graded.metrics}
         return evolve(end, reward=graded.reward, metrics=metrics, components=graded.components)
 
+    async def close(self) -> None:
+        """Do nothing: the program ends with :meth:`run`."""
+
 
 def outcome_of(given: Any, who: str, graded: bool) -> tuple[Observation, str | None]:
-    """Return how an agent ends by what it has given, and its answer, if it has given one.
+    """Return the end of an agent's episode, and its answer, if it has given one.
 
-    Args:
-        given: its answer if it is ``graded``, else its reward; or a mapping with either by name,
-            beside other numbers. None: its last reply is the answer.
-        who: what it is called in messages.
-
-    Raises:
-        ContractError: it is anything else.
+    ``given``: the answer if it is ``graded``, else the reward; or a mapping with either by name,
+    beside other numbers. None: its last reply is the answer. Raise ContractError for anything else,
+    with ``who`` as the subject.
     """
     if not isinstance(given, Mapping):
         given = {} if given is None else {ANSWER if graded else REWARD: given}
@@ -306,12 +293,11 @@ def outcome_of(given: Any, who: str, graded: bool) -> tuple[Observation, str | N
             f"{who} gave no reward, and no grader makes one of its answer",
             "let it return a number, or give the agent a `grader`",
         )
-    named = {REWARD: reward} if reward is not None else {}
-    numbers = {name: as_number(value) for name, value in {**named, **parts}.items()}
-    for name, number in numbers.items():
+    numbers = dict[str, float]()
+    for name, value in (parts if reward is None else {REWARD: reward, **parts}).items():
+        number = as_number(value)
         if not isinstance(name, str) or number is None:
-            value = {**named, **parts}[name]
             raise ContractError(f"{who} gave a {type(value).__name__} as {name!r}, not a number")
+        numbers[name] = number
     total = numbers.pop(REWARD, None)
-    metrics = {name: number for name, number in numbers.items() if number is not None}
-    return Observation("", total, True, metrics), None if answer is None else str(answer)
+    return Observation("", total, True, numbers), None if answer is None else str(answer)

@@ -1,10 +1,9 @@
-"""What worker processes are asked to do.
+"""Blocking sources as asynchronous ones: their calls are made by workers.
 
-A worker is sent the pickled state of an episode with an action, and returns the state after it. No
-worker owns an episode, so any of them can take the next step, and a lost step can be repeated.
-
----
-Blocking sources as asynchronous ones: their calls are made by workers."""
+A worker process is sent the pickled state of an episode with an action, and returns the state after
+it. No worker owns an episode, so any of them can take the next step, and a lost step can be
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def pickle_source(source: BlockingSource) -> PickledSource:
 
 
 def open_episodes(source: BlockingSource, task: TaskKey) -> list[Episode]:
-    """The episodes of all members of a task. Raise ContractError for another number of them."""
+    """Return the episodes of all members of a task. Raise ContractError for another number."""
     if isinstance(source, NumberedSource):
         episodes = source.numbered(task.order, task.number, task.size)
     else:
@@ -64,7 +63,7 @@ def load_source(pickled: PickledSource) -> None:
 
 
 def _with_portable_errors(function: Callable[P, _T]) -> Callable[P, _T]:
-    """The function, whose errors that cannot be pickled become EnvErrors."""
+    """Make errors of a function that cannot be pickled EnvErrors."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> _T:
@@ -88,8 +87,8 @@ def _with_portable_errors(function: Callable[P, _T]) -> Callable[P, _T]:
 def open_group(
     digest: str, pickled: PickledSource | None, task: TaskKey, members: Sequence[int]
 ) -> list[tuple[bytes, Observation]] | None:
-    """In a worker: the states and first observations of some members of a task. None if the worker
-    does not have the source: it has to be asked again, with the pickled source."""
+    """In a worker: return the states and first observations of some members of a task. None if the
+    worker needs the pickled source."""
     if pickled is not None:
         load_source(pickled)
     if digest not in _LOADED:
@@ -126,18 +125,17 @@ def make_async(
     """Wrap a source so that its calls are made as the arguments of ``workers()`` say; None: in
     threads. Raise EnvError for an executor that is not found, or a source that cannot be pickled
     for it."""
-    kind, count = (settings["kind"], settings["count"]) if settings else ("threads", None)
+    settings = settings or {"kind": "threads", "count": None}
+    kind, count = settings["kind"], settings["count"]
     if kind == "threads":
         return ThreadedSource(source, ThreadWorkers(count or MOST_THREADS))
     pickled = pickle_source(source)
     if kind == "processes":
         workers: Workers = ProcessWorkers(count or os.cpu_count() or 1, (load_source, pickled))
     elif kind == "ray":
-        assert settings is not None
         reserved = settings["cpus"], settings["resources"], settings["address"]
         workers = RayWorkers(count, *reserved, (load_source, pickled))
     else:
-        assert settings is not None
         workers = ExecutorWorkers(load_attribute(settings["executor"]), count)
     return ProcessSource(pickled, workers, source)
 
@@ -217,5 +215,4 @@ class _ProcessEpisode:
         return seen
 
     async def close(self) -> None:
-        """Forget the state, which is all that there is of an episode between two steps."""
-        self.state = b""
+        self.state = b""  # all that there is of an episode between two steps

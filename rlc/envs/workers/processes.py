@@ -1,10 +1,4 @@
-"""Worker processes, each behind an executor of its own.
-
-One process to an executor: a call that kills its process is the only one that fails, and a call
-that hangs can be ended with its process.
-
----
-Calls made by an executor of the user's own: of ``concurrent.futures``, Ray's or Dask's."""
+"""Worker processes, and executors of the user's own: of ``concurrent.futures``, Ray's or Dask's."""
 
 from __future__ import annotations
 
@@ -48,8 +42,9 @@ class _Process:
 @define(eq=False)
 class ProcessWorkers:
     """Up to ``count`` processes, started as they are needed and never forked, since the program has
-    threads. ``warm_up`` is a function, followed by its arguments, that each process calls first;
-    that and starting count as waiting."""
+    threads. Each is behind an executor of its own: a call that kills its process is the only one
+    that fails, and a call that hangs can be ended with its process. ``warm_up`` is a function,
+    followed by its arguments, that each process calls first; that and starting count as waiting."""
 
     count: int
     warm_up: tuple[Any, ...] = ()
@@ -86,7 +81,7 @@ class ProcessWorkers:
             self._idle.pop().kill()
 
     async def _started(self) -> _Process:
-        """A new process. Raise WorkerDiedError if it does not start."""
+        """Return a new process. Raise WorkerDiedError if it does not start."""
         executor = ProcessPoolExecutor(max_workers=1, mp_context=_Context(), initializer=_begin)
         try:
             process = _Process(executor, await _result(executor, os.getpid))
@@ -186,8 +181,7 @@ class ExecutorWorkers:
                 self._cleared.set()
 
     async def _submit(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        executor = self._executor
-        if executor is None:
+        if (executor := self._executor) is None:
             executor = self.make()
             if not callable(getattr(executor, "submit", None)):
                 kind = type(executor).__name__
@@ -197,16 +191,14 @@ class ExecutorWorkers:
         try:
             future = executor.submit(function, *args)
             return await asyncio.wrap_future(future)
-        except BrokenExecutor:
-            self._abandon(executor)
-            raise
-        except asyncio.CancelledError:
-            if future is not None and not future.cancelled():
-                self._abandon(executor)  # its worker may never come back
+        except (BrokenExecutor, asyncio.CancelledError) as error:
+            ended = isinstance(error, BrokenExecutor)
+            if ended or (future is not None and not future.cancelled()):
+                self._abandon(executor)  # the worker of a cancelled call may never come back
             raise
 
     def _abandon(self, executor: Executor | None) -> None:
-        """Let the executor finish its calls; the next call makes another executor."""
+        """Let the executor finish its calls; the next call makes another one."""
         if executor is not None and self._executor is executor:
             self._executor = None
             executor.shutdown(wait=False)  # Dask's takes no other argument

@@ -61,7 +61,7 @@ class RayWorkers:
     _connected: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Raise EnvError if Ray is not installed: before a run begins, as this is made then."""
+        """Raise EnvError if Ray is not installed, before a run begins."""
         if find_spec("ray") is None:
             raise EnvError("`workers(ray)` needs the package ray: pip install 'rlc[ray]'")
 
@@ -97,10 +97,11 @@ class RayWorkers:
             await asyncio.to_thread(_CLUSTER.leave)
 
     async def _free(self) -> Any:
-        """An actor that does nothing; another one is started if all are busy."""
+        """Return an idle actor; another one is started if all are busy."""
         async with self._connecting:
             if not self._connected:
-                room = await asyncio.to_thread(_CLUSTER.join, self.address, self._demand())
+                demand = {"CPU": self.cpus, **self.resources}
+                room = await asyncio.to_thread(_CLUSTER.join, self.address, demand)
                 self._connected, self.most = True, self.most or room
         if self._idle.empty() and self._started < (self.most or 1):
             self._started += 1
@@ -113,7 +114,7 @@ class RayWorkers:
         return found
 
     async def _alive(self) -> Any:
-        """An actor that does nothing and is there: others may have died with a node, unnoticed."""
+        """Return an idle actor that is alive: others may have died with a node, unnoticed."""
         while True:
             actor = await self._free()
             try:
@@ -154,9 +155,6 @@ class RayWorkers:
             self._started -= 1
             ray.kill(actor)
 
-    def _demand(self) -> dict[str, float]:
-        return {"CPU": self.cpus, **self.resources}
-
 
 async def _outcome(actor: Any, function: Callable[..., Any], *args: Any) -> Any:
     """Make a call. Raise what it raises, and _LostError if the actor has died."""
@@ -191,12 +189,8 @@ class _Cluster:
     def join(self, address: str | None, demand: Mapping[str, float]) -> int:
         """Connect, and return how often the cluster has what is demanded; blocks. Raise EnvError
         for a cluster that cannot be reached, or without a node that has it."""
-        try:
-            import ray
-        except ImportError as error:
-            raise EnvError(
-                "`workers(ray)` needs the package ray: pip install 'rlc[ray]'"
-            ) from error
+        import ray
+
         with self._lock:
             if not ray.is_initialized():
                 _init(address)

@@ -2,11 +2,7 @@
 
 A call that hangs in a ThreadPoolExecutor keeps its place in the pool and the program from ending.
 Here it is abandoned with its thread, and another thread takes the place.
-
----
-An event loop in a thread of its own, for code that is async but may block.
----
-A lock for the global random generators."""
+"""
 
 from __future__ import annotations
 
@@ -25,11 +21,13 @@ from rlc.chat import EnvError
 MOST_THREADS = 32
 _SLOW = 0.01  # seconds that all threads must be busy before another is started
 _IDLE = 5.0  # seconds without a call after which a thread ends
+_PATIENCE = 5.0  # seconds that closing an event loop waits for code that blocks it
+_T = TypeVar("_T")
 
 
 @define(eq=False)
 class _LoopBridge:
-    """What goes between one event loop and the threads, in batches: once a round of the loop, since
+    """Passes calls between an event loop and the threads in batches, once a round of the loop:
     waking the other side for each call would cost more than most calls."""
 
     loop: asyncio.AbstractEventLoop
@@ -39,7 +37,7 @@ class _LoopBridge:
     _scheduled: bool = field(default=False, init=False)
 
     def hand_back(self, call: _Call) -> None:
-        """In a thread: the call has been made."""
+        """Return a call that has been made; called in a thread."""
         self._done.append(call)
         if self._scheduled:
             return
@@ -74,7 +72,6 @@ class _Call:
     error: BaseException | None = None
 
     def make(self) -> None:
-        """In a thread."""
         try:
             self.outcome = self.function(*self.args)
         except BaseException as raised:
@@ -119,7 +116,13 @@ class ThreadWorkers:
         try:
             return await call.result
         except asyncio.CancelledError:
-            self._abandon(call)
+            with self._wake:
+                call.abandoned, thread = True, call.thread
+                if thread is not None:
+                    thread.left = True
+                    self._threads.discard(thread)
+                    if self._calls and not self._threads:
+                        self._start()
             raise
 
     def _wake_threads(self, bridge: _LoopBridge) -> None:
@@ -156,7 +159,7 @@ class ThreadWorkers:
             call.bridge.hand_back(call)
 
     def _next(self, thread: _Thread) -> _Call | None:
-        """The next call for a thread; None if it is to end."""
+        """Return the next call for a thread; None if it is to end."""
         with self._wake:
             while not thread.left:
                 if self._calls:
@@ -169,25 +172,11 @@ class ThreadWorkers:
                     return None
         return None
 
-    def _abandon(self, call: _Call) -> None:
-        with self._wake:
-            call.abandoned, thread = True, call.thread
-            if thread is None:
-                return
-            thread.left = True
-            self._threads.discard(thread)
-            if self._calls and not self._threads:
-                self._start()
-
-
-_T = TypeVar("_T")
-
-_PATIENCE = 5.0  # seconds that close() waits for code that blocks the loop
-
 
 @define(eq=False)
 class EventLoopThread:
-    """Runs coroutines in one loop, which starts with the first of them."""
+    """An event loop in a thread of its own, for code that is async but may block. It starts with
+    the first coroutine."""
 
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
@@ -198,9 +187,8 @@ class EventLoopThread:
 
     async def call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of a coroutine, which is cancelled with the caller."""
-        return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(coroutine, self._running())
-        )
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        return await asyncio.wrap_future(future)
 
     def close(self) -> None:
         """End the thread. Safe to call twice."""
@@ -224,7 +212,8 @@ class EventLoopThread:
 
 @define(eq=False)
 class GlobalRngLock:
-    """A lock that can be taken from its holder, whose thread may hang while the others go on."""
+    """A lock for the global random generators, which can be taken from its holder, whose thread may
+    hang while the others go on."""
 
     _holder: object | None = field(default=None, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
