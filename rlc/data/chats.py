@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlc.data.fields import require_field
 from rlc.data.messages import (
     MARKS,
     Message,
@@ -20,6 +19,7 @@ from rlc.data.messages import (
     text_part,
     transcript,
 )
+from rlc.data.rows import require_field
 from rlc.records import evolve, frozen
 
 MESSAGES, SHAREGPT = "messages", "conversations"

@@ -1,4 +1,4 @@
-"""Chat messages in rows of data: what they may be, and the one form that the rest of rlc sees.
+"""Chat messages in rows of data, and the one form in which the rest of rlc sees them.
 
 A chat is a list of objects with a ``role`` and a ``content``, as OpenAI's API and the chat
 templates of Hugging Face have it. ShareGPT's ``from`` and ``value`` are read as the same. These
@@ -46,7 +46,7 @@ class MessageError(DataError):
 
 
 def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
-    """The messages of a chat, and of each whether it is marked as trained on."""
+    """Return the messages of a chat, and of each whether it is marked as trained on."""
     if not isinstance(given, list) or not given:
         raise MessageError(f"a chat is a list of messages, and this is {_kind(given)}")
     messages, marks = list[Message](), list[bool | None]()
@@ -61,12 +61,8 @@ def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
             known = ", ".join(f"`{name}`" for name in ROLES)
             meant = _MEANT.get(str(role).lower())
             advice = f"write `{meant}`" if meant else f"known are {known}"
-            what = (
-                f"message {number} has the role {role!r}"
-                if role
-                else "message {number} has no `role`"
-            )
-            raise MessageError(what.format(number=number), advice)
+            what = f"has the role {role!r}" if role else "has no `role`"
+            raise MessageError(f"message {number} {what}", advice)
         where = f"message {number} ({role})"
         messages.append(read_message(message, where))
         marks.append(_mark(message, where))
@@ -75,8 +71,8 @@ def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
 
 
 def transcript(text: str) -> list[Message] | None:
-    """The messages of a text with ``Human:`` and ``Assistant:``, as HH-RLHF has them; None if it is
-    not one."""
+    """Return the messages of a text with ``Human:`` and ``Assistant:``, as in HH-RLHF; None for
+    others."""
     head, *parts = _TURN.split(text)
     if head.strip() or not parts:
         return None
@@ -85,7 +81,7 @@ def transcript(text: str) -> list[Message] | None:
 
 
 def _from_sharegpt(message: Message, number: int) -> Message:
-    """A message of ShareGPT in the common form; a call of a function is JSON text there."""
+    """Return a message of ShareGPT in the common form; a call is JSON text there."""
     sender = str(message["from"])
     role = _SHAREGPT_ROLES.get(sender, sender)
     kept = {name: value for name, value in message.items() if name not in ("from", "value")}
@@ -96,7 +92,7 @@ def _from_sharegpt(message: Message, number: int) -> Message:
 
 
 def read_message(message: Message, where: str) -> Message:
-    """A message in its one form."""
+    """Return a message in the common form."""
     role = message["role"]
     made: Message = {"role": role, "content": _content(message.get("content"), where)}
     if message.get("function_call"):
@@ -127,7 +123,7 @@ def read_message(message: Message, where: str) -> Message:
 
 
 def _content(content: Any, where: str) -> str | list[dict[str, str]]:
-    """A content as text if it is nothing else, or as parts."""
+    """Return a content as text if it is nothing else, or as parts."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -162,9 +158,8 @@ def _part(part: Any, where: str) -> dict[str, str]:
 
 
 def _call(call: Any, where: str) -> Mapping[str, Any]:
-    """A call of a tool, with its arguments as JSON text."""
-    function = call.get("function", call) if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+    """Return a call of a tool, with its arguments as JSON text."""
+    if (function := _function(call)) is None:
         raise MessageError(
             f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
         )
@@ -177,9 +172,15 @@ def _call(call: Any, where: str) -> Mapping[str, Any]:
     return {"type": "function", "id": None if number is None else str(number), "function": made}
 
 
+def _function(given: Any) -> Mapping[str, Any] | None:
+    """Return the function of a call or a tool; None if it has none with a name."""
+    function = given.get("function", given) if isinstance(given, Mapping) else None
+    named = isinstance(function, Mapping) and isinstance(function.get("name"), str)
+    return function if named else None
+
+
 def _tool(tool: Any, number: int) -> Mapping[str, Any]:
-    function = tool.get("function", tool) if isinstance(tool, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+    if (function := _function(tool)) is None:
         raise MessageError(f"tool {number} is no function with a `name`")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
@@ -189,7 +190,7 @@ def _tool(tool: Any, number: int) -> Mapping[str, Any]:
 
 
 def _mark(message: Message, where: str) -> bool | None:
-    """Whether a message is trained on, as it says itself; None if it does not."""
+    """Return whether a message is marked as trained on; None if it has no mark."""
     given = {name: message[name] for name in MARKS if name in message}
     if not given:
         return None
@@ -233,7 +234,7 @@ def read_json(text: str, what: str) -> Any:
 
 
 def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """The tools of a chat: OpenAI's form, bare functions, or either as JSON text."""
+    """Return the tools of a chat: OpenAI's form, bare functions, or either as JSON text."""
     if isinstance(value, str) and value.strip():
         value = read_json(value, "`tools`")
     if not value:
@@ -244,7 +245,7 @@ def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, in words."""
+    """Return the kind of a value in words."""
     match value:
         case None:
             return "empty"

@@ -10,7 +10,7 @@ from rlc.records import define, field, frozen
 
 if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
     from rlc.data.errors import DataError
-    from rlc.data.grading.trial import CodeFailure, CodeTrial
+    from rlc.data.grading.rewards import CodeFailure, CodeTrial
     from rlc.data.rows import DataRow
     from rlc.plan import Split
 

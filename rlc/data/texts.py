@@ -1,0 +1,226 @@
+"""Texts in files of the user's own: Jinja2 templates, and rubrics, which judges go by.
+
+A rubric is a text, and criteria with weights: in a file the items of the list under the heading
+``Criteria``::
+
+    ## Criteria
+    - correct (3): the answer is right
+    - clear: a beginner would understand it
+
+A criterion without a weight weighs 1. Without such a heading the text is one question with one
+score. Rows may have criteria of their own: a text, a list of texts, or of objects. Where a rubric
+says ``{{ row.field }}``, that field of the row stands when it is judged.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlc.data.errors import DataError, FilePlace
+from rlc.data.rows import require_field
+from rlc.plan import is_text_file
+from rlc.records import evolve, frozen
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file. Raise DataError if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+
+
+def text_of(given: str) -> str:
+    """Return the text that a plan has, or that is in the file that it names. Raise DataError if
+    that cannot be read, or has no text."""
+    if not is_text_file(given):
+        return given
+    if not (text := read_text(given).strip()):
+        raise DataError(f"there is no text in {given}")
+    return text
+
+
+@frozen
+class ParsedTemplate:
+    """A template, and the line in which each of its variables is used first."""
+
+    template: Template
+    variables: dict[str, int]
+
+    def unknown(self, given: Sequence[str]) -> list[str]:
+        """Return the variables that are not given."""
+        return [name for name in self.variables if name not in given]
+
+    def unused(self, given: Sequence[str]) -> list[str]:
+        """Return what is given and would not be shown."""
+        return [name for name in given if name not in self.variables]
+
+
+def parsed_template(path: str) -> ParsedTemplate:
+    """Return the template of a jinja2 file. Raise DataError, with the place, if it is not one."""
+    from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError, meta, nodes
+
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+        tree = environment.parse(text)
+        names = meta.find_undeclared_variables(tree)
+        template = environment.from_string(text)
+    except OSError as error:
+        raise DataError(f"cannot read the template {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read the template {path}: {error}") from error
+    except TemplateSyntaxError as error:
+        place, why = FilePlace(path, error.lineno, error.lineno), (error.message or "").rstrip(".")
+        raise DataError(f"this is no jinja2 template: {why}", place=place) from error
+    except (TemplateError, RecursionError) as error:
+        raise DataError(f"{path} is no jinja2 template: {error}") from error
+    used: dict[str, int] = {}
+    for name in sorted(tree.find_all(nodes.Name), key=lambda name: name.lineno):
+        if name.name in names:
+            used.setdefault(name.name, name.lineno)
+    return ParsedTemplate(template, used)
+
+
+def read_template(path: str, variables: Sequence[str]) -> Callable[..., Any]:
+    """Return what renders the template of a jinja2 file. Raise DataError unless it uses exactly
+    these variables."""
+    read = parsed_template(path)
+    if read.unknown(variables) or read.unused(variables):
+        needed = " and ".join(f"`{name}`" for name in variables)
+        found = ", ".join(sorted(read.variables)) or "none"
+        plural = "s" if len(variables) > 1 else ""
+        raise DataError(
+            f"{path} must use the variable{plural} {needed} and no other; found: {found}"
+        )
+    return read.template.render
+
+
+_HEADING = re.compile(r"#+\s*(.+?)\s*#*")
+_ITEM = re.compile(r"[-*+]\s+(.*)")
+_CRITERION = re.compile(r"[*_`]*([A-Za-z]\w*)[*_`]*\s*(?:\(([^()]*)\))?\s*[*_`]*:[*_`]*\s*(\S.*)")
+_FIELD = re.compile(r"\{\{\s*row\.(\w+)\s*\}\}")
+_TEXTS = ("criterion", "text", "description", "rubric", "rubric_str")  # of a row's criterion
+_NAMES, _WEIGHTS = ("name", "title", "id"), ("weight", "points")
+
+
+@frozen
+class Criterion:
+    """One thing to score, by its name. ``own``: it is that of one row."""
+
+    name: str
+    text: str
+    weight: float = 1.0
+    own: bool = False
+
+
+@frozen
+class Rubric:
+    """What a judge goes by; without criteria there is one score for all of it."""
+
+    text: str
+    criteria: tuple[Criterion, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a row that it shows, without repetition."""
+        texts = (self.text, *(one.text for one in self.criteria))
+        return tuple(dict.fromkeys(name for text in texts for name in _FIELD.findall(text)))
+
+    def of_row(self, row: Mapping[str, Any] | None, field: str | None) -> Rubric:
+        """Return the rubric for a row: with its fields filled in, and the criteria in its ``field``
+        (None: it has none). Raise DataError for a row without them."""
+        if not self.fields and field is None:
+            return self
+        if row is None:
+            raise DataError("the rubric is different for each row, and there are no rows")
+        for name in self.fields:
+            require_field(row, name, "shown")
+        own = () if field is None else row_criteria(row, field)
+
+        def filled(text: str) -> str:
+            return _FIELD.sub(lambda found: str(row[found[1]]), text)
+
+        criteria = [evolve(one, text=filled(one.text)) for one in self.criteria]
+        return Rubric(filled(self.text), (*criteria, *own))
+
+
+def read_rubric(rubric: str) -> Rubric:
+    """Return the rubric that a plan has, or that is in the file that it names. Raise DataError if
+    that cannot be read, or the rubric is empty or has an item that is no criterion."""
+    path = rubric if is_text_file(rubric) else None
+    text = rubric if path is None else read_text(path)
+    said, criteria, listing = list[str](), list[Criterion](), False
+    for number, line in enumerate(text.splitlines(), start=1):
+        place = None if path is None else FilePlace(path, number, number)
+        if heading := _HEADING.fullmatch(line.strip()):
+            listing = heading[1].casefold() == "criteria"
+            said += [] if listing else [line]
+        elif not listing:
+            said.append(line)
+        elif item := _ITEM.fullmatch(line):
+            criteria.append(_criterion(item[1], place, criteria))
+        elif line.strip() and criteria and line[0].isspace():  # an item goes on
+            last = criteria[-1]
+            criteria[-1] = Criterion(last.name, f"{last.text} {line.strip()}", last.weight)
+        elif line.strip():
+            raise DataError("this is no item of the list of criteria", _FORM, place)
+    if not "".join(said).strip() and not criteria:
+        raise DataError(f"the rubric{f' {path}' if path else ''} is empty")
+    return Rubric("\n".join(said).strip(), tuple(criteria))
+
+
+_FORM = "an item reads `- correct (3): the answer is right`; 3 is its weight"
+
+
+def _criterion(item: str, place: FilePlace | None, before: Sequence[Criterion]) -> Criterion:
+    match = _CRITERION.fullmatch(item.strip())
+    weight = _number(match[2]) if match and match[2] is not None else 1.0
+    if match is None or weight is None:
+        raise DataError("this item is no criterion with a name", _FORM, place)
+    if any(match[1] == other.name for other in before):
+        raise DataError(f"there are two criteria called `{match[1]}`", place=place)
+    return Criterion(match[1], match[3], weight)
+
+
+def row_criteria(row: Mapping[str, Any], field: str) -> tuple[Criterion, ...]:
+    """Return the criteria of a row's own. Raise DataError if the field has none that are usable."""
+    given, made = row.get(field), list[Criterion]()
+    for number, item in enumerate(given if isinstance(given, list | tuple) else [given], start=1):
+        name, text, weight = f"criterion_{number}", item, 1.0
+        if isinstance(item, Mapping):
+            text = next((item[key] for key in _TEXTS if key in item), None)
+            name = str(next((item[key] for key in _NAMES if key in item), name))
+            said = next((item[key] for key in _WEIGHTS if key in item), 1.0)
+            weight = _number(said) or 0.0
+        if not isinstance(text, str) or not text.strip() or weight <= 0:
+            raise DataError(
+                f"the field `{field}` has no criteria that can be read: item {number} is {item!r}",
+                'a text, a list of texts, or of {"name": …, "criterion": …, "weight": …}',
+            )
+        made.append(Criterion(re.sub(r"\W+", "_", name), text.strip(), weight, own=True))
+    if not made:
+        raise DataError(f"the field `{field}` has no criteria")
+    names = [one.name for one in made]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DataError(f"the field `{field}` has two criteria called `{twice}`")
+    return tuple(made)
+
+
+def _number(value: Any) -> float | None:
+    """Return a positive number; None for anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and number > 0 else None
