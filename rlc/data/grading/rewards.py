@@ -224,7 +224,7 @@ class Reward:
             require_gradable(grader.name, grader.answer, row)
 
     def accepts(self, reply: str, row: Mapping[str, Any]) -> bool:
-        """Return whether no grader that compares answers, and can grade the row, refuses a reply."""
+        """Return whether no grader that compares answers and can grade the row refuses a reply."""
         return all(is_right(grader, reply, row) is not False for grader in self.comparing)
 
     def try_on(
