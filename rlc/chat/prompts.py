@@ -50,8 +50,8 @@ _TEMPLATES = {
 
 
 def load_template(name: str) -> Template:
-    """A template by name, or a jinja2 file that contains ``{{ observation }}``. Raise DataError for
-    a file that is not such a template."""
+    """Return a template by name, or that of a jinja2 file that uses ``{{ observation }}``. Raise
+    DataError for a file that is not such a template."""
     if name.endswith(TEMPLATE_FILES):
         template = read_template(name, OBSERVED)
         return lambda observation: template(observation=observation)
@@ -123,10 +123,8 @@ class ToolChatHistory:
         return Action(text, message, cut_off=bool(self._stops) and not closed)
 
     def _after_reply(self, new: list[Message]) -> list[int]:
-        """The tokens that messages and the next generation prompt add after a reply.
-
-        Rendered behind a short conversation, and cut after the stop token of its reply.
-        """
+        """Return the tokens that messages and the next generation prompt add after a reply: they
+        are rendered behind a short conversation, and cut after the stop token of its reply."""
         left = 1 + sum(token in self._stops for token in self._prompt([_ASKED]))
         tokens = self._prompt([_ASKED, _ANSWERED, *new])
         for at, token in enumerate(tokens):
@@ -142,8 +140,8 @@ class ToolChatHistory:
 
 
 def prompt_of(renderer: Any, messages: Sequence[Message]) -> tuple[list[int], Chunks]:
-    """Messages as the tokens of a prompt, and what is not text among them. Raise EnvError if the
-    renderer leaves an image out, as some do silently."""
+    """Return messages as the tokens of a prompt, and its chunks that are not text. Raise EnvError
+    if the renderer leaves an image out, as some do silently."""
     from tinker_cookbook.exceptions import RendererError
 
     contents = [content for m in messages if not isinstance(content := m.get("content"), str)]
@@ -169,7 +167,7 @@ def opening(
     instruction: str = "",
     system: str = "",
 ) -> list[Message]:
-    """The first messages of a chat, in the renderer's form.
+    """Return the first messages of a chat, in the renderer's form.
 
     Args:
         tools: in the renderer's own words in the system message; also those of the first message.
@@ -202,26 +200,27 @@ def opening(
     return [*prefix, *map(rendered, solved), *messages]
 
 
-# What stands around the turns of a chat in the formats of all models.
+# Marks around the turns of a chat in the formats of all models.
 _MARK = re.compile(r"<[|｜][^<>|｜]+[|｜]>")
 _ANY_MARK = re.compile(rf"{_MARK.pattern}|</?[a-z_]+>")
 _TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model that is named"
 
 
 def with_instruction(messages: Sequence[Message], instruction: str) -> list[Message]:
-    """Messages with an instruction, if there is one, after the last of the user. Raise EnvError if
-    none is the user's."""
-    told = [*messages]
+    """Return messages with an instruction, if there is one, after the last of the user. Raise
+    EnvError if none is the user's."""
+    instructed = [*messages]
     if instruction:
-        last = max((at for at, m in enumerate(told) if m["role"] == "user"), default=None)
+        last = max((at for at, m in enumerate(instructed) if m["role"] == "user"), default=None)
         if last is None:
             raise EnvError("no message of the prompt is the user's, to take the instruction")
-        told[last] = {**told[last], "content": with_text(told[last]["content"], instruction)}
-    return told
+        content = with_text(instructed[last]["content"], instruction)
+        instructed[last] = {**instructed[last], "content": content}
+    return instructed
 
 
 def with_text(content: Any, text: str) -> Any:
-    """A message's content with a line of text after it."""
+    """Return a message's content with a line of text after it."""
     if isinstance(content, str):
         return content + ("" if content.endswith("\n") else "\n") + text
     return [*content, {"type": "text", "text": f"\n{text}"}]
@@ -241,7 +240,7 @@ def tool_chat_history(
 
 
 def seeing_renderer(tokenizer: Any, name: str) -> Any:
-    """A renderer of tinker-cookbook that encodes no text twice, and sees if its model does."""
+    """Return a renderer of tinker-cookbook with caches, which shows images if its model can."""
     from tinker_cookbook.renderers import get_renderer
 
     # The renderers of gpt-oss say so of every system message, although they write it where it
@@ -254,8 +253,8 @@ def seeing_renderer(tokenizer: Any, name: str) -> Any:
 
 
 def fitting_renderer(tokenizer: Any, name: str) -> Any:
-    """The same. Raise EnvError if it needs another tokenizer: one in which the marks that it writes
-    around turns are single tokens."""
+    """Return a renderer of tinker-cookbook. Raise EnvError if it needs another tokenizer: one in
+    which the marks that it writes around turns are single tokens."""
     misfit = f"the renderer `{name}` does not fit the tokenizer of {tokenizer.name_or_path}"
     cached = CachingTokenizer(tokenizer)
 
@@ -302,8 +301,8 @@ class ImageProcessor:
 def conversation(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
 ) -> Observation:
-    """Messages as the first observation of an episode, with the tools that it may call. Raise
-    EnvError for messages without a role."""
+    """Return messages as the first observation of an episode, with the tools that it may call.
+    Raise EnvError for messages without a role."""
     if not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
         raise EnvError("each message of a conversation is an object with a `role` and a `content`")
     if not messages or messages[0]["role"] != "system":
@@ -313,7 +312,7 @@ def conversation(
 
 
 def observation_of(prompt: Chat) -> Observation:
-    """A prompt of data as the first observation of an episode."""
+    """Return a prompt of data as the first observation of an episode."""
     if prompt.text is not None:
         return Observation(prompt.text)
     text = "\n\n".join(f"{m['role']}: {text_of(m)}" for m in prompt.messages)
@@ -321,12 +320,12 @@ def observation_of(prompt: Chat) -> Observation:
 
 
 def readable(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Messages as text for people."""
+    """Return messages as text for people."""
     return "\n\n".join(text for text in map(text_of, messages) if text)
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """A message as text for people, without its thinking."""
+    """Return a message as text for people, without its thinking."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
@@ -335,7 +334,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Id, tool and arguments (JSON) of each call in a reply; calls without an id are numbered."""
+    """Yield id, tool and arguments (JSON) of each call in a reply; default ids are numbers."""
     for number, call in enumerate(message.get("tool_calls") or ()):
         yield call.id or f"call_{number}", call.function.name, call.function.arguments
 
@@ -349,7 +348,7 @@ def unread_calls(message: Mapping[str, Any]) -> list[Message]:
 
 
 def rendered(message: Mapping[str, Any]) -> Message:
-    """A message of plain data in the form of the cookbook's renderers."""
+    """Return a message of plain data in the form of the cookbook's renderers."""
     from tinker_cookbook.renderers.base import ToolCall
 
     content = message.get("content")
@@ -392,38 +391,38 @@ def chunks_of(history: PromptBuilder) -> Chunks:
 
 
 class ChatFormat:
-    """What the chats of an environment share: a renderer of tinker-cookbook, how each of them
-    begins, and a cache of what is rendered more than once.
-
-    The renderer must have the extension property (it does not rewrite earlier turns), unless a
-    chat ends with its first reply.
-    """
+    """The renderer of an environment's chats, how each of them begins, and a cache of what is
+    rendered more than once. The renderer must have the extension property (it does not rewrite
+    earlier turns), unless a chat ends with its first reply."""
 
     def __init__(self, renderer: Any, **begins: Any) -> None:
-        """``begins``: the arguments of :func:`rlc.chat.prompts.opening` that are the same for all
-        chats."""
+        """``begins``: the arguments of :func:`opening` that are the same for all chats."""
         self.renderer = renderer
         self._begins = begins
         # All members of a group are asked the same question.
         self.asked = lru_cache(maxsize=_GROUPS)(lambda text: self.opening([_user(text)]))
 
     def opening(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], Chunks]:
-        """The prompt of the first reply, after these messages."""
+        """Return the prompt of the first reply, after these messages."""
         return prompt_of(self.renderer, opening(self.renderer, messages, **self._begins))
 
     def more(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The tokens that messages and the next generation prompt add after a reply."""
-        return _prompt(self.renderer, [_REPLY, *messages])[self._known :]
+        """Return the tokens that messages and the next generation prompt add after a reply."""
+        return self._prompt([_REPLY, *messages])[self._known :]
 
     @cached_property
     def _known(self) -> int:
-        """How many tokens a renderer puts before a reply and what follows it."""
+        """The number of tokens that a renderer puts before a reply and after it."""
         from tinker_cookbook.renderers import RenderContext
 
-        ended = _prompt(self.renderer, [_REPLY])
+        ended = self._prompt([_REPLY])
         next_reply = RenderContext(idx=1, is_last=True, prev_message=_REPLY)
         header = self.renderer._get_generation_suffix("assistant", next_reply)
         return len(ended) - len(header)
+
+    def _prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        tokens: list[int] = self.renderer.build_generation_prompt(messages).to_ints()
+        return tokens
 
 
 class ChatHistory:
@@ -520,8 +519,3 @@ def encoded_reply(reply: str, history: PromptBuilder, tokenizer: Any) -> list[in
 
 def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
-
-
-def _prompt(renderer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    tokens: list[int] = renderer.build_generation_prompt(messages).to_ints()
-    return tokens

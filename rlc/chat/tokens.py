@@ -1,4 +1,4 @@
-"""Prompts as tokens, those with images and sounds too, and a tokenizer that remembers.
+"""Prompts as tokens, also those with images and sounds, and a tokenizer with a cache.
 
 A negative number, the mark, stands for a chunk that is no text among the tokens, once for each
 position that the chunk takes in the model's context. The mark is a hash of the chunk's content, so
@@ -38,7 +38,6 @@ class CachingTokenizer:
         self._cached = lru_cache(maxsize=_MOST)(self._encoded)
 
     def encode(self, text: str, **settings: Any) -> list[int]:
-        """Encode as the tokenizer does."""
         self.latest = text
         if len(text) > _LONGEST:
             tokens: list[int] = self._tokenizer.encode(text, **settings)
@@ -60,10 +59,8 @@ _MARKS = 2**31  # the negative numbers of 32 bits
 
 
 def split_chunks(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
-    """A prompt as tokens and marks, and the chunks that the marks stand for.
-
-    Raise ContractError for a chunk that does not say how many positions it takes.
-    """
+    """Return a prompt as tokens and marks, and the chunks by mark. Raise ContractError for a chunk
+    that does not say how many positions it takes."""
     tokens: list[int] = []
     chunks: dict[int, Any] = {}
     for chunk in model_input.chunks:
@@ -78,7 +75,7 @@ def split_chunks(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
 
 
 def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
-    """The prompt of these tokens and chunks: the inverse of :func:`split_chunks`."""
+    """Return the prompt of these tokens and chunks: the inverse of :func:`split_chunks`."""
     from tinker import types
 
     if not chunks:
@@ -93,7 +90,7 @@ def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
 
 
 def readable_text(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
-    """Tokens as text for people, in which the name of its kind stands for a chunk."""
+    """Return tokens as text for people, in which the name of its kind stands for a chunk."""
     if not chunks:
         return str(tokenizer.decode(list(tokens)))
     return "".join(
@@ -103,12 +100,12 @@ def readable_text(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
 
 
 def chunks_to_json(chunks: Chunks) -> dict[str, Any]:
-    """Chunks as JSON."""
+    """Return chunks as JSON."""
     return {str(mark): chunk.model_dump(mode="json") for mark, chunk in chunks.items()}
 
 
 def chunks_from_json(record: Mapping[str, Any]) -> Chunks:
-    """The chunks that :func:`chunks_to_json` wrote."""
+    """Return the chunks that :func:`chunks_to_json` wrote."""
     from tinker import types
 
     read = types.ModelInput.model_validate({"chunks": list(record.values())}).chunks

@@ -1,10 +1,9 @@
-"""Conversations that a program sends whole, as messages in OpenAI's form, each time it asks for
-a reply: their prompts, by the very tokens that were sampled.
+"""Conversations that a program sends whole, as messages in OpenAI's form, with each request.
 
-Where a conversation begins with one that was answered before, and the answer, its prompt begins
-with the tokens of that prompt and of that answer, exactly as they were sampled, and only what is
-new is tokenised. Several requests may go on from one answer, and conversations may go on side by
-side, so the answers of an episode are a tree.
+If a conversation begins with one that was answered before, and the answer, its prompt begins with
+the tokens of that prompt and of that answer, exactly as they were sampled, and only what is new is
+tokenised. Several requests may go on from one answer, and conversations may go on side by side, so
+the answers of an episode are a tree.
 
 An answer counts as the one that was sampled if it shows a model the same: the ids of calls, how
 their arguments are written, thinking and space around the text do not matter.
@@ -26,8 +25,7 @@ from rlc.chat.turns import Action, EnvError, Observation
 
 Message = Mapping[str, Any]
 Plain = dict[str, Any]
-# What a prompt does: it begins a conversation, goes on from an answer, or says that something else
-# was answered than was.
+# A prompt begins a conversation, continues it after an answer, or has another answer in its place.
 Kind = Literal["begun", "continued", "rewritten"]
 
 
@@ -93,8 +91,8 @@ class TranscriptTree:
 
 
 class TranscriptHistory:
-    """The prompt side of an episode whose observations are whole conversations. One that was edited
-    is written anew: that turn is a sequence of its own."""
+    """A history of an episode whose observations are whole conversations. One that was edited is
+    written anew: that turn is a sequence of its own."""
 
     def __init__(self, new_chat: Callable[[], ToolChatHistory]) -> None:
         self._tree = TranscriptTree(new_chat)
@@ -106,13 +104,10 @@ class TranscriptHistory:
         return NO_CHUNKS if self._prompt is None else self._prompt.chat.chunks
 
     def observe(self, observation: Observation) -> list[int]:
-        """Return the tokens of the whole next prompt. Raise EnvError for tools that the renderer
-        cannot show."""
         self._prompt = self._tree.write(observation.messages)
         return self._prompt.tokens
 
     def reply(self, tokens: list[int]) -> Action:
-        """Record the sampled tokens; return the action for the environment."""
         assert self._prompt is not None, "a reply comes after its prompt"
         return self._tree.answer(self._prompt, tokens)
 
@@ -172,7 +167,7 @@ def reply_message(action: Action, turn: int) -> Plain:
 
 
 def _key(message: Message) -> str:
-    """What a message shows a model."""
+    """Return what a message shows a model."""
     calls = []
     for call in message.get("tool_calls") or ():
         arguments = call["function"]["arguments"]
