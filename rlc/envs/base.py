@@ -1,4 +1,4 @@
-"""What the runtime asks of an environment of any library.
+"""The interfaces of environments of any library.
 
 The runtime is asynchronous: it plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An
 environment whose calls block has the simpler :class:`EnvSource` or :class:`NumberedSource`, and
@@ -25,7 +25,7 @@ from rlc.data import TaskFacts, as_number
 
 @frozen
 class TaskKey:
-    """Which task to open. A source has tasks by ``number``, in the order of the seed ``order``, or
+    """A task to open. A source has tasks by ``number``, in the order of the seed ``order``, or
     picks one by ``seed``. ``size`` is the number of members of its group."""
 
     order: int
@@ -62,8 +62,8 @@ class JoiningEpisode(ABC):
 
 @frozen(eq=False)
 class PolicyRequest:
-    """A whole conversation, as messages in OpenAI's form, that a program asks the policy to reply
-    to, with the tools that may be called."""
+    """A whole conversation that the policy is to reply to, as messages in OpenAI's form, with the
+    tools that may be called."""
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] = ()
@@ -96,7 +96,7 @@ class AgentEndpoint(Protocol):
     def model(self) -> str: ...
 
     def transcript(self) -> Sequence[Mapping[str, Any]]:
-        """The messages of the conversation that was answered last, with the answer."""
+        """Return the messages of the conversation that was answered last, with the answer."""
 
 
 class RunningEpisode(ABC):
@@ -121,8 +121,8 @@ class AsyncSource(Protocol):
     which stops the clock of every deadline around it."""
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """The episodes of these members of a task, all in the same initial state. A member that
-        is opened again starts from that state too. If this raises or is cancelled, the source
+        """Return the episodes of these members of a task, all in the same initial state. A member
+        that is opened again starts from that state too. If this raises or is cancelled, the source
         closes what it has opened."""
 
     async def close(self) -> None:
@@ -144,7 +144,7 @@ class EnvSource(Protocol):
     """Makes groups of episodes that block."""
 
     def group(self, seed: int, size: int) -> list[Episode]:
-        """``size`` episodes of the task that ``seed`` picks, all in the same initial state."""
+        """Return ``size`` episodes of the task that ``seed`` picks, all in one initial state."""
 
 
 @runtime_checkable
@@ -152,8 +152,8 @@ class NumberedSource(Protocol):
     """Makes groups of episodes that block from a list of tasks, gone through by number."""
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
-        """``size`` episodes of task ``number`` (0, 1, …), all in the same initial state. ``order``
-        is the seed to shuffle the tasks with."""
+        """Return ``size`` episodes of task ``number`` (0, 1, …), all in the same initial state.
+        ``order`` is the seed to shuffle the tasks with."""
 
 
 BlockingSource = EnvSource | NumberedSource
@@ -183,32 +183,29 @@ class PromptingSource(Protocol):
 
 
 def validated(seen: Any) -> Observation:
-    """The observation with plain floats and booleans. Raise ContractError for anything else than an
-    observation, without text, or with a reward or metric that is not a finite number."""
+    """Return an observation with plain floats and booleans. Raise ContractError for anything else,
+    for one without text, or with a reward or metric that is not a finite number."""
     if not isinstance(seen, Observation):
         raise ContractError(f"the environment gave a {type(seen).__name__}, not an Observation")
     if type(seen.text) is not str:
         raise ContractError(f"the observation is a {type(seen.text).__name__}, not text")
     if not isinstance(seen.about, TaskFacts | None):
         raise ContractError(f"`about` of an observation is a {type(seen.about).__name__}")
-    reward = None if seen.reward is None else _number("the reward", seen.reward)
-    metrics = {name: _number(f"the metric `{name}`", v) for name, v in seen.metrics.items()}
-    components = {
-        name: (float(weight), _number(f"the component `{name}`", value))
-        for name, (weight, value) in seen.components.items()
-    }
     return evolve(
         seen,
-        reward=reward,
+        reward=None if seen.reward is None else _number("the reward", seen.reward),
+        metrics={name: _number(f"the metric `{name}`", v) for name, v in seen.metrics.items()},
+        components={
+            name: (float(weight), _number(f"the component `{name}`", value))
+            for name, (weight, value) in seen.components.items()
+        },
         done=bool(seen.done),
-        metrics=metrics,
         truncated=bool(seen.truncated),
-        components=components,
     )
 
 
 def _number(what: str, value: Any) -> float:
-    """A plain number, or a scalar of an array library, as a float."""
+    """Return a plain number, or a scalar of an array library, as a float."""
     number = as_number(value)
     if number is None:
         raise ContractError(f"{what} is a {type(value).__name__}, not a number")

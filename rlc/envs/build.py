@@ -56,13 +56,12 @@ from rlc.plan import EndpointPlan, EnvPlan
 
 @frozen
 class PlayableEnv:
-    """A planned environment with its source and a factory of histories (one an episode).
+    """A planned environment with its source and a factory of histories (one per episode).
 
-    ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
-    end, or their number is not known before they are played. ``responders``: makes the models that
-    answer inside of it. ``comparing``: what judges the episodes of a group when all are over.
-    ``endpoint``: where agents ask, which the runtime adds. ``program``: the opponent in a game, if
-    that is a program.
+    ``roles``: how several players share a task. ``count``: the number of tasks; None: unlimited, or
+    not known before they are played. ``responders``: makes the models that answer inside of it.
+    ``comparing``: judges the episodes of a group when all are over. ``endpoint``: where agents ask,
+    which the runtime adds. ``program``: the opponent in a game, if that is a program.
     """
 
     plan: EnvPlan
@@ -84,12 +83,9 @@ def build_env(
     responders: Responders = no_responders,
     views: Mapping[str, ViewChange] | None = None,
 ) -> PlayableEnv:
-    """Make an environment; the models that answer inside of it are those of ``responders``. Its
-    episodes are also followed as ``views`` show them to others.
-
-    Raise EnvError if it cannot be made, the renderer cannot keep a prefix, or a template cannot be
-    read.
-    """
+    """Make an environment. The models that answer inside of it are those of ``responders``; its
+    episodes are also followed by ``views``. Raise EnvError if it cannot be made, the renderer
+    cannot keep a prefix, or a template cannot be read."""
     offer = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
     source = offer.source
 
@@ -144,26 +140,18 @@ def build_env(
         judging.require_rows(offer.rows)
     if alone:
         source = JudgedSource(source, alone)
-    if game is None:
-        script = plan.play.script if plan.play else None
-        return PlayableEnv(
-            plan,
-            source,
-            new_history,
-            None,
-            count,
-            responders,
-            followed,
-            together,
-            program=None if script is None else make_opponent(script),
-        )
-    boxed = source_traits(plan.source).boxed
-    roles = make_solver_judge(game.args, histories(()), boxed)
-    return PlayableEnv(plan, source, new_history, roles, count, responders)
+    if game is not None:
+        boxed = source_traits(plan.source).boxed
+        roles = make_solver_judge(game.args, histories(()), boxed)
+        return PlayableEnv(plan, source, new_history, roles, count, responders)
+    script = plan.play.script if plan.play else None
+    program = None if script is None else make_opponent(script)
+    models = (responders, followed, together)
+    return PlayableEnv(plan, source, new_history, None, count, *models, program=program)
 
 
 def begins(plan: EnvPlan) -> dict[str, str]:
-    """What `chat()` says of how the chats of an environment begin."""
+    """Return the arguments of `chat()` that say how the chats of an environment begin."""
     chat = with_role(plan, "chat")
     return {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
 
@@ -172,10 +160,10 @@ def begins(plan: EnvPlan) -> dict[str, str]:
 class Offer:
     """A source, and what it offers beside its episodes.
 
-    ``new_history`` makes its own prompts, ``few_shot`` are messages that come before those of each
-    task, and ``count`` is the number of tasks, if it is known. ``row`` returns the fields of the
-    row that a task is, and ``rows`` are all of them, where tasks are rows. ``with_awaited`` adds
-    rewards that are computed in the event loop.
+    ``new_history`` makes its own prompts, ``few_shot`` are messages before those of each task, and
+    ``count`` is the number of tasks, if known. Where tasks are rows, ``row`` returns the fields of
+    a task, and ``rows`` are all of them. ``with_awaited`` adds rewards that are computed in the
+    event loop.
     """
 
     source: AsyncSource | BlockingSource
@@ -191,9 +179,8 @@ class Offer:
 class SourceAdapter:
     """How the environments of a source are played.
 
-    ``make``: the source of a planned environment, for a tokenizer and a renderer; raises EnvError.
-    ``problems``: one sentence for each thing that is wrong with environments of the source,
-    without making them.
+    ``make`` makes one, for a tokenizer and a renderer, or raises EnvError. ``problems`` returns a
+    sentence for each thing that is wrong with some of them, without making them.
     """
 
     make: Callable[[EnvPlan, Any, str], Offer]
@@ -201,7 +188,7 @@ class SourceAdapter:
 
 
 def _each(require: Callable[[EnvPlan], None]) -> Callable[[Sequence[EnvPlan]], Iterator[str]]:
-    """The errors that ``require`` raises for environments, one after the other."""
+    """Return a function that yields the errors that ``require`` raises for environments."""
 
     def problems(envs: Sequence[EnvPlan]) -> Iterator[str]:
         for env in envs:
@@ -232,15 +219,9 @@ def _require_gem(plan: EnvPlan) -> None:
 
 
 def _problem_source(plan: EnvPlan, *_: Any) -> Offer:
-    return _rows_of(plan, plan.args)
-
-
-def _row_source(plan: EnvPlan, *_: Any) -> Offer:
-    no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
-    return _rows_of(plan, {"question": plan.args["prompt"], **no_answers, **plan.args})
-
-
-def _rows_of(plan: EnvPlan, args: Mapping[str, Any]) -> Offer:
+    # `rows()` has a prompt for a question, and no answers.
+    defaults = {"question": plan.args.get("prompt"), "answer": None, "few_shot": None}
+    args = {**defaults, "format_coef": 0.0, **plan.args}
     source = ProblemSource(plan.id, args, plan.graders, begins(plan), **prompt_rules(plan))
     return Offer(
         source,
@@ -320,7 +301,7 @@ def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 ADAPTERS = {
     "gem": SourceAdapter(_gem_source, _each(_require_gem)),
     "problems": SourceAdapter(_problem_source),
-    "rows": SourceAdapter(_row_source),
+    "rows": SourceAdapter(_problem_source),
     "openreward": SourceAdapter(_openreward_source, openreward_problems),
     "cookbook": SourceAdapter(_cookbook_source),
     "python": SourceAdapter(_python_source),
@@ -340,14 +321,14 @@ def _require_code(env: EnvPlan) -> None:
 
 
 def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
-    """One sentence for each thing outside of a recipe that is wrong with its environments: Python
-    code that does not exist or does not take the arguments, servers that do not answer or do not
-    have what is asked. No environment is made, and nothing is paid for."""
+    """Yield a sentence for each thing outside of a recipe that is wrong with its environments:
+    Python code that does not exist or does not take the arguments, servers that do not answer or
+    lack what is needed. No environment is made, and nothing is paid for."""
     search_beside(recipe)
     yield from _each(_require_code)(envs)
-    asked = [judge.model for env in envs for _, _, judge in rubrics_of(env)]
-    urls = {repr(model): model for model in asked if isinstance(model, EndpointPlan)}
-    for endpoint in urls.values():
+    models = [judge.model for env in envs for _, _, judge in rubrics_of(env)]
+    endpoints = {repr(model): model for model in models if isinstance(model, EndpointPlan)}
+    for endpoint in endpoints.values():
         yield from endpoint_problems(endpoint)
     for source in dict.fromkeys(env.source for env in envs):
         yield from ADAPTERS[source].problems([env for env in envs if env.source == source])

@@ -1,6 +1,8 @@
 """Models that answer inside of environments, and are not trained there: judges, opponents.
----
-Models behind OpenAI's chat completions, wherever they are: asked, and asked again while busy."""
+
+They may be behind OpenAI's chat completions, wherever those are: such an endpoint is asked again
+while it is busy.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ class ModelRequest:
 
 @frozen
 class ModelReply:
-    """What a model answers: its text without any thinking, and why it ended (``"stop"``, or
-    ``"length"`` for a reply that was cut off)."""
+    """A reply: its text without any thinking, and why it ended (``"stop"``, or ``"length"`` if it
+    was cut off)."""
 
     text: str
     stop_reason: str
@@ -54,19 +56,19 @@ class Responders(Protocol):
     def __call__(
         self, asked: Asked, most: int | None = None, timeout: float | None = None
     ) -> Responder:
-        """The responder of a model or an endpoint. With ``most``, that many replies are asked for
-        at once, and each is remembered for the rest of the run, also by later processes: the same
-        question under the same key is asked once. ``timeout``: seconds for one reply."""
+        """Return the responder of a model or an endpoint. With ``most``, at most that many replies
+        are requested at once, and each is kept for the rest of the run, also for later processes:
+        the same question under the same key is sent once. ``timeout``: seconds for one reply."""
 
     async def logprob(
         self, model: ModelState, tokens: Sequence[int], chunks: Chunks, said: Sequence[int]
     ) -> float:
-        """Return the logprob, in nats, of those tokens of a sequence that are at the places
-        ``said``, under a model. Remembered for the rest of the run, as replies are."""
+        """Return the logprob, in nats, of the tokens of a sequence at the places ``said``, under a
+        model. Kept for the rest of the run, as replies are."""
 
 
 class NoResponders:
-    """Makes none, and reads nothing."""
+    """Responders of an environment without models."""
 
     def __call__(
         self,
@@ -108,7 +110,7 @@ class EndpointError(EnvError):
 
 @define(eq=False)
 class EndpointResponder:
-    """A :class:`rlc.envs.responders.Responder`; ``used`` is told the tokens of each prompt and
+    """A :class:`Responder` behind an endpoint; ``used`` is called with the tokens of each prompt and
     reply. Which reply a seed gives is up to the endpoint."""
 
     plan: EndpointPlan
@@ -154,7 +156,12 @@ class EndpointResponder:
                 why, after = f"{type(error).__name__}: {error}", None
             else:
                 if response.status_code == 200:
-                    return self._parsed(response)
+                    try:
+                        answer = response.json()
+                    except ValueError as error:
+                        said = self._said(response)
+                        raise EndpointError(f"{self._name} answered no JSON: {said}") from error
+                    return answer if isinstance(answer, dict) else {}
                 why, after = self._said(response), response.headers.get("retry-after")
                 if "max_completion_tokens" in response.text and self._length != _NEW_LENGTH:
                     self._length = _NEW_LENGTH  # as newer models have it
@@ -165,15 +172,8 @@ class EndpointResponder:
                 await asyncio.sleep(pause(number, after, draw))
         raise EndpointError(f"{self._name} did not answer in {TRIES} tries; the last: {why}")
 
-    def _parsed(self, response: httpx.Response) -> dict[str, Any]:
-        try:
-            answer = response.json()
-        except ValueError as error:
-            raise EndpointError(f"{self._name} answered no JSON: {self._said(response)}") from error
-        return answer if isinstance(answer, dict) else {}
-
     def _said(self, response: httpx.Response) -> str:
-        """The status and the beginning of what it says, without the key, which some repeat."""
+        """Return the status and the start of the body, without the key, which some repeat."""
         text = " ".join(response.text.split())
         if key := key_of(self.plan):
             text = text.replace(key, "…")
@@ -197,13 +197,12 @@ class EndpointResponder:
         return self._opened
 
     async def close(self) -> None:
-        """Close its connections."""
         if self._opened is not None:
             await self._opened.aclose()
 
 
 def pause(number: int, after: str | None, draw: random.Random) -> float:
-    """Seconds before another try: what the endpoint asks for, else twice as long each time."""
+    """Return the seconds before another try: as the endpoint says, else twice as long each time."""
     try:
         return min(max(float(after or ""), 0.0), LONGEST_PAUSE)
     except ValueError:
@@ -211,7 +210,7 @@ def pause(number: int, after: str | None, draw: random.Random) -> float:
 
 
 def key_of(plan: EndpointPlan) -> str | None:
-    """The key of an endpoint, from the environment; None if there is none."""
+    """Return the key of an endpoint, from the environment; None if there is none."""
     return (os.environ.get(plan.key) or "").strip() or None if plan.key else None
 
 
@@ -221,8 +220,8 @@ def headers(plan: EndpointPlan) -> dict[str, str]:
 
 
 def endpoint_problems(plan: EndpointPlan) -> Iterator[str]:
-    """One sentence if an endpoint cannot be used: its key is not set, or it cannot be reached, or
-    refuses the key, or does not have the model. Nothing is paid for."""
+    """Yield a sentence if an endpoint cannot be used: its key is not set, or it cannot be reached,
+    or refuses the key, or does not have the model. Nothing is paid for."""
     import httpx
 
     name = f"the endpoint {plan.url}"
@@ -244,7 +243,7 @@ def endpoint_problems(plan: EndpointPlan) -> Iterator[str]:
 
 
 def _lists(response: httpx.Response, model: str) -> bool:
-    """Whether a list of models has one, or says nothing that can be read."""
+    """Return whether a list of models has one, or cannot be read."""
     try:
         known = [item["id"] for item in response.json()["data"]]
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,8 @@
-"""Replies to one task, compared: equal ones once, and pairs in both orders, whoever compares.
----
-Judges: they ask a model by a rubric, and ask again where the answer is no verdict.
----
-Episodes that judges reward: each alone at its end, or those of a group against each other."""
+"""Judges of episodes: each alone at its end, or those of a group against each other.
+
+Equal replies are compared once, and pairs in both orders, whoever compares. A model that judges by
+a rubric is asked again where its answer is no verdict.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +48,19 @@ from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan, Sampling
 
 FIRST, TIE, SECOND = 1.0, 0.5, 0.0  # which of two is better
-_SHARES = {1.0: "won", 0.0: "lost"}
-_SHOWN = 60
+AGAIN = 0.7  # the least temperature of another attempt: at 0 the answer would be the same
+_OUTCOMES = {1.0: "won", 0.0: "lost"}
 
 Row = Mapping[str, Any]
-Found = list[tuple[float, str]]  # of each reply a score from 0 to 1, and why
+RowOfTask = Callable[[TaskKey], Row | None]
+Scores = list[tuple[float, str]]  # of each reply a score from 0 to 1, and why
+Exchange = tuple[str, str]  # an observation, and the reply to it
+_T = TypeVar("_T")
 
 
 @frozen
 class ComparisonVerdict:
-    """A verdict, and the parts of the reward that come of it, by name: weight and value."""
+    """A verdict, and its parts of the reward by name: weight and value."""
 
     verdict: Verdict
     parts: Mapping[str, tuple[float, float]]
@@ -71,10 +74,10 @@ async def compared(
     judge: JudgePlan | ComparerPlan,
     replies: Sequence[str],
     order: Random,
-    by: Callable[[list[str]], Awaitable[Found]],
+    by: Callable[[list[str]], Awaitable[Scores]],
 ) -> list[ComparisonVerdict]:
-    """Compare replies ``by`` what says of different ones how good each is. Equal replies are shown
-    once, and share their score; ``order`` decides in which order they are shown."""
+    """Compare replies ``by`` what scores different ones. Equal replies are shown once, and share
+    their score; ``order`` draws the order in which they are shown."""
     different = list(dict.fromkeys(replies))
     order.shuffle(different)
     alone = len(different) == 1
@@ -88,9 +91,9 @@ async def compared(
 
 async def tournament(
     count: int, first_is_better: Callable[[int, int], Coroutine[Any, Any, tuple[float, str]]]
-) -> Found:
-    """Let each pair of ``count`` meet in both orders. Who wins both has won; all else is a tie.
-    Return the share of the others that each has beaten, a tie counting half."""
+) -> Scores:
+    """Let each pair of ``count`` meet in both orders. The winner of both has won; all else is a
+    tie. Return the share of the others that each has beaten, a tie counting half."""
     orders = list(permutations(range(count), 2))
     verdicts = await all_of(first_is_better(*pair) for pair in orders)
     of = dict(zip(orders, verdicts, strict=True))
@@ -102,7 +105,7 @@ async def tournament(
         said = f": {why} | {again}" if why or again else ""
         for player, share in ((one, won), (other, 1.0 - won)):
             wins[player] += share
-            reasons[player].append(f"{_SHARES.get(share, 'tie')}{said}")
+            reasons[player].append(f"{_OUTCOMES.get(share, 'tie')}{said}")
     others = count - 1
     return [
         (won / others, questions.shortened(f"{won:g} of {others} pairs won\n" + "\n".join(each)))
@@ -134,7 +137,7 @@ class OwnComparer:
     ) -> list[ComparisonVerdict]:
         """Judge replies to one task against each other, in pairs."""
 
-        async def by(different: list[str]) -> Found:
+        async def by(different: list[str]) -> Scores:
             return await tournament(
                 len(different),
                 lambda one, other: self._better(different[one], different[other], row or {}),
@@ -155,7 +158,7 @@ class OwnComparer:
                 raise RewardError(f"`{target}` raised {explained(error)}") from error
         number = as_number(said)
         if number is None or number != number:
-            what = "None: is a `return` missing?" if said is None else repr(said)[:_SHOWN]
+            what = "None: is a `return` missing?" if said is None else repr(said)[:60]
             raise RewardError(
                 f"`{target}` returned {what}",
                 "a number above 0 if the first reply is better, below 0 if the second is, else 0",
@@ -165,13 +168,8 @@ class OwnComparer:
         return (FIRST if number > 0 else SECOND if number < 0 else TIE), ""
 
 
-_T = TypeVar("_T")
-AGAIN = 0.7  # the least temperature of another attempt: at 0 the answer would be the same
-_SHOWN = 120
-
-
 class JudgeError(EnvError):
-    """A judge that has not answered in its form."""
+    """A judge whose answers have no verdict."""
 
     cause = "judge"
 
@@ -195,13 +193,11 @@ class Judge:
             self.plan.model, most=self.plan.concurrency, timeout=self.plan.timeout
         )
 
-    def rubric_of(self, row: Mapping[str, Any] | None) -> Rubric:
-        """What it goes by for a row. Raise DataError if that lacks what the rubric needs."""
+    def rubric_of(self, row: Row | None) -> Rubric:
+        """Return the rubric for a row. Raise DataError if the row lacks what that needs."""
         return self.rubric.of_row(row, self.plan.criteria)
 
-    async def score(
-        self, task: str, reply: str, row: Mapping[str, Any] | None
-    ) -> ComparisonVerdict:
+    async def score(self, task: str, reply: str, row: Row | None) -> ComparisonVerdict:
         """Judge a reply alone."""
         rubric = self.rubric_of(row)
         plan, by, criteria = self.plan, questions.described(rubric), rubric.criteria
@@ -217,10 +213,8 @@ class Judge:
             asked, read, lambda draw: {name: draw.random() for name in names or ("",)}
         )
         if not criteria:
-            score = scores[""]
-            return ComparisonVerdict(
-                Verdict(plan.name, score, reason), {plan.name: (plan.weight, score)}
-            )
+            parts = {plan.name: (plan.weight, scores[""])}
+            return ComparisonVerdict(Verdict(plan.name, scores[""], reason), parts)
         total = sum(one.weight for one in criteria)
         score = sum(one.weight * scores[one.name] for one in criteria) / total
         each = ", ".join(f"{one.name} {scores[one.name]:.3g}" for one in criteria)
@@ -231,14 +225,14 @@ class Judge:
         return ComparisonVerdict(Verdict(plan.name, score, f"{reason}\n({each})".strip()), parts)
 
     async def compare(
-        self, task: str, replies: Sequence[str], row: Mapping[str, Any] | None, order: Random
+        self, task: str, replies: Sequence[str], row: Row | None, order: Random
     ) -> list[ComparisonVerdict]:
         """Judge replies to one task against each other: by one ranking, or in pairs."""
         by = questions.described(self.rubric_of(row))
         judged = self._ranked if self.by == "ranking" else self._paired
         return await compared(self.plan, replies, order, lambda shown: judged(task, shown, by))
 
-    async def _ranked(self, task: str, replies: Sequence[str], by: str) -> list[tuple[float, str]]:
+    async def _ranked(self, task: str, replies: Sequence[str], by: str) -> Scores:
         count = len(replies)
         scores, reason = await self._verdict(
             questions.ranking_question(task, replies, by),
@@ -251,7 +245,7 @@ class Judge:
         ]
         return list(zip(scores, said, strict=True))
 
-    async def _paired(self, task: str, replies: Sequence[str], by: str) -> list[tuple[float, str]]:
+    async def _paired(self, task: str, replies: Sequence[str], by: str) -> Scores:
         async def first_is_better(one: int, other: int) -> tuple[float, str]:
             asked = questions.pair_question(task, replies[one], replies[other], by)
             return await self._verdict(
@@ -261,41 +255,37 @@ class Judge:
         return await tournament(len(replies), first_is_better)
 
     async def _verdict(
-        self, asked: str, read: Callable[[str], _T | None], drawn: Callable[[Random], _T]
+        self, question: str, read: Callable[[str], _T | None], stand_in: Callable[[Random], _T]
     ) -> tuple[_T, str]:
-        """Ask until there is a verdict; return it, and the reason. Raise JudgeError if the last
-        attempt brings none."""
-        messages = [{"role": "user", "content": asked}]
+        """Return the first verdict of several attempts, and why. Raise JudgeError if there is none; in
+        a rehearsal, make a ``stand_in``."""
+        messages = [{"role": "user", "content": question}]
         digest = blake2b(json.dumps(messages).encode(), digest_size=16).hexdigest()
         answer = ""
         for attempt in range(self.plan.attempts):
             warm = self.plan.temperature if attempt == 0 else max(self.plan.temperature, AGAIN)
             key = ("judge", digest, attempt)
-            question = ModelRequest(messages, Sampling(self.plan.max_tokens, warm), key)
-            answer = (await self._responder.reply(question)).text
+            request = ModelRequest(messages, Sampling(self.plan.max_tokens, warm), key)
+            answer = (await self._responder.reply(request)).text
             if (found := read(answer)) is not None:
                 return found, questions.reason_of(answer)
         if self.plan.stand_in:
-            return drawn(Random(digest)), "drawn: the model of a rehearsal is no judge"
-        end = " ".join(answer.split())[-_SHOWN:]
+            return stand_in(Random(digest)), "drawn: the model of a rehearsal is no judge"
+        end = " ".join(answer.split())[-120:]
         raise JudgeError(
             f"the judge `{self.plan.name}` gave no verdict in {self.plan.attempts} attempts; its "
             f"last answer ends with {end!r}"
         )
 
 
-Row = Callable[[TaskKey], Mapping[str, Any] | None]
-Exchange = tuple[str, str]  # what the environment said, and the reply to it
-
-
 @define(eq=False)
 class JudgedReward:
-    """What a plan's ``judged()`` or ``compared()`` does; ``row`` finds the row of a task. The
-    ``rewards`` are those of models that read the tokens of episodes, which the runtime has."""
+    """A plan's ``judged()`` or ``compared()``; ``row`` finds the row of a task. The ``rewards`` are
+    those of reward models, which read the tokens of episodes: the runtime computes them."""
 
     plan: JudgingPlan
     judges: Sequence[Judge | OwnComparer]
-    row: Row
+    row: RowOfTask
     rewards: Sequence[RewardModelPlan] = ()
 
     def require_rows(self, rows: Sequence[DataRow]) -> None:
@@ -329,7 +319,7 @@ class JudgedReward:
         return [[of_judge[at] for of_judge in found] for at in range(len(episodes))]
 
     def _parts(self, exchanges: Sequence[Exchange]) -> tuple[str, str]:
-        """The task, and what is judged."""
+        """Return the task, and what is judged."""
         *before, (said, reply) = exchanges
         if self.plan.whole and before:
             return exchanges[0][0], transcript(exchanges)
@@ -337,15 +327,15 @@ class JudgedReward:
 
 
 def transcript(exchanges: Sequence[Exchange]) -> str:
-    """A conversation as text."""
+    """Return a conversation as text."""
     return "\n\n".join(f"User: {said}\n\nAssistant: {reply}" for said, reply in exchanges)
 
 
 def make_judgings(
-    plan: EnvPlan, row: Row, responders: Responders
+    plan: EnvPlan, row: RowOfTask, responders: Responders
 ) -> tuple[tuple[JudgedReward, ...], tuple[JudgedReward, ...]]:
-    """The judgings of an environment: those of each episode alone, as it ends, and those that wait
-    for its group. Raise DataError if a rubric or template cannot be used."""
+    """Return the judgings of each episode alone, as it ends, and those that wait for its group.
+    Raise DataError if a rubric or template cannot be used."""
     alone, together = list[JudgedReward](), list[JudgedReward]()
     for one in plan.judging:
         judges: list[Judge | OwnComparer] = []
@@ -366,7 +356,7 @@ def make_judgings(
 
 
 def rewarded(seen: Observation, judged: Sequence[ComparisonVerdict]) -> Observation:
-    """The last observation of an episode, with what judges said of it."""
+    """Return the last observation of an episode with the verdicts of judges."""
     whole = {"": (1.0, seen.reward)} if seen.reward else {}
     parts = {name: part for one in judged for name, part in one.parts.items()}
     values = {name: value for name, (_, value) in parts.items()}
@@ -391,12 +381,10 @@ class JudgedSource:
         opened = await self.others.open(task, members)
         if any(isinstance(episode, JoiningEpisode) for episode in opened):
             raise EnvError("who plays with others of the group cannot be judged alone")
-        judged: list[Any] = [
-            _JudgedAgent(episode, task, self.judgings)
-            if isinstance(episode, RunningEpisode)
-            else _JudgedEpisode(episode, task, self.judgings)
-            for episode in opened
-        ]
+        judged = list[Any]()
+        for episode in opened:
+            kind = _JudgedAgent if isinstance(episode, RunningEpisode) else _JudgedEpisode
+            judged.append(kind(episode, task, self.judgings))
         return judged
 
     async def close(self) -> None:
