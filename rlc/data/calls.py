@@ -20,12 +20,11 @@ class Code:
     """Python code that a recipe names, as ``module:attr`` or ``path/file.py:attr``.
 
     A ``reward`` is called with two arguments, the reply and the row; a ``comparison`` with three,
-    two replies and the row; a ``factory`` with the keyword
-    arguments ``args``, and with those of its parameters that the recipe has ``decided`` elsewhere:
-    name -> the part of the recipe that decides it; a ``game`` with ``args`` and a ``seed``. An
-    ``executor`` is made without arguments. A ``reply`` is called with the text of one; a
-    ``program`` with the record of its run, and ``args``; a ``player`` with ``args``, and with those
-    of :data:`PLAYER_SEES` that it names.
+    two replies and the row; a ``factory`` with the keyword arguments ``args``, and with those of
+    its parameters that the recipe has ``decided`` elsewhere: name -> the part of the recipe that
+    decides it; a ``game`` with ``args`` and a ``seed``. An ``executor`` is made without arguments.
+    A ``reply`` is called with the text of one; a ``program`` with the record of its run, and
+    ``args``; a ``player`` with ``args``, and with those of :data:`PLAYER_SEES` that it names.
     """
 
     target: str

@@ -1,9 +1,8 @@
 """Environments made playable.
 
-Read ``base`` first: what the runtime asks of an environment, and the blocking interfaces that are
-simpler to write. ``build`` makes one of a plan, or finds what is wrong with it before a run.
-Each system has a package: ``gem``, ``openreward``, ``cookbook``,
-``problems``, ``judges``, ``python``; ``workers`` keeps blocking calls off the event loop.
+Read ``base`` first: the interfaces that the runtime plays, and the simpler ones that block.
+``build`` makes an environment of a plan, or finds what is wrong with it before a run. Each system
+has a module or a folder; ``workers`` keeps blocking calls off the event loop.
 """
 
 TYPE_CHECKING = False

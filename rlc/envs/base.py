@@ -1,8 +1,32 @@
-"""The interfaces of environments of any library.
+"""The interfaces of environments, of any library or of the user's own.
 
-The runtime is asynchronous: it plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An
-environment whose calls block has the simpler :class:`EnvSource` or :class:`NumberedSource`, and
-:mod:`rlc.envs.workers.async_adapter` keeps its calls off the event loop.
+The runtime plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An environment whose calls block
+has the simpler :class:`EnvSource` or :class:`NumberedSource`; its calls are made off the event
+loop, several at once, but one at a time for each episode.
+
+``python("module:factory", args = {…})`` calls the factory once for each use of the environment,
+with ``args`` as keyword arguments; it returns a source of one of the three kinds:
+
+    class Guess:
+        def __init__(self, secret):
+            self.secret = secret
+            self.first = Observation("I think of a number from 0 to 9. Which?")
+
+        def step(self, action):
+            return Observation("", reward=float(action.strip() == self.secret), done=True)
+
+    class Guesses:
+        def group(self, seed, size):
+            return [Guess(str(seed % 10)) for _ in range(size)]
+
+Draw from a generator of your own, ``random.Random(seed)``: the global ones are shared. A source or
+an episode with a method ``close()`` is closed in the end. An attribute ``count`` of a source is its
+number of tasks. With ``workers(processes)`` sources and episodes are pickled.
+
+The model sees a chat through its renderer; ``chat(instruction = …)`` adds to the first message. A
+source with an attribute ``new_history``, a factory of :class:`rlc.chat.prompts.PromptBuilder`,
+makes its own prompts. An episode that raises is a failed rollout, handled as the recipe's
+``on_error`` says.
 """
 
 from __future__ import annotations
@@ -14,13 +38,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import evolve, frozen
 
-# Environments of a user's own find these here, beside what they implement.
 from rlc.chat import Action as Action
 from rlc.chat import ContractError as ContractError
 from rlc.chat import EnvError as EnvError
 from rlc.chat import Observation as Observation
 from rlc.chat import Verdict as Verdict
-from rlc.data import TaskFacts, as_number
+from rlc.data import TaskFacts, as_number, called, load_attribute
 
 
 @frozen
@@ -176,8 +199,7 @@ class CountedSource(Protocol):
 
 @runtime_checkable
 class PromptingSource(Protocol):
-    """A source of the user's own whose prompts are its own: ``new_history`` returns the
-    :class:`rlc.chat.prompts.PromptBuilder` of an episode."""
+    """A source of the user's own that makes its own prompts."""
 
     def new_history(self) -> Any: ...
 
@@ -212,3 +234,17 @@ def _number(what: str, value: Any) -> float:
     if not math.isfinite(number):
         raise ContractError(f"{what} is {number}, not a finite number")
     return number
+
+
+def make_source(factory: str, args: Mapping[str, Any]) -> AsyncSource | BlockingSource:
+    """Call a factory. Raise EnvError if it cannot be imported, does not take the arguments, raises,
+    or does not return a source."""
+    source = called(factory, load_attribute(factory), args)
+    is_class = isinstance(source, type)
+    if is_class or not isinstance(source, AsyncSource | EnvSource | NumberedSource):
+        kind = "a class" if is_class else f"a thing of the type {type(source).__name__}"
+        raise EnvError(
+            f"`{factory}` gave {kind}, not a source: it needs a method `group(seed, size)`, or "
+            "`numbered(order, number, size)`, or `open(task, members)` with `close()`"
+        )
+    return source

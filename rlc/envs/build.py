@@ -34,7 +34,14 @@ from rlc.chat import (
 )
 from rlc.data import DataError, DataRow, load_attribute, require_fits, search_beside, signature_of
 from rlc.envs.agents import AgentSource, agent_problem
-from rlc.envs.base import AsyncSource, BlockingSource, CountedSource, PromptingSource, TaskKey
+from rlc.envs.base import (
+    AsyncSource,
+    BlockingSource,
+    CountedSource,
+    PromptingSource,
+    TaskKey,
+    make_source,
+)
 from rlc.envs.games import (
     GameSource,
     OpponentProgram,
@@ -266,8 +273,6 @@ def _python_game(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _python_source(plan: EnvPlan, *_: Any) -> Offer:
-    from rlc.envs.python import make_source
-
     source: Any = make_source(plan.id, plan.args["args"])
     history = source.new_history if isinstance(source, PromptingSource) else None
     return Offer(source, history, source.count if isinstance(source, CountedSource) else None)

@@ -110,8 +110,8 @@ class EndpointError(EnvError):
 
 @define(eq=False)
 class EndpointResponder:
-    """A :class:`Responder` behind an endpoint; ``used`` is called with the tokens of each prompt and
-    reply. Which reply a seed gives is up to the endpoint."""
+    """A :class:`Responder` at an endpoint; ``used`` is called with the tokens of prompt and reply.
+    Which reply a seed gives is up to the endpoint."""
 
     plan: EndpointPlan
     seconds: float

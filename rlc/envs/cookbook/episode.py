@@ -1,8 +1,4 @@
-"""Prompts and replies as tokens, for environments that render and parse them themselves.
----
-A group of cookbook environments: its prompts, what was played, the rewards that compare it.
----
-One member's part in a group of cookbook environments."""
+"""A member's part in a group of cookbook environments, which take prompts and replies as tokens."""
 
 from __future__ import annotations
 
@@ -29,12 +25,14 @@ from rlc.envs.group_rewards import GroupRewards
 from rlc.envs.workers.threads import EventLoopThread
 
 Stop = list[int] | list[str] | None
+Reward = tuple[float, Mapping[str, float]]  # with its metrics
+_T = TypeVar("_T")
 
 
 @frozen
 class TokenObservation(Observation):
-    """An observation that is the whole next prompt, with what ends the reply to it. The ``tokens``
-    include the marks of ``chunks``."""
+    """An observation that is the whole next prompt: ``tokens`` with the marks of ``chunks``, and
+    what ends the reply to it."""
 
     tokens: tuple[int, ...] = ()
     chunks: Chunks = NO_CHUNKS
@@ -59,7 +57,6 @@ class TokenHistory:
         self._tokenizer = tokenizer
 
     def observe(self, observation: Observation) -> list[int]:
-        """The prompt of a :class:`TokenObservation`."""
         assert isinstance(observation, TokenObservation)
         self.stop = list(observation.stop) or None  # type: ignore[assignment]
         self.chunks = observation.chunks
@@ -72,10 +69,6 @@ class TokenHistory:
             for end in (*(self.stop or ()), self._tokenizer.eos_token_id)
         )
         return TokenAction(text, tokens=tuple(tokens), finished=finished)
-
-
-_T = TypeVar("_T")
-Reward = tuple[float, Mapping[str, float]]  # with its metrics
 
 
 @define(eq=False)
@@ -98,7 +91,7 @@ class MemberGroup:
 
     @property
     def compares(self) -> bool:
-        """Whether there are rewards of the group: whether the builder overrides their method."""
+        """Whether the builder overrides the method of group rewards."""
         from tinker_cookbook.rl.problem_env import ProblemGroupBuilder
         from tinker_cookbook.rl.types import EnvGroupBuilder
 
@@ -110,15 +103,14 @@ class MemberGroup:
         )
 
     def first(self, start: Any) -> TokenObservation:
-        """The observation of what `initial_observation` returned. Raise EnvError if it is no
-        prompt."""
+        """Return what `initial_observation` returned as an observation, or raise EnvError."""
         if not isinstance(start, tuple):
             raise EnvError(f"the first prompt of `{self.target}` is over its own limit of tokens")
         return self.prompt(*start)
 
     def prompt(self, prompt: Any, stop: Any, before: Sequence[int] = ()) -> TokenObservation:
-        """A prompt as an observation, whose text leaves out the tokens ``before``, if the prompt
-        begins with them."""
+        """Return a prompt as an observation, whose text leaves out the tokens ``before`` at its
+        beginning."""
         try:
             tokens, chunks = split_chunks(prompt)
         except (AttributeError, TypeError) as error:
@@ -161,7 +153,7 @@ class MemberGroup:
         raise EnvError(f"another member of the group of `{self.target}` left the game")
 
     async def reward(self, member: int) -> Reward:
-        """What the comparison adds to a finished member, once no other is still playing."""
+        """Return what the comparison adds to a finished member, once no other is playing."""
         if not self.compares:
             return 0.0, {}
         from tinker_cookbook.rl.types import Trajectory
@@ -195,24 +187,20 @@ class CookbookEpisode:
         self._seen = self.first
 
     async def play(self, action: Action) -> Observation:
-        """Take one step; the last one adds what the comparison of the group adds."""
         if not isinstance(action, TokenAction):
             raise EnvError("an environment of the cookbook takes tokens, not text")
-        step = self._group.envs[self._member].step
-        # Only newer environments take `extra`.
+        step, more = self._group.envs[self._member].step, dict[str, Any]()
         takes = inspect.signature(step).parameters
-        if "extra" in takes or any(p.kind is p.VAR_KEYWORD for p in takes.values()):
-            extra = {"stop_reason": "stop" if action.finished else "length"}
-            result = await self._group.loop.call(step(list(action.tokens), extra=extra))
-        else:
-            result = await self._group.loop.call(step(list(action.tokens)))
+        if "extra" in takes or any(p.kind is p.VAR_KEYWORD for p in takes.values()):  # newer ones
+            more["extra"] = {"stop_reason": "stop" if action.finished else "length"}
+        result = await self._group.loop.call(step(list(action.tokens), **more))
         metrics = {str(name): value for name, value in (result.metrics or {}).items()}
         reward = float(result.reward)
         self._group.record(self._member, self._seen, action, result)
         if result.episode_done:
-            more, of_group = await self._group.reward(self._member)
+            added, of_group = await self._group.reward(self._member)
             tags = {f"tag/{tag}": 1.0 for tag in self._group.builder.logging_tags()}
-            return Observation("", reward + more, True, {**metrics, **of_group, **tags})
+            return Observation("", reward + added, True, {**metrics, **of_group, **tags})
         before = (*self._seen.tokens, *action.tokens)
         seen = self._group.prompt(result.next_observation, result.next_stop_condition, before)
         self._seen = evolve(seen, reward=reward, metrics=metrics)

@@ -1,4 +1,4 @@
-"""What a `SupervisedDatasetBuilder` of tinker-cookbook (0.5.8) gives, as examples to imitate.
+"""The examples of a `SupervisedDatasetBuilder` of tinker-cookbook (0.5.8), to imitate.
 
 The builder's fields that the recipe decides elsewhere are filled in: the name of the model, that of
 the renderer, the size of a batch, or all of them as a `ChatDatasetBuilderCommonConfig`. The batches
@@ -21,8 +21,8 @@ from rlc.envs.cookbook.source import chosen_set, made_builder
 
 @frozen
 class ImitatedTokens:
-    """Tokens with the marks of ``chunks``, and of each whether it is trained on: all of these
-    count with one ``weight``, which is 1 / n where the cookbook takes the mean of an example."""
+    """Tokens with the marks of ``chunks``, and whether each is trained on, with one ``weight``: 1 /
+    n where the cookbook takes the mean of an example."""
 
     tokens: list[int]
     trained: list[bool]
@@ -33,8 +33,8 @@ class ImitatedTokens:
 def builder_examples(
     code: Code, split: str, batch: int, tokenizer: Any, renderer: str
 ) -> Iterator[ImitatedTokens]:
-    """The examples of a builder's training or test set. Raise EnvError for a builder that cannot be
-    used, has no such set, or makes anything else than examples whose tokens weigh the same."""
+    """Yield the examples of a builder's training or test set. Raise EnvError if it cannot be used,
+    has no such set, or makes anything else than examples whose tokens weigh the same."""
     target = code.target
 
     def values(model: str) -> dict[str, Any]:

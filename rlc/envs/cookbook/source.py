@@ -1,8 +1,4 @@
-"""The groups of a cookbook data set, by number.
----
-A tokenizer that several threads may use.
----
-Any `RLDatasetBuilder` of tinker-cookbook (0.5.8) as a source: ``cookbook("module:Builder")``.
+"""Any `RLDatasetBuilder` of tinker-cookbook (0.5.8) as a source: ``cookbook("module:Builder")``.
 
 Task *n* is the *n*-th group of the data set's batches; after the last group the next epoch begins.
 `get_batch(i)` must be a pure function of *i*, as for the cookbook's own resuming, so that a resumed
@@ -53,17 +49,16 @@ class Batches:
     """Task *n* is the *n*-th group of the data set's batches; after the last, the next epoch."""
 
     def __init__(self, target: str, data: Any) -> None:
-        """Batches have the size of the first; the last may be smaller. Raise EnvError for a data
-        set that has no groups or fails."""
+        """Batches have the size of the first; the last may be smaller. Raise EnvError if there are
+        no groups."""
         self._target = target
         self._data = data
         self._left: dict[tuple[int, int], dict[int, Any]] = {}
         try:
             batches = len(data)
         except Exception as error:
-            raise EnvError(
-                f"the data set of `{target}` has no length: {explained(error)}"
-            ) from error
+            what = f"the data set of `{target}` has no length: {explained(error)}"
+            raise EnvError(what) from error
         if batches < 1:
             raise EnvError(f"the data set of `{target}` has no batches")
         self._size = len(self._batch(0))
@@ -76,7 +71,7 @@ class Batches:
         self.count = self._size * (batches - 1) + last
 
     def group(self, number: int) -> Any:
-        """A fresh builder of a group: one that was played may be used up."""
+        """Return a fresh builder of a group: one that was played may be used up."""
         epoch, index = divmod(number, self.count)
         batch, offset = divmod(index, self._size)
         left = self._left.pop((epoch, batch), {})
@@ -98,17 +93,13 @@ class Batches:
         try:
             return list(self._data.get_batch(index))
         except Exception as error:
-            raise EnvError(
-                f"`get_batch({index})` of `{self._target}` failed: {explained(error)}"
-            ) from error
+            what = f"`get_batch({index})` of `{self._target}` failed: {explained(error)}"
+            raise EnvError(what) from error
 
 
 class SharedTokenizer:
-    """Any tokenizer, used by one thread at a time.
-
-    The cookbook renders prompts in threads (`MessageEnv`), all with one tokenizer, and changes its
-    settings from call to call; a fast one of transformers then fails with "Already borrowed".
-    """
+    """Any tokenizer, used by one thread at a time: the cookbook renders prompts in threads with one
+    tokenizer, and a fast one of transformers then fails with "Already borrowed"."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -159,15 +150,28 @@ class CookbookSource:
         self._self_play = self_play
         self._tokenizer = tokenizer
         self._loop = EventLoopThread()
+
+        def values(model: str) -> dict[str, Any]:
+            decided = {
+                **dict.fromkeys(COOKBOOK_MODEL, model),
+                **dict.fromkeys(COOKBOOK_RENDERER, renderer),
+                **dict.fromkeys(COOKBOOK_GROUP, size),
+            }
+            names = parameter_names(load_attribute(builder))
+            return {name: value for name, value in decided.items() if name in names}
+
+        async def data(made: Any) -> Any:
+            try:
+                sets = await made()
+            except Exception as error:
+                what = f"`{builder}` failed to build its data: {explained(error)}"
+                raise EnvError(what) from error
+            return chosen_set(builder, sets, split)
+
         try:
             decided = source_traits("cookbook").decides
-            made = made_builder(
-                Code(builder, "factory", args, decided),
-                tokenizer,
-                lambda model: _values(builder, model, renderer, size),
-            )
-            data = self._loop.run(_data(builder, made, split))
-            self._batches = Batches(builder, data)
+            made = made_builder(Code(builder, "factory", args, decided), tokenizer, values)
+            self._batches = Batches(builder, self._loop.run(data(made)))
             self.count = self._batches.count
             self._loop.run(self._require_size(size))
         except BaseException:
@@ -236,21 +240,10 @@ class CookbookSource:
             raise EnvError(_sizes(self._target, found, size))
 
 
-def _values(target: str, model: str, renderer: str, size: int) -> dict[str, Any]:
-    """The parameters of a builder that the recipe decides elsewhere, with their values."""
-    values = {
-        **dict.fromkeys(COOKBOOK_MODEL, model),
-        **dict.fromkeys(COOKBOOK_RENDERER, renderer),
-        **dict.fromkeys(COOKBOOK_GROUP, size),
-    }
-    names = parameter_names(load_attribute(target))
-    return {name: value for name, value in values.items() if name in names}
-
-
 def made_builder(code: Code, tokenizer: Any, values: Callable[[str], Mapping[str, Any]]) -> Any:
-    """A builder of the cookbook, called with its own arguments and the ``values`` that the recipe
-    decides elsewhere, which the name of the run's model is given for. Raise DataError for one that
-    cannot be found or called."""
+    """Call a builder of the cookbook with its own arguments, and the ``values`` that the recipe
+    decides elsewhere for the name of the run's model. Raise DataError if it cannot be found or
+    called."""
     from tinker_cookbook.tokenizer_utils import register_tokenizer
 
     builder = load_attribute(code.target)
@@ -262,17 +255,8 @@ def made_builder(code: Code, tokenizer: Any, values: Callable[[str], Mapping[str
     return called(code.target, builder, {**code.args, **values(name)})
 
 
-async def _data(target: str, builder: Any, split: str) -> Any:
-    """The data set of a split. Raise EnvError if it cannot be built."""
-    try:
-        made = await builder()
-    except Exception as error:
-        raise EnvError(f"`{target}` failed to build its data: {explained(error)}") from error
-    return chosen_set(target, made, split)
-
-
 def chosen_set(target: str, made: Any, split: str) -> Any:
-    """The training or the test set of what a builder made. Raise EnvError if it has none."""
+    """Return the training or the test set that a builder made. Raise EnvError if it has none."""
     if not isinstance(made, tuple) or len(made) != 2:
         raise EnvError(f"`{target}` gave a {type(made).__name__}, not a training and a test set")
     data = made[0] if split == "train" else made[1]

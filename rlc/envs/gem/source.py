@@ -13,7 +13,7 @@ import io
 import logging
 import pickle
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -50,7 +50,7 @@ _NEVER_DRAW = ("gem.envs.math_env", "gem.envs.qa_env", "gem.envs.code_env")
 
 
 class GemSource:
-    """One GEM environment with its keyword arguments, tools and GEM's own observation wrapper."""
+    """A :class:`rlc.envs.base.EnvSource` of one GEM environment."""
 
     def __init__(
         self,
@@ -102,13 +102,12 @@ class GemSource:
         self._grader.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes the source anew, once."""
         args = (self._id, self._args, self._observation, self._tokenizer, self._tools)
         return _made_once, args
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What the episodes have in common, by name. It is only read, or never used, as the
+        """The common parts of episodes, by name. They are only read, or never used, as the
         iterators, since every reset has a seed."""
         base = self._prototype.unwrapped
         parts = {name: getattr(base, name, None) for name in _SHARED}
@@ -116,14 +115,12 @@ class GemSource:
         return {name: part for name, part in parts.items() if part is not None}
 
     def _clone(self, env: Any) -> Any:
-        """A deep copy of an environment, except for what is shared."""
+        """Copy an environment deeply, except for its shared parts."""
         return copy.deepcopy(env, {id(part): part for part in self.shared.values()})
 
     def text(self, text: Any, info: dict[str, Any]) -> str:
-        """The observation with the environment's own prefix and suffix.
-
-        Several games show their board only in the suffix. GEM's wrapper adds both itself.
-        """
+        """Return an observation with the environment's own prefix and suffix: several games show
+        their board only there. GEM's wrapper adds both itself."""
         if not isinstance(text, str):
             raise ContractError(f"`{self._id}` gave a {type(text).__name__} where text is due")
         if self._observation is not None:
@@ -134,10 +131,8 @@ class GemSource:
 
 @define(eq=False)
 class _IsolatedEnv:
-    """A bare environment whose calls hold the lock of the global generators, and seed them.
-
-    ``seed`` names the stream of the episode; each step has a part of its own.
-    """
+    """A bare environment whose calls hold the lock of the global generators, and seed them from the
+    episode's stream ``seed``; each step has a part of its own."""
 
     env: Any
     grader: SubprocessPool
@@ -174,9 +169,9 @@ class _IsolatedEnv:
                 return "", 0.0, True, True, {"unreadable": True}
 
     def _graded(self, action: str) -> Any:
-        """The step of an environment with data, without the two ways in which GEM's fails: math is
-        graded with a signal that only the main thread can set, and a reply in which no answer is
-        found, to a question of a ``qa:`` or ``logic:`` one, raises UnboundLocalError."""
+        """Step an environment with data, around two failures of GEM's: math is graded with a signal
+        that only the main thread can set, and a reply without an answer to a question of ``qa:`` or
+        ``logic:`` raises UnboundLocalError."""
         env, correct = self.unwrapped, None
         if getattr(env, "use_mp", None) is False:
             correct = self.grader.ask(action, env.answer) is True
@@ -195,8 +190,14 @@ class _GemEpisode:
     _inner: _IsolatedEnv
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = _dump_without((self._env, self._inner), self.source.shared)
-        return _unpickled, (self.source, self.first, state)
+        names, state = {id(part): name for name, part in self.source.shared.items()}, io.BytesIO()
+
+        class Pickler(pickle.Pickler):
+            def persistent_id(self, part: Any) -> str | None:
+                return names.get(id(part))
+
+        Pickler(state, protocol=pickle.HIGHEST_PROTOCOL).dump((self._env, self._inner))
+        return _unpickled, (self.source, self.first, state.getvalue())
 
     def step(self, action: str) -> Observation:
         text, reward, terminated, truncated, info = self._env.step(action)
@@ -211,16 +212,22 @@ class _GemEpisode:
         )
 
     def close(self) -> None:
-        """End what its tools run. A step that hangs no longer holds the others up."""
+        """End its tools' programs, and free the lock, which a step that hangs still holds."""
         stop_tools(self._env)
         GLOBAL_RNG.release(self._inner)
 
 
 def _unpickled(source: GemSource, first: Observation, state: bytes) -> _GemEpisode:
-    return _GemEpisode(source, first, *_load_with(state, source.shared))
+    shared = source.shared
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, name: Any) -> Any:
+            return shared[name]
+
+    return _GemEpisode(source, first, *Unpickler(io.BytesIO(state)).load())
 
 
-_MADE: dict[str, GemSource] = {}  # in another process: the sources that were sent to it
+_MADE: dict[str, GemSource] = {}  # in another process, which makes each source once
 
 
 def _made_once(
@@ -244,25 +251,3 @@ def import_gem() -> Any:
     root.handlers[:] = handlers
     root.setLevel(level)
     return gem
-
-
-def _dump_without(value: Any, parts: Mapping[str, Any]) -> bytes:
-    """Pickle a value with each of the parts replaced by its name."""
-    names, file = {id(part): name for name, part in parts.items()}, io.BytesIO()
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, part: Any) -> str | None:
-            return names.get(id(part))
-
-    Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    return file.getvalue()
-
-
-def _load_with(data: bytes, parts: Mapping[str, Any]) -> Any:
-    """Unpickle a value that `_dump_without` pickled, with these parts in it."""
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, name: Any) -> Any:
-            return parts[name]
-
-    return Unpickler(io.BytesIO(data)).load()

@@ -1,19 +1,14 @@
-"""Code that a model writes, run in a process of its own, with limits.
-
-Limited are seconds, memory, the size of files, how much output is read, and what the code can see
-(an empty folder, no variables of the environment, no input). Not limited are the network and other
-files that the user can read: to train a model that may attack its surroundings, run rlc in a
-container.
-
----
-GEM's tools (gem-llm 0.1.0): code and searches between the turns of an environment.
+"""GEM's tools (gem-llm 0.1.0): code and searches between the turns of an environment.
 
 GEM's own `ToolEnvWrapper` decides what the model sees, when a call counts, and how it is rewarded:
 the first call in a reply is made, its result is the next observation, and the environment does not
 see the reply. A reply without a call, or after the last allowed one, goes to the environment.
 
-Code runs in :mod:`rlc.envs.gem.tools`. GEM's own runner ends code after ten seconds regardless of
-`timeout`, limits neither memory nor output, and leaves children behind.
+GEM's own runner ends code after ten seconds regardless of `timeout`, limits neither memory nor
+output, and leaves children behind. A :class:`Sandbox` limits seconds, memory, the size of files,
+how much output is read, and what the code can see (an empty folder, no variables of the
+environment, no input). Not limited are the network and other files that the user can read: to train
+a model that may attack its surroundings, run rlc in a container.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ from typing import IO, Any, ClassVar
 from attrs import define, field, frozen
 
 from rlc.chat import EnvError
-from rlc.envs.guarded import Guard, guarded_folder
+from rlc.envs.guarded import guarded_folder
 
 MEMORY = 1024**3  # bytes of address space
 FILE_SIZE = 16 * 1024**2  # bytes of each file that is written, the output included
@@ -72,7 +67,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @frozen
 class Outcome:
-    """How a program ended, and what it wrote."""
+    """The end of a program, and its output."""
 
     ok: bool
     output: str
@@ -91,10 +86,8 @@ class Sandbox:
         return Sandbox, ()  # a copy runs nothing yet
 
     def run(self, code: str, seconds: float) -> Outcome:
-        """Run Python code to its end.
-
-        Raise TimeoutError if it takes longer than ``seconds``, EnvError if it was stopped.
-        """
+        """Run Python code to its end. Raise TimeoutError if it takes longer than ``seconds``,
+        EnvError if it was stopped."""
         if "\0" in code:
             return Outcome(False, "", "SyntaxError: source code cannot contain null bytes")
         text = code.encode("utf-8", errors="replace")
@@ -107,7 +100,28 @@ class Sandbox:
             if len(text) >= _AS_ARGUMENT:
                 (folder / "program.py").write_bytes(text)
                 program = [str(folder / "program.py")]
-            status = self._wait(program, str(folder), output, errors, seconds, guarded)
+            launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(ceil(seconds) + 1)]
+            with self._lock:
+                if self._stopped:
+                    raise EnvError("the tool is closed")
+                self._running = process = subprocess.Popen(
+                    [*launch, sys.executable, *program],
+                    cwd=folder,
+                    env={**_ENVIRONMENT, "HOME": str(folder), "TMPDIR": str(folder)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,  # not a pipe, which a child that outlives it would keep open
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            try:
+                guarded.hold_group(process.pid)
+                status = process.wait(timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                raise TimeoutError(f"the program ran for {seconds:g} s") from error
+            finally:
+                with self._lock:
+                    self._running = None
+                    _kill(process)
             return Outcome(status == 0, _read(output), _read(errors).strip())
 
     def stop(self) -> None:
@@ -116,40 +130,6 @@ class Sandbox:
             self._stopped = True
             if self._running is not None:
                 _kill(self._running)
-
-    def _wait(
-        self,
-        program: list[str],
-        folder: str,
-        output: IO[bytes],
-        errors: IO[bytes],
-        seconds: float,
-        guarded: Guard,
-    ) -> int:
-        """Run a program and return its exit status. Its output goes to files, not to pipes: a child
-        that outlives it would keep a pipe open."""
-        launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(ceil(seconds) + 1)]
-        with self._lock:
-            if self._stopped:
-                raise EnvError("the tool is closed")
-            self._running = process = subprocess.Popen(
-                [*launch, sys.executable, *program],
-                cwd=folder,
-                env={**_ENVIRONMENT, "HOME": folder, "TMPDIR": folder},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-            )
-        try:
-            guarded.hold_group(process.pid)
-            return process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(f"the program ran for {seconds:g} s") from error
-        finally:
-            with self._lock:
-                self._running = None
-                _kill(process)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -160,7 +140,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _read(file: IO[bytes]) -> str:
-    """The start of what was written, up to :data:`LONGEST` characters."""
+    """Return the start of the output, up to :data:`LONGEST` characters."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     text = file.read(4 * LONGEST).decode("utf-8", errors="replace")
@@ -171,13 +151,19 @@ def _read(file: IO[bytes]) -> str:
 
 Call = tuple[str, Mapping[str, Any]]  # a tool of the recipe with its arguments
 
-_FAILED = "[SearchTool Error:"  # how GEM's search tool begins what went wrong
+_FAILED = "[SearchTool Error:"  # the start of an error of GEM's search tool
+_CAUSES = {  # by a word in the nested errors of an HTTP library
+    "refused": "connection refused",
+    "timed out": "no answer in time",
+    "Name or service not known": "there is no such host",
+    "name resolution": "there is no such host",
+}
 _IMPORT = re.compile(r"import (\w+)(?: as \w+)?")
 _ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
 
 
 def with_tools(env: Any, tools: Sequence[Call]) -> Any:
-    """A GEM environment with the tools around it, the first of them innermost."""
+    """Wrap a GEM environment in tools, the first of them innermost."""
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
     for name, args in tools:
@@ -197,7 +183,7 @@ def with_tools(env: Any, tools: Sequence[Call]) -> Any:
 
 
 def tool_metrics(env: Any) -> dict[str, float]:
-    """Calls of each tool in the episode so far, and how many of them worked."""
+    """Return the numbers of calls of each tool in the episode so far, and of those that worked."""
     return {
         f"{wrapper.tools[0].rlc_name}_{what}": float(count)
         for wrapper in _tool_wrappers(env)
@@ -209,7 +195,7 @@ def tool_metrics(env: Any) -> dict[str, float]:
 
 
 def stop_tools(env: Any) -> None:
-    """End what the tools of an episode still run. Can be called from any thread, and repeatedly."""
+    """End the programs of an episode's tools. Can be called from any thread, and repeatedly."""
     for wrapper in _tool_wrappers(env):
         for tool in wrapper.tools:
             tool.stop()
@@ -221,7 +207,9 @@ def require_search(tools: Sequence[Call]) -> None:
         if name == "search_tool":
             answer = SearchTool(args["url"], args["top_k"], args["timeout"]).search("test")
             if answer.startswith(_FAILED):
-                cause = _cause(answer.removeprefix(_FAILED).rstrip("]").strip())
+                text = answer.removeprefix(_FAILED).rstrip("]").strip()
+                cause = text.splitlines()[0] if text else "no cause given"
+                cause = next((plain for sign, plain in _CAUSES.items() if sign in text), cause)
                 raise EnvError(
                     f"the server of `search_tool()`, {args['url']}, gave nothing: {cause}"
                 )
@@ -278,8 +266,8 @@ class PythonTool:
         return str(self._gem().instruction_string())
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
-        """Whether there is code in the action, whether it failed, the observation, and the action
-        up to the end of the code."""
+        """Return whether there is code in the action, whether it failed, the observation, and the
+        action up to the end of the code."""
         code, parsed_action, found = self._gem()._parse_action(action)
         if not found:
             return False, True, "", parsed_action
@@ -290,7 +278,6 @@ class PythonTool:
         return True, not outcome.ok, observation, parsed_action
 
     def stop(self) -> None:
-        """End what it runs."""
         self.sandbox.stop()
 
     def _gem(self) -> Any:
@@ -313,7 +300,6 @@ class SearchTool:
         return str(self._gem().instruction_string())
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
-        """As :meth:`PythonTool.execute_action`."""
         found, failed, observation, parsed_action = self._gem().execute_action(action)
         return found, failed, _ADDRESS.sub("", observation), parsed_action
 
@@ -328,16 +314,3 @@ class SearchTool:
         from gem.tools.search_tool import SearchTool as GemSearchTool
 
         return GemSearchTool(search_url=self.url, topk=self.top_k, timeout=self.seconds)
-
-
-def _cause(text: str) -> str:
-    """The cause that an HTTP library reports as nested errors."""
-    for sign, plain in (
-        ("refused", "connection refused"),
-        ("timed out", "no answer in time"),
-        ("Name or service not known", "there is no such host"),
-        ("name resolution", "there is no such host"),
-    ):
-        if sign in text:
-            return plain
-    return text.splitlines()[0] if text else "no cause given"

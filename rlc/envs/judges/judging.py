@@ -257,8 +257,8 @@ class Judge:
     async def _verdict(
         self, question: str, read: Callable[[str], _T | None], stand_in: Callable[[Random], _T]
     ) -> tuple[_T, str]:
-        """Return the first verdict of several attempts, and why. Raise JudgeError if there is none; in
-        a rehearsal, make a ``stand_in``."""
+        """Return the first verdict of several attempts, and why. Raise JudgeError if there is
+        none; in a rehearsal, make a ``stand_in``."""
         messages = [{"role": "user", "content": question}]
         digest = blake2b(json.dumps(messages).encode(), digest_size=16).hexdigest()
         answer = ""

@@ -10,12 +10,10 @@ The reward of a turn is the sum of what its calls gave; None if no call gave any
 the start of the episode: ``tool_calls``, ``tool_errors`` (calls that were refused) and
 ``parse_errors`` (replies with a call that could not be parsed).
 
----
-Groups that an OpenReward environment scores as a whole (`score_group`, in the SDK from 0.1.157).
-
-The score of a member is added to what its own session gave, with its last turn. Members that failed
-or were cut off are not scored. A member that is done ends its session at once, to free the slot for
-those that still play; the group is scored in a session of its own.
+An environment may score whole groups (`score_group`, in the SDK from 0.1.157). The score of a
+member is added to what its own session gave, with its last turn. Members that failed or were cut
+off are not scored. A member that is done ends its session at once, to free the slot for those that
+still play; the group is scored in a session of its own.
 """
 
 from __future__ import annotations
@@ -56,14 +54,14 @@ class OpenSession:
     held: AsyncExitStack
 
     async def opening(self, allowed: Sequence[str]) -> Observation:
-        """The first observation of the task. ``allowed`` names the tools to show; empty: all."""
+        """Return the first observation. ``allowed`` names the tools to show; empty: all."""
         messages = await self.connection.call(lambda: self.session.get_messages(format=None))
         tools = await self.connection.call(self.session.list_tools)
         shown = [_tool(tool) for tool in tools if not allowed or tool.name in allowed]
         return conversation([plain for message in messages for plain in _message(message)], shown)
 
     async def call(self, name: str, arguments: str) -> Any:
-        """The output of a tool. Raise the SDK's ToolCallError for a call that is wrong."""
+        """Return the output of a tool. Raise the SDK's ToolCallError for a call that is wrong."""
         try:
             given = json.loads(arguments)
         except ValueError as error:
@@ -71,13 +69,13 @@ class OpenSession:
         return await self._output(lambda: self.session.call_tool(name, given))
 
     async def say(self, text: str) -> Any:
-        """The output of the terminal tool; None if there is none."""
+        """Return the output of the terminal tool; None if there is none."""
         if not await self.connection.call(self.session.is_assistant_message_final):
             return None
         return await self._output(lambda: self.session.call_terminal_tool(text))
 
     async def scored(self, candidates: Sequence[Any]) -> Sequence[Any]:
-        """The environment's score of each of these transcripts, which it compares."""
+        """Return the environment's score of each of these transcripts, which it compares."""
         scores: Sequence[Any] = await self.connection.call(
             lambda: self.session.score_group(candidates)
         )
@@ -88,7 +86,7 @@ class OpenSession:
         await self.held.aclose()
 
     async def _output(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The output of a call. The SDK's refusal of a call is an answer, which is not repeated."""
+        """Return the output of a call. The SDK's refusal of one is an answer, and not repeated."""
         refusal = sdk().api.errors.ToolCallError
 
         async def answered() -> Any:
@@ -146,7 +144,7 @@ class OpenRewardEpisode:
     async def _call(
         self, call_id: str, name: str, arguments: str
     ) -> tuple[Plain, float | None, bool]:
-        """The message of a call's result, its reward, and whether it ends the episode."""
+        """Return the message of a call's result, its reward, and whether it ends the episode."""
         assert self._session is not None
         self._counts["tool_calls"] += 1
         message = {"role": "tool", "tool_call_id": call_id, "name": name}
@@ -167,8 +165,8 @@ class OpenRewardEpisode:
 
 
 def _message(message: Any) -> Iterator[Plain]:
-    """One turn of the SDK's as messages of plain data, with a message for each result of a tool.
-    Raise EnvError for a block that is neither text nor an image."""
+    """Yield a turn of the SDK as messages of plain data, with one for each result of a tool. Raise
+    EnvError for a block that is neither text nor an image."""
     by_type: dict[str, list[Any]] = {}
     for block in message.blocks:
         by_type.setdefault(block.type, []).append(block)
@@ -204,7 +202,7 @@ def _tool(tool: Any) -> Plain:
 
 
 def _content(blocks: Sequence[Any]) -> str | list[Plain]:
-    """The text of blocks; a list of texts and images if there are images."""
+    """Return the text of blocks; a list of texts and images if there are images."""
     if all(block.type == "text" for block in blocks):
         return "\n".join(block.text for block in blocks)
     parts = list[Plain]()
@@ -230,24 +228,9 @@ SCORE = "group_score"  # the metric
 ScoredGroup = GroupRewards[list[Any], float]  # by what was said
 
 
-def scored_group(
-    target: str, size: int, begin: Callable[[], Awaitable[OpenSession]]
-) -> ScoredGroup:
-    """Return the rewards of a group; ``begin`` begins a session of its task."""
-
-    async def scores(said: Sequence[list[Any]]) -> list[float]:
-        session = await begin()
-        try:
-            return [float(score.reward) for score in await session.scored(said)]
-        finally:
-            await session.close()
-
-    return GroupRewards(target, size, scores)
-
-
 @define(eq=False)
 class ScoredEpisode:
-    """One member's episode. See :class:`rlc.envs.base.AsyncEpisode`."""
+    """An episode whose group is scored. See :class:`rlc.envs.base.AsyncEpisode`."""
 
     episode: AsyncEpisode
     group: ScoredGroup
@@ -279,7 +262,7 @@ class ScoredEpisode:
 
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Messages of plain data as the SDK's, in which a user says the results of tools."""
+    """Return messages of plain data as the SDK's, in which users say the results of tools."""
     types = sdk().api.environments.types
     said = []
     for message in messages:
@@ -297,7 +280,7 @@ def transcript(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
-    """The arguments of a call; those that cannot be parsed as they are."""
+    """Return the arguments of a call; those that cannot be parsed as they are."""
     try:
         given = json.loads(arguments)
     except ValueError:

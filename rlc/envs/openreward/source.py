@@ -1,9 +1,4 @@
-"""The environment ``openreward()``: tasks of an OpenReward server, played in its sessions.
----
-What is wrong with a recipe's OpenReward environments, found before anything is paid for.
-
-Each is asked for its splits, its tasks, its tools and the secrets that it needs.
-"""
+"""The environment ``openreward()``: tasks of an OpenReward server, played in its sessions."""
 
 from __future__ import annotations
 
@@ -21,9 +16,9 @@ from rlc.chat import ContractError, EnvError, Observation
 from rlc.data import ListedProblems
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
-from rlc.envs.group_rewards import require_whole
+from rlc.envs.group_rewards import GroupRewards, require_whole
 from rlc.envs.openreward.client import KEY, Connection, ServerAddress, end_session
-from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession, ScoredEpisode, scored_group
+from rlc.envs.openreward.episode import OpenRewardEpisode, OpenSession, ScoredEpisode
 from rlc.plan import EnvPlan
 
 
@@ -42,7 +37,7 @@ class OpenRewardSource:
     _connection: Connection = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _tasks: ListedProblems[int] | None = field(default=None, init=False)
-    _scores: bool = field(default=False, init=False)  # whether it scores groups; known with tasks
+    _scores: bool = field(default=False, init=False)  # whole groups; known with the tasks
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -61,7 +56,7 @@ class OpenRewardSource:
         session, first = await self._begin_with_opening(index)
 
         async def another() -> OpenSession:
-            """The session of another member, which must begin like the first."""
+            """Begin the session of another member, which must begin like the first."""
             other, opening = await self._begin_with_opening(index)
             if opening != first:
                 await other.close()
@@ -77,7 +72,15 @@ class OpenRewardSource:
         ]
         if not self._scores:
             return episodes
-        group = scored_group(self.id, task.size, lambda: self._begin(index))
+
+        async def scores(said: Sequence[list[Any]]) -> list[float]:
+            scoring = await self._begin(index)
+            try:
+                return [float(score.reward) for score in await scoring.scored(said)]
+            finally:
+                await scoring.close()
+
+        group = GroupRewards(self.id, task.size, scores)
         return [ScoredEpisode(one, group, at) for at, one in enumerate(episodes)]
 
     async def close(self) -> None:
@@ -103,25 +106,22 @@ class OpenRewardSource:
         async with self._listing:
             if self._tasks is None:
                 count = await self._connection.count(self.args["split"])
-                self._scores = await self._connection.group_scores()
+                self._scores = await self._connection.scores_groups()
                 self._tasks = task_order(count, self.args["shuffle"], self.args["samples"])
         return self._tasks.row(task.order, task.number)
 
 
 def task_order(count: int, shuffle: bool, samples: int | None) -> ListedProblems[int]:
-    """The numbers of a split's tasks in the order in which they are played, epoch after epoch.
-
-    ``samples`` keeps that many: the first, or with ``shuffle`` those of one fixed order, so that
-    every run and every stage has the same ones. Raise EnvError if there are fewer.
-    """
+    """Return the numbers of a split's tasks in the order in which they are played; ``samples`` as
+    of :meth:`rlc.data.problems.ListedProblems.first`. Raise EnvError if there are fewer."""
     if not count or (samples or 0) > count:
         raise EnvError(f"the split has {count:,} tasks, and {samples or 1:,} are asked for")
     return ListedProblems(range(count), shuffle).first(samples)
 
 
 def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
-    """One sentence for each thing that is wrong with OpenReward environments. Blocks, and may be
-    called from within a running event loop."""
+    """Return a sentence for each thing that is wrong with OpenReward environments. Blocks, and may
+    be called from within a running event loop."""
 
     async def ask_all() -> list[str | None]:
         return await asyncio.gather(*map(_problem, envs))
@@ -132,40 +132,35 @@ def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
 
 
 async def _problem(env: EnvPlan) -> str | None:
-    """The first thing that is wrong with an environment."""
+    """Return the first thing that is wrong with an environment, which is asked for its splits, its
+    tasks, its tools and the secrets that it needs."""
     address = ServerAddress.of(env.id, env.args)
     if missing := address.missing():
         return f"`{env.name}` needs {', '.join(missing)} in the environment, and it is not set"
-    connection = Connection(address)
+    connection, split = Connection(address), env.args["split"]
     try:
-        await _ask(env, connection)
+        if split not in (splits := await connection.splits()):
+            raise EnvError(f"it has no split {_unknown(split, splits)}")
+        task_order(await connection.count(split), env.args["shuffle"], env.args["samples"])
+        given = {"api_key", KEY.lower(), *(name.lower() for name in env.args["secrets"])}
+        required = await connection.required_secrets()
+        if missing := [name for name in required if name.lower() not in given]:
+            quoted = ", ".join(f'"{name}"' for name in missing)
+            raise EnvError(f"it asks for secrets: `secrets = [{quoted}]`")
+        if env.args["tools"]:
+            session = await connection.session(split, 0)  # an environment may have tools of a task
+            try:
+                names = [tool.name for tool in await connection.call(session.list_tools)]
+            finally:
+                await end_session(session)
+            for name in env.args["tools"]:
+                if name not in names:
+                    raise EnvError(f"it has no tool {_unknown(name, names)}")
     except EnvError as error:
         return f"`{env.name}` cannot be played: {error}"
     finally:
         await connection.close()
     return None
-
-
-async def _ask(env: EnvPlan, connection: Connection) -> None:
-    """Raise EnvError for the first thing that is wrong."""
-    split = env.args["split"]
-    if split not in (splits := await connection.splits()):
-        raise EnvError(f"it has no split {_unknown(split, splits)}")
-    task_order(await connection.count(split), env.args["shuffle"], env.args["samples"])
-    given = {"api_key", KEY.lower(), *(name.lower() for name in env.args["secrets"])}
-    asked = [name for name in await connection.required_secrets() if name.lower() not in given]
-    if asked:
-        quoted = ", ".join(f'"{name}"' for name in asked)
-        raise EnvError(f"it asks for secrets: `secrets = [{quoted}]`")
-    if env.args["tools"]:
-        session = await connection.session(split, 0)  # an environment may have tools of a task
-        try:
-            names = [tool.name for tool in await connection.call(session.list_tools)]
-        finally:
-            await end_session(session)
-        for name in env.args["tools"]:
-            if name not in names:
-                raise EnvError(f"it has no tool {_unknown(name, names)}")
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
