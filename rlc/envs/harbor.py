@@ -39,7 +39,7 @@ _GRACE = 5.0
 
 @frozen
 class Outcome:
-    """What a command printed, and how it ended; None as a status: it took too long."""
+    """The output and the exit status of a command; None as a status: it took too long."""
 
     output: str
     status: int | None
@@ -58,7 +58,7 @@ class EpisodeMachine(Protocol):
         """Copy a folder to a path within."""
 
     async def read(self, path: str) -> str | None:
-        """The text of a file within; None if there is none."""
+        """Return the text of a file within; None if there is none."""
 
     async def close(self) -> None:
         """Remove it, with all that still runs there. Safe to call twice."""
@@ -151,9 +151,12 @@ class ContainerBox:
         return self._name
 
     async def _image(self) -> str:
-        """The image of the task's Dockerfile, which the runtime keeps once it is built."""
-        folder = self.task.folder / "environment"
-        name = f"rlc-harbor:{_digest(folder)}"
+        """Return the image of the task's Dockerfile, which the runtime keeps once it is built."""
+        folder, digest = self.task.folder / "environment", blake2b(digest_size=8)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+        name = f"rlc-harbor:{digest.hexdigest()}"
         await self._do(self.task.build, "build", "--quiet", "--tag", name, str(folder))
         return name
 
@@ -168,14 +171,6 @@ class ContainerBox:
 _IDLE = ("sh", "-c", "sleep infinity")
 # More than once: a container may still be made when the process that asked for it is killed.
 _REMOVE = 'for wait in 0 1 4; do sleep $wait; "$0" rm --force "$1"; done'
-
-
-def _digest(folder: Path) -> str:
-    digest = blake2b(digest_size=8)
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
 
 
 _ROOTS = ("app", "logs", "solution", "tests", "workdir")
@@ -259,7 +254,7 @@ class SubprocessBox:
 
 
 def new_box(runtime: str, task: HarborTask) -> EpisodeMachine:
-    """A box of a runtime: ``docker``, ``podman``, ``container`` for the one that is here, or
+    """Return a box of a runtime: ``docker``, ``podman``, ``container`` for the one that is here, or
     ``subprocess``. Raise EnvError if there is none."""
     if runtime == "subprocess":
         return SubprocessBox(task)
@@ -267,8 +262,8 @@ def new_box(runtime: str, task: HarborTask) -> EpisodeMachine:
 
 
 def container_program(runtime: str) -> str:
-    """The command of a container runtime: of those that will do the first that answers. Blocks.
-    Raise EnvError if none does."""
+    """Return the first command of a container runtime that answers. Blocks. Raise EnvError if none
+    does."""
     wanted = CONTAINERS.get(runtime, (runtime,))
     problems = dict[str, str]()
     for program in filter(is_command, wanted):
@@ -396,7 +391,6 @@ class HarborEpisode:
             self._held = held.pop_all()
 
     async def _result(self, name: str, arguments: str) -> str:
-        """What the policy sees of a call."""
         assert self._box is not None
         if name != BASH["name"]:
             return f"Error: there is no tool {name!r}"
@@ -457,7 +451,7 @@ def _rewards(task: HarborTask, path: str, text: str) -> dict[str, float]:
 
 
 def _reward(task: HarborTask, rewards: Mapping[str, float]) -> float:
-    """The one called `reward`, or the only one."""
+    """Return the reward called `reward`, or the only one."""
     if "reward" in rewards:
         return rewards["reward"]
     if len(rewards) == 1:
@@ -467,8 +461,9 @@ def _reward(task: HarborTask, rewards: Mapping[str, float]) -> float:
 
 
 async def solved_by(task: HarborTask, runtime: str, script: str | None) -> float:
-    """The reward of a task after a script of its folder, such as ``solution/solve.sh``, or, None,
-    after nothing was done: a task is sound if its solution solves it, and nothing does not."""
+    """Return the reward of a task after a script of its folder, such as ``solution/solve.sh``, or,
+    None, after nothing was done: a task is sound if its solution solves it, and nothing does
+    not."""
     box = new_box(runtime, task)
     try:
         await box.open()

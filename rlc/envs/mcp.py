@@ -51,7 +51,7 @@ _ENDED = -32_000  # the code by which the SDK says that the connection was close
 
 @frozen
 class ToolResult:
-    """What a call gave: text, or texts and images; ``failed`` if the tool says so."""
+    """The result of a call: text, or texts and images; ``failed`` if the tool says so."""
 
     content: str | list[Plain]
     failed: bool
@@ -92,8 +92,8 @@ class McpServer:
                 raise
 
     async def call(self, name: str, arguments: Plain, seconds: float) -> ToolResult:
-        """The result of a tool. Raise EnvError if the server is gone, TimeoutError after so many
-        seconds."""
+        """Return the result of a tool. Raise EnvError if the server is gone, TimeoutError after so
+        many seconds."""
         from mcp.shared import exceptions
 
         refusal = getattr(exceptions, "McpError", None) or exceptions.MCPError  # as of mcp 2
@@ -104,7 +104,6 @@ class McpServer:
                 if error.error.code == _ENDED:
                     self._closing.set()
                     raise self._failed("ended during a call") from error
-                # It refuses the call.
                 return ToolResult(first_line(error), failed=True)
         plain = result.model_dump(by_alias=True, exclude_none=True)
         return ToolResult(_content(plain["content"]), bool(plain.get("isError")))
@@ -157,7 +156,13 @@ class McpServer:
     async def _listed(self, session: Any) -> list[Plain]:
         listed, cursor = list[Plain](), None
         while True:
-            page = (await _page(session, cursor)).model_dump(by_alias=True, exclude_none=True)
+            if cursor is None:
+                answer = await session.list_tools()
+            else:
+                from mcp.types import PaginatedRequestParams
+
+                answer = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            page = answer.model_dump(by_alias=True, exclude_none=True)
             listed += page["tools"]
             if (cursor := page.get("nextCursor")) is None:
                 break
@@ -176,7 +181,7 @@ class McpServer:
         ]
 
     async def _or_end(self, awaited: Awaitable[_T]) -> _T:
-        """The result of something that will not come any more if the server ends."""
+        """Return a result, or raise EnvError if the server ends."""
         assert self._task is not None
         work = asyncio.ensure_future(awaited)
         try:
@@ -192,16 +197,8 @@ class McpServer:
         return EnvError(f"the MCP server `{self.server}` {what}" + (f": {said}" if said else ""))
 
 
-async def _page(session: Any, cursor: str | None) -> Any:
-    if cursor is None:
-        return await session.list_tools()
-    from mcp.types import PaginatedRequestParams
-
-    return await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-
-
 def _cause(error: BaseException) -> str:
-    """What went wrong, out of the groups that the SDK raises."""
+    """Return the cause of an error out of the groups that the SDK raises."""
     error = first_cause(error)
     if isinstance(error, EnvError):
         return str(error)
@@ -211,7 +208,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
-    """The blocks of a result as the content of a message."""
+    """Return the blocks of a result as the content of a message."""
     parts = list[Plain]()
     for block in blocks:
         if block["type"] == "image":
@@ -229,7 +226,7 @@ def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
 
 
 def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
-    """What is wrong with the server of an environment's wrapper, found by asking it for its tools;
+    """Return what is wrong with the server of an environment's wrapper, by asking for its tools;
     None if nothing is. Blocks, and may be called from within a running event loop."""
     if importlib.util.find_spec("mcp") is None:
         return f"`{name}` needs a package that is not here: pip install 'rlc[mcp]'"
@@ -240,9 +237,8 @@ def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
         server = McpServer(args["server"], args["tools"], args["secrets"])
         try:
             await server.start()
-            return (
-                None if server.tools else f"`{name}`: the MCP server `{server.server}` has no tools"
-            )
+            none = f"`{name}`: the MCP server `{server.server}` has no tools"
+            return None if server.tools else none
         except EnvError as error:
             return f"`{name}`: {error}"
         finally:
@@ -298,7 +294,7 @@ class McpSource:
 
 
 def _with_tools(first: Observation, tools: Sequence[Plain]) -> Observation:
-    """The opening observation, with tools besides those that it may have."""
+    """Return the opening observation, with tools besides its own."""
     asked = first.messages or ({"role": "user", "content": first.text},)
     own = asked[0].get("tools") or [] if asked[0]["role"] == "system" else []
     return evolve(first, messages=conversation(asked, [*own, *tools]).messages)
@@ -327,9 +323,7 @@ class McpEpisode:
         messages = [await self._call(*call) for call in calls]
         messages += unread
         self._counts["parse_errors"] += len(unread)
-        return Observation(
-            readable(messages), None, metrics=self._metrics(), messages=tuple(messages)
-        )
+        return Observation(readable(messages), None, False, self._metrics(), tuple(messages))
 
     async def close(self) -> None:
         try:

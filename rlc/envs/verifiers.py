@@ -1,17 +1,10 @@
-"""Environments that own their loop, and ask the policy for a reply whenever they want one, played
-turn by turn.
-
-A rollout is a task that calls :meth:`rlc.envs.base.PolicyClient.reply`: each time it does, that is
-the next observation, and the runtime's next action is the reply. It runs in an event loop of its
-own, where code that blocks delays other episodes of its source, but nothing else.
-
----
-Environments of verifiers (0.1.14 to 0.3.1) as a source: ``verifiers("wordle")``.
+"""Environments of verifiers (0.1.14 to 0.3.1) as a source: ``verifiers("wordle")``.
 
 The environment owns its loop: its rollout asks a client for each reply, and ours hands the question
 to the runtime, so that what is trained on is what was sampled, token for token. Where the
 environment goes on from the conversation so far, an episode is one sequence; where it edits what
-was said, that turn is one of its own.
+was said, that turn is one of its own. It runs in an event loop of its own, where code that blocks
+delays other episodes of its source, but nothing else.
 
 The sampling is the recipe's: what the environment asks for (a temperature, a length) does not
 count. A model that judges within a rubric is asked by the environment's own client, with its key.
@@ -51,13 +44,13 @@ R = TypeVar("R")
 
 @define(eq=False)
 class CallbackEpisode(Generic[R]):
-    """See :class:`rlc.envs.base.AsyncEpisode`; :meth:`begin` comes first. It is also the
-    :class:`rlc.envs.base.PolicyClient` of its rollout.
+    """An :class:`rlc.envs.base.AsyncEpisode`, which begins with :meth:`begin`, of a rollout that
+    owns its loop; it is also the :class:`rlc.envs.base.PolicyClient` of that.
 
-    ``rollout`` plays one episode with the policy that it is given, in ``loop``; ``finish`` makes
-    the last observation of what it returns, in the loop of the runtime. ``left`` is called when it
-    is closed, perhaps twice. ``name`` is for messages. Requests at the same time are answered one
-    after the other.
+    Each request for a reply is the next observation, and the runtime's next action is the reply.
+    Requests at the same time are answered one after the other. ``rollout`` runs in ``loop``;
+    ``finish`` makes the last observation of its result, in the loop of the runtime. ``left`` is
+    called when the episode is closed, perhaps twice. ``name`` is for messages.
     """
 
     name: str
@@ -113,7 +106,7 @@ class CallbackEpisode(Generic[R]):
         return await self._next(task)
 
     async def _next(self, task: asyncio.Task[R]) -> Observation | None:
-        """The next request that is still waited for; None at the end. Raise what the rollout
+        """Return the next request that is still awaited; None at the end. Raise what the rollout
         raises."""
         while (request := await self._requests.get()) is not None and not task.done():
             seen, self._answer = request
@@ -152,9 +145,8 @@ async def begin_alike(name: str, episodes: Sequence[CallbackEpisode[Any]]) -> No
 
 # Conditions by which an environment cuts an episode off, which has no end of its own by then.
 _CUT_OFF = {"max_total_completion_tokens_reached", "prompt_too_long", "timeout_reached"}
-Scored = tuple[float, dict[str, float]]
-ScoredGroup = GroupRewards[Any, Scored]  # by the end states of its members
-# What functions raised while one rollout, or one group, was scored.
+ScoredGroup = GroupRewards[Any, tuple[float, dict[str, float]]]  # by the end states of members
+# Errors of functions while one rollout, or one group, was scored.
 _RAISED: ContextVar[list[tuple[str, Exception]]] = ContextVar("raised")
 _MODEL = "policy"  # the name of the model that environments see
 
@@ -165,14 +157,9 @@ class VerifiersSource:
     If its rubric compares the rollouts of a group, each member's last turn waits for the others'.
     """
 
-    def __init__(
-        self,
-        name: str,
-        loader: str,
-        args: Mapping[str, Any],
-    ) -> None:
-        """``loader``: what makes the environment, ``module:load_environment``; ``args``: those of
-        the recipe. Raise EnvError or DataError if it cannot be made, or has no such tasks."""
+    def __init__(self, name: str, loader: str, args: Mapping[str, Any]) -> None:
+        """``loader``: ``module:load_environment``; ``args``: those of the recipe. Raise EnvError or
+        DataError if the environment cannot be made, or has no such tasks."""
         self._name = name
         self._loop = EventLoopThread()
         try:
@@ -192,7 +179,7 @@ class VerifiersSource:
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         rubric = self._env.rubric
         group: ScoredGroup | None = None
-        if compares(rubric):
+        if rubric.has_group_rewards:
             require_whole(self._name, members, task.size)
             group = GroupRewards(
                 self._name, task.size, lambda states: self._loop.call(score(rubric, states))
@@ -211,11 +198,7 @@ class VerifiersSource:
             self._loop.close()
 
     def _episode(
-        self,
-        row: Mapping[str, Any],
-        about: TaskFacts,
-        group: ScoredGroup | None,
-        member: int,
+        self, row: Mapping[str, Any], about: TaskFacts, group: ScoredGroup | None, member: int
     ) -> CallbackEpisode[Any]:
         def rollout(policy: PolicyClient) -> Coroutine[Any, Any, Any]:
             client = _client(policy)
@@ -223,7 +206,9 @@ class VerifiersSource:
             return rollout
 
         async def finish(state: Any) -> Observation:
-            _require_sound(state)
+            if (failure := state.get("error")) is not None:  # kept as a part of the state
+                cause = failure.__cause__ or failure
+                raise EnvError(f"the rollout failed: {explained(cause)}") from failure
             if group is not None:
                 scored = await group.finish(member, state)
             else:
@@ -238,7 +223,7 @@ class VerifiersSource:
 
 
 async def _made(name: str, loader: str, args: Mapping[str, Any]) -> Any:
-    """The environment, made in the loop in which it will run."""
+    """Make the environment, in the loop in which it will run."""
     try:
         from verifiers.envs import environment
     except ImportError as error:
@@ -261,8 +246,7 @@ _MAKING = threading.Lock()
 
 @contextmanager
 def _signals_left_alone(module: ModuleType) -> Iterator[None]:
-    """While environments are made, which would take Ctrl-C over from the runtime, and tear
-    themselves down when the process ends."""
+    """Keep environments that are made from handling Ctrl-C and the end of the process."""
     own = {name: getattr(module, name) for name in ("signal", "atexit")}
     nothing = {"signal": lambda *_: None, "register": lambda *_: None}
     for name, library in own.items():
@@ -275,7 +259,7 @@ def _signals_left_alone(module: ModuleType) -> Iterator[None]:
 
 
 def _rows(env: Any, name: str, split: str) -> Sequence[Mapping[str, Any]]:
-    """The tasks of a split. Raise EnvError if there are none."""
+    """Return the tasks of a split. Raise EnvError if there are none."""
     if split == "train":
         env.build_dataset()
         rows = env.dataset
@@ -286,14 +270,6 @@ def _rows(env: Any, name: str, split: str) -> Sequence[Mapping[str, Any]]:
         kind, other = ("training", "test") if split == "train" else ("evaluation", "train")
         raise EnvError(f"`{name}` has no tasks for {kind}: try `split = {other}`")
     return rows  # type: ignore[no-any-return]
-
-
-def _require_sound(state: Any) -> None:
-    """Raise EnvError if a rollout ended with an error, which verifiers keeps as a part of it."""
-    error = state.get("error")
-    if error is not None:
-        cause = error.__cause__ or error
-        raise EnvError(f"the rollout failed: {explained(cause)}") from error
 
 
 def _end(env: Any, state: Any, reward: float, metrics: Mapping[str, float]) -> Observation:
@@ -359,7 +335,7 @@ def _client(policy: PolicyClient) -> Any:
 
 
 def _plain(message: Any) -> Plain:
-    """A message of verifiers in OpenAI's form. Raise EnvError for what is no message of a chat."""
+    """Return a message of verifiers in OpenAI's form. Raise EnvError if it is not of a chat."""
     plain: Plain = message if isinstance(message, dict) else message.model_dump(exclude_none=True)
     if plain.get("role") not in ("system", "user", "assistant", "tool"):
         raise EnvError("the environment asks for completions of a text, and this trains on chats")
@@ -401,7 +377,7 @@ def prepare_rubrics(env: Any, weights: Mapping[str, float]) -> None:
 
 
 def _rubrics(env: Any) -> Iterator[Any]:
-    """The rubrics of an environment that have functions, with those of environments within it."""
+    """Yield the rubrics of an environment, and of environments within it."""
     waiting = [env.rubric]
     for inner in getattr(env, "env_map", {}).values():
         yield from _rubrics(inner)
@@ -412,8 +388,6 @@ def _rubrics(env: Any) -> Iterator[Any]:
 
 
 def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which notes what it raises."""
-
     @functools.wraps(function)
     async def noting(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -427,11 +401,11 @@ def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def score(rubric: Any, states: list[Any]) -> list[tuple[float, dict[str, float]]]:
-    """Score the end states of a group, or of one rollout: the reward of each, and what its
-    functions gave. Raise RubricError if a function raised."""
+    """Return the reward of each of the end states of a group, or of one rollout, and its metrics.
+    Raise RubricError if a function raised."""
     raised = list[tuple[str, Exception]]()
     _RAISED.set(raised)
-    if compares(rubric):
+    if rubric.has_group_rewards:
         await rubric.score_group(states)
     else:
         for state in states:
@@ -448,8 +422,3 @@ async def score(rubric: Any, states: list[Any]) -> list[tuple[float, dict[str, f
         )
         for state in states
     ]
-
-
-def compares(rubric: Any) -> bool:
-    """Whether a function of a rubric scores the rollouts of a group together."""
-    return bool(rubric.has_group_rewards)
