@@ -98,8 +98,7 @@ def stop_of(history: PromptBuilder) -> list[int] | list[str] | None:
 
 
 def ended_reply(reply: types.SampledSequence, history: PromptBuilder) -> types.SampledSequence:
-    """Return a reply up to its end. A service that takes no mark of a renderer for text may have
-    sampled more than that."""
+    """Cut a reply at its end: some services take no mark of a renderer for a stop."""
     if not isinstance(history, StoppingHistory):
         return reply
     return upto_end(reply, history.ends, history.tokenizer)

@@ -167,7 +167,6 @@ def reply_message(action: Action, turn: int) -> Plain:
 
 
 def _key(message: Message) -> str:
-    """Return what a message shows a model."""
     calls = []
     for call in message.get("tool_calls") or ():
         arguments = call["function"]["arguments"]

@@ -34,8 +34,7 @@ class Code:
 
 
 def module_of_package(package: str) -> str:
-    """The module of an environment's package: ``owner/my-env@0.1`` is imported as ``my_env``. A
-    Python file is one as it is."""
+    """Return the module of a package: ``owner/my-env@0.1`` is ``my_env``; files are as they are."""
     if package.endswith(".py"):
         return package
     return package.rpartition("/")[2].partition("@")[0].replace("-", "_")

@@ -55,8 +55,7 @@ class Chat:
         return content if alone and isinstance(content, str) else None
 
     def with_suffix(self, suffix: str) -> Chat:
-        """The chat with text at the end of the user's last message. Raise MessageError if the user
-        says nothing."""
+        """Add text to the user's last message. Raise MessageError if the user says nothing."""
         if not suffix:
             return self
         asked = [at for at, message in enumerate(self.messages) if message["role"] == "user"]
@@ -70,7 +69,7 @@ class Chat:
 
     @property
     def images(self) -> int:
-        """How many images its messages hold."""
+        """The number of images in its messages."""
         parts = (m["content"] for m in self.messages if not isinstance(m["content"], str))
         return sum(part["type"] == "image" for content in parts for part in content)
 
@@ -154,8 +153,8 @@ def read_prompt(
 
 
 def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
-    """The prompt of a row that is shown with its answer, before another. Raise MessageError as
-    :func:`read_prompt` does, and for one that begins otherwise than with what the user says."""
+    """Return a prompt to show with its answer. Raise MessageError as :func:`read_prompt` does, and
+    for one that has a system message or tools."""
     prompt = read_prompt(row, field, **rules)
     if prompt.tools or prompt.messages[0]["role"] == "system":
         raise MessageError("a solved problem has no system message and no tools")
@@ -163,8 +162,7 @@ def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
 
 
 def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, str]:
-    """The prompt of a row, and the text of its reply. Raise MessageError, or FieldError, if one of
-    them cannot be used."""
+    """Return prompt and reply of a row. Raise MessageError or FieldError if one is unusable."""
     asked = read_prompt(row, prompt)
     require_field(row, reply, "text")
     return asked, str(row[reply])

@@ -72,7 +72,7 @@ def _outermost(name: str, folders: Sequence[str]) -> ModuleSpec | None:
 
 
 def _makes_modules(spec: ModuleSpec) -> bool:
-    """Whether a module may make others when it is imported."""
+    """Return whether a module may make others when it is imported."""
     if not spec.has_location or spec.origin is None:
         return spec.submodule_search_locations is None  # a folder without `__init__.py` makes none
     try:
@@ -288,8 +288,7 @@ _RETURNS: Mapping[CodeKind, tuple[str, str]] = {
 
 
 def require_fits(code: Code, signature: Signature | None) -> None:
-    """Raise DataError if code that a recipe names cannot be called as it will be; None as a
-    signature: only the call will show."""
+    """Raise DataError if code cannot be called as it will be; None: only the call will show."""
     target, kind, args = code.target, code.kind, code.args
     if kind == "game":
         require_takes(target, signature, {**args, "seed": None})
@@ -327,8 +326,7 @@ def require_fits(code: Code, signature: Signature | None) -> None:
 
 
 def require_takes(target: str, signature: Signature | None, args: Mapping[str, Any]) -> None:
-    """Raise DataError if what has a signature does not take these keyword arguments, or needs
-    others."""
+    """Raise DataError if these keyword arguments are not taken, or others are needed."""
     if signature is None:
         return
     known, kinds = _named(signature), {p.kind for p in signature.parameters.values()}
@@ -356,7 +354,7 @@ def signature_of(function: Any) -> Signature | None:
 
 
 def parameter_names(function: Any) -> list[str]:
-    """Return the parameters that can be passed by name; none if there is no signature."""
+    """Return the parameters that can be passed by name, if there is a signature."""
     return _named(signature_of(function))
 
 

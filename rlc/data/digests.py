@@ -15,8 +15,7 @@ _SHOWN = 12  # characters of a digest that a message shows
 
 
 def data_files(paths: Iterable[str], recipe: str) -> tuple[DataFile, ...]:
-    """What is in these files of a plan, in order, each once; folders and files that are not there
-    are left out."""
+    """Return the digests of files of a plan, each once, without those that are missing."""
     found = {}
     for path in sorted(set(paths)):
         place = located(path, recipe)
@@ -26,7 +25,7 @@ def data_files(paths: Iterable[str], recipe: str) -> tuple[DataFile, ...]:
 
 
 def changed_files(files: Iterable[DataFile], recipe: str) -> Iterator[str]:
-    """One sentence for each file that is no longer what it was when the plan was made."""
+    """Yield a sentence for each file that has changed since the plan was made."""
     for file in files:
         place = located(file.path, recipe)
         if not os.path.isfile(place):
@@ -36,8 +35,7 @@ def changed_files(files: Iterable[DataFile], recipe: str) -> Iterator[str]:
 
 
 def _data_file(path: str, place: str) -> DataFile:
-    """A file, or one that stands for others with all of these: they are read one after the other.
-    Those that are gone are left out, so that they have changed it."""
+    """Return the digest of a file, or of all that it stands for; missing ones are left out."""
     parts, digest, size = [place], hashlib.blake2b(digest_size=32), 0
     if is_saved_set(place):
         from rlc.data.errors import DataError

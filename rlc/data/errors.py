@@ -11,8 +11,7 @@ from rlc.records import frozen
 
 @frozen
 class FilePlace:
-    """Where something stands in a file: a row (from 1), with its line where the file has lines, and
-    a column (from 1) where that is known."""
+    """A place in a file: a row, and a line and a column where those are known, all from 1."""
 
     path: str
     row: int
@@ -64,7 +63,7 @@ class CodeError(DataError):
 
 @contextmanager
 def at_place(place: FilePlace) -> Iterator[None]:
-    """Say where an error stands that is raised inside, if it does not say so itself."""
+    """Add the place to an error that is raised inside, if it has none."""
     try:
         yield
     except DataError as error:

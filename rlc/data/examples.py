@@ -162,7 +162,6 @@ def _judged(row: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
 
 
 def _first(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
-    """Return the value of a field: that of the recipe, or the first of the usual ones; or None."""
     return next((row[n] for n in ((name,) if name else usual) if row.get(n) is not None), None)
 
 
@@ -176,7 +175,7 @@ def _required(row: Mapping[str, Any], usual: Sequence[str], name: str | None) ->
 
 
 def _messages(value: Any) -> list[Any] | None:
-    """Return a value as a list of messages, or None; in a cell of a CSV file they are JSON text."""
+    """Return a value as a list of messages, or None. Cells of a CSV file are JSON text."""
     if isinstance(value, Mapping):
         return [value]
     if isinstance(value, str) and re.match(r'\s*\[\s*\{\s*"(role|content|from)"', value):
@@ -206,7 +205,7 @@ def _with_system(messages: list[Message], system: Any) -> list[Message]:
 
 
 def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
-    """Return the chat that a reply is, or that it ends: its prompt and the messages after it."""
+    """Return the chat that a reply is, or that it ends."""
     given = _messages(reply)
     if given is None and isinstance(reply, str):
         given = transcript(reply) if asked is None else [{"role": "assistant", "content": reply}]
@@ -231,7 +230,7 @@ def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
 
 
 def _contains(whole: Sequence[Message], asked: Sequence[Message]) -> bool:
-    """Return whether a chat begins with a prompt, before which it may have a system message."""
+    """Return whether a chat begins with a prompt, apart from system messages."""
     start = next((at for at, message in enumerate(whole) if message["role"] != "system"), 0)
     plain = [message for message in asked if message["role"] != "system"]
     found = whole[start : start + len(plain)]

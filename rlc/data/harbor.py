@@ -47,8 +47,7 @@ class HarborTask:
 
 
 def harbor_tasks(pattern: str) -> list[HarborTask]:
-    """The tasks whose folders match a pattern, by name. Raise DataError if there are none, or one
-    of them cannot be played."""
+    """Return tasks by a pattern of folders. Raise DataError if one cannot be played."""
     folders = [Path(path) for path in sorted(glob.glob(pattern)) if Path(path).is_dir()]
     if not folders:
         raise DataError(f"there is no folder `{pattern}`")

@@ -92,7 +92,6 @@ def _from_sharegpt(message: Message, number: int) -> Message:
 
 
 def read_message(message: Message, where: str) -> Message:
-    """Return a message in the common form."""
     role = message["role"]
     made: Message = {"role": role, "content": _content(message.get("content"), where)}
     if message.get("function_call"):
@@ -158,7 +157,6 @@ def _part(part: Any, where: str) -> dict[str, str]:
 
 
 def _call(call: Any, where: str) -> Mapping[str, Any]:
-    """Return a call of a tool, with its arguments as JSON text."""
     if (function := _function(call)) is None:
         raise MessageError(
             f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
@@ -206,7 +204,6 @@ def _mark(message: Message, where: str) -> bool | None:
 
 
 def _require_order(messages: Sequence[Message], where: str) -> None:
-    """Raise MessageError if the last message cannot follow the one before."""
     *before, last = messages
     if last["role"] == "system" and before:
         raise MessageError(f"{where}: a system message comes first")
@@ -245,7 +242,6 @@ def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _kind(value: Any) -> str:
-    """Return the kind of a value in words."""
     match value:
         case None:
             return "empty"

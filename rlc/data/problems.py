@@ -128,8 +128,7 @@ def problem_set(
 
 
 def rows_in(data: str, split: Split, question: str) -> Sequence[DataRow]:
-    """Return the rows of a split of a known set, of a data set of the hub, or of a file. Raise
-    DataError if there are none."""
+    """Return the rows of a split of a set. Raise DataError if there are none."""
     if data in _KNOWN:
         known = enumerate(_KNOWN[data](base_split(split)), start=1)
         rows = [DataRow(fields, FilePlace(data, number)) for number, fields in known]
@@ -151,7 +150,6 @@ def _published(dataset: str, split: str) -> list[Row]:
 
 
 def _gsm8k(split: str) -> list[Row]:
-    """Worked solutions, with the answer after ``####``."""
     return [
         {**row, "answer": row["answer"].rpartition("####")[2].strip()}
         for row in _published("openai/gsm8k/main", split)

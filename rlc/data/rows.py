@@ -18,7 +18,7 @@ _WHITE = " \t\n\r"
 
 @frozen
 class DataRow:
-    """One row of a file, by the names of its fields, and where it stands."""
+    """One row of a file, by the names of its fields, and its place."""
 
     fields: Mapping[str, Any]
     place: FilePlace
@@ -194,8 +194,7 @@ _READERS: dict[str, Callable[[str], Found]] = {
 
 
 def parts_of(path: str) -> list[str]:
-    """Return the files of a data set that a recipe names: itself, and those that it names. Raise
-    DataError for one that cannot be read."""
+    """Return a file and those that it names. Raise DataError for one that cannot be read."""
     if os.path.basename(path) == SAVED_SPLITS:
         return [path, *(part for _, state in _splits(path) for part in parts_of(state))]
     return [path, *_arrow_files(path)] if os.path.basename(path) == SAVED_SET else [path]
@@ -216,7 +215,6 @@ def saved_rows(path: str) -> Found:
 
 
 def _splits(path: str) -> list[tuple[str, str]]:
-    """Return the splits of a folder, each with its state file."""
     folder = os.path.dirname(path)
     try:
         names = [str(name) for name in _json(path)["splits"]]

@@ -40,8 +40,7 @@ def read_text(path: str) -> str:
 
 
 def text_of(given: str) -> str:
-    """Return the text that a plan has, or that is in the file that it names. Raise DataError if
-    that cannot be read, or has no text."""
+    """Return a text, or that of the file that it names. Raise DataError if there is none."""
     if not is_text_file(given):
         return given
     if not (text := read_text(given).strip()):
@@ -93,8 +92,7 @@ def parsed_template(path: str) -> ParsedTemplate:
 
 
 def read_template(path: str, variables: Sequence[str]) -> Callable[..., Any]:
-    """Return what renders the template of a jinja2 file. Raise DataError unless it uses exactly
-    these variables."""
+    """Return the ``render`` of a template. Raise DataError unless it uses these variables."""
     read = parsed_template(path)
     if read.unknown(variables) or read.unused(variables):
         needed = " and ".join(f"`{name}`" for name in variables)
@@ -218,7 +216,6 @@ def row_criteria(row: Mapping[str, Any], field: str) -> tuple[Criterion, ...]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a positive number; None for anything else."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -65,12 +65,11 @@ class AsyncEpisode(Protocol):
     def first(self) -> Observation: ...
 
     async def play(self, action: Action) -> Observation:
-        """Play one action. Raise what the environment raises. May be cancelled at any await, and is
-        then not called again."""
+        """Play one action. May raise anything, and may be cancelled: then it is not called
+        again."""
 
     async def close(self) -> None:
-        """Release what the episode holds. Always awaited, however the episode ended; safe to call
-        twice."""
+        """Release what the episode holds. Always awaited; safe to call twice."""
 
 
 class JoiningEpisode(ABC):
@@ -85,8 +84,7 @@ class JoiningEpisode(ABC):
 
 @frozen(eq=False)
 class PolicyRequest:
-    """A whole conversation that the policy is to reply to, as messages in OpenAI's form, with the
-    tools that may be called."""
+    """A conversation in OpenAI's form to reply to, with the tools that may be called."""
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] = ()
@@ -123,15 +121,13 @@ class AgentEndpoint(Protocol):
 
 
 class RunningEpisode(ABC):
-    """Base class of the episode of an agent, which owns its loop; its ``first`` observation is the
-    task."""
+    """Base class of an agent's episode; its ``first`` observation is the task."""
 
     first: Observation
 
     @abstractmethod
     async def run(self, endpoint: AgentEndpoint) -> Observation:
-        """Run the agent to its end; return the last observation. It is stopped if this is
-        cancelled. Raise what it raises."""
+        """Run the agent to its end, or until cancelled; return the last observation."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -227,7 +223,6 @@ def validated(seen: Any) -> Observation:
 
 
 def _number(what: str, value: Any) -> float:
-    """Return a plain number, or a scalar of an array library, as a float."""
     number = as_number(value)
     if number is None:
         raise ContractError(f"{what} is a {type(value).__name__}, not a number")
@@ -237,8 +232,7 @@ def _number(what: str, value: Any) -> float:
 
 
 def make_source(factory: str, args: Mapping[str, Any]) -> AsyncSource | BlockingSource:
-    """Call a factory. Raise EnvError if it cannot be imported, does not take the arguments, raises,
-    or does not return a source."""
+    """Call a factory. Raise EnvError if that fails, or does not return a source."""
     source = called(factory, load_attribute(factory), args)
     is_class = isinstance(source, type)
     if is_class or not isinstance(source, AsyncSource | EnvSource | NumberedSource):

@@ -195,8 +195,6 @@ class SourceAdapter:
 
 
 def _each(require: Callable[[EnvPlan], None]) -> Callable[[Sequence[EnvPlan]], Iterator[str]]:
-    """Return a function that yields the errors that ``require`` raises for environments."""
-
     def problems(envs: Sequence[EnvPlan]) -> Iterator[str]:
         for env in envs:
             try:

@@ -74,8 +74,7 @@ class Deadline:
             self._timer.reschedule(None)
 
     def resume(self, renewed: bool = False) -> None:
-        """End one ``pause``; the last one starts the clock again, with all of its seconds if it is
-        ``renewed``."""
+        """End one ``pause``; the last restarts the clock, ``renewed`` with all of its seconds."""
         self._waiters -= 1
         if self._waiters:
             return

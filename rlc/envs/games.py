@@ -111,8 +111,7 @@ def own_game(target: str, args: Mapping[str, Any], seed: int) -> Game:
 
 
 def textarena_source(env_id: str, players: int, illegal: float | None = None) -> GameSource:
-    """Return the matches of a game of TextArena; ``illegal`` as of a :class:`TextArenaGame`. Raise
-    EnvError if the library is not installed."""
+    """Return the matches of a :class:`TextArenaGame`. Raise EnvError without the library."""
     import_textarena()
     return GameSource(env_id, players, partial(TextArenaGame, env_id, players, illegal=illegal))
 
@@ -139,8 +138,7 @@ class GameEpisode:
             close()
 
     def _move(self) -> Observation:
-        """Return the next observation, a :class:`Move` in a game of several seats. Raise
-        ContractError for an object that is no game."""
+        """Return the next observation. Raise ContractError for an object that is no game."""
         game, target, seats = self.game, self.source.target, self.source.seats
         try:
             seat = game.seat
@@ -168,7 +166,6 @@ class GameEpisode:
         return tuple(moves)
 
     def _ends(self) -> tuple[Observation, ...]:
-        """Return the last observation of each seat."""
         rewards = tuple(self.game.rewards)
         metrics = tuple(getattr(self.game, "metrics", None) or ({} for _ in rewards))
         for name, given in (("rewards", rewards), ("metrics", metrics)):
@@ -183,8 +180,7 @@ class GameEpisode:
 
 
 def outcome(seat: int, rewards: Sequence[float], winners: Sequence[int] | None) -> dict[str, float]:
-    """Return ``win``, ``draw`` and ``loss``, one of which is 1; nothing for a game without winners,
-    or of a single seat."""
+    """Return ``win``, ``draw`` and ``loss``, one of which is 1; nothing if nobody can win."""
     if winners is None:
         best = max(rewards)
         winners = [other for other, reward in enumerate(rewards) if reward == best]
@@ -284,6 +280,5 @@ def _free(board: tuple[str, ...]) -> list[int]:
 
 
 def _after(board: tuple[str, ...], cell: int) -> tuple[str, ...]:
-    """Return the board after the next move; O begins."""
     mark = "O" if board.count("O") == board.count("X") else "X"
     return (*board[:cell], mark, *board[cell + 1 :])

@@ -53,8 +53,7 @@ class GroupRewards(Generic[S, R]):
         return (await asyncio.shield(self._computing))[member]
 
     def close(self, member: int) -> bool:
-        """Close a member, however its episode ended. Return whether that closed the group. Safe to
-        call twice."""
+        """Close a member; return whether that closed the group. Safe to call twice."""
         self._leave(member)
         if self._open != {member}:
             self._open.discard(member)

@@ -151,7 +151,7 @@ class ContainerBox:
         return self._name
 
     async def _image(self) -> str:
-        """Return the image of the task's Dockerfile, which the runtime keeps once it is built."""
+        """Return the image of the Dockerfile, which the runtime keeps once it is built."""
         folder, digest = self.task.folder / "environment", blake2b(digest_size=8)
         for path in sorted(folder.rglob("*")):
             if path.is_file():
@@ -262,8 +262,7 @@ def new_box(runtime: str, task: HarborTask) -> EpisodeMachine:
 
 
 def container_program(runtime: str) -> str:
-    """Return the first command of a container runtime that answers. Blocks. Raise EnvError if none
-    does."""
+    """Return the first container runtime that answers. Blocks. Raise EnvError if none does."""
     wanted = CONTAINERS.get(runtime, (runtime,))
     problems = dict[str, str]()
     for program in filter(is_command, wanted):
@@ -451,7 +450,6 @@ def _rewards(task: HarborTask, path: str, text: str) -> dict[str, float]:
 
 
 def _reward(task: HarborTask, rewards: Mapping[str, float]) -> float:
-    """Return the reward called `reward`, or the only one."""
     if "reward" in rewards:
         return rewards["reward"]
     if len(rewards) == 1:

@@ -72,8 +72,8 @@ class McpServer:
     _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def start(self) -> None:
-        """Connect and list the tools, unless that is done. Raise EnvError if that fails, or a tool
-        that is named is not there."""
+        """Connect, unless that is done. Raise EnvError if that fails, or a named tool is
+        missing."""
         async with self._starting:
             if self._task is not None and not (self._task.done() or self._closing.is_set()):
                 return
@@ -92,8 +92,7 @@ class McpServer:
                 raise
 
     async def call(self, name: str, arguments: Plain, seconds: float) -> ToolResult:
-        """Return the result of a tool. Raise EnvError if the server is gone, TimeoutError after so
-        many seconds."""
+        """Call a tool. Raise EnvError if the server is gone, TimeoutError if it is too slow."""
         from mcp.shared import exceptions
 
         refusal = getattr(exceptions, "McpError", None) or exceptions.MCPError  # as of mcp 2
@@ -119,7 +118,6 @@ class McpServer:
         await asyncio.gather(task, return_exceptions=True)
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
-        """Hold the connection until it is closed."""
         from mcp import ClientSession
 
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
@@ -208,7 +206,6 @@ def _cause(error: BaseException) -> str:
 
 
 def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
-    """Return the blocks of a result as the content of a message."""
     parts = list[Plain]()
     for block in blocks:
         if block["type"] == "image":
@@ -294,7 +291,6 @@ class McpSource:
 
 
 def _with_tools(first: Observation, tools: Sequence[Plain]) -> Observation:
-    """Return the opening observation, with tools besides its own."""
     asked = first.messages or ({"role": "user", "content": first.text},)
     own = asked[0].get("tools") or [] if asked[0]["role"] == "system" else []
     return evolve(first, messages=conversation(asked, [*own, *tools]).messages)

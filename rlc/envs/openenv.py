@@ -171,7 +171,6 @@ def served(server: str) -> Iterator[str]:
 
 
 def _command(server: str) -> list[str] | None:
-    """Return the words of the command that starts a server; None for an address."""
     if server.isidentifier():
         if importlib.util.find_spec(server) is None:
             raise EnvError(f"there is no package `{server}` here, nor beside the recipe")
@@ -302,8 +301,7 @@ class OpenEnvEpisode:
     _refused: int = field(default=0, init=False)
 
     async def play(self, action: Action) -> Observation:
-        """Take the actions of a reply, up to the one that ends the episode. A reply without one
-        ends it, cut off."""
+        """Take the actions of a reply, up to the last. One without actions cuts the episode off."""
         if self.session is None:
             self.held, self.session = await self.source.another(self.seed, self.first)
         reply: Mapping[str, Any] = action.message or {"content": action.text}

@@ -96,7 +96,6 @@ class ProblemSource:
         return ProblemEpisode(first, self._asked(prompt), self._reward, row)
 
     def _asked(self, prompt: Chat) -> tuple[Message, ...]:
-        """Return the messages of a prompt with those that chats begin with."""
         messages = with_instruction(prompt.messages, self._begins.get("instruction", ""))
         system = self._begins.get("system")
         return ({"role": "system", "content": system}, *messages) if system else (*messages,)
@@ -113,7 +112,6 @@ class ProblemSource:
             require_field(self._complete(row), self._answer, "answer")
 
     def _solved(self, path: str | None) -> tuple[Message, ...]:
-        """Return the problems of the file `few_shot`, each with its answer."""
         solved = list[Message]()
         for row in rows_of(path) if path else ():
             with at_place(row.place):

@@ -35,8 +35,7 @@ class ModelRequest:
 
 @frozen
 class ModelReply:
-    """A reply: its text without any thinking, and why it ended (``"stop"``, or ``"length"`` if it
-    was cut off)."""
+    """A reply without thinking, and why it ended: ``"stop"``, or ``"length"`` if cut off."""
 
     text: str
     stop_reason: str
@@ -46,8 +45,7 @@ class Responder(Protocol):
     """A model that answers chats."""
 
     async def reply(self, question: ModelRequest) -> ModelReply:
-        """Answer a question. Raise ServiceError if the service does not answer, and EnvError if
-        the chat cannot be shown to the model."""
+        """Raise ServiceError without an answer, EnvError if the model cannot be shown the chat."""
 
 
 class Responders(Protocol):

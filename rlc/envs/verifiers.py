@@ -69,8 +69,7 @@ class CallbackEpisode(Generic[R]):
     _turns: int = field(default=0, init=False)
 
     async def begin(self) -> None:
-        """Play up to the first request. Raise EnvError if there is none, or what the environment
-        raises."""
+        """Play up to the first request. Raise EnvError if there is none."""
         seen = await self.loop.call(self._begin())
         if seen is None:
             raise EnvError(f"`{self.name}` ended an episode without asking for a reply")
@@ -106,8 +105,7 @@ class CallbackEpisode(Generic[R]):
         return await self._next(task)
 
     async def _next(self, task: asyncio.Task[R]) -> Observation | None:
-        """Return the next request that is still awaited; None at the end. Raise what the rollout
-        raises."""
+        """Return the next request that is awaited; None at the end. Raise the rollout's errors."""
         while (request := await self._requests.get()) is not None and not task.done():
             seen, self._answer = request
             if not self._answer.done():
@@ -223,7 +221,6 @@ class VerifiersSource:
 
 
 async def _made(name: str, loader: str, args: Mapping[str, Any]) -> Any:
-    """Make the environment, in the loop in which it will run."""
     try:
         from verifiers.envs import environment
     except ImportError as error:
@@ -259,7 +256,6 @@ def _signals_left_alone(module: ModuleType) -> Iterator[None]:
 
 
 def _rows(env: Any, name: str, split: str) -> Sequence[Mapping[str, Any]]:
-    """Return the tasks of a split. Raise EnvError if there are none."""
     if split == "train":
         env.build_dataset()
         rows = env.dataset
@@ -282,7 +278,6 @@ def _end(env: Any, state: Any, reward: float, metrics: Mapping[str, float]) -> O
 
 
 def _client(policy: PolicyClient) -> Any:
-    """Return a client of verifiers for one rollout."""
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage, ToolCall
 
@@ -401,8 +396,7 @@ def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def score(rubric: Any, states: list[Any]) -> list[tuple[float, dict[str, float]]]:
-    """Return the reward of each of the end states of a group, or of one rollout, and its metrics.
-    Raise RubricError if a function raised."""
+    """Return reward and metrics of each end state. Raise RubricError if a function raised."""
     raised = list[tuple[str, Exception]]()
     _RAISED.set(raised)
     if rubric.has_group_rewards:

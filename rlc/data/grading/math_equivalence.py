@@ -32,8 +32,7 @@ class Equivalence:
 
 
 def compare(answer: str, gold: str) -> Equivalence | None:
-    """Compare two answers; None if that takes too long. Blocks. Raise DataError if math-verify does
-    not start."""
+    """Compare two answers; None if too slow. Blocks. Raise DataError without math-verify."""
     found = _pool().ask(answer, gold)
     return None if found is None else Equivalence(**found)
 

@@ -94,8 +94,7 @@ class OwnFunction:
         return any(map(inspect.iscoroutinefunction, (self.function, called)))
 
     def __call__(self, reply: str, row: DataRow, messages: Messages) -> Mapping[str, float]:
-        """Return its numbers by name; a single one is called "". Raise RewardError if it fails, or
-        returns anything else."""
+        """Return its numbers by name, or "" for a single one. Raise RewardError if it fails."""
         try:
             returned = self.function(*self._arguments(reply, row, messages))
         except (Exception, SystemExit) as error:
@@ -111,7 +110,6 @@ class OwnFunction:
         return self._numbers(returned, row)
 
     def _arguments(self, reply: str, row: DataRow, messages: Messages) -> tuple[Any, Any]:
-        """Return copies, which it may change."""
         said = [dict(message) for message in messages] if self.whole else reply
         return said, dict(row.fields)
 
@@ -296,7 +294,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _in_time(call: Callable[[], Any]) -> None:
-    """Make a call in a thread of its own. Raise TimeoutError if it takes too long."""
+    """Call in a thread of its own. Raise TimeoutError if it takes too long."""
     import threading
     from concurrent.futures import Future
 
@@ -378,7 +376,6 @@ class CodeTrial:
 
 
 def _places(error: BaseException) -> tuple[FilePlace, ...]:
-    """Return the places of the user's own code at an error, the innermost first."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return (FilePlace(error.filename, error.lineno, error.lineno, error.offset),)
     others = [sysconfig.get_path("stdlib"), *map(sysconfig.get_path, ("purelib", "platlib"))]
@@ -392,8 +389,7 @@ def _places(error: BaseException) -> tuple[FilePlace, ...]:
 
 
 def serve_trial() -> None:
-    """Answer one trial, in a process of its own. What the code prints goes to standard error;
-    threads may be left behind."""
+    """Answer one trial in a process. The code's output goes to standard error."""
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     trial = pickle.load(sys.stdin.buffer)

@@ -46,8 +46,7 @@ class SubprocessPool:
         self._places = threading.BoundedSemaphore(self.most)
 
     def ask(self, *arguments: Any) -> Any:
-        """Return the answer of a process; None if it is late or the process dies. Blocks. Raises
-        DataError if no process starts."""
+        """Return an answer; None if it is late. Blocks. Raise DataError if no process starts."""
         with self._places:
             process = self._idle.pop() if self._idle else self._started()
             assert process.stdin is not None
@@ -83,8 +82,8 @@ class SubprocessPool:
 
 
 def _read_line(process: subprocess.Popen[str], seconds: float) -> str | None:
-    """The next line of a process; None if there is none in time. A process writes one line for each
-    that it reads, so the buffer never holds another."""
+    """Return the next line; None if it is late. There is one for each that a process reads, so the
+    buffer never holds another."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], seconds)
     return process.stdout.readline().strip() or None if ready else None

@@ -31,8 +31,7 @@ _T = TypeVar("_T")
 
 @frozen
 class TokenObservation(Observation):
-    """An observation that is the whole next prompt: ``tokens`` with the marks of ``chunks``, and
-    what ends the reply to it."""
+    """A whole prompt: ``tokens`` with the marks of ``chunks``, and what ends the reply."""
 
     tokens: tuple[int, ...] = ()
     chunks: Chunks = NO_CHUNKS
@@ -48,8 +47,7 @@ class TokenAction(Action):
 
 
 class TokenHistory:
-    """Passes prompts and replies on as they are. If a prompt extends the previous prompt and its
-    reply, the turns become one datum."""
+    """Passes prompts and replies on. Turns whose prompts extend the earlier ones are one datum."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.stop: Stop = None
@@ -73,8 +71,7 @@ class TokenHistory:
 
 @define(eq=False)
 class MemberGroup:
-    """The environments that one builder made. Members are closed one by one; when the last of them
-    is closed, the builder cleans up."""
+    """The environments of a builder, which cleans up when the last member is closed."""
 
     target: str
     builder: Any
@@ -109,8 +106,7 @@ class MemberGroup:
         return self.prompt(*start)
 
     def prompt(self, prompt: Any, stop: Any, before: Sequence[int] = ()) -> TokenObservation:
-        """Return a prompt as an observation, whose text leaves out the tokens ``before`` at its
-        beginning."""
+        """Return a prompt as an observation; its text leaves out the tokens ``before``."""
         try:
             tokens, chunks = split_chunks(prompt)
         except (AttributeError, TypeError) as error:
@@ -139,8 +135,7 @@ class MemberGroup:
             self._final[member] = result.next_observation
 
     async def together(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Await a call that may wait for other members' moves. Raise EnvError once one of them has
-        left before the end of its episode, since its moves will never come."""
+        """Await a call that may wait for others' moves. Raise EnvError once one has left."""
         move = asyncio.ensure_future(call)
         alone = asyncio.ensure_future(self._deserted.wait())
         try:

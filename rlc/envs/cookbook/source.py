@@ -49,8 +49,7 @@ class Batches:
     """Task *n* is the *n*-th group of the data set's batches; after the last, the next epoch."""
 
     def __init__(self, target: str, data: Any) -> None:
-        """Batches have the size of the first; the last may be smaller. Raise EnvError if there are
-        no groups."""
+        """Raise EnvError if there are no groups, or more in the last batch than in the first."""
         self._target = target
         self._data = data
         self._left: dict[tuple[int, int], dict[int, Any]] = {}

@@ -18,8 +18,7 @@ _PATIENCE = 10.0  # seconds until a grader that does not answer is replaced
 
 
 def math_grader() -> SubprocessPool:
-    """A pool of one process. Its answer is whether the reply is right, None if it is not graded in
-    time, which GEM counts as wrong."""
+    """Return a pool that says whether a reply is right; None, as wrong for GEM, if too late."""
     return SubprocessPool("rlc.envs.gem.math", _PATIENCE, most=1)
 
 

@@ -115,12 +115,11 @@ class GemSource:
         return {name: part for name, part in parts.items() if part is not None}
 
     def _clone(self, env: Any) -> Any:
-        """Copy an environment deeply, except for its shared parts."""
         return copy.deepcopy(env, {id(part): part for part in self.shared.values()})
 
     def text(self, text: Any, info: dict[str, Any]) -> str:
-        """Return an observation with the environment's own prefix and suffix: several games show
-        their board only there. GEM's wrapper adds both itself."""
+        """Add the environment's own prefix and suffix, as GEM's wrapper does: some show boards
+        there."""
         if not isinstance(text, str):
             raise ContractError(f"`{self._id}` gave a {type(text).__name__} where text is due")
         if self._observation is not None:

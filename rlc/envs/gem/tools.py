@@ -140,7 +140,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _read(file: IO[bytes]) -> str:
-    """Return the start of the output, up to :data:`LONGEST` characters."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     text = file.read(4 * LONGEST).decode("utf-8", errors="replace")
@@ -243,7 +242,6 @@ def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:
 
 
 def _tool_wrappers(env: Any) -> Iterator[Any]:
-    """From the outermost in."""
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
     while env is not env.unwrapped:

@@ -306,8 +306,7 @@ class JudgedReward:
     async def compare(
         self, task: TaskKey, episodes: Sequence[Sequence[Exchange]], order: Random
     ) -> list[list[ComparisonVerdict]]:
-        """Judge the episodes of a group against each other; for each episode, by each judge. Raise
-        EnvError if there are not two of them."""
+        """Judge a group: for each episode, by each judge. Raise EnvError without two episodes."""
         if len(episodes) < 2:
             raise EnvError("there is no other episode in the group to compare with")
         (asked, _), *_ = parts = [self._parts(exchanges) for exchanges in episodes]
@@ -319,7 +318,6 @@ class JudgedReward:
         return [[of_judge[at] for of_judge in found] for at in range(len(episodes))]
 
     def _parts(self, exchanges: Sequence[Exchange]) -> tuple[str, str]:
-        """Return the task, and what is judged."""
         *before, (said, reply) = exchanges
         if self.plan.whole and before:
             return exchanges[0][0], transcript(exchanges)

@@ -162,7 +162,6 @@ def shortened(reason: str) -> str:
 
 
 def _said(answer: str) -> str:
-    """Return an answer without its thinking."""
     return _THINKING.sub("", answer, count=1)
 
 

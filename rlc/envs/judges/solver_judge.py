@@ -129,7 +129,6 @@ class _Turn:
 
 
 def _answer(reply: str) -> str | None:
-    """Return the first tagged answer; without a tag, the content of the last ``\\boxed{…}``."""
     answer = tagged(reply, last=False)
     return boxed(reply) if answer is None else answer
 

@@ -120,8 +120,7 @@ class Connection:
             await client.environments.aclose()
 
     async def _variant(self, env: Any) -> str | None:
-        """Return the name of the environment. It is never guessed: a server takes an unknown name
-        for its first environment."""
+        """Return the name of the environment: for unknown ones a server would take its first."""
         asked, base_url = self.address.variant, self.address.base_url
         if base_url is None:
             return asked
@@ -213,8 +212,7 @@ _STATUS = {
 
 @cache
 def sdk() -> Any:
-    """Import the package without logs on standard output or a look for updates. Raise EnvError if
-    it is not installed."""
+    """Import the package, without logs on standard output. Raise EnvError if it is missing."""
     os.environ.setdefault("OPENREWARD_DISABLE_UPDATE_CHECK", "1")
     os.environ.setdefault("OPENREWARD_LOG_LEVEL", "CRITICAL")
     try:
@@ -225,7 +223,6 @@ def sdk() -> Any:
 
 
 def _secret(name: str) -> str | None:
-    """Return a secret; OpenReward writes some names in lower case."""
     return os.environ.get(name) or os.environ.get(name.upper())
 
 

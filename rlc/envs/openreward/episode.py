@@ -103,8 +103,7 @@ class OpenSession:
 
 @define(eq=False)
 class OpenRewardEpisode:
-    """One member's episode, whose session begins with its first action. See
-    :class:`rlc.envs.base.AsyncEpisode`."""
+    """An :class:`rlc.envs.base.AsyncEpisode`, whose session begins with its first action."""
 
     first: Observation
     begin: Callable[[], Awaitable[OpenSession]]
@@ -202,7 +201,6 @@ def _tool(tool: Any) -> Plain:
 
 
 def _content(blocks: Sequence[Any]) -> str | list[Plain]:
-    """Return the text of blocks; a list of texts and images if there are images."""
     if all(block.type == "text" for block in blocks):
         return "\n".join(block.text for block in blocks)
     parts = list[Plain]()
@@ -280,7 +278,6 @@ def transcript(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
-    """Return the arguments of a call; those that cannot be parsed as they are."""
     try:
         given = json.loads(arguments)
     except ValueError:

@@ -95,7 +95,6 @@ class OpenRewardSource:
             raise
 
     async def _begin(self, index: int) -> OpenSession:
-        """Begin a session as soon as there is a slot."""
         async with AsyncExitStack() as held:
             await held.enter_async_context(place(self._slots))
             session = await self._connection.session(self.args["split"], index)
@@ -120,8 +119,7 @@ def task_order(count: int, shuffle: bool, samples: int | None) -> ListedProblems
 
 
 def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
-    """Return a sentence for each thing that is wrong with OpenReward environments. Blocks, and may
-    be called from within a running event loop."""
+    """Return a sentence for each thing that is wrong. Blocks, also within an event loop."""
 
     async def ask_all() -> list[str | None]:
         return await asyncio.gather(*map(_problem, envs))
@@ -132,8 +130,7 @@ def openreward_problems(envs: Sequence[EnvPlan]) -> list[str]:
 
 
 async def _problem(env: EnvPlan) -> str | None:
-    """Return the first thing that is wrong with an environment, which is asked for its splits, its
-    tasks, its tools and the secrets that it needs."""
+    """Return the first thing that is wrong with an environment, as its server says."""
     address = ServerAddress.of(env.id, env.args)
     if missing := address.missing():
         return f"`{env.name}` needs {', '.join(missing)} in the environment, and it is not set"

@@ -198,7 +198,6 @@ class ExecutorWorkers:
             raise
 
     def _abandon(self, executor: Executor | None) -> None:
-        """Let the executor finish its calls; the next call makes another one."""
         if executor is not None and self._executor is executor:
             self._executor = None
             executor.shutdown(wait=False)  # Dask's takes no other argument

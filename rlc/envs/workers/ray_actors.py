@@ -61,7 +61,7 @@ class RayWorkers:
     _connected: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Raise EnvError if Ray is not installed, before a run begins."""
+        """Raise EnvError if Ray is not installed."""
         if find_spec("ray") is None:
             raise EnvError("`workers(ray)` needs the package ray: pip install 'rlc[ray]'")
 
@@ -157,7 +157,6 @@ class RayWorkers:
 
 
 async def _outcome(actor: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Make a call. Raise what it raises, and _LostError if the actor has died."""
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:

@@ -159,7 +159,6 @@ class ThreadWorkers:
             call.bridge.hand_back(call)
 
     def _next(self, thread: _Thread) -> _Call | None:
-        """Return the next call for a thread; None if it is to end."""
         with self._wake:
             while not thread.left:
                 if self._calls:
@@ -175,8 +174,7 @@ class ThreadWorkers:
 
 @define(eq=False)
 class EventLoopThread:
-    """An event loop in a thread of its own, for code that is async but may block. It starts with
-    the first coroutine."""
+    """An event loop in a thread of its own, for async code that may block."""
 
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
@@ -212,8 +210,7 @@ class EventLoopThread:
 
 @define(eq=False)
 class GlobalRngLock:
-    """A lock for the global random generators, which can be taken from its holder, whose thread may
-    hang while the others go on."""
+    """A lock that can be taken from its holder, whose thread may hang."""
 
     _holder: object | None = field(default=None, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
