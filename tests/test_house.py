@@ -230,7 +230,7 @@ MAY_LACK = {
     "envs.gem": ("base", "env", "tokenizer"),
     "envs.library_games": ("env",),
     "envs.mcp": ("exceptions",),
-    "envs.openreward.client": ("error", "one", "tries[-1]"),
+    "envs.openreward_client": ("error", "one", "tries[-1]"),
     "envs.verifiers": ("env", "module", "rubric"),
     "envs.workers.processes": ("executor",),
     "runtime.rollouts.player": ("error",),

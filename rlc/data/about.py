@@ -25,14 +25,11 @@ def _shortened(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int) or _is_finite(value):
+    finite = isinstance(value, float) and math.isfinite(value)
+    if value is None or isinstance(value, bool | int) or finite:
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, float) and math.isfinite(value)
 
 
 @frozen

@@ -44,7 +44,9 @@ def module_file(name: str, folders: Sequence[str]) -> str | None:
     with IMPORTING:
         importlib.invalidate_caches()
     top, *rest = name.split(".")
-    spec, known = _outermost(top, folders), top
+    specs = (finder.find_spec(top, None) for finder in sys.meta_path)
+    spec = next(filter(None, specs), None) or PathFinder.find_spec(top, list(folders))
+    known = top
     if spec is None:
         meant = did_you_mean(top, own_modules(folders))
         what = f"there is no module `{top}` among what is installed, here, or beside the recipe"
@@ -62,13 +64,6 @@ def module_file(name: str, folders: Sequence[str]) -> str | None:
         spec, known = found, f"{known}.{part}"
     file = spec.origin if spec.has_location else None
     return file if file is not None and file.endswith(".py") and os.path.isfile(file) else None
-
-
-def _outermost(name: str, folders: Sequence[str]) -> ModuleSpec | None:
-    for finder in sys.meta_path:
-        if (spec := finder.find_spec(name, None)) is not None:
-            return spec
-    return PathFinder.find_spec(name, list(folders))
 
 
 def _makes_modules(spec: ModuleSpec) -> bool:

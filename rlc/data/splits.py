@@ -22,6 +22,7 @@ _DIGEST_BYTES = 8
 
 
 def _exact(share: float) -> Fraction:
+    # 33.3 % means 333/1000, regardless of its nearest float.
     return Fraction(share).limit_denominator(10**9)
 
 

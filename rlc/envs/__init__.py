@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlc.envs.gem.oracles import *
     from rlc.envs.judges.judging import *
     from rlc.envs.judges.solver_judge import *
-    from rlc.envs.openreward.client import *
+    from rlc.envs.openreward_client import *
     from rlc.envs.responders import *
 else:
     from rlc.doors import door
@@ -33,7 +33,7 @@ else:
         gem.oracles: Oracle find_oracle
         judges.judging: ComparisonVerdict JudgedReward rewarded
         judges.solver_judge: JUDGE SOLVER SolverJudge
-        openreward.client: sdk
+        openreward_client: sdk
         responders: EndpointResponder ModelReply ModelRequest Responder Responders
         """,
     )

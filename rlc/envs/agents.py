@@ -189,14 +189,6 @@ class CommandAgent:
 Program = FunctionAgent | CommandAgent  # what is run once for each episode
 
 
-def make_program(plan: AgentPlan) -> Program:
-    """Return the program of an agent. Raise DataError if it is not found."""
-    if plan.program is not None:
-        return FunctionAgent(plan.program, plan.args, ThreadWorkers(plan.concurrency))
-    assert plan.command is not None
-    return CommandAgent(plan.command, plan.folder, plan.reward == "exit_status")
-
-
 async def _ended(process: asyncio.subprocess.Process, guarded: Guard) -> int:
     """Wait for the exit status of a process, which is killed with all that it has started."""
     try:
@@ -218,7 +210,15 @@ class AgentSource:
         self.count = tasks.count
         self._tasks = tasks
         self._graded = bool(plan.graders or plan.judging)
-        self._program = make_program(plan.agent)
+        agent = plan.agent
+        self._program: Program
+        if agent.program is not None:
+            threads = ThreadWorkers(agent.concurrency)
+            self._program = FunctionAgent(agent.program, agent.args, threads)
+        else:
+            assert agent.command is not None
+            by_status = agent.reward == "exit_status"
+            self._program = CommandAgent(agent.command, agent.folder, by_status)
         self._threads = ThreadWorkers()  # in which rows are read and graders called
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:

@@ -54,7 +54,7 @@ from rlc.envs.judges.judging import JudgedReward, JudgedSource, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp import server_problem
 from rlc.envs.openenv import openenv_problem
-from rlc.envs.openreward.source import openreward_problems
+from rlc.envs.openreward import openreward_problems
 from rlc.envs.problems import ProblemSource
 from rlc.envs.responders import Responders, endpoint_problems, no_responders
 from rlc.envs.workers.async_adapter import make_async
@@ -239,15 +239,14 @@ def _problem_source(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.openreward.source import OpenRewardSource
+    from rlc.envs.openreward import OpenRewardSource
 
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return Offer(OpenRewardSource(plan.id, plan.args), history)
 
 
 def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.cookbook.episode import TokenHistory
-    from rlc.envs.cookbook.source import CookbookSource
+    from rlc.envs.cookbook.source import CookbookSource, TokenHistory
 
     source = CookbookSource(
         builder=plan.id,

@@ -1,50 +1,16 @@
-"""Games for several seats: ``python_game("nim.py:Nim", seats = ["first", "second"])``.
+"""Games for several seats, as episodes whose turns are the moves of all seats; docs/games.md has
+examples.
 
-The class, or a function, is called for each match, with a ``seed`` and the ``args`` of the recipe
-as keyword arguments, and returns a game that has just begun:
-
-``seat``
-    the seat whose move it is, a number from 0; None once the game is over
-``observe(seat)``
-    what this seat sees now, a text; asked once before each of its moves
-``step(seat, action)``
-    plays the seat's reply. What becomes of one that is no move is the game's own affair
-``rewards``
-    once it is over, a number for each seat
-
-    class Nim:
-        def __init__(self, seed, heap=5):
-            self.heap, self.seat, self.rewards = heap, 0, (0.0, 0.0)
-
-        def observe(self, seat):
-            return f"{self.heap} matches are left. Take 1 or 2; who takes the last one wins."
-
-        def step(self, seat, action):
-            taken = int(action) if action.strip() in ("1", "2") else self.heap + 1
-            self.heap -= taken
-            if self.heap > 0:
-                self.seat = 1 - seat
-            else:
-                self.seat, won = None, seat if self.heap == 0 else 1 - seat
-                self.rewards = (1.0, -1.0) if won == 0 else (-1.0, 1.0)
-
-Three attributes are optional. ``legal_moves`` is read after ``observe``: the moves that the seat
-may make, as texts, to which opponents that are programs are held. The others are read once the game
-is over. ``winners`` are the seats that have won; without it those whose reward is the highest. If
-all seats have won it is a draw, and if none has, nobody can: a proposer and a solver do not win.
-``metrics`` has a mapping for each seat, from names to numbers.
-
-The call may also return an environment of GEM's ``MultiAgentEnv``, which is reset with the seed.
-The same seed begins the same game. Calls may block: they are made in threads, or as ``workers()``
-says. Draw from a generator of your own, ``random.Random(seed)``: the global ones are shared.
+``python_game("nim.py:Nim", seats = ["first", "second"])`` calls the class, or a function, for each
+match, with a ``seed`` and the ``args`` of the recipe as keyword arguments. It returns a
+:class:`Game` that has just begun, or an environment of GEM's ``MultiAgentEnv``, which is reset with
+the seed. The same seed begins the same game. Calls may block: they are made in threads, or as
+``workers()`` says.
 
 An opponent may be a program: random legal moves, perfect play, or a function of the user's own,
 which takes attributes of a :class:`GameView` by the names of its parameters, and ``args`` of the
 recipe, and returns what a model would reply. It keeps nothing between two moves, so that a match
 that is played again does not depend on those before.
-
-    def cautious(observation, legal_moves, seed, depth=2):
-        return random.Random(seed).choice(legal_moves)
 """
 
 from __future__ import annotations
@@ -71,14 +37,25 @@ from rlc.plan import OUTCOMES, ScriptPlan
 
 
 class Game(Protocol):
-    """One game that has begun, as above."""
+    """One game that has begun. ``seat`` is the one whose move it is, a number from 0; None once the
+    game is over. ``rewards`` are then a number for each seat.
+
+    Three attributes are optional. ``legal_moves`` is read after ``observe``: the moves that the
+    seat may make, as texts, to which programs are held. The others are read once the game is over:
+    ``winners``, the seats that have won (without it those with the highest reward; all: a draw;
+    none: nobody can win), and ``metrics``, a mapping for each seat from names to numbers.
+    """
 
     @property
     def seat(self) -> int | None: ...
     @property
     def rewards(self) -> Sequence[float]: ...
-    def observe(self, seat: int) -> str: ...
-    def step(self, seat: int, action: str) -> None: ...
+
+    def observe(self, seat: int) -> str:
+        """Return the text that this seat sees now; called once before each of its moves."""
+
+    def step(self, seat: int, action: str) -> None:
+        """Play the seat's reply; an illegal move is up to the game."""
 
 
 @frozen

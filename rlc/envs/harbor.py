@@ -21,7 +21,7 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from attrs import define, field, frozen
@@ -43,25 +43,6 @@ class Outcome:
 
     output: str
     status: int | None
-
-
-class EpisodeMachine(Protocol):
-    """One episode's machine."""
-
-    async def open(self) -> None:
-        """Raise EnvError if it cannot be started."""
-
-    async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
-        """Run a shell command in the working directory."""
-
-    async def put(self, folder: Path, where: str) -> None:
-        """Copy a folder to a path within."""
-
-    async def read(self, path: str) -> str | None:
-        """Return the text of a file within; None if there is none."""
-
-    async def close(self) -> None:
-        """Remove it, with all that still runs there. Safe to call twice."""
 
 
 async def _execute(
@@ -98,7 +79,7 @@ async def _execute(
 
 @define(eq=False)
 class ContainerBox:
-    """A container of docker or podman, by its command line."""
+    """A container of docker or podman, by its command line: the machine of one episode."""
 
     program: str
     task: HarborTask
@@ -106,6 +87,7 @@ class ContainerBox:
     _guarded: ExitStack = field(factory=ExitStack, init=False)
 
     async def open(self) -> None:
+        """Raise EnvError if it cannot be started."""
         task, limits = self.task, list[str]()
         if task.cpus is not None:
             limits += ["--cpus", f"{task.cpus:g}"]
@@ -126,6 +108,7 @@ class ContainerBox:
         await self._do(_GRACE * 6, "exec", name, "mkdir", "-p", "/logs/verifier", "/logs/agent")
 
     async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
+        """Run a shell command in the working directory."""
         given = [part for name, value in env.items() for part in ("--env", f"{name}={value}")]
         inside = ["timeout", "--kill-after=1", f"{seconds:g}", "bash", "-c", command]
         words = [self.program, "exec", *given, self._running(), *inside]
@@ -133,13 +116,16 @@ class ContainerBox:
         return Outcome(outcome.output, None) if outcome.status in (124, 137) else outcome
 
     async def put(self, folder: Path, where: str) -> None:
+        """Copy a folder to a path within."""
         await self._do(_GRACE * 12, "cp", f"{folder}/.", f"{self._running()}:{where}")
 
     async def read(self, path: str) -> str | None:
+        """Return the text of a file within; None if there is none."""
         outcome = await _execute([self.program, "exec", self._running(), "cat", path], _GRACE * 6)
         return outcome.output if outcome.status == 0 else None
 
     async def close(self) -> None:
+        """Remove it, with all that still runs there. Safe to call twice."""
         held, self._name = self._name, None
         with self._guarded:
             if held is not None:
@@ -253,7 +239,10 @@ class SubprocessBox:
             shutil.copy2(source, inside)
 
 
-def new_box(runtime: str, task: HarborTask) -> EpisodeMachine:
+Box = ContainerBox | SubprocessBox
+
+
+def new_box(runtime: str, task: HarborTask) -> Box:
     """Return a box of a runtime: ``docker``, ``podman``, ``container`` for the one that is here, or
     ``subprocess``. Raise EnvError if there is none."""
     if runtime == "subprocess":
@@ -345,7 +334,7 @@ class HarborEpisode:
     args: Mapping[str, Any]
     places: asyncio.Semaphore
     first: Observation = field(init=False)
-    _box: EpisodeMachine | None = field(default=None, init=False)
+    _box: Box | None = field(default=None, init=False)
     _held: AsyncExitStack = field(factory=AsyncExitStack, init=False)  # the box and its place
     _left: float = field(init=False)  # of the agent's seconds
     _turns: int = field(default=0, init=False)

@@ -35,8 +35,10 @@ class MultiAgentGame:
 
     def __init__(self, env: Any, target: str, seed: int) -> None:
         self._env, self._target, self._seed, self._steps = env, target, seed, 0
-        if not hasattr(env, "_make_np_random"):
-            env._make_np_random = _generator  # `reset(seed)` of 0.1.0 calls it, and lacks it
+        if not hasattr(env, "_make_np_random"):  # `reset(seed)` of 0.1.0 calls it, and lacks it
+            import numpy as np
+
+            env._make_np_random = np.random.default_rng
         self._seeded(lambda: env.reset(seed=seed % 2**32))
         self._names: list[str] = list(env.possible_agents)
         self._rewards = dict.fromkeys(self._names, 0.0)
@@ -86,12 +88,6 @@ class MultiAgentGame:
             random.seed(seed)
             np.random.seed(seed % 2**32)
             return call()
-
-
-def _generator(seed: int) -> Any:
-    import numpy as np
-
-    return np.random.default_rng(seed)
 
 
 _GAME = -1  # the sender of what a game itself says

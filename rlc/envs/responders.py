@@ -68,24 +68,11 @@ class Responders(Protocol):
 class NoResponders:
     """Responders of an environment without models."""
 
-    def __call__(
-        self,
-        asked: Asked,
-        most: int | None = None,  # noqa: ARG002
-        timeout: float | None = None,  # noqa: ARG002
-    ) -> Responder:
-        """Raise EnvError."""
+    def __call__(self, asked: Asked, *_: Any, **__: Any) -> Responder:
         name = asked.model if isinstance(asked, EndpointPlan) else asked.model.name
         raise EnvError(f"the model `{name}` cannot be asked here")
 
-    async def logprob(
-        self,
-        model: ModelState,
-        tokens: Sequence[int],  # noqa: ARG002
-        chunks: Chunks,  # noqa: ARG002
-        said: Sequence[int],  # noqa: ARG002
-    ) -> float:
-        """Raise EnvError."""
+    async def logprob(self, model: ModelState, *_: Any) -> float:
         raise EnvError(f"the model `{model.model.name}` cannot be asked here")
 
 

@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from rlc.chat import (
     Action,
@@ -35,27 +35,35 @@ from rlc.chat import (
     whole_conversation,
 )
 from rlc.data import ListedProblems, TaskFacts, called, explained, load_attribute
-from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, PolicyRequest, TaskKey
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.group_rewards import GroupRewards, require_whole
 from rlc.envs.workers.threads import EventLoopThread
 
 R = TypeVar("R")
 
 
+@frozen(eq=False)
+class PolicyReply:
+    """A reply of the policy: a message in OpenAI's form. ``cut_off`` as of an :class:`Action`."""
+
+    message: Plain
+    cut_off: bool
+
+
 @define(eq=False)
 class CallbackEpisode(Generic[R]):
     """An :class:`rlc.envs.base.AsyncEpisode`, which begins with :meth:`begin`, of a rollout that
-    owns its loop; it is also the :class:`rlc.envs.base.PolicyClient` of that.
+    owns its loop, and calls :meth:`reply`.
 
-    Each request for a reply is the next observation, and the runtime's next action is the reply.
-    Requests at the same time are answered one after the other. ``rollout`` runs in ``loop``;
-    ``finish`` makes the last observation of its result, in the loop of the runtime. ``left`` is
-    called when the episode is closed, perhaps twice. ``name`` is for messages.
+    Each call is the next observation, and its result the runtime's next action. Calls at the same
+    time are answered one after the other. ``rollout`` runs in ``loop``; ``finish`` makes the last
+    observation of its result, in the loop of the runtime. ``left`` is called when the episode is
+    closed, perhaps twice. ``name`` is for messages.
     """
 
     name: str
     loop: EventLoopThread
-    rollout: Callable[[PolicyClient], Coroutine[Any, Any, R]]
+    rollout: Callable[[CallbackEpisode[R]], Coroutine[Any, Any, R]]
     finish: Callable[[R], Awaitable[Observation]]
     about: TaskFacts | None = None
     left: Callable[[], None] = lambda: None
@@ -81,10 +89,10 @@ class CallbackEpisode(Generic[R]):
         seen = await self.loop.call(self._go_on(self._task, action))
         return await self.finish(self._task.result()) if seen is None else seen
 
-    async def reply(self, request: PolicyRequest) -> PolicyReply:
-        """Return the reply of the policy; called by the rollout."""
+    async def reply(self, messages: Sequence[Plain], tools: Sequence[Plain] = ()) -> PolicyReply:
+        """Return the policy's reply to a conversation in OpenAI's form, which may call tools."""
         answer: asyncio.Future[PolicyReply] = asyncio.get_running_loop().create_future()
-        self._requests.put_nowait((whole_conversation(request.messages, request.tools), answer))
+        self._requests.put_nowait((whole_conversation(messages, tools), answer))
         return await answer
 
     async def close(self) -> None:
@@ -198,7 +206,7 @@ class VerifiersSource:
     def _episode(
         self, row: Mapping[str, Any], about: TaskFacts, group: ScoredGroup | None, member: int
     ) -> CallbackEpisode[Any]:
-        def rollout(policy: PolicyClient) -> Coroutine[Any, Any, Any]:
+        def rollout(policy: CallbackEpisode[Any]) -> Coroutine[Any, Any, Any]:
             client = _client(policy)
             rollout: Coroutine[Any, Any, Any] = self._env.rollout(dict(row), client, _MODEL, {})
             return rollout
@@ -277,7 +285,7 @@ def _end(env: Any, state: Any, reward: float, metrics: Mapping[str, float]) -> O
     return Observation(said, reward, True, metrics, truncated=limited or why in _CUT_OFF)
 
 
-def _client(policy: PolicyClient) -> Any:
+def _client(policy: CallbackEpisode[Any]) -> Any:
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage, ToolCall
 
@@ -303,7 +311,7 @@ def _client(policy: PolicyClient) -> Any:
             tools: Sequence[Plain] | None = None,
             **_: Any,
         ) -> PolicyReply:
-            return await policy.reply(PolicyRequest(prompt, tools or ()))
+            return await policy.reply(prompt, tools or ())
 
         async def raise_from_native_response(self, response: PolicyReply) -> None:
             """Whatever the policy says is a reply."""

@@ -10,8 +10,7 @@ import pytest
 from cookbook_support import GUESS, WORDS, key, on, play, source, tokenizer, tokens
 
 from rlc.chat.turns import EnvError, Observation
-from rlc.envs.cookbook.episode import TokenAction
-from rlc.envs.cookbook.source import CookbookSource
+from rlc.envs.cookbook.source import CookbookSource, TokenAction
 
 pytestmark = pytest.mark.engine
 

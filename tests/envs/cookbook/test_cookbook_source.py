@@ -12,8 +12,7 @@ from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokenizer
 
 from rlc.chat.turns import EnvError
 from rlc.envs.base import AsyncSource
-from rlc.envs.cookbook.episode import TokenHistory, TokenObservation
-from rlc.envs.cookbook.source import SharedTokenizer
+from rlc.envs.cookbook.source import SharedTokenizer, TokenHistory, TokenObservation
 from rlc.errors import Error
 
 pytestmark = pytest.mark.engine

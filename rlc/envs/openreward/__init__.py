@@ -1,1 +1,0 @@
-"""Environments of OpenReward: ``openreward("GeneralReasoning/WhoDunIt")``."""
