@@ -1,12 +1,9 @@
 """Histories around others: replies that end with text, and views of an episode for other models.
 
-A reply ends with the token that completes the renderer's own end of a turn, or text that a recipe
-or a request names. That token is a part of the reply as it was sampled, with whatever text it has
-beyond, so that what is trained on and what later prompts repeat are the sampled tokens.
-
-A view follows an episode beside its own history: it sees the same observations and replies, and
-makes prompts of its own, with another system message, with a demonstration, or in the tokens of
-another model.
+A reply ends with the token that completes the first of its ends, the renderer's or a text. That
+token is a part of the reply as it was sampled, so that what is trained on and what later prompts
+repeat are the sampled tokens. A view sees the observations and replies of an episode beside its own
+history, and makes prompts of its own.
 """
 
 from __future__ import annotations
@@ -129,10 +126,9 @@ DEMONSTRATION = "\nHere is an example of a response to this:\n{}\n\nNow respond 
 
 @frozen
 class ViewChange:
-    """What a view changes: the ``system`` message (None: as it is; empty: none), and the field of
-    the task's row that is added to the first question as a ``demonstration`` (None: none). With a
-    ``reader``, a tokenizer and the name of a renderer, chats are written as that model reads them,
-    and replies are its tokens for their text, without any thinking."""
+    """Changes of a view: the ``system`` message (None: as it is; empty: none), a ``demonstration``
+    after the first question, by its field of the task's row, and a ``reader``, a tokenizer and a
+    renderer, in whose tokens chats and the texts of replies are written."""
 
     system: str | None = None
     demonstration: str | None = None

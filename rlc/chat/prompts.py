@@ -1,15 +1,12 @@
-"""From observations to prompt tokens: what the policy has seen so far.
+"""Histories: they take each observation and each sampled reply, and return the next prompt as
+tokens.
 
-A history takes each observation and each sampled reply, and returns the next prompt as tokens.
 Sampled tokens are kept as they are, never decoded and encoded again; where a renderer changes
-earlier turns, the prompt is written anew.
-
-Messages are plain data in OpenAI's form: ``role`` and ``content``, with ``tool_calls`` of earlier
-replies, and ``tool_call_id`` and ``name`` of a tool's result. The first is a system message with
-``tools``: a list of ``name``, ``description`` and ``parameters`` (a JSON schema). A content may be
-a list of parts, texts and images; an image is a data URI. Tools are shown through the support of
-tinker-cookbook's renderers. Templates with a name have the wording of the low-level loop in GEM's
-guide, so that a run can be compared with its published curves.
+earlier turns, the prompt is written anew. Messages are plain data in OpenAI's form: ``role`` and
+``content``, with ``tool_calls`` of earlier replies, and ``tool_call_id`` and ``name`` of a tool's
+result. The first is a system message with ``tools``: a list of ``name``, ``description`` and
+``parameters`` (a JSON schema). A content may be a list of parts, texts and images as data URIs.
+Templates with a name have the wording of GEM's guide, to compare with its published curves.
 """
 
 from __future__ import annotations
@@ -65,11 +62,8 @@ _ANSWERED: Message = {"role": "assistant", "content": ""}
 
 
 class ToolChatHistory:
-    """The prompt side of one episode with tools.
-
-    If the renderer keeps earlier turns as they were, each prompt extends the previous sampled
-    tokens, so that the episode is one datum. If it rewrites them, each turn is a prompt of its own.
-    """
+    """An episode with tools. If the renderer keeps earlier turns, each prompt extends the previous
+    sampled tokens, and the episode is one datum; if not, each turn is a prompt of its own."""
 
     def __init__(self, renderer: Any, **begins: Any) -> None:
         """``begins``: ``solved``, ``instruction`` and ``system`` as for :func:`opening`."""
@@ -167,18 +161,10 @@ def opening(
     instruction: str = "",
     system: str = "",
 ) -> list[Message]:
-    """Return the first messages of a chat, in the renderer's form.
-
-    Args:
-        tools: in the renderer's own words in the system message; also those of the first message.
-        solved: messages that come before those ``shown``, and after the system message.
-        instruction: is added to the last message of the user.
-        system: the system message, if those shown begin with none.
-
-    Raises:
-        EnvError: the renderer has no way to show tools, there would be two system messages, or no
-            message that takes the instruction.
-    """
+    """Return the first messages of a chat: ``solved`` ones, and those ``shown``, behind the system
+    message of either or ``system``, with ``tools`` in the renderer's own words. ``instruction`` is
+    added to the user's last message. Raise EnvError if the renderer cannot show tools, there are
+    two system messages, or none takes the instruction."""
     head, *rest = shown if shown[0]["role"] == "system" else ({"role": "system"}, *shown)
     own, tools = text_of(head), [*tools, *(head.get("tools") or ())]
     if own and system:
@@ -391,9 +377,8 @@ def chunks_of(history: PromptBuilder) -> Chunks:
 
 
 class ChatFormat:
-    """The renderer of an environment's chats, how each of them begins, and a cache of what is
-    rendered more than once. The renderer must have the extension property (it does not rewrite
-    earlier turns), unless a chat ends with its first reply."""
+    """The renderer of chats, how each begins, and a cache. The renderer must have the extension
+    property (it does not rewrite earlier turns), unless a chat ends with its first reply."""
 
     def __init__(self, renderer: Any, **begins: Any) -> None:
         """``begins``: the arguments of :func:`opening` that are the same for all chats."""
@@ -485,11 +470,8 @@ def chat_history(
     may_rewrite: bool = False,
     **begins: Any,
 ) -> Callable[[], PromptBuilder]:
-    """Return a factory of chats; ``begins`` as for :class:`ChatFormat`.
-
-    Raise EnvError for a renderer that does not fit the tokenizer, or that cannot keep a prefix,
-    unless a chat ends with its first reply, or it ``may_rewrite`` earlier turns.
-    """
+    """Return a factory of chats; ``begins`` as for :class:`ChatFormat`. Raise EnvError for a
+    renderer that does not fit the tokenizer, or that cannot keep a prefix where it has to."""
     renderer = fitting_renderer(tokenizer, renderer_name)
     if may_rewrite and not renderer.has_extension_property:
         own = {name: begins.get(name, "") for name in ("instruction", "system")}

@@ -1,9 +1,8 @@
 """Prompts as tokens, also those with images and sounds, and a tokenizer with a cache.
 
-A negative number, the mark, stands for a chunk that is no text among the tokens, once for each
-position that the chunk takes in the model's context. The mark is a hash of the chunk's content, so
-that prompts are compared, counted and extended as those of text are; the chunks go beside the
-tokens, by mark.
+Among the tokens a negative number, the mark, stands for a chunk that is not text, once for each
+position that it takes in the context. The mark is a hash of the chunk, so that prompts are
+compared, counted and extended as those of text are; the chunks go beside the tokens, by mark.
 """
 
 from __future__ import annotations
@@ -26,11 +25,8 @@ _MOST = 2_048  # texts in the cache
 
 
 class CachingTokenizer:
-    """Any tokenizer, with a cache of recently encoded texts.
-
-    A renderer encodes each piece of a message by itself; most pieces are the same in every turn,
-    and the members of a group are shown the same text.
-    """
+    """Any tokenizer, with a cache of recent texts: renderers encode pieces of messages, most of
+    which are the same in every turn, and for all members of a group."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.latest = ""  # the text that was encoded last

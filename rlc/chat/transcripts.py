@@ -1,12 +1,9 @@
 """Conversations that a program sends whole, as messages in OpenAI's form, with each request.
 
-If a conversation begins with one that was answered before, and the answer, its prompt begins with
-the tokens of that prompt and of that answer, exactly as they were sampled, and only what is new is
-tokenised. Several requests may go on from one answer, and conversations may go on side by side, so
-the answers of an episode are a tree.
-
-An answer counts as the one that was sampled if it shows a model the same: the ids of calls, how
-their arguments are written, thinking and space around the text do not matter.
+A prompt begins with the sampled tokens of the longest conversation that was answered before; only
+what is new is tokenised. Several requests may go on from one answer, so the answers of an episode
+are a tree. An answer counts as the sampled one if it shows a model the same: ids of calls, how
+arguments are written, thinking and outer space do not matter.
 """
 
 from __future__ import annotations
@@ -79,8 +76,7 @@ class TranscriptTree:
     def answer(
         self, prompt: TranscriptPrompt, tokens: list[int], message: Message | None = None
     ) -> Action:
-        """Keep an answer, which is sent as a ``message``, by default as :func:`reply_message`
-        writes it; return it as the renderer reads it."""
+        """Keep an answer, which is sent as a ``message`` (None: that of :func:`reply_message`)."""
         chat, node = prompt.chat.copy(), self._root
         action = chat.reply(tokens)
         for one in (*prompt.messages, message or reply_message(action, 0)):

@@ -12,8 +12,7 @@ from rlc.errors import Error
 
 
 class EnvError(Error):
-    """An environment that cannot be made or failed; the text is one sentence. Failed rollouts are
-    counted by ``cause``."""
+    """A failure of an environment, in one sentence. Rollouts are counted by ``cause``."""
 
     cause = "environment"
 
@@ -37,16 +36,13 @@ class Verdict:
 class Observation:
     """What the policy sees next, and whether the episode is over.
 
-    ``metrics`` are numbers about the previous action, such as whether an answer could be parsed.
-    ``messages``, such as the results of tools, are shown to a chat in place of ``text``, which
-    remains the form for people. No reduction counts a ``reward`` of None. ``truncated``, with
-    ``done``: the episode was cut off before an end of its own. ``about``, of a first observation,
-    is kept with the rollout; ``fields`` are those of the task's row, which others may be shown.
-    ``components`` are what the reward is the weighted sum of, by name the weight and the value of
-    each; empty where it is one number. ``verdicts`` are what judges said. In a match ``move`` is
-    the number of the reply that comes next among those of all seats, and ``others`` are replies of
-    opponents before it, each with its number and its seat.
-    """
+    ``metrics`` are numbers about the previous action. A chat shows ``messages``, if there are any,
+    in place of ``text``, which is for people. No reduction counts a ``reward`` of None.
+    ``truncated``, with ``done``: it was cut off before an end of its own. ``about``, of a first
+    observation, is kept with the rollout; ``fields`` are those of the task's row. The reward is the
+    weighted sum of ``components``, weight and value by name, unless there are none. In a match
+    ``move`` is the number of the next reply among those of all seats, and ``others`` are replies of
+    opponents before it, with number and seat."""
 
     text: str
     reward: float | None = 0.0
@@ -64,9 +60,8 @@ class Observation:
 
 @frozen
 class Action:
-    """A reply as the history parsed it. ``message`` is the renderer's parsed message, with any tool
-    calls; None for a history that is not a chat. ``cut_off``: it is known not to have come
-    to its end."""
+    """A reply as the history parsed it. ``message`` is the renderer's parsed message, with tool
+    calls; None without a chat. ``cut_off``: the reply is known not to be complete."""
 
     text: str
     message: Mapping[str, Any] | None = None

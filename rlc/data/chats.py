@@ -31,17 +31,13 @@ _NO_CONTENT = ("", None)
 
 @frozen
 class Chat:
-    """A chat in one form.
+    """A chat in one form. ``tools`` are without a wrapper; ``trained`` are the numbers (from 0) of
+    the messages that are trained on.
 
-    A message has a ``role``, a ``content`` and what of ``name``, ``tool_calls`` and
-    ``tool_call_id`` it was given. A content is text, or a list of parts with a ``type``: ``text``,
-    ``thinking`` and ``image``, each with its value under the name of its type. A call has an
-    ``id`` or None, and a ``function`` with a ``name`` and its ``arguments`` as JSON.
-
-    Attributes:
-        tools: the ``name``, ``description`` and ``parameters`` of each, without a wrapper.
-        trained: the numbers (from 0) of the messages that are trained on.
-    """
+    A message has a ``role``, a ``content``, and perhaps ``name``, ``tool_calls`` and
+    ``tool_call_id``. A content is text, or a list of parts with a ``type``: ``text``, ``thinking``
+    and ``image``, each with its value under the name of its type. A call has an ``id`` or None, and
+    a ``function`` with a ``name`` and its ``arguments`` as JSON."""
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -75,12 +71,10 @@ class Chat:
 
 
 def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
-    """The chat of a row: its field, or without one ``messages`` or ``conversations``.
-
-    ``train_on``: ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after
-    the last message of the user. A message's own mark, ``train`` (true, false) or ``weight``
-    (1, 0), comes before that. Raise MessageError for a row that is not a chat, or trains nothing.
-    """
+    """Return the chat of a row: its field, or else ``messages`` or ``conversations``. ``train_on``:
+    ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after the user's
+    last message. A message's own mark comes before that. Raise MessageError for a row that is not a
+    chat, or trains nothing."""
     given = _field(row, field)
     if isinstance(given, str):  # a cell of a CSV file
         given = read_json(given, "the messages")
@@ -112,17 +106,9 @@ def read_prompt(
     one_text: bool = False,
     cut: bool = False,
 ) -> Chat:
-    """The prompt of a row: text, or a list of messages, the last of the user or of a tool.
-
-    Args:
-        system: the recipe has a system message for it, so that it has none of its own.
-        one_text: it becomes part of another text, so that it is no more than one.
-        cut: a chat that ends with the assistant's messages is the prompt before them; so is a text
-            with ``Human:`` and ``Assistant:``.
-
-    Raises:
-        MessageError: the field is neither, or does not fit.
-    """
+    """Return the prompt of a row: text, or messages, the last of the user or of a tool. ``system``:
+    it has no system message of its own. ``one_text``: it is no more than one text. ``cut``: the
+    assistant's messages at the end are left out. Raise MessageError for others."""
     require_field(row, field, "prompt")
     value, tools = row[field], read_tools(row.get("tools"))
     if isinstance(value, str):

@@ -1,5 +1,5 @@
-"""Python code that a recipe names as ``module:attr`` or ``path/file.py:attr``: read without being
-run, or imported; or the error explained.
+"""Python code that a recipe names as ``module:attr`` or ``path/file.py:attr``: imported, or only
+read.
 
 Modules are looked for among what is installed, in the working directory, and beside the recipe, in
 this order: a file beside a recipe never takes the place of a library. A file is a module of its
@@ -35,12 +35,9 @@ _MAKES_MODULES = ("__path__", "sys.modules")
 
 
 def module_file(name: str, folders: Sequence[str]) -> str | None:
-    """Return the file of a module's Python text, which is looked for among what is installed, then
-    in ``folders``; None if it has none, or may be made by something else.
-
-    Raise CodeError if a package has no such module, and PackageMissingError if nothing has the
-    name of the outermost one: it may be installed where the recipe is run.
-    """
+    """Return the file of a module's text, which is looked for among what is installed, then in
+    ``folders``; None without text. Raise CodeError if a package has no such module, and
+    PackageMissingError if nothing has the name of the outermost one."""
     with IMPORTING:
         importlib.invalidate_caches()
     top, *rest = name.split(".")
@@ -97,9 +94,8 @@ _MAKES_NAMES = {"*", "__getattr__", "globals", "locals", "vars", "exec", "setatt
 
 
 def written_signature(file: str, name: str) -> Signature | None:
-    """Return the signature of a function or class in a Python file, with ``-> None`` for a function
-    that has no ``return`` with a value; None if only running the file shows what the name is. Raise
-    DataError if nothing makes the name, or the file is not Python."""
+    """Return the signature of a function or class in a file, with ``-> None`` without a ``return``
+    of a value; None if only running the file shows it. Raise DataError if the name is missing."""
     try:
         with open(file, "rb") as opened:
             module = ast.parse(opened.read(), file)
@@ -126,8 +122,8 @@ def written_signature(file: str, name: str) -> Signature | None:
 
 
 def lacks(file: str, name: str, attribute: str) -> bool:
-    """Return whether ``name`` is a class that a Python file defines by itself, and the attribute is
-    nowhere written in it. The file is known to be Python."""
+    """Return whether ``name`` is a class of the file's own in which the attribute is nowhere
+    written."""
     with open(file, "rb") as opened:
         module = ast.parse(opened.read(), file)
     made = next((maker for known, maker in _bound(module) if known == name), None)

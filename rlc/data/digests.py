@@ -1,5 +1,4 @@
-"""The contents of files that a plan names, of data and of Python code, in short: what the plan
-keeps of them, to know them again."""
+"""Digests of the files that a plan names, of data and of Python code, to know them again."""
 
 from __future__ import annotations
 

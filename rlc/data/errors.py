@@ -25,12 +25,8 @@ class FilePlace:
 
 
 class DataError(Error):
-    """Data, or code of the user's own, that cannot be used.
-
-    Attributes:
-        what: what is wrong, in one sentence, without the place.
-        place: where it stands in a file; None if it is not in one place of a file.
-    """
+    """Data, or code, that cannot be used: ``what`` is wrong, in one sentence, and its ``place`` in
+    a file."""
 
     cause = "data"
 
@@ -46,14 +42,9 @@ class PackageMissingError(DataError):
 
 
 class CodeError(DataError):
-    """Code of the user's own that is not there, or cannot be called as a recipe asks.
-
-    The message says what to do too, in one line: several may be reported together.
-
-    Attributes:
-        advice: what to do, or None; ``what`` is without it.
-        argument: the keyword argument that cannot be passed, or None.
-    """
+    """Code that is missing, or cannot be called as a recipe asks. The message includes the
+    ``advice`` (``what`` does not), as several may be reported together. ``argument``: the one at
+    fault."""
 
     def __init__(self, what: str, advice: str | None = None, argument: str | None = None) -> None:
         super().__init__(what if advice is None else f"{what}; {advice}")

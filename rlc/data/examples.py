@@ -1,4 +1,4 @@
-"""Examples to learn from in rows of data: what reads each kind, and preferences, two replies of
+"""Examples to learn from in rows of data: the reader of each kind, and preferences, two replies of
 which one is better, or one that is good or bad.
 
 Replies are text, messages, or whole chats that share their beginning, as TRL's data sets, HH-RLHF,
@@ -68,11 +68,8 @@ class LabelledReply:
 
 
 def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
-    """Return the comparison of a row; None for a tie, or two replies that are the same.
-
-    Raise MessageError for messages that cannot be used, ComparisonError for those that cannot be
-    compared.
-    """
+    """Return the comparison of a row; None for a tie, or two replies that are the same. Raise
+    MessageError or ComparisonError for others."""
     system, tools = row.get("system"), read_tools(row.get("tools"))
     given = (data.prompt, data.chosen, data.rejected)
     found = None if any(given) else _judged(row)

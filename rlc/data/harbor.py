@@ -25,8 +25,8 @@ _REFUSED = {"tpu": "a TPU", "mcp_servers": "MCP servers", "healthcheck": "a heal
 
 @frozen
 class HarborTask:
-    """One task. Seconds: ``agent`` bounds its commands together (None: no bound), ``verifier`` its
-    tests. ``image``: a ready one; None: that of its Dockerfile."""
+    """A task. ``agent`` bounds the seconds of its commands together, ``verifier`` those of its
+    tests."""
 
     folder: Path
     instruction: str

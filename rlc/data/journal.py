@@ -1,5 +1,4 @@
-"""The tables of a run's journal, for the runtime, which writes it, and for who reads what is left
-of a run."""
+"""The tables of a run's journal, for the runtime, which writes it, and for readers of runs."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ class ListedProblems(Generic[T]):
         return len(self.rows)
 
     def first(self, samples: int | None) -> ListedProblems[T]:
-        """Return that many of the rows: the first, or with ``shuffle`` those of one fixed order, so
-        that every run and every stage has the same ones. None: all of them."""
+        """Return the first ``samples`` rows (None: all), or with ``shuffle`` those of one fixed
+        order, so that every run and every stage has the same ones."""
         if samples is None:
             return self
         return ListedProblems([self.row(0, number) for number in range(samples)], self.shuffle)
@@ -105,11 +105,9 @@ def problem_set(
     samples: int | None,
     check: Callable[[Row], None],
 ) -> ListedProblems[DataRow] | GeneratedProblems:
-    """Return the problems of a set or file; ``check`` raises DataError for an unusable row.
-
-    ``question``: the field by which a part of a split is cut. ``samples`` keeps that many. Raise
-    DataError if there are fewer, or none in the split.
-    """
+    """Return the problems of a set or file; ``check`` raises DataError for an unusable row. A part
+    of a split is cut by the field ``question``; ``samples`` limits the number. Raise DataError if
+    there are fewer, or none."""
     if data == "countdown" and (base := base_split(split)) != "test":
         if base not in countdown.SPLITS:
             raise NoSplitError("countdown", base, countdown.SPLITS)

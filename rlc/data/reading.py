@@ -29,11 +29,8 @@ class FileRows:
 
 @define(eq=False)
 class Reader:
-    """Reads files within ``seconds`` together; None: as long as it takes.
-
-    ``imports``: the user's own modules may be imported and tried too, each time in a process of its
-    own; otherwise they are only read.
-    """
+    """Reads files within ``seconds`` together (None: no limit). ``imports``: own modules may be
+    imported and tried too, each in a process of its own; otherwise they are only read."""
 
     seconds: float | None = SECONDS
     imports: bool = False

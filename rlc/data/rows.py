@@ -25,11 +25,8 @@ class DataRow:
 
 
 def rows_of(path: str) -> Iterator[DataRow]:
-    """Yield the rows of a file as they are read. A byte order mark is skipped.
-
-    Raise DataError, with the place, if the file cannot be read, has no rows, or has a row without
-    named fields.
-    """
+    """Yield the rows of a file as they are read, without a byte order mark. Raise DataError, with
+    the place, if it cannot be read, has no rows, or has a row without named fields."""
     reader = _READERS.get(os.path.splitext(path)[1].lower())
     reader = saved_rows if is_saved_set(path) else reader
     if reader is None:
@@ -271,12 +268,7 @@ _NOUNS: Mapping[type, str] = {
 
 
 class FieldError(DataError):
-    """A row whose field cannot be used.
-
-    Attributes:
-        field: the name of the field.
-        fault: whether the row does not have it, it is empty, or of another type than is needed.
-    """
+    """A ``field`` of a row that cannot be used, and its ``fault``."""
 
     def __init__(self, what: str, field: str, fault: Literal["missing", "empty", "type"]) -> None:
         super().__init__(what)

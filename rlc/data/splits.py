@@ -28,11 +28,9 @@ def _exact(share: float) -> Fraction:
 
 @frozen
 class Part:
-    """The first or the last ``share`` of a split, by the order of its rows or by their content.
-
-    By ``hash`` a row's question decides, wherever it stands: equal questions stay together, and a
-    row that is added or moved does not move others to the other side.
-    """
+    """The first or the last ``share`` of a split, by the order of its rows or by their content. By
+    ``hash`` a row's question decides: equal questions stay together, and a row that is added or
+    moved does not move others to the other side."""
 
     part: str  # "first" or "last"
     share: Fraction = field(converter=_exact)

@@ -107,8 +107,8 @@ class FunctionAgent:
 
 @define(eq=False)
 class CommandAgent:
-    """A command. It finds its address in the variables that clients of OpenAI and Anthropic read,
-    its task in the file ``RLC_TASK``, and may write its result to the file ``RLC_RESULT``."""
+    """A command, with the variables of OpenAI's and Anthropic's clients, its task in the file
+    ``RLC_TASK``, and perhaps a result in the file ``RLC_RESULT``."""
 
     command: Sequence[str]
     folder: str

@@ -73,9 +73,8 @@ class AsyncEpisode(Protocol):
 
 
 class JoiningEpisode(ABC):
-    """Base class of an :class:`AsyncEpisode` of a game that the members of a group play with each
-    other. Each call may wait for other members' moves, and ``first`` is valid once ``join`` has
-    returned."""
+    """Base class of an :class:`AsyncEpisode` in which the members of a group play with each other.
+    Calls may wait for others' moves, and ``first`` is valid after ``join``."""
 
     @abstractmethod
     async def join(self) -> Observation:
@@ -117,9 +116,8 @@ class AsyncSource(Protocol):
     which stops the clock of every deadline around it."""
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """Return the episodes of these members of a task, all in the same initial state. A member
-        that is opened again starts from that state too. If this raises or is cancelled, the source
-        closes what it has opened."""
+        """Return episodes of these members of a task, all in one initial state, from which a member
+        that is opened again starts too. If this fails, the source closes what it has opened."""
 
     async def close(self) -> None:
         """Release what the source holds; safe to call twice."""

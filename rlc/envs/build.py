@@ -90,9 +90,8 @@ def build_env(
     responders: Responders = no_responders,
     views: Mapping[str, ViewChange] | None = None,
 ) -> PlayableEnv:
-    """Make an environment. The models that answer inside of it are those of ``responders``; its
-    episodes are also followed by ``views``. Raise EnvError if it cannot be made, the renderer
-    cannot keep a prefix, or a template cannot be read."""
+    """Make an environment with the models of ``responders``; ``views`` follow its episodes. Raise
+    EnvError if it cannot be made, the renderer cannot keep a prefix, or a template is unusable."""
     offer = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
     source = offer.source
 
@@ -323,9 +322,8 @@ def _require_code(env: EnvPlan) -> None:
 
 
 def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
-    """Yield a sentence for each thing outside of a recipe that is wrong with its environments:
-    Python code that does not exist or does not take the arguments, servers that do not answer or
-    lack what is needed. No environment is made, and nothing is paid for."""
+    """Yield a sentence for each thing outside of a recipe that is wrong with its environments, such
+    as Python code and servers. None is made, and nothing is paid for."""
     search_beside(recipe)
     yield from _each(_require_code)(envs)
     models = [judge.model for env in envs for _, _, judge in rubrics_of(env)]

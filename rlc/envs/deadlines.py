@@ -27,9 +27,9 @@ class OverdueError(EnvError):
 
 
 class Deadline:
-    """Measure a block, and end it after so many seconds of work (None: never). Raise OverdueError
+    """Measure a block, and end it after so many seconds of work (None: never): raise OverdueError
     with ``what`` as its subject. ``worked`` and ``waited`` are wall seconds, valid after the block.
-    An episode has many deadlines, so there is no generator behind them."""
+    An episode has many, so there is no generator behind them."""
 
     def __init__(self, seconds: float | None, what: str) -> None:
         self.worked = self.waited = self._left = 0.0

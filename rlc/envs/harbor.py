@@ -165,11 +165,9 @@ _ABSOLUTE = re.compile(rf"(?<![\w./-])/({'|'.join(_ROOTS)})(?![\w-])")
 
 @define(eq=False)
 class SubprocessBox:
-    """A stand-in: commands run as rlc's own user, in a temporary folder. Nothing isolates them.
-
-    /app, /logs, /solution, /tests and /workdir are folders within it, wherever commands and copied
-    scripts name them. Of the Dockerfile, WORKDIR and plain COPY lines count, nothing is installed.
-    """
+    """A stand-in: commands run as rlc's own user, in a temporary folder, not isolated. /app, /logs,
+    /solution, /tests and /workdir are folders within it, wherever commands and copied scripts name
+    them. Of the Dockerfile, WORKDIR and plain COPY lines count."""
 
     task: HarborTask
     _root: Path | None = field(default=None, init=False)
@@ -301,11 +299,8 @@ _REWARDS = "/logs/verifier/reward.json", "/logs/verifier/reward.txt"
 
 
 class HarborSource:
-    """The tasks of some folders, ``count`` of them. See :class:`rlc.envs.base.AsyncSource`.
-
-    ``args`` are those of the recipe. A box is opened with an episode's first command, at most
-    ``boxes`` at a time.
-    """
+    """An :class:`rlc.envs.base.AsyncSource` of ``count`` tasks; ``args`` as of the recipe. A box is
+    opened with an episode's first command, at most ``boxes`` at a time."""
 
     def __init__(self, pattern: str, args: Mapping[str, Any]) -> None:
         """Raise EnvError or DataError if there are no such tasks, or nothing to run them in."""
@@ -448,9 +443,8 @@ def _reward(task: HarborTask, rewards: Mapping[str, float]) -> float:
 
 
 async def solved_by(task: HarborTask, runtime: str, script: str | None) -> float:
-    """Return the reward of a task after a script of its folder, such as ``solution/solve.sh``, or,
-    None, after nothing was done: a task is sound if its solution solves it, and nothing does
-    not."""
+    """Return the reward of a task after a script of its folder, such as ``solution/solve.sh``
+    (None: after nothing): a sound task is solved by its solution alone."""
     box = new_box(runtime, task)
     try:
         await box.open()

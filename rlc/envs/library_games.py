@@ -27,11 +27,8 @@ def is_multiagent(made: Any) -> bool:
 
 
 class MultiAgentGame:
-    """A :class:`rlc.envs.games.Game` of a GEM environment, already reset.
-
-    Agents are seats, in the order of ``possible_agents``. Agents that act at once are asked one
-    after the other, before any of them has acted. An agent's reward is the sum over its steps.
-    """
+    """A :class:`rlc.envs.games.Game` of GEM, already reset. Agents that act at once are asked one
+    after the other, before any has acted. An agent's reward is the sum over its steps."""
 
     def __init__(self, env: Any, target: str, seed: int) -> None:
         self._env, self._target, self._seed, self._steps = env, target, seed, 0
@@ -96,17 +93,14 @@ _LISTED, _MOVE = re.compile(r"^(?:Available M|Valid m)oves: (.*)", re.M), re.com
 
 
 class TextArenaGame:
-    """A :class:`rlc.envs.games.Game` of TextArena.
-
-    A seat sees the messages that have come for it since its last move, so that a chat, which keeps
-    the earlier ones, holds each of them once; the library's own wrappers would repeat them. Replies
-    go through the library's wrappers, which put brackets around a bare move.
-    """
+    """A :class:`rlc.envs.games.Game` of TextArena. A seat sees the messages since its last move, so
+    that a chat has each of them once; the library's own wrappers would repeat them. Those wrappers
+    put brackets around a bare move."""
 
     def __init__(self, env_id: str, players: int, seed: int, illegal: float | None = None) -> None:
-        """``illegal``: the reward of a move that the game does not allow, which then ends the
-        match, with 0 for the others; None: as the library has it, which lets a player try again
-        once. Raise EnvError if the game cannot be made."""
+        """``illegal``: the reward of an illegal move, which then ends the match, with 0 for others;
+        None: as in the library, where a player may try again once. Raise EnvError if it cannot
+        begin."""
         self._env_id, self._seed, self._moves = env_id, seed, 0
         try:
             self._env = import_textarena().make(env_id)

@@ -247,11 +247,8 @@ def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
 
 @define(eq=False)
 class McpSource:
-    """A source with the tools of a server. See :class:`rlc.envs.base.AsyncSource`.
-
-    ``args`` are those of the wrapper. The server is started with the first episode and shared by
-    all, or, ``per = episode``, started for each of them with its first call.
-    """
+    """An :class:`rlc.envs.base.AsyncSource` with the tools of a server, which all episodes share,
+    or, ``per = episode``, which is started for each of them with its first call."""
 
     source: AsyncSource
     args: Mapping[str, Any]

@@ -205,11 +205,9 @@ def _await(server: str, url: str, process: subprocess.Popen[bytes], log: int) ->
 
 @define(eq=False)
 class OpenEnvSource:
-    """See :class:`rlc.envs.base.AsyncSource`.
-
-    Every member has a session of its own, begun with the same seed; at most ``sessions`` are open
-    at a time. A group is opened with one; the others begin with their members' first moves.
-    """
+    """An :class:`rlc.envs.base.AsyncSource`. Every member has a session of its own, begun with the
+    same seed; at most ``sessions`` are open. A group is opened with one; the others begin with
+    their members' first moves."""
 
     server: str
     args: Mapping[str, Any]

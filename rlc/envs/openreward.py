@@ -296,13 +296,9 @@ def _block(types: Any, part: Mapping[str, Any]) -> Any:
 
 @define(eq=False)
 class OpenRewardSource:
-    """One split of one environment. See :class:`rlc.envs.base.AsyncSource`.
-
-    Every member of a task has a session of its own, and at most ``sessions`` are open at a time.
-    A group is opened with one session; the others begin when their members make their first move,
-    so a large group needs no more slots than there are. If the environment scores whole groups,
-    each member's last turn waits for the others'.
-    """
+    """An :class:`rlc.envs.base.AsyncSource` of a split. Every member has a session of its own, and
+    at most ``sessions`` are open. A group is opened with one; the others begin with their members'
+    first moves. If groups are scored, each member's last turn waits for the others'."""
 
     id: str
     args: Mapping[str, Any]

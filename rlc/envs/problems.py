@@ -41,12 +41,11 @@ class ProblemSource:
         begins: Mapping[str, str] | None = None,
         **rules: bool,
     ) -> None:
-        """``args`` are those of ``problems()`` except ``data``; the field of the answer is None for
-        rows without one. ``begins``: the ``system`` message and the ``instruction`` of chats.
-        ``rules`` of prompts as for :func:`rlc.data.chats.read_prompt`.
-
-        Raise DataError for data that cannot be read, has no such split, or has a row that cannot be
-        asked or graded, and for a grader that calls right answers wrong."""
+        """``args`` are those of ``problems()`` except ``data``; ``answer`` is None for rows without
+        one. ``begins``: the arguments of `chat()`. ``rules`` as for
+        :func:`rlc.data.chats.read_prompt`. Raise DataError for data that cannot be read, has no
+        such split, or has a row that cannot be asked or graded, and for a grader that calls right
+        answers wrong."""
         self._question, self._answer, self._suffix = (
             args[name] for name in ("question", "answer", "suffix")
         )

@@ -54,9 +54,9 @@ class Responders(Protocol):
     def __call__(
         self, asked: Asked, most: int | None = None, timeout: float | None = None
     ) -> Responder:
-        """Return the responder of a model or an endpoint. With ``most``, at most that many replies
-        are requested at once, and each is kept for the rest of the run, also for later processes:
-        the same question under the same key is sent once. ``timeout``: seconds for one reply."""
+        """Return the responder of a model. With ``most``, at most that many replies are requested
+        at once, and each is kept for the run, also for later processes. ``timeout``: seconds for
+        one reply."""
 
     async def logprob(
         self, model: ModelState, tokens: Sequence[int], chunks: Chunks, said: Sequence[int]

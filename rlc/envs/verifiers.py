@@ -53,13 +53,10 @@ class PolicyReply:
 @define(eq=False)
 class CallbackEpisode(Generic[R]):
     """An :class:`rlc.envs.base.AsyncEpisode`, which begins with :meth:`begin`, of a rollout that
-    owns its loop, and calls :meth:`reply`.
-
-    Each call is the next observation, and its result the runtime's next action. Calls at the same
-    time are answered one after the other. ``rollout`` runs in ``loop``; ``finish`` makes the last
+    owns its loop: each call of :meth:`reply` is the next observation. Calls at the same time are
+    answered one after the other. ``rollout`` runs in ``loop``; ``finish`` makes the last
     observation of its result, in the loop of the runtime. ``left`` is called when the episode is
-    closed, perhaps twice. ``name`` is for messages.
-    """
+    closed, perhaps twice."""
 
     name: str
     loop: EventLoopThread
@@ -158,10 +155,8 @@ _MODEL = "policy"  # the name of the model that environments see
 
 
 class VerifiersSource:
-    """The tasks of one environment, ``count`` of them. See :class:`rlc.envs.base.AsyncSource`.
-
-    If its rubric compares the rollouts of a group, each member's last turn waits for the others'.
-    """
+    """An :class:`rlc.envs.base.AsyncSource` of ``count`` tasks. If the rubric compares the rollouts
+    of a group, each member's last turn waits for the others'."""
 
     def __init__(self, name: str, loader: str, args: Mapping[str, Any]) -> None:
         """``loader``: ``module:load_environment``; ``args``: those of the recipe. Raise EnvError or

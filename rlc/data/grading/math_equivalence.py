@@ -1,9 +1,8 @@
-"""Whether two mathematical answers mean the same, by math-verify, in a process of its own.
+"""Equality of mathematical answers, by math-verify, in a process of its own.
 
 math-verify limits its time with a signal, which works in the main thread only, and SymPy may take
-hours for what math-verify asks of it.
-
-    python -m rlc.data.grading.math_equivalence     reads [answer, gold], writes an Equivalence
+hours for what math-verify asks of it. `python -m rlc.data.grading.math_equivalence` reads [answer,
+gold], and writes an Equivalence.
 """
 
 from __future__ import annotations

@@ -139,12 +139,9 @@ class OwnFunction:
 
 @frozen
 class Reward:
-    """The weighted sum of what graders say of a reply.
-
-    ``answer`` is the field of the right answer, None if rows have none. ``format_coef`` is taken
-    off where a grader that compares answers finds none in the reply. It is made again in another
-    process, once. Raise DataError for a grader that cannot be used.
-    """
+    """The weighted sum of grades. ``answer`` is the field of the right answer, None if rows have
+    none. ``format_coef`` is subtracted if a grader that compares answers finds none. Raise
+    DataError for a grader that cannot be used."""
 
     graders: tuple[GraderPlan, ...]
     answer: str | None
@@ -228,9 +225,8 @@ class Reward:
     def try_on(
         self, rows: Sequence[DataRow], data: str, asked: Callable[[DataRow], Messages]
     ) -> None:
-        """Try the graders on the first of these rows, of which ``asked`` gives the prompts. Raise
-        DataError if one calls most of their own answers wrong, or a function of the user's own
-        fails or returns no number."""
+        """Try the graders on the first rows; ``asked`` returns the prompt of one. Raise DataError
+        if one calls most of their answers wrong, or a function fails or returns no number."""
         for grader in self.comparing:
             require_right(grader, [row.fields for row in rows[:TRIED]], data)
         for tool in self._tools:

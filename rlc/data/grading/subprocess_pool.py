@@ -29,12 +29,9 @@ def serve(answer: Callable[..., Any]) -> None:
 
 @define(eq=False)
 class SubprocessPool:
-    """Up to ``most`` processes of ``python -m module``, which calls :func:`serve`.
-
-    They are started as they are needed, from any thread. A process that does not answer within
-    ``patience`` seconds is replaced. Without :meth:`close` they end with the program, which closes
-    their standard input.
-    """
+    """Up to ``most`` processes of ``python -m module``, which calls :func:`serve`, started as
+    needed, from any thread. One that does not answer within ``patience`` seconds is replaced. They
+    end with :meth:`close`, or with the program, which closes their standard input."""
 
     module: str
     patience: float

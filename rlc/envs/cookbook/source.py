@@ -317,9 +317,8 @@ class Batches:
 
 
 class SharedTokenizer:
-    """Any tokenizer, used by one thread at a time: the cookbook's `MessageEnv` renders prompts in
-    threads with one tokenizer, and a fast one of transformers then fails with "Already
-    borrowed"."""
+    """Any tokenizer, used by one thread at a time: in the threads of the cookbook's `MessageEnv` a
+    fast one of transformers fails with "Already borrowed"."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -363,9 +362,9 @@ class CookbookSource:
         renderer: str,
         self_play: bool = False,
     ) -> None:
-        """``size`` is that of the recipe's groups; with ``self_play`` the members of a group play
-        with each other, and each begins when it is its turn. Raise EnvError for a builder that
-        cannot be found or called, has no such data set, or makes groups of another size."""
+        """``size`` is that of groups; with ``self_play`` their members play with each other. Raise
+        EnvError for a builder that cannot be called, has no such data, or makes groups of another
+        size."""
         self._target = builder
         self._self_play = self_play
         self._tokenizer = tokenizer
@@ -461,9 +460,8 @@ class CookbookSource:
 
 
 def made_builder(code: Code, tokenizer: Any, values: Callable[[str], Mapping[str, Any]]) -> Any:
-    """Call a builder of the cookbook with its own arguments, and the ``values`` that the recipe
-    decides elsewhere for the name of the run's model. Raise DataError if it cannot be found or
-    called."""
+    """Call a builder with its own arguments, and the ``values`` that the recipe decides for the
+    name of the model. Raise DataError if it cannot be found or called."""
     from tinker_cookbook.tokenizer_utils import register_tokenizer
 
     builder = load_attribute(code.target)

@@ -1,10 +1,8 @@
 """Grading of GEM's math environments, in a process of its own.
 
-GEM limits the time of its grader with a signal, which works in the main thread only, and
-environments are played in other threads. A process can also be ended where the signal has no
-effect: inside a long calculation of a C library.
-
-    python -m rlc.envs.gem.math     reads [reply, answer] and writes true or false, as lines of JSON
+GEM limits the time of its grader with a signal, which works in the main thread only and has no
+effect inside a long calculation of a C library. `python -m rlc.envs.gem.math` reads [reply, answer]
+and writes true or false, as lines of JSON.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """GEM environments (gem-llm 0.1.0), made safe for a concurrent, reproducible run.
 
-GEM seeds and draws from the *global* ``random`` and ``numpy.random``. Every call into an
-environment first takes a lock and seeds both generators from the episode's own stream, so what an
-episode does never depends on the episodes beside it. Tools are called without the lock: they draw
-nothing, and take long.
+GEM seeds and draws from the global generators. Every call into an environment takes a lock and
+seeds them from the episode's own stream, so that episodes do not depend on each other. Tools are
+called without the lock: they draw nothing, and take long.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ class GemSource:
         tokenizer: Any = None,
         tools: Sequence[Call] = (),
     ) -> None:
-        """``observation``: the wrapper that keeps the history; those that make a chat take the
-        ``tokenizer``'s chat template. ``tools``: the first is innermost. Raise EnvError if the
-        environment cannot be made."""
+        """``observation``: the wrapper that keeps the history, perhaps with the ``tokenizer``'s
+        chat template. The first of ``tools`` is innermost. Raise EnvError if the environment cannot
+        be made."""
         chat = observation is not None and wrapper_traits(observation).chat_template
         if chat and not getattr(tokenizer, "chat_template", None):
             raise EnvError(f"`{observation}()` needs a chat template, and the model has none")
@@ -168,9 +167,9 @@ class _IsolatedEnv:
                 return "", 0.0, True, True, {"unreadable": True}
 
     def _graded(self, action: str) -> Any:
-        """Step an environment with data, around two failures of GEM's: math is graded with a signal
-        that only the main thread can set, and a reply without an answer to a question of ``qa:`` or
-        ``logic:`` raises UnboundLocalError."""
+        """Step an environment with data. GEM grades math with a signal, which only the main thread
+        can set, and raises UnboundLocalError for replies without an answer to ``qa:`` or
+        ``logic:``."""
         env, correct = self.unwrapped, None
         if getattr(env, "use_mp", None) is False:
             correct = self.grader.ask(action, env.answer) is True

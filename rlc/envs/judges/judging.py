@@ -117,10 +117,8 @@ async def tournament(
 class OwnComparer:
     """A function of the user's own that says which of two replies is better: a number above 0 for
     the first, below 0 for the second, 0 for a tie, or whether it is the first. It may be ``async``;
-    others are called in threads, for up to ``seconds`` each (None: without a limit).
-
-    Raise DataError if it is not found, or does not take two replies and a row.
-    """
+    others are called in threads, for up to ``seconds``. Raise DataError if it is not found, or does
+    not take two replies and a row."""
 
     plan: ComparerPlan
     seconds: float | None

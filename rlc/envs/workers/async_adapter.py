@@ -122,9 +122,8 @@ Workers = ProcessWorkers | ExecutorWorkers | RayWorkers  # which make calls in o
 def make_async(
     source: BlockingSource, settings: Mapping[str, Any] | None = None
 ) -> ThreadedSource | ProcessSource:
-    """Wrap a source so that its calls are made as the arguments of ``workers()`` say; None: in
-    threads. Raise EnvError for an executor that is not found, or a source that cannot be pickled
-    for it."""
+    """Wrap a source whose calls are made as ``workers()`` says; None: in threads. Raise EnvError
+    for an executor that is not found, or a source that cannot be pickled for it."""
     settings = settings or {"kind": "threads", "count": None}
     kind, count = settings["kind"], settings["count"]
     if kind == "threads":

@@ -41,10 +41,9 @@ class _Process:
 
 @define(eq=False)
 class ProcessWorkers:
-    """Up to ``count`` processes, started as they are needed and never forked, since the program has
-    threads. Each is behind an executor of its own: a call that kills its process is the only one
-    that fails, and a call that hangs can be ended with its process. ``warm_up`` is a function,
-    followed by its arguments, that each process calls first; that and starting count as waiting."""
+    """Up to ``count`` processes, started as needed and never forked, since the program has threads.
+    Each has an executor of its own, so that a call that kills its process fails alone, and one that
+    hangs is ended. ``warm_up``: a first call, with its arguments, which counts as waiting."""
 
     count: int
     warm_up: tuple[Any, ...] = ()
@@ -134,12 +133,9 @@ async def _result(executor: Executor, function: Callable[..., Any], *args: Any) 
 
 @define(eq=False)
 class ExecutorWorkers:
-    """One executor, made with the first call, and made again when it breaks.
-
-    All calls of an executor fail when it breaks, and it does not say which of them broke it. So
-    each is made again, with no other beside it: only the call that breaks the next executor has
-    failed. ``most`` limits the concurrent calls; None leaves that to the executor.
-    """
+    """One executor, made with the first call, and again when it breaks. It does not say which call
+    broke it, so each is made again, with no other beside it: only the call that breaks the next
+    executor has failed. ``most`` limits the concurrent calls; None leaves that to the executor."""
 
     make: Callable[[], Any]
     most: int | None = None

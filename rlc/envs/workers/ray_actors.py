@@ -41,12 +41,9 @@ class _Caller:
 
 @define(eq=False)
 class RayWorkers:
-    """Up to ``most`` actors (None: as many as the cluster has room for), started as they are needed
-    and as there is room. Each reserves ``cpus`` and ``resources`` of a node.
-
-    ``address`` is that of a cluster; None: the one that this program runs on, or that RAY_ADDRESS
-    names, or else one on this machine until the last of the workers is closed.
-    """
+    """Up to ``most`` actors (None: as many as fit), started as needed and as there is room. Each
+    reserves ``cpus`` and ``resources`` of a node. ``address`` is that of a cluster; None: that of
+    this program or of RAY_ADDRESS, or else one on this machine until the last worker is closed."""
 
     most: int | None
     cpus: float
