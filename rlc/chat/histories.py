@@ -71,7 +71,6 @@ class StoppingHistory:
 
     @property
     def ends(self) -> Ends:
-        """All that ends a reply."""
         own = [self.tokenizer.eos_token_id] if self.stop is None else self.stop
         texts = (*self.texts, *(end for end in own if isinstance(end, str)))
         return Ends(tuple(end for end in own if isinstance(end, int)), texts)
@@ -102,7 +101,6 @@ def ended_reply(reply: types.SampledSequence, history: PromptBuilder) -> types.S
 
 
 def upto_end(reply: types.SampledSequence, ends: Ends, tokenizer: Any) -> types.SampledSequence:
-    """Return a reply up to its end, with these ends."""
     import numpy as np
 
     count = ends.reached(reply.tokens, tokenizer)

@@ -306,7 +306,6 @@ def observation_of(prompt: Chat) -> Observation:
 
 
 def readable(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return messages as text for people."""
     return "\n\n".join(text for text in map(text_of, messages) if text)
 
 
@@ -372,7 +371,6 @@ class ChunkedHistory(Protocol):
 
 
 def chunks_of(history: PromptBuilder) -> Chunks:
-    """Return the ``chunks`` of a history; none if it has text alone."""
     return history.chunks if isinstance(history, ChunkedHistory) else NO_CHUNKS
 
 
@@ -480,9 +478,8 @@ def chat_history(
     if one_reply:
         return lambda: ChatHistory(chats)
     if not renderer.has_extension_property:
-        raise EnvError(
-            f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
-        )
+        what = f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
+        raise EnvError(what)
     if not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
         raise EnvError(f"the renderer `{renderer_name}` ends a turn with text, not with a token")
     return lambda: ChatHistory(chats)

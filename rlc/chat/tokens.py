@@ -96,7 +96,6 @@ def readable_text(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
 
 
 def chunks_to_json(chunks: Chunks) -> dict[str, Any]:
-    """Return chunks as JSON."""
     return {str(mark): chunk.model_dump(mode="json") for mark, chunk in chunks.items()}
 
 

@@ -41,7 +41,6 @@ class TaskFacts:
     fields: Mapping[str, Any] = field(factory=dict, converter=_shortened)
 
     def written(self) -> dict[str, Any]:
-        """Return the facts as JSON data."""
         named = {} if self.id is None else {"id": self.id}
         return {"place": self.place, **named, "fields": dict(self.fields)}
 

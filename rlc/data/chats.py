@@ -65,7 +65,6 @@ class Chat:
 
     @property
     def images(self) -> int:
-        """The number of images in its messages."""
         parts = (m["content"] for m in self.messages if not isinstance(m["content"], str))
         return sum(part["type"] == "image" for content in parts for part in content)
 
@@ -132,9 +131,8 @@ def read_prompt(
         )
     prompt = Chat(tuple(messages), tools)
     if one_text and prompt.text is None:
-        raise MessageError(
-            f"the field `{field}` has to be one text: a game puts it into its own words"
-        )
+        what = f"the field `{field}` has to be one text: a game puts it into its own words"
+        raise MessageError(what)
     return prompt
 
 

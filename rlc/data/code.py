@@ -75,7 +75,6 @@ def _makes_modules(spec: ModuleSpec) -> bool:
 
 
 def own_modules(folders: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the user's own modules."""
     for entry in dict.fromkeys((str(Path.cwd()), *folders, *sys.path)):
         folder = Path(entry)
         if folder.is_dir() and folder.name not in ("site-packages", "lib-dynload"):
@@ -178,7 +177,6 @@ def _of_function(function: Function, bound: int = 0) -> Signature | None:
 
 
 def _returns_something(function: Function) -> bool:
-    """Return whether a function's own text has a ``return`` with a value, or a ``yield``."""
     waiting: list[ast.AST] = [*function.body]
     while waiting:
         inner = waiting.pop()

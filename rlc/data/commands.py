@@ -29,5 +29,4 @@ def server_command(server: str) -> list[str] | None:
 
 
 def is_command(name: str) -> bool:
-    """Return whether this machine has a command."""
     return shutil.which(name) is not None

@@ -202,7 +202,6 @@ def _with_system(messages: list[Message], system: Any) -> list[Message]:
 
 
 def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
-    """Return the chat that a reply is, or that it ends."""
     given = _messages(reply)
     if given is None and isinstance(reply, str):
         given = transcript(reply) if asked is None else [{"role": "assistant", "content": reply}]
@@ -276,7 +275,6 @@ _HASHED: Mapping[type[AnyData], Callable[[Any], str]] = {
 
 
 def reader_of(data: AnyData) -> Callable[[Row], object]:
-    """Return what reads the rows of a file that a stage learns from."""
     read = _READERS[type(data)]
     return lambda row: read(row, data)
 

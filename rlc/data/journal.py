@@ -34,7 +34,6 @@ def meta(db: sqlite3.Connection, key: str) -> str | None:
 
 
 def best_key(stage: str) -> str:
-    """Return the key of the step with the best state of a stage."""
     return f"best:{stage}"
 
 

@@ -95,9 +95,8 @@ def read_message(message: Message, where: str) -> Message:
     role = message["role"]
     made: Message = {"role": role, "content": _content(message.get("content"), where)}
     if message.get("function_call"):
-        raise MessageError(
-            f"{where} has a `function_call`, the old form of calls", "write `tool_calls`"
-        )
+        what = f"{where} has a `function_call`, the old form of calls"
+        raise MessageError(what, "write `tool_calls`")
     reasoning = next((message[name] for name in _REASONING if message.get(name)), None)
     if reasoning is not None:
         if role != "assistant" or not isinstance(reasoning, str):
@@ -122,7 +121,6 @@ def read_message(message: Message, where: str) -> Message:
 
 
 def _content(content: Any, where: str) -> str | list[dict[str, str]]:
-    """Return a content as text if it is nothing else, or as parts."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -148,9 +146,8 @@ def _part(part: Any, where: str) -> dict[str, str]:
         value = value.get("url") if isinstance(value, Mapping) else value
     else:
         known = "`text`, `thinking`, `image_url`"
-        raise MessageError(
-            f"{where}: a part of its content has the type {kind!r}; known are {known}"
-        )
+        what = f"{where}: a part of its content has the type {kind!r}; known are {known}"
+        raise MessageError(what)
     if not isinstance(value, str):
         raise MessageError(f"{where}: the {name} of a part is {_kind(value)}, not text")
     return {"type": name, name: value}
@@ -158,9 +155,8 @@ def _part(part: Any, where: str) -> dict[str, str]:
 
 def _call(call: Any, where: str) -> Mapping[str, Any]:
     if (function := _function(call)) is None:
-        raise MessageError(
-            f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
-        )
+        what = f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
+        raise MessageError(what)
     name, given = function["name"], function.get("arguments") or "{}"
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     if not isinstance(read_json(text, f"{where}: `arguments` of `{name}`"), dict):
@@ -171,7 +167,6 @@ def _call(call: Any, where: str) -> Mapping[str, Any]:
 
 
 def _function(given: Any) -> Mapping[str, Any] | None:
-    """Return the function of a call or a tool; None if it has none with a name."""
     function = given.get("function", given) if isinstance(given, Mapping) else None
     named = isinstance(function, Mapping) and isinstance(function.get("name"), str)
     return function if named else None
@@ -210,9 +205,8 @@ def _require_order(messages: Sequence[Message], where: str) -> None:
     if last["role"] != "tool":
         return
     if not before or before[-1]["role"] not in ("assistant", "tool"):
-        raise MessageError(
-            f"{where}: a tool answers a call of the assistant, and there is none before"
-        )
+        what = f"{where}: a tool answers a call of the assistant, and there is none before"
+        raise MessageError(what)
     called = [call["id"] for message in before for call in message.get("tool_calls", ())]
     answered = last.get("tool_call_id")
     if answered is not None and None not in called and called and answered not in called:

@@ -89,7 +89,6 @@ class GeneratedProblems:
     count: int | None
 
     def row(self, order: int, number: int) -> DataRow:
-        """As :meth:`ListedProblems.row`."""
         if self.count is not None:
             seed = ListedProblems(range(self.count), self.shuffle).row(order, number)
         else:
@@ -154,7 +153,7 @@ def _gsm8k(split: str) -> list[Row]:
     ]
 
 
-_SUBJECTS = (
+_SUBJECTS = [
     "algebra",
     "counting_and_probability",
     "geometry",
@@ -162,7 +161,7 @@ _SUBJECTS = (
     "number_theory",
     "prealgebra",
     "precalculus",
-)
+]
 
 
 def _math(split: str) -> list[Row]:

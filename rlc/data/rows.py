@@ -72,7 +72,6 @@ def _json_lines(path: str) -> Found:
 
 
 def _json_list(path: str) -> Found:
-    """Yield the objects of a list, each with the line that it starts in."""
     with open(path, encoding="utf-8-sig") as file:
         text = file.read()
     decode, at, line = json.JSONDecoder().raw_decode, 0, 1
@@ -149,7 +148,6 @@ def _parquet(path: str) -> Found:
 
 
 def _arrow(path: str) -> Found:
-    """Return the rows of one Arrow file, a stream or a file with an index."""
     try:
         arrow, ipc = map(importlib.import_module, ("pyarrow", "pyarrow.ipc"))
     except ImportError as error:
@@ -229,9 +227,8 @@ def _arrow_files(path: str) -> list[str]:
         hint = "`save_to_disk` of the package datasets writes one beside its .arrow files"
         raise DataError(f"{path} does not name the Arrow files of a data set", hint) from error
     if chosen:  # as datasets wrote it before 2.0
-        raise DataError(
-            f"{path} holds a selection of rows; load it with datasets, and save it anew"
-        )
+        what = f"{path} holds a selection of rows; load it with datasets, and save it anew"
+        raise DataError(what)
     return [os.path.join(os.path.dirname(path), name) for name in names]
 
 
@@ -297,6 +294,5 @@ def field_fault(row: Mapping[str, Any], name: str, holds: Holds) -> FieldError |
 
 
 def require_field(row: Mapping[str, Any], name: str, holds: Holds) -> None:
-    """Raise FieldError for a field that cannot be used."""
     if (fault := field_fault(row, name, holds)) is not None:
         raise fault

@@ -39,7 +39,6 @@ class Part:
 
     @property
     def bounds(self) -> tuple[Fraction, Fraction]:
-        """Its start and end, as shares of the split."""
         one = Fraction(1)
         return (Fraction(0), self.share) if self.part == "first" else (one - self.share, one)
 
@@ -64,19 +63,16 @@ class Part:
 
 
 def part_of(split: Split) -> Part | None:
-    """Return the part of a plan; None for a split by its name."""
     return None if isinstance(split, str) else Part(**split)
 
 
 def said(split: Split) -> str:
-    """Return the name of a split in messages."""
     if isinstance(split, str):
         return f"`{split}`"
     return f"`{split['part']}({100 * split['share']:.6g}%)` of `{split['of']}`"
 
 
 def split_of(row: Mapping[str, Any]) -> str:
-    """Return the split that a row belongs to."""
     return str(row.get(FIELD) or TRAIN)
 
 

@@ -56,11 +56,9 @@ class ParsedTemplate:
     variables: dict[str, int]
 
     def unknown(self, given: Sequence[str]) -> list[str]:
-        """Return the variables that are not given."""
         return [name for name in self.variables if name not in given]
 
     def unused(self, given: Sequence[str]) -> list[str]:
-        """Return what is given and would not be shown."""
         return [name for name in given if name not in self.variables]
 
 
@@ -98,9 +96,8 @@ def read_template(path: str, variables: Sequence[str]) -> Callable[..., Any]:
         needed = " and ".join(f"`{name}`" for name in variables)
         found = ", ".join(sorted(read.variables)) or "none"
         plural = "s" if len(variables) > 1 else ""
-        raise DataError(
-            f"{path} must use the variable{plural} {needed} and no other; found: {found}"
-        )
+        what = f"{path} must use the variable{plural} {needed} and no other; found: {found}"
+        raise DataError(what)
     return read.template.render
 
 
@@ -131,7 +128,6 @@ class Rubric:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of a row that it shows, without repetition."""
         texts = (self.text, *(one.text for one in self.criteria))
         return tuple(dict.fromkeys(name for text in texts for name in _FIELD.findall(text)))
 

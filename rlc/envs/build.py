@@ -25,6 +25,7 @@ from rlc.chat import (
     PromptBuilder,
     StoppingHistory,
     TextHistory,
+    TranscriptHistory,
     View,
     ViewChange,
     chat_history,
@@ -42,21 +43,19 @@ from rlc.envs.base import (
     TaskKey,
     make_source,
 )
-from rlc.envs.games import (
-    GameSource,
-    OpponentProgram,
-    make_opponent,
-    own_game,
-    textarena_source,
-)
-from rlc.envs.harbor import harbor_problems
+from rlc.envs.cookbook.source import CookbookSource, TokenHistory
+from rlc.envs.games import GameSource, OpponentProgram, make_opponent, own_game, textarena_source
+from rlc.envs.gem.source import GemSource
+from rlc.envs.gem.tools import require_search
+from rlc.envs.harbor import HarborSource, harbor_problems
 from rlc.envs.judges.judging import JudgedReward, JudgedSource, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
-from rlc.envs.mcp import server_problem
-from rlc.envs.openenv import openenv_problem
-from rlc.envs.openreward import openreward_problems
+from rlc.envs.mcp import McpSource, server_problem
+from rlc.envs.openenv import OpenEnvSource, openenv_problem
+from rlc.envs.openreward import OpenRewardSource, openreward_problems
 from rlc.envs.problems import ProblemSource
 from rlc.envs.responders import Responders, endpoint_problems, no_responders
+from rlc.envs.verifiers import VerifiersSource
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan import EndpointPlan, EnvPlan
 
@@ -134,12 +133,9 @@ def build_env(
     if not isinstance(source, AsyncSource):
         source = offer.with_awaited(make_async(source, workers.args if workers else None))
     elif workers is not None:
-        raise EnvError(
-            f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
-        )
+        what = f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
+        raise EnvError(what)
     if tools is not None:
-        from rlc.envs.mcp import McpSource
-
         source = McpSource(source, tools.args)
     alone, together = make_judgings(plan, offer.row, responders)
     for judging in (*alone, *together):
@@ -209,16 +205,12 @@ def _tools(plan: EnvPlan) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _gem_source(plan: EnvPlan, tokenizer: Any, _: str) -> Offer:
-    from rlc.envs.gem.source import GemSource
-
     history = with_role(plan, "history")
     own = history.name if history else None
     return Offer(GemSource(plan.id, plan.args, own, tokenizer, _tools(plan)))
 
 
 def _require_gem(plan: EnvPlan) -> None:
-    from rlc.envs.gem.tools import require_search
-
     require_search(_tools(plan))
 
 
@@ -238,15 +230,11 @@ def _problem_source(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.openreward import OpenRewardSource
-
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return Offer(OpenRewardSource(plan.id, plan.args), history)
 
 
 def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.cookbook.source import CookbookSource, TokenHistory
-
     source = CookbookSource(
         builder=plan.id,
         args=plan.args["args"],
@@ -275,24 +263,17 @@ def _python_source(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.harbor import HarborSource
-
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     source = HarborSource(plan.id, plan.args)
     return Offer(source, history, source.count)
 
 
 def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.openenv import OpenEnvSource
-
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return Offer(OpenEnvSource(plan.id, plan.args), history)
 
 
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.chat import TranscriptHistory
-    from rlc.envs.verifiers import VerifiersSource
-
     ((_, loader),) = code_of(plan)
     new_chat = tool_chat_history(tokenizer, renderer, **begins(plan))
     source = VerifiersSource(plan.id, loader.target, plan.args)

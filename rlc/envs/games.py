@@ -26,12 +26,7 @@ from attrs import define, field, frozen
 from rlc.chat import ContractError, EnvError, Observation
 from rlc.data import PLAYER_SEES, called, load_attribute, parameter_names
 from rlc.envs.base import Episode
-from rlc.envs.library_games import (
-    MultiAgentGame,
-    TextArenaGame,
-    import_textarena,
-    is_multiagent,
-)
+from rlc.envs.library_games import MultiAgentGame, TextArenaGame, import_textarena, is_multiagent
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan import OUTCOMES, ScriptPlan
 
@@ -110,7 +105,6 @@ class GameEpisode:
         return self._move()
 
     def close(self) -> None:
-        """Close the game, if it can be closed."""
         if (close := getattr(self.game, "close", None)) is not None:
             close()
 
@@ -206,7 +200,6 @@ class OpponentProgram:
 
 
 def make_opponent(plan: ScriptPlan) -> OpponentProgram:
-    """Return the opponent of a plan. Raise DataError if there is no such function."""
     if plan.function is None:
         players = {"random": random_move, "perfect": perfect_move}
         return OpponentProgram(f"{plan.player}()", players[plan.player])

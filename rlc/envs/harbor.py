@@ -87,7 +87,6 @@ class ContainerBox:
     _guarded: ExitStack = field(factory=ExitStack, init=False)
 
     async def open(self) -> None:
-        """Raise EnvError if it cannot be started."""
         task, limits = self.task, list[str]()
         if task.cpus is not None:
             limits += ["--cpus", f"{task.cpus:g}"]
@@ -108,7 +107,6 @@ class ContainerBox:
         await self._do(_GRACE * 6, "exec", name, "mkdir", "-p", "/logs/verifier", "/logs/agent")
 
     async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
-        """Run a shell command in the working directory."""
         given = [part for name, value in env.items() for part in ("--env", f"{name}={value}")]
         inside = ["timeout", "--kill-after=1", f"{seconds:g}", "bash", "-c", command]
         words = [self.program, "exec", *given, self._running(), *inside]
@@ -116,7 +114,6 @@ class ContainerBox:
         return Outcome(outcome.output, None) if outcome.status in (124, 137) else outcome
 
     async def put(self, folder: Path, where: str) -> None:
-        """Copy a folder to a path within."""
         await self._do(_GRACE * 12, "cp", f"{folder}/.", f"{self._running()}:{where}")
 
     async def read(self, path: str) -> str | None:
@@ -342,7 +339,6 @@ class HarborEpisode:
         self._left = math.inf if self.task.agent is None else self.task.agent
 
     async def play(self, action: Action) -> Observation:
-        """Run the commands of a reply, or the tests."""
         if self._box is None:
             await self._open()
         reply: Mapping[str, Any] = action.message or {"content": action.text}

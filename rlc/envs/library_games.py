@@ -43,7 +43,6 @@ class MultiAgentGame:
 
     @property
     def seat(self) -> int | None:
-        """The first of the active agents that has not moved yet."""
         if not self._env.agents:
             return None
         if (waiting := next((n for n in self._active() if n not in self._actions), None)) is None:
@@ -159,7 +158,6 @@ class TextArenaGame:
         self._done |= self._illegal is not None and bool(self._refused())
 
     def close(self) -> None:
-        """Free the lock, which a move that hangs still holds."""
         GLOBAL_RNG.release(self)
 
     def _refused(self) -> list[int]:
@@ -175,7 +173,6 @@ def listed_moves(text: str) -> tuple[str, ...] | None:
 
 @cache
 def import_textarena() -> Any:
-    """Raise EnvError if it is not installed."""
     try:
         import textarena
     except ImportError as error:

@@ -196,7 +196,6 @@ class McpServer:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the cause of an error out of the groups that the SDK raises."""
     error = first_cause(error)
     if isinstance(error, EnvError):
         return str(error)

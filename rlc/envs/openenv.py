@@ -240,7 +240,6 @@ class OpenEnvSource:
         self._serving.close()
 
     async def another(self, seed: int, first: Observation) -> tuple[AsyncExitStack, OpenEnvSession]:
-        """Begin the session of another member, which must begin like the first."""
         held, session, seen = await self._begun(seed)
         if seen.messages != first.messages:
             await held.aclose()

@@ -88,7 +88,6 @@ class OpenSession:
         return await self._output(lambda: self.session.call_terminal_tool(text))
 
     async def close(self) -> None:
-        """End the session. Safe to call twice."""
         await self.held.aclose()
 
     async def _output(self, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -118,7 +117,6 @@ class OpenRewardEpisode:
     _counts: Counter[str] = field(factory=Counter, init=False)
 
     async def play(self, action: Action) -> Observation:
-        """Raise EnvError for a tool or a session that fails."""
         if self._session is None:
             self._session = await self.begin()
         reply: Mapping[str, Any] = action.message or {"content": action.text}
@@ -309,7 +307,6 @@ class OpenRewardSource:
     _listing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Raise EnvError if the SDK is not installed."""
         if importlib.util.find_spec("openreward") is None:
             raise EnvError("OpenReward is not installed: pip install 'rlc[openreward]'")
         self._connection = Connection(ServerAddress.of(self.id, self.args))

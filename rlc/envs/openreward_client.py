@@ -45,7 +45,6 @@ class ServerAddress:
         return cls(env_id, args["variant"], args["base_url"], tuple(args["secrets"]))
 
     def missing(self) -> list[str]:
-        """The variables that are needed and not set."""
         key = [KEY] if self.base_url is None and not os.environ.get(KEY) else []
         return key + [name for name in self.secrets if _secret(name) is None]
 
@@ -79,7 +78,6 @@ class Connection:
         return list(await self._ask(env.list_required_secrets))
 
     async def session(self, split: str, index: int) -> Any:
-        """Begin a session of one task. The wait for it counts against no deadline."""
         env = await self.environment()
 
         async def begin() -> Any:
@@ -151,7 +149,6 @@ class Connection:
         return {name: v if name in known else (v, []) for name, v in values.items()}
 
     async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Raise EnvError if the server stays busy, or for any other error."""
         pause, clock = _FIRST_PAUSE, asyncio.get_running_loop().time
         give_up = clock() + PATIENCE
         while True:
@@ -178,7 +175,6 @@ async def end_session(session: Any) -> None:
 
 
 def explained(error: Exception, address: ServerAddress) -> EnvError:
-    """Return an error of the SDK as one sentence."""
     status, errors = getattr(error, "status", None), sdk().api.errors
     where = address.base_url or "OpenReward"
     if isinstance(error, sdk().api.environments.types.AuthenticationError):

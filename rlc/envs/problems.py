@@ -69,16 +69,13 @@ class ProblemSource:
             self._reward.try_on(rows, data, lambda row: self._asked(self._prompt(row.fields)))
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
-        """Return ``size`` attempts at problem ``number`` of the order."""
         return [self.attempt(order, number)] * size
 
     @property
     def rows(self) -> Sequence[DataRow]:
-        """All rows; none where they are made on demand."""
         return self._problems.rows if isinstance(self._problems, ListedProblems) else ()
 
     def row(self, task: TaskKey) -> Row:
-        """Return the fields of a task's row."""
         return self._problems.row(task.order, task.number).fields
 
     def with_awaited(self, others: AsyncSource) -> AsyncSource:
@@ -86,7 +83,6 @@ class ProblemSource:
         return _AwaitedSource(others, self.attempt) if self._reward.is_awaited else others
 
     def attempt(self, order: int, number: int) -> ProblemEpisode:
-        """Return an attempt at problem ``number`` of the order."""
         row = self._problems.row(order, number)
         row = evolve(row, fields=self._complete(row.fields))
         prompt = self._prompt(row.fields)
@@ -147,7 +143,6 @@ class ProblemEpisode:
         )
 
     def conversation(self, reply: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the messages of the prompt, and the reply."""
         return (*self.prompt, {"role": "assistant", "content": reply})
 
 

@@ -121,9 +121,8 @@ class EndpointResponder:
             text, stop = choice["message"]["content"] or "", choice.get("finish_reason")
             tokens = int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise EndpointError(
-                f"{self._name} answered in another form: {answer!r:.200}"
-            ) from error
+            what = f"{self._name} answered in another form: {answer!r:.200}"
+            raise EndpointError(what) from error
         self.used(*tokens)
         return ModelReply(str(text), "length" if stop == "length" else "stop")
 
@@ -195,7 +194,6 @@ def pause(number: int, after: str | None, draw: random.Random) -> float:
 
 
 def key_of(plan: EndpointPlan) -> str | None:
-    """Return the key of an endpoint, from the environment; None if there is none."""
     return (os.environ.get(plan.key) or "").strip() or None if plan.key else None
 
 

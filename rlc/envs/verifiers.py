@@ -81,7 +81,6 @@ class CallbackEpisode(Generic[R]):
         self.first = evolve(seen, about=self.about)
 
     async def play(self, action: Action) -> Observation:
-        """Reply, and play on to the next request or to the end."""
         assert self._task is not None, "an episode begins before it is played"
         seen = await self.loop.call(self._go_on(self._task, action))
         return await self.finish(self._task.result()) if seen is None else seen
@@ -375,7 +374,6 @@ def prepare_rubrics(env: Any, weights: Mapping[str, float]) -> None:
 
 
 def _rubrics(env: Any) -> Iterator[Any]:
-    """Yield the rubrics of an environment, and of environments within it."""
     waiting = [env.rubric]
     for inner in getattr(env, "env_map", {}).values():
         yield from _rubrics(inner)

@@ -100,7 +100,6 @@ def test_problems() -> tuple[dict[str, Any], ...]:
 
 
 def row(numbers: Sequence[int], target: int) -> dict[str, Any]:
-    """Return a problem with the fields of a row of data."""
     return {
         "question": question(numbers, target),
         "answer": str(target),

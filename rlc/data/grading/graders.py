@@ -48,17 +48,15 @@ class Grader:
     @tool.default
     def _load_tool(self) -> Any:
         if self.name == "math" and importlib.util.find_spec("math_verify") is None:
-            raise PackageMissingError(
-                "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
-            )
+            what = "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
+            raise PackageMissingError(what)
         if self.name == "regex":
             assert self.pattern is not None
             try:
                 return re.compile(self.pattern)
             except re.error as error:
-                raise DataError(
-                    f"the pattern {self.pattern!r} is no regular expression: {error}"
-                ) from error
+                what = f"the pattern {self.pattern!r} is no regular expression: {error}"
+                raise DataError(what) from error
         return None
 
     def __call__(self, text: str, row: Row) -> float | None:
@@ -149,7 +147,6 @@ def number_in(text: str) -> Fraction | None:
 
 
 def last_number(text: str) -> Fraction | None:
-    """Return the last number in a text; None if it has none."""
     found = [match[0] for match in _NUMBER.finditer(text) if len(match[0]) <= _MOST_DIGITS]
     return _fraction(found[-1]) if found else None
 
@@ -192,9 +189,8 @@ def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
             raise ValueError("one of them is missing")
         return [int(number) for number in found], int(target)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            "countdown needs whole numbers in the fields `nums` and `target` of each row"
-        ) from error
+        what = "countdown needs whole numbers in the fields `nums` and `target` of each row"
+        raise DataError(what) from error
 
 
 def _numeric(grader: Grader, text: str, row: Row) -> float | None:

@@ -163,7 +163,6 @@ class Reward:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether some of the functions are ``async``."""
         return any(isinstance(tool, OwnFunction) and tool.awaited for tool in self._tools)
 
     def __call__(self, reply: str, row: DataRow, messages: Messages) -> GradedReply:

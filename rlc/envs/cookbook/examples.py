@@ -71,9 +71,8 @@ def _imitated(target: str, datum: Any) -> ImitatedTokens:
     inputs: Mapping[str, Any] = datum.loss_fn_inputs
     if set(inputs) != {"weights", "target_tokens"}:
         named = ", ".join(map(repr, inputs)) or "nothing"
-        raise EnvError(
-            f"an example of `{target}` has {named}, and not `weights` and `target_tokens` alone"
-        )
+        what = f"an example of `{target}` has {named}, and not `weights` and `target_tokens` alone"
+        raise EnvError(what)
     weights_T, targets_T = (inputs[key].to_numpy() for key in ("weights", "target_tokens"))
     tokens, chunks = split_chunks(datum.model_input)
     if weights_T.shape != (len(tokens),) or targets_T.shape != (len(tokens),):

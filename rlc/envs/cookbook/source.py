@@ -284,9 +284,8 @@ class Batches:
         last = len(self._batch(batches - 1))
         self._batches = batches
         if not 0 < last <= self._size:
-            raise EnvError(
-                f"the first batch of `{target}` has {self._size} groups, and the last has {last}"
-            )
+            what = f"the first batch of `{target}` has {self._size} groups, and the last has {last}"
+            raise EnvError(what)
         self.count = self._size * (batches - 1) + last
 
     def group(self, number: int) -> Any:

@@ -28,7 +28,6 @@ def boxed(answer: str) -> str:
 
 
 def number_range(opening: str) -> tuple[int, int]:
-    """Return the range that the opening of a GuessTheNumber game names."""
     low, high = _integers(r"between (\d+) and (\d+)", opening)[0]
     return low, high
 
@@ -52,7 +51,6 @@ def word_to_spell(question: str) -> str:
 
 
 def consistent_code(texts: Sequence[str]) -> str:
-    """Return the middle one of the possible codes."""
     codes = possible_codes(texts)
     return " ".join(map(str, codes[len(codes) // 2]))
 
@@ -111,7 +109,6 @@ def fitting_digits(board: Board, row: int, column: int) -> list[int]:
 
 
 def _solution(board: Board) -> Board | None:
-    """Fill a board in place; None if it has no solution."""
     cells = empty_cells(board)
     if not cells:
         return board

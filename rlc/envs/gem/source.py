@@ -97,7 +97,6 @@ class GemSource:
         return episodes
 
     def close(self) -> None:
-        """End the math grader. Safe to call twice."""
         self._grader.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -133,7 +133,6 @@ class Sandbox:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and its children, except those that left its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -209,9 +208,8 @@ def require_search(tools: Sequence[Call]) -> None:
                 text = answer.removeprefix(_FAILED).rstrip("]").strip()
                 cause = text.splitlines()[0] if text else "no cause given"
                 cause = next((plain for sign, plain in _CAUSES.items() if sign in text), cause)
-                raise EnvError(
-                    f"the server of `search_tool()`, {args['url']}, gave nothing: {cause}"
-                )
+                what = f"the server of `search_tool()`, {args['url']}, gave nothing: {cause}"
+                raise EnvError(what)
 
 
 def run_python(sandbox: Sandbox, code: str, seconds: float) -> Outcome:

@@ -133,8 +133,6 @@ class OwnComparer:
     async def compare(
         self, _task: str, replies: Sequence[str], row: Row | None, order: Random
     ) -> list[ComparisonVerdict]:
-        """Judge replies to one task against each other, in pairs."""
-
         async def by(different: list[str]) -> Scores:
             return await tournament(
                 len(different),
@@ -196,7 +194,6 @@ class Judge:
         return self.rubric.of_row(row, self.plan.criteria)
 
     async def score(self, task: str, reply: str, row: Row | None) -> ComparisonVerdict:
-        """Judge a reply alone."""
         rubric = self.rubric_of(row)
         plan, by, criteria = self.plan, questions.described(rubric), rubric.criteria
         if self._question is not None:
@@ -225,7 +222,6 @@ class Judge:
     async def compare(
         self, task: str, replies: Sequence[str], row: Row | None, order: Random
     ) -> list[ComparisonVerdict]:
-        """Judge replies to one task against each other: by one ranking, or in pairs."""
         by = questions.described(self.rubric_of(row))
         judged = self._ranked if self.by == "ranking" else self._paired
         return await compared(self.plan, replies, order, lambda shown: judged(task, shown, by))
@@ -295,7 +291,6 @@ class JudgedReward:
                         judge.rubric_of(row.fields)
 
     async def score(self, task: TaskKey, exchanges: Sequence[Exchange]) -> list[ComparisonVerdict]:
-        """Judge an episode alone, by each judge."""
         asked, reply = self._parts(exchanges)
         row = self.row(task)
         asking = [judge for judge in self.judges if isinstance(judge, Judge)]
@@ -323,7 +318,6 @@ class JudgedReward:
 
 
 def transcript(exchanges: Sequence[Exchange]) -> str:
-    """Return a conversation as text."""
     return "\n\n".join(f"User: {said}\n\nAssistant: {reply}" for said, reply in exchanges)
 
 
@@ -352,7 +346,6 @@ def make_judgings(
 
 
 def rewarded(seen: Observation, judged: Sequence[ComparisonVerdict]) -> Observation:
-    """Return the last observation of an episode with the verdicts of judges."""
     whole = {"": (1.0, seen.reward)} if seen.reward else {}
     parts = {name: part for one in judged for name, part in one.parts.items()}
     values = {name: value for name, (_, value) in parts.items()}

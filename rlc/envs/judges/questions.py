@@ -30,7 +30,6 @@ def shown(text: str) -> str:
 
 
 def described(rubric: Rubric) -> str:
-    """Return the text of a rubric, and the criteria by their names."""
     listed = "\n".join(f"- {one.name}: {one.text}" for one in rubric.criteria)
     return "\n\n".join(part for part in (rubric.text, listed) if part)
 
@@ -38,7 +37,6 @@ def described(rubric: Rubric) -> str:
 def score_question(
     task: str, reply: str, rubric: str, criteria: Sequence[Criterion], low: float, high: float
 ) -> str:
-    """Ask for a score of one reply."""
     scale = f"a number from {low:g} (worst) to {high:g} (best)"
     form = f"Then end with the score, {scale}, as <score>{high:g}</score>."
     if criteria:
@@ -63,7 +61,6 @@ Say in a few sentences what is good and bad about the reply. {form}"""
 
 
 def ranking_question(task: str, replies: Sequence[str], rubric: str) -> str:
-    """Ask for the order of several replies."""
     listed = "\n\n".join(
         f'<reply number="{number}">\n{shown(reply)}\n</reply>'
         for number, reply in enumerate(replies, start=1)
@@ -86,7 +83,6 @@ the worst, each once, with `=` between equally good ones, as <ranking>2 > 1 = 3<
 
 
 def pair_question(task: str, first: str, second: str, rubric: str) -> str:
-    """Ask which of two replies is better."""
     return f"""\
 Compare two replies to one task by a rubric.
 

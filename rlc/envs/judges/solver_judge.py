@@ -45,7 +45,6 @@ class SolverJudge:
         return f"\\boxed{{{answer}}}" if self.in_box else f"<answer>{answer}</answer>"
 
     def solver(self, problem: AsyncEpisode) -> AsyncEpisode:
-        """Return a solver's turn; ``problem`` is graded with its solution."""
         first = evolve(problem.first, text=self.solver_prompt(problem=problem.first.text))
 
         async def grade(reply: str) -> Observation:
@@ -84,12 +83,10 @@ def make_solver_judge(
 
 
 def usual_solver_prompt(problem: str) -> str:
-    """Return the prompt of a solver if the recipe has none."""
     return f"{problem.rstrip()}\n\nPut your final answer between <answer> and </answer>."
 
 
 def usual_judge_prompt(problem: str, solutions: Sequence[str]) -> str:
-    """Return the prompt of a judge if the recipe has none."""
     listed = "\n\n".join(f"Solution {i}:\n{text}" for i, text in enumerate(solutions, start=1))
     return f"""\
 Here is a problem, and {len(solutions)} proposed solutions to it. Find one that is right.
@@ -131,7 +128,6 @@ def _answer(reply: str) -> str | None:
 
 
 def picked_number(reply: str) -> int | None:
-    """Return the number that a reply answers; None if it answers none."""
     text = _answer(reply)
     return int(text) if text is not None and _INDEX.fullmatch(text) else None
 

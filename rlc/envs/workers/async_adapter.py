@@ -99,7 +99,6 @@ def open_group(
 
 @_with_portable_errors
 def step(state: bytes, action: str) -> tuple[bytes, Observation]:
-    """In a worker: play one action."""
     episode: Episode = pickle.loads(state)
     seen = episode.step(action)
     # An episode that is over is not stepped again, and its state may be large.
@@ -147,7 +146,6 @@ class ThreadedSource:
     threads: ThreadWorkers
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """Reset the episodes of a group in one call."""
         episodes = await self.threads.call(open_episodes, self.source, task)
         return [_ThreadedEpisode(episodes[member], self.threads) for member in members]
 
@@ -170,7 +168,6 @@ class _ThreadedEpisode:
         return seen
 
     async def close(self) -> None:
-        """Close the episode, once."""
         if not self._closed:
             self._closed = True
             await _close(self.episode, self.threads)
@@ -190,7 +187,6 @@ class ProcessSource:
     source: BlockingSource = field(repr=False)
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """Reset the episodes of a group in one call."""
         digest, ask = self.pickled.digest, (task, list(members))
         states = await self.workers.call(open_group, digest, None, *ask)
         if states is None:

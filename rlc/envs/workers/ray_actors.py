@@ -58,7 +58,6 @@ class RayWorkers:
     _connected: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Raise EnvError if Ray is not installed."""
         if find_spec("ray") is None:
             raise EnvError("`workers(ray)` needs the package ray: pip install 'rlc[ray]'")
 

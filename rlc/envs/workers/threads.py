@@ -180,7 +180,6 @@ class EventLoopThread:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a coroutine; blocks until then."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._running()).result()
 
     async def call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
@@ -227,7 +226,6 @@ class GlobalRngLock:
             self.release(holder)
 
     def release(self, holder: object) -> None:
-        """Free the lock if ``holder`` holds it."""
         with self._changed:
             if self._holder is holder:
                 self._holder = None
