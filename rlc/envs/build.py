@@ -43,7 +43,7 @@ from rlc.envs.base import (
     TaskKey,
     make_source,
 )
-from rlc.envs.cookbook.source import CookbookSource, TokenHistory
+from rlc.envs.cookbook import CookbookSource, TokenHistory
 from rlc.envs.games import GameSource, OpponentProgram, make_opponent, own_game, textarena_source
 from rlc.envs.gem.source import GemSource
 from rlc.envs.gem.tools import require_search

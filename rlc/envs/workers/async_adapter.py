@@ -19,8 +19,7 @@ from attrs import define, field, frozen
 from rlc.chat import Action, ContractError, EnvError, Observation
 from rlc.data import load_attribute
 from rlc.envs.base import AsyncEpisode, BlockingSource, Closable, Episode, NumberedSource, TaskKey
-from rlc.envs.workers.processes import ExecutorWorkers, ProcessWorkers
-from rlc.envs.workers.ray_actors import RayWorkers
+from rlc.envs.workers.processes import ExecutorWorkers, ProcessWorkers, RayWorkers
 from rlc.envs.workers.threads import MOST_THREADS, ThreadWorkers
 from rlc.errors import first_line
 

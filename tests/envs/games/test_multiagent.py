@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from rlc.chat.turns import ContractError
-from rlc.envs.games import GameEpisode, GameSource, Move, own_game
-from rlc.envs.library_games import is_multiagent
+from rlc.envs.games import GameEpisode, GameSource, Move, is_multiagent, own_game
 
 GAME = """
 import random

@@ -16,12 +16,12 @@ from rlc.envs.games import (
     GameView,
     Move,
     OpponentProgram,
+    listed_moves,
     make_opponent,
     perfect_move,
     random_move,
     textarena_source,
 )
-from rlc.envs.library_games import listed_moves
 from rlc.plan.environments import ScriptPlan
 
 BOARD = "[GAME] Current Board:\n\n 0 | O | 2 \n---+---+---\n 3 | X | 5 \n---+---+---\n 6 | 7 | 8 "

@@ -219,7 +219,7 @@ def test_what_is_no_executor_is_refused() -> None:
 
 
 def test_a_missing_ray_is_found_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlc.envs.workers.ray_actors.find_spec", lambda _: None)
+    monkeypatch.setattr("rlc.envs.workers.processes.find_spec", lambda _: None)
     settings = {"kind": "ray", "count": 2, "cpus": 1.0, "resources": {}, "address": None}
     with pytest.raises(EnvError, match=r"`workers\(ray\)` needs the package ray"):
         make_async(AddingSource(), settings)

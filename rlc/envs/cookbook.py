@@ -1,4 +1,5 @@
-"""Any `RLDatasetBuilder` of tinker-cookbook (0.5.8) as a source: ``cookbook("module:Builder")``.
+"""Data sets of tinker-cookbook (0.5.8), in the first place any `RLDatasetBuilder` as a source:
+``cookbook("module:Builder")``.
 
 Task *n* is the *n*-th group of the data set's batches; after the last group the next epoch begins.
 `get_batch(i)` must be a pure function of *i*, as for the cookbook's own resuming, so that a resumed
@@ -14,6 +15,8 @@ compares episodes, it waits for all of a group. An environment's code runs in an
 own: code that blocks there delays the other episodes of the source, but nothing else.
 
 Members that start from different prompts, or wait for each other's moves, need ``self_play``.
+
+A `SupervisedDatasetBuilder` has examples to imitate. Its batches are read once, in their order.
 """
 
 from __future__ import annotations
@@ -23,12 +26,19 @@ import copy
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from rlc.catalog import COOKBOOK_GROUP, COOKBOOK_MODEL, COOKBOOK_RENDERER, source_traits
+from rlc.catalog import (
+    COOKBOOK_BATCH,
+    COOKBOOK_COMMON,
+    COOKBOOK_GROUP,
+    COOKBOOK_MODEL,
+    COOKBOOK_RENDERER,
+    source_traits,
+)
 from rlc.chat import (
     NO_CHUNKS,
     Action,
@@ -487,3 +497,78 @@ def _sizes(target: str, found: int, size: int) -> str:
         f"`{target}` makes groups of {found}, and the recipe's have {size}: write "
         f"`groups(…, group_size = {found})`, or `samples = {found}` in an evaluation"
     )
+
+
+@frozen
+class ImitatedTokens:
+    """Tokens with the marks of ``chunks``, and whether each is trained on, with one ``weight``: 1 /
+    n where the cookbook takes the mean of an example."""
+
+    tokens: list[int]
+    trained: list[bool]
+    chunks: Chunks
+    weight: float
+
+
+def builder_examples(
+    code: Code, split: str, batch: int, tokenizer: Any, renderer: str
+) -> Iterator[ImitatedTokens]:
+    """Yield the examples of a builder's training or test set. Raise EnvError if it cannot be used,
+    has no such set, or makes anything else than examples whose tokens weigh the same."""
+    target = code.target
+
+    def values(model: str) -> dict[str, Any]:
+        given = {
+            **dict.fromkeys(COOKBOOK_MODEL, model),
+            **dict.fromkeys(COOKBOOK_RENDERER, renderer),
+            COOKBOOK_BATCH: batch,
+        }
+        names = parameter_names(load_attribute(target))
+        if COOKBOOK_COMMON in names:
+            from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
+
+            given[COOKBOOK_COMMON] = ChatDatasetBuilderCommonConfig(
+                model_name_for_tokenizer=model,
+                renderer_name=renderer,
+                max_length=None,
+                batch_size=batch,
+            )
+        return {name: value for name, value in given.items() if name in names}
+
+    builder = made_builder(code, tokenizer, values)
+    try:
+        data = chosen_set(target, builder(), split)
+        for number in range(len(data)):
+            for datum in data.get_batch(number):
+                yield _imitated(target, datum)
+    except EnvError:
+        raise
+    except Exception as error:
+        raise EnvError(f"`{target}` failed to make its examples: {explained(error)}") from error
+
+
+def _imitated(target: str, datum: Any) -> ImitatedTokens:
+    import numpy as np
+
+    inputs: Mapping[str, Any] = datum.loss_fn_inputs
+    if set(inputs) != {"weights", "target_tokens"}:
+        named = ", ".join(map(repr, inputs)) or "nothing"
+        what = f"an example of `{target}` has {named}, and not `weights` and `target_tokens` alone"
+        raise EnvError(what)
+    weights_T, targets_T = (inputs[key].to_numpy() for key in ("weights", "target_tokens"))
+    tokens, chunks = split_chunks(datum.model_input)
+    if weights_T.shape != (len(tokens),) or targets_T.shape != (len(tokens),):
+        raise EnvError(f"an example of `{target}` has not one weight and one target for each input")
+    chosen_T = weights_T != 0
+    weight = float(weights_T[chosen_T].max(initial=0.0))
+    if not chosen_T.any():
+        weight = 1.0
+    elif not np.allclose(weights_T[chosen_T], weight) or weight <= 0:
+        raise EnvError(
+            f"the tokens of an example of `{target}` have different weights",
+            "an `sft` stage trains on a token of an example like on the others, or not at all",
+        )
+    whole, trained = [*tokens, int(targets_T[-1])], [False, *chosen_T.tolist()]
+    if any(whole[at] != targets_T[at - 1] for at, chosen in enumerate(trained) if chosen):
+        raise EnvError(f"the targets of `{target}` are not the tokens after its inputs")
+    return ImitatedTokens(whole, trained, chunks, weight)

@@ -1,1 +1,0 @@
-"""Data sets of tinker-cookbook as environments: ``cookbook("module:Builder")``."""
