@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rlc.data.errors import *
     from rlc.data.examples import *
     from rlc.data.grading.graders import *
+    from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
-    from rlc.data.grading.subprocess_pool import *
     from rlc.data.harbor import *
     from rlc.data.journal import *
     from rlc.data.messages import *
@@ -43,8 +43,8 @@ else:
             repeats
         grading.graders: Grader TRIED boxed completed is_right require_gradable tagged tried
             wrongly_graded
+        grading.math_equivalence: SubprocessPool serve
         grading.rewards: CodeTrial Messages Reward RewardError TRIED_OWN as_number
-        grading.subprocess_pool: SubprocessPool serve
         harbor: HarborTask harbor_tasks
         journal: SCHEMA best_key meta saved
         messages: Message MessageError

@@ -2,19 +2,14 @@
 ``cookbook("module:Builder")``.
 
 Task *n* is the *n*-th group of the data set's batches; after the last group the next epoch begins.
-`get_batch(i)` must be a pure function of *i*, as for the cookbook's own resuming, so that a resumed
-run continues where it stopped.
+`get_batch(i)` must be a pure function of *i*, so that a resumed run continues where it stopped. The
+builder's fields that the recipe decides elsewhere may not be given: the name of the model, which
+stands for the tokenizer of the run, that of the renderer, and the size of a group.
 
-The builder's fields that the recipe decides elsewhere are filled in and may not be given: the name
-of the model, that of the renderer, and the size of a group. The model's name stands for the
-tokenizer of the run, whichever service runs the model.
-
-Prompts are tokens, with images and sounds among them, and the environment receives replies as they
-were sampled. What `compute_group_rewards` returns is added to an episode's last reward; if it
-compares episodes, it waits for all of a group. An environment's code runs in an event loop of its
-own: code that blocks there delays the other episodes of the source, but nothing else.
-
-Members that start from different prompts, or wait for each other's moves, need ``self_play``.
+Environments take and give tokens, with images and sounds. What `compute_group_rewards` returns is
+added to an episode's last reward; if it compares episodes, it waits for all of a group. Code that
+blocks delays the other episodes of the source, but nothing else. Members that start from different
+prompts, or wait for each other's moves, need ``self_play``.
 
 A `SupervisedDatasetBuilder` has examples to imitate. Its batches are read once, in their order.
 """
@@ -189,10 +184,10 @@ class MemberGroup:
 
     async def reward(self, member: int) -> Reward:
         """Return what the comparison adds to a finished member, once no other is playing."""
-        if not self.compares:
-            return 0.0, {}
         from tinker_cookbook.rl.types import Trajectory
 
+        if not self.compares:
+            return 0.0, {}
         played = Trajectory(self._transitions[member], self._final[member])
         return await self._rewards.finish(member, (played, self.envs[member]))
 

@@ -102,8 +102,8 @@ class ContainerBox:
         self._name = name = f"rlc-{uuid4().hex}"
         guarded = self._guarded.enter_context(guard())
         guarded.hold("sh", "-c", _REMOVE, self.program, name)  # before there is anything to remove
-        start = ["run", "--detach", "--init", "--name", name, *limits, image, *_IDLE]
-        await self._do(task.build, *start)
+        start = ["run", "--detach", "--init", "--name", name, *limits, image]
+        await self._do(task.build, *start, "sh", "-c", "sleep infinity")
         await self._do(_GRACE * 6, "exec", name, "mkdir", "-p", "/logs/verifier", "/logs/agent")
 
     async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
@@ -143,15 +143,13 @@ class ContainerBox:
         await self._do(self.task.build, "build", "--quiet", "--tag", name, str(folder))
         return name
 
-    async def _do(self, seconds: float, *words: str) -> Outcome:
+    async def _do(self, seconds: float, *words: str) -> None:
         outcome = await _execute([self.program, *words], seconds)
         if outcome.status != 0:
             why = (outcome.output.strip().splitlines() or ["it took too long"])[-1]
             raise EnvError(f"`{self.program} {words[0]}` of `{self.task.name}` failed: {why}")
-        return outcome
 
 
-_IDLE = ("sh", "-c", "sleep infinity")
 # More than once: a container may still be made when the process that asked for it is killed.
 _REMOVE = 'for wait in 0 1 4; do sleep $wait; "$0" rm --force "$1"; done'
 
@@ -340,7 +338,12 @@ class HarborEpisode:
 
     async def play(self, action: Action) -> Observation:
         if self._box is None:
-            await self._open()
+            async with AsyncExitStack() as held:
+                await held.enter_async_context(place(self.places))
+                self._box = new_box(self.args["runtime"], self.task)
+                held.push_async_callback(self._box.close)
+                await self._box.open()
+                self._held = held.pop_all()
         reply: Mapping[str, Any] = action.message or {"content": action.text}
         self._turns += 1
         messages = [
@@ -360,14 +363,6 @@ class HarborEpisode:
 
     async def close(self) -> None:
         await self._held.aclose()
-
-    async def _open(self) -> None:
-        async with AsyncExitStack() as held:
-            await held.enter_async_context(place(self.places))
-            self._box = new_box(self.args["runtime"], self.task)
-            held.push_async_callback(self._box.close)
-            await self._box.open()
-            self._held = held.pop_all()
 
     async def _result(self, name: str, arguments: str) -> str:
         assert self._box is not None

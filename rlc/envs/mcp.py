@@ -312,7 +312,12 @@ class McpEpisode:
         if spent or not (calls or unread):
             seen = await self.episode.play(evolve(action, text=text_of(reply)))
             return evolve(seen, metrics={**seen.metrics, **self._metrics()})
-        messages = [await self._call(*call) for call in calls]
+        messages = list[Plain]()
+        for call_id, name, arguments in calls:
+            result = await self._result(name, arguments)
+            self._counts["tool_errors"] += result.failed
+            message = {"role": "tool", "tool_call_id": call_id, "name": name}
+            messages.append({**message, "content": result.content})
         messages += unread
         self._counts["parse_errors"] += len(unread)
         return Observation(readable(messages), None, False, self._metrics(), tuple(messages))
@@ -323,12 +328,6 @@ class McpEpisode:
         finally:
             if not self.shared:
                 await self.server.close()
-
-    async def _call(self, call_id: str, name: str, arguments: str) -> Plain:
-        result = await self._result(name, arguments)
-        self._counts["tool_errors"] += result.failed
-        message = {"role": "tool", "tool_call_id": call_id, "name": name}
-        return {**message, "content": result.content}
 
     async def _result(self, name: str, arguments: str) -> ToolResult:
         if self._counts["tool_calls"] >= self.uses:
