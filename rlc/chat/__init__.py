@@ -1,6 +1,6 @@
 """Messages, tools and images as tokens, and back.
 
-``turns`` has observations and actions; ``tokens`` prompts with parts that are not text; ``prompts``
+``turns`` has observations and actions, and prompts with parts that are not text; ``prompts`` has
 the histories that make prompts of an episode, and ``histories`` those around others: replies that
 end with text, views for other models. ``transcripts`` continue conversations that are sent whole.
 """
@@ -9,7 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.chat.histories import *
     from rlc.chat.prompts import *
-    from rlc.chat.tokens import *
     from rlc.chat.transcripts import *
     from rlc.chat.turns import *
 else:
@@ -23,10 +22,9 @@ else:
         prompts: PromptBuilder TextHistory ToolChatHistory calls_of chat_history chunks_of
             conversation encoded_reply fitting_renderer load_template observation_of opening
             prompt_of readable rendered text_of tool_chat_history unread_calls with_instruction
-        tokens: Chunks NO_CHUNKS chunks_from_json chunks_to_json model_input readable_text
-            split_chunks
         transcripts: Message Plain TranscriptHistory TranscriptPrompt TranscriptTree reply_message
             whole_conversation
-        turns: Action ContractError EnvError Observation Verdict
+        turns: Action Chunks ContractError EnvError NO_CHUNKS Observation Verdict chunks_from_json
+            chunks_to_json model_input readable_text split_chunks
         """,
     )

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, frozen
 
 from rlc.chat.prompts import PromptBuilder, chunks_of, encoded_reply, with_text
-from rlc.chat.tokens import Chunks
-from rlc.chat.turns import Action, Observation
+from rlc.chat.turns import Action, Chunks, Observation
 from rlc.data import require_field
 
 if TYPE_CHECKING:

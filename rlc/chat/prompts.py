@@ -22,8 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 from attrs import define, evolve
 
 from rlc.catalog import OBSERVED
-from rlc.chat.tokens import NO_CHUNKS, CachingTokenizer, Chunks, split_chunks
-from rlc.chat.turns import Action, EnvError, Observation
+from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation, split_chunks
 from rlc.data import Chat, Message, read_template
 from rlc.errors import first_line
 
@@ -56,6 +55,8 @@ def load_template(name: str) -> Template:
     return lambda observation: text.replace("{observation}", observation)
 
 
+_LONGEST = 4_096  # characters of a text that is cached
+_MOST = 2_048  # texts in the cache
 # A short conversation, to render a later turn behind it.
 _ASKED: Message = {"role": "user", "content": "."}
 _ANSWERED: Message = {"role": "assistant", "content": ""}
@@ -223,6 +224,31 @@ def tool_chat_history(
     :class:`ToolChatHistory`. Raise EnvError if that does not fit the tokenizer."""
     renderer = fitting_renderer(tokenizer, renderer_name)
     return lambda: ToolChatHistory(renderer, **begins)
+
+
+class CachingTokenizer:
+    """Any tokenizer, with a cache of recent texts: renderers encode pieces of messages, most of
+    which are the same in every turn, and for all members of a group."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.latest = ""  # the text that was encoded last
+        self._tokenizer = tokenizer
+        self._cached = lru_cache(maxsize=_MOST)(self._encoded)
+
+    def encode(self, text: str, **settings: Any) -> list[int]:
+        self.latest = text
+        if len(text) > _LONGEST:
+            tokens: list[int] = self._tokenizer.encode(text, **settings)
+            return tokens
+        return list(self._cached(text, **settings))
+
+    def _encoded(self, text: str, **settings: Any) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, **settings))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # looked up when the object is copied
+            raise AttributeError(name)
+        return getattr(self._tokenizer, name)
 
 
 def seeing_renderer(tokenizer: Any, name: str) -> Any:

@@ -17,8 +17,7 @@ from typing import Any, Literal
 from attrs import define, field, frozen
 
 from rlc.chat.prompts import ToolChatHistory, calls_of, conversation, readable, text_of
-from rlc.chat.tokens import NO_CHUNKS, Chunks
-from rlc.chat.turns import Action, EnvError, Observation
+from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation
 
 Message = Mapping[str, Any]
 Plain = dict[str, Any]
