@@ -46,8 +46,7 @@ _TEMPLATES = {
 
 
 def load_template(name: str) -> Template:
-    """Return a template by name, or that of a jinja2 file that uses ``{{ observation }}``. Raise
-    DataError for a file that is not such a template."""
+    """Return a template by name, or of a file with ``{{ observation }}``, or raise DataError."""
     if name.endswith(TEMPLATE_FILES):
         template = read_template(name, OBSERVED)
         return lambda observation: template(observation=observation)
@@ -84,8 +83,7 @@ class ToolChatHistory:
         return other
 
     def observe(self, observation: Observation) -> list[int]:
-        """Return the tokens of the whole next prompt. Raise EnvError for tools that the renderer
-        cannot show."""
+        """Return the next prompt. Raise EnvError for tools that the renderer cannot show."""
         shown = observation.messages or ({"role": "user", "content": observation.text},)
         if not self._messages:
             self._messages = opening(self._renderer, shown, **self._begins)
@@ -135,8 +133,7 @@ class ToolChatHistory:
 
 
 def prompt_of(renderer: Any, messages: Sequence[Message]) -> tuple[list[int], Chunks]:
-    """Return messages as the tokens of a prompt, and its chunks that are not text. Raise EnvError
-    if the renderer leaves an image out, as some do silently."""
+    """Return messages as a prompt, with chunks. Raise EnvError if an image is left out."""
     from tinker_cookbook.exceptions import RendererError
 
     contents = [content for m in messages if not isinstance(content := m.get("content"), str)]
@@ -194,8 +191,7 @@ _TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model 
 
 
 def with_instruction(messages: Sequence[Message], instruction: str) -> list[Message]:
-    """Return messages with an instruction, if there is one, after the last of the user. Raise
-    EnvError if none is the user's."""
+    """Add an instruction, if any, to the user's last message. Raise EnvError without one."""
     instructed = [*messages]
     if instruction:
         last = max((at for at, m in enumerate(instructed) if m["role"] == "user"), default=None)
@@ -220,8 +216,7 @@ def _named(renderer: Any) -> str:
 def tool_chat_history(
     tokenizer: Any, renderer_name: str, **begins: Any
 ) -> Callable[[], ToolChatHistory]:
-    """Return a factory of tool chats with a renderer of tinker-cookbook; ``begins`` as of a
-    :class:`ToolChatHistory`. Raise EnvError if that does not fit the tokenizer."""
+    """Return a factory of tool chats. Raise EnvError if the renderer does not fit the tokenizer."""
     renderer = fitting_renderer(tokenizer, renderer_name)
     return lambda: ToolChatHistory(renderer, **begins)
 
@@ -313,8 +308,7 @@ class ImageProcessor:
 def conversation(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
 ) -> Observation:
-    """Return messages as the first observation of an episode, with the tools that it may call.
-    Raise EnvError for messages without a role."""
+    """Return messages with tools as a first observation. Raise EnvError for one without a role."""
     if not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
         raise EnvError("each message of a conversation is an object with a `role` and a `content`")
     if not messages or messages[0]["role"] != "system":

@@ -53,8 +53,7 @@ class TranscriptTree:
     _root: _Node = field(factory=_Node, init=False)
 
     def write(self, messages: Sequence[Message]) -> TranscriptPrompt:
-        """Return the prompt of a conversation, whose first message is the system's, with tools.
-        Raise EnvError if the model's renderer cannot show it."""
+        """Return the prompt of a conversation. Raise EnvError if the renderer cannot show it."""
         whole, node, chat, at = tuple(messages), self._root, None, 0
         for number, message in enumerate(whole[:-1]):  # an answer is followed by something new
             if (next_node := node.later.get(_key(message))) is None:

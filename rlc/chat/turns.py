@@ -85,8 +85,7 @@ class Action:
 
 
 def split_chunks(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
-    """Return a prompt as tokens and marks, and the chunks by mark. Raise ContractError for a chunk
-    that does not say how many positions it takes."""
+    """Return a prompt as tokens with marks, and chunks. Raise ContractError without a length."""
     tokens: list[int] = []
     chunks: dict[int, Any] = {}
     for chunk in model_input.chunks:

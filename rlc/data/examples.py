@@ -216,7 +216,9 @@ def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
     speaker = first.get("role") or first.get("from") if isinstance(first, Mapping) else None
     if asked is None or speaker in ("user", "human", "system"):
         whole, _ = read_messages(given)
-        if asked is not None and not _contains(whole, asked):
+        start = next((at for at, message in enumerate(whole) if message["role"] != "system"), 0)
+        plain = [message["content"] for message in asked or () if message["role"] != "system"]
+        if [message["content"] for message in whole[start : start + len(plain)]] != plain:
             raise ComparisonError(f"the {name} reply is a chat that does not begin with the prompt")
     else:
         whole, _ = read_messages([*asked, *given])
@@ -225,17 +227,8 @@ def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
     return whole
 
 
-def _contains(whole: Sequence[Message], asked: Sequence[Message]) -> bool:
-    """Return whether a chat begins with a prompt, apart from system messages."""
-    start = next((at for at, message in enumerate(whole) if message["role"] != "system"), 0)
-    plain = [message for message in asked if message["role"] != "system"]
-    found = whole[start : start + len(plain)]
-    return [m["content"] for m in found] == [m["content"] for m in plain]
-
-
 def _shared(one: Sequence[Message], other: Sequence[Message]) -> int:
-    """Return how many messages two chats begin with alike, up to the first of the assistant's that
-    differs. Raise ComparisonError if they part elsewhere."""
+    """Return how many messages two chats share. Raise ComparisonError if they part elsewhere."""
     length = next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
         min(len(one), len(other)),

@@ -71,8 +71,7 @@ def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
 
 
 def transcript(text: str) -> list[Message] | None:
-    """Return the messages of a text with ``Human:`` and ``Assistant:``, as in HH-RLHF; None for
-    others."""
+    """Return the messages of a text in the form of HH-RLHF; None for others."""
     head, *parts = _TURN.split(text)
     if head.strip() or not parts:
         return None

@@ -150,8 +150,7 @@ class Rubric:
 
 
 def read_rubric(rubric: str) -> Rubric:
-    """Return the rubric that a plan has, or that is in the file that it names. Raise DataError if
-    that cannot be read, or the rubric is empty or has an item that is no criterion."""
+    """Return a rubric, or that of the file that it names. Raise DataError if it is unusable."""
     path = rubric if is_text_file(rubric) else None
     text = rubric if path is None else read_text(path)
     said, criteria, listing = list[str](), list[Criterion](), False

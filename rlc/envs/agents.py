@@ -120,8 +120,7 @@ class CommandAgent:
         return f"`{' '.join(self.command)}`"
 
     async def run(self, run: AgentRun) -> Any:
-        """Return what it writes, as JSON if it is any, or its exit status as a reward. It is killed
-        if this is cancelled."""
+        """Return its result, as JSON if it is any, or a reward. It is killed if cancelled."""
         with ExitStack() as held:
             # A start blocks the event loop, which goes on between one and the next.
             async with self._starting:

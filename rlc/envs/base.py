@@ -146,8 +146,7 @@ class NumberedSource(Protocol):
     """Makes groups of episodes that block from a list of tasks, gone through by number."""
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
-        """Return ``size`` episodes of task ``number`` (0, 1, …), all in the same initial state.
-        ``order`` is the seed to shuffle the tasks with."""
+        """Return ``size`` episodes of task ``number`` (0, 1, …); ``order`` seeds the shuffling."""
 
 
 BlockingSource = EnvSource | NumberedSource
@@ -176,8 +175,7 @@ class PromptingSource(Protocol):
 
 
 def validated(seen: Any) -> Observation:
-    """Return an observation with plain floats and booleans. Raise ContractError for anything else,
-    for one without text, or with a reward or metric that is not a finite number."""
+    """Return an observation with plain, finite floats and booleans, or raise ContractError."""
     if not isinstance(seen, Observation):
         raise ContractError(f"the environment gave a {type(seen).__name__}, not an Observation")
     if type(seen.text) is not str:

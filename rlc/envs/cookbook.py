@@ -508,8 +508,7 @@ class ImitatedTokens:
 def builder_examples(
     code: Code, split: str, batch: int, tokenizer: Any, renderer: str
 ) -> Iterator[ImitatedTokens]:
-    """Yield the examples of a builder's training or test set. Raise EnvError if it cannot be used,
-    has no such set, or makes anything else than examples whose tokens weigh the same."""
+    """Yield the examples of a builder's training or test set. Raise EnvError if it has none."""
     target = code.target
 
     def values(model: str) -> dict[str, Any]:

@@ -145,8 +145,7 @@ class TextArenaGame:
         return [float(given.get(player, 0.0)) for player in range(self._players)]
 
     def observe(self, seat: int) -> str:  # noqa: ARG002  (the library knows whose move it is)
-        """Return the messages for the player whose move it is since the last one, each with its
-        sender; a text that a game makes itself as it is."""
+        """Return the new messages for the player with their senders, or the game's own text."""
         from textarena.core import Wrapper
 
         innermost = self._env
@@ -351,8 +350,7 @@ class OpponentProgram:
     _threads: ThreadWorkers = field(factory=ThreadWorkers, init=False)
 
     async def move(self, seen: GameView) -> str:
-        """Return its move. Raise what it raises, ContractError if it returns no text, and EnvError
-        if its move is not legal."""
+        """Return a move. Raise ContractError if it is no text, EnvError if it is not legal."""
         move = await self._threads.call(self._play, seen)
         if not isinstance(move, str):
             given = type(move).__name__

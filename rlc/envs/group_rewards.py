@@ -42,8 +42,7 @@ class GroupRewards(Generic[S, R]):
         self._playing, self._open = set(range(self.size)), set(range(self.size))
 
     async def finish(self, member: int, end: S) -> R:
-        """Return the reward of a member at the end of its episode, once no other is playing. Raise
-        EnvError if the comparison returns another number of rewards."""
+        """Return the reward of a member at its end, once no other is playing."""
         self._ends[member] = end
         self._leave(member)
         with waiting():

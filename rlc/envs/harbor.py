@@ -236,8 +236,7 @@ Box = ContainerBox | SubprocessBox
 
 
 def new_box(runtime: str, task: HarborTask) -> Box:
-    """Return a box of a runtime: ``docker``, ``podman``, ``container`` for the one that is here, or
-    ``subprocess``. Raise EnvError if there is none."""
+    """Return a box of a runtime (``container``: docker or podman). Raise EnvError without one."""
     if runtime == "subprocess":
         return SubprocessBox(task)
     return ContainerBox(container_program(runtime), task)

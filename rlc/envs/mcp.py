@@ -222,8 +222,7 @@ def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
 
 
 def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the server of an environment's wrapper, by asking for its tools;
-    None if nothing is. Blocks, and may be called from within a running event loop."""
+    """Return what is wrong with a wrapper's server, or None. Blocks, also within an event loop."""
     if importlib.util.find_spec("mcp") is None:
         return f"`{name}` needs a package that is not here: pip install 'rlc[mcp]'"
     if lost := [one for one in args["secrets"] if one not in os.environ]:

@@ -324,8 +324,7 @@ class OpenEnvEpisode:
         await self.held.aclose()
 
     async def _taken(self, act: Any) -> tuple[str, float | None, bool]:
-        """Return the observation of an action, its reward, and whether it ends the episode. The
-        model is shown why the environment refuses one."""
+        """Return an action's observation, its reward, and whether it ends the episode."""
         assert self.session is not None
         try:
             if isinstance(act, str):

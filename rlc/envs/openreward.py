@@ -378,8 +378,7 @@ class OpenRewardSource:
 
 
 def task_order(count: int, shuffle: bool, samples: int | None) -> ListedProblems[int]:
-    """Return the numbers of a split's tasks in the order in which they are played; ``samples`` as
-    of :meth:`rlc.data.problems.ListedProblems.first`. Raise EnvError if there are fewer."""
+    """Return the numbers of tasks in the order of play. Raise EnvError if there are too few."""
     if not count or (samples or 0) > count:
         raise EnvError(f"the split has {count:,} tasks, and {samples or 1:,} are asked for")
     return ListedProblems(range(count), shuffle).first(samples)

@@ -203,8 +203,7 @@ def headers(plan: EndpointPlan) -> dict[str, str]:
 
 
 def endpoint_problems(plan: EndpointPlan) -> Iterator[str]:
-    """Yield a sentence if an endpoint cannot be used: its key is not set, or it cannot be reached,
-    or refuses the key, or does not have the model. Nothing is paid for."""
+    """Yield a sentence if an endpoint, its key or its model cannot be used. Nothing is paid for."""
     import httpx
 
     name = f"the endpoint {plan.url}"

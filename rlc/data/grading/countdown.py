@@ -126,8 +126,7 @@ def _draw(rng: random.Random) -> tuple[list[int], int | None]:
 
 
 def _value(tokens: Sequence[str]) -> Fraction:
-    """Evaluate with two stacks, so that no nesting is too deep. Raise ValueError or LookupError
-    for tokens that are not an expression, such as ``//``, which misses an operand."""
+    """Evaluate with two stacks: no nesting is too deep. Raise ValueError or LookupError."""
     values, waiting, operand_due = list[Fraction](), list[str](), True
     for token in tokens:
         if operand_due and token in ("+", "-"):  # a sign

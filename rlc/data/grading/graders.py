@@ -216,8 +216,7 @@ def _regex(grader: Grader, text: str, row: Row) -> float | None:
 
 
 def _countdown(grader: Grader, text: str, row: Row) -> float | None:
-    """The answer, in ``<answer>`` tags, is an expression of the row's ``nums`` for its ``target``
-    (or its answer)."""
+    """The tagged answer is an expression of the row's ``nums`` for its ``target`` or answer."""
     answer = tagged(text)
     if answer is None or countdown.evaluate(answer) is None:
         return None
@@ -226,8 +225,7 @@ def _countdown(grader: Grader, text: str, row: Row) -> float | None:
 
 
 def _math(grader: Grader, text: str, row: Row) -> float | None:
-    """Mathematical equality, by math-verify. The answer must be marked; one that takes too long to
-    compare is wrong."""
+    """Equality by math-verify of an answer that is marked; one that takes too long is wrong."""
     answer = final_answer(text)
     if answer is None or len(answer) > LONGEST:
         return None

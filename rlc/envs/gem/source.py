@@ -105,8 +105,7 @@ class GemSource:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The common parts of episodes, by name. They are only read, or never used, as the
-        iterators, since every reset has a seed."""
+        """Common parts of episodes, which are only read, or never used: resets have a seed."""
         base = self._prototype.unwrapped
         parts = {name: getattr(base, name, None) for name in _SHARED}
         parts |= {"tokenizer": self._tokenizer, "grader": self._grader}

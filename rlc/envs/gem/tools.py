@@ -86,8 +86,7 @@ class Sandbox:
         return Sandbox, ()  # a copy runs nothing yet
 
     def run(self, code: str, seconds: float) -> Outcome:
-        """Run Python code to its end. Raise TimeoutError if it takes longer than ``seconds``,
-        EnvError if it was stopped."""
+        """Run Python code. Raise TimeoutError after ``seconds``, EnvError if it was stopped."""
         if "\0" in code:
             return Outcome(False, "", "SyntaxError: source code cannot contain null bytes")
         text = code.encode("utf-8", errors="replace")

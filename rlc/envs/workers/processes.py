@@ -366,8 +366,7 @@ class _Cluster:
     _lock: threading.Lock = field(factory=threading.Lock)
 
     def join(self, address: str | None, demand: Mapping[str, float]) -> int:
-        """Connect, and return how often the cluster has what is demanded; blocks. Raise EnvError
-        for a cluster that cannot be reached, or without a node that has it."""
+        """Connect, and return how often the cluster has the demand. Raise EnvError if never."""
         import ray
 
         with self._lock:
