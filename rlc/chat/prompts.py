@@ -29,7 +29,6 @@ from rlc.errors import first_line
 Template = Callable[[str], str]
 
 _REASON = "Please reason step by step, and put your final answer within \\boxed{}."
-TEMPLATE_FILES = (".j2", ".jinja")
 
 
 def _chatml(user: str) -> str:
@@ -47,7 +46,7 @@ _TEMPLATES = {
 
 def load_template(name: str) -> Template:
     """Return a template by name, or of a file with ``{{ observation }}``, or raise DataError."""
-    if name.endswith(TEMPLATE_FILES):
+    if name.endswith((".j2", ".jinja")):
         template = read_template(name, OBSERVED)
         return lambda observation: template(observation=observation)
     text = _TEMPLATES[name]
@@ -58,7 +57,7 @@ _LONGEST = 4_096  # characters of a text that is cached
 _MOST = 2_048  # texts in the cache
 # A short conversation, to render a later turn behind it.
 _ASKED: Message = {"role": "user", "content": "."}
-_ANSWERED: Message = {"role": "assistant", "content": ""}
+_REPLY: Message = {"role": "assistant", "content": ""}  # stands for any reply
 
 
 class ToolChatHistory:
@@ -119,7 +118,7 @@ class ToolChatHistory:
         """Return the tokens that messages and the next generation prompt add after a reply: they
         are rendered behind a short conversation, and cut after the stop token of its reply."""
         left = 1 + sum(token in self._stops for token in self._prompt([_ASKED]))
-        tokens = self._prompt([_ASKED, _ANSWERED, *new])
+        tokens = self._prompt([_ASKED, _REPLY, *new])
         for at, token in enumerate(tokens):
             left -= token in self._stops
             if not left:
@@ -364,7 +363,6 @@ def rendered(message: Mapping[str, Any]) -> Message:
 
 
 _GROUPS = 1_024  # whose openings are cached
-_REPLY = {"role": "assistant", "content": ""}  # stands for any reply
 
 
 class PromptBuilder(Protocol):

@@ -26,7 +26,6 @@ MESSAGES, SHAREGPT = "messages", "conversations"
 
 # The names of prompt and reply in rows that are not chats.
 _REPLIES = ("completion", "response", "reply", "answer", "output")
-_NO_CONTENT = ("", None)
 
 
 @frozen
@@ -155,7 +154,7 @@ def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, st
 def _field(row: Mapping[str, Any], field: str | None) -> Any:
     names = (field,) if field else (MESSAGES, SHAREGPT)
     for name in names:
-        if row.get(name) not in _NO_CONTENT:
+        if row.get(name) not in ("", None):
             return row[name]
     wanted = " or ".join(f"`{name}`" for name in names)
     what = f"there is no field {wanted}; the row has: {', '.join(map(str, row))}"

@@ -9,9 +9,6 @@ from contextlib import suppress
 
 from rlc.plan import DataFile, is_saved_set, located
 
-_BLOCK = 2**20
-_SHOWN = 12  # characters of a digest that a message shows
-
 
 def data_files(paths: Iterable[str], recipe: str) -> tuple[DataFile, ...]:
     """Return the digests of files of a plan, each once, without those that are missing."""
@@ -44,11 +41,11 @@ def _data_file(path: str, place: str) -> DataFile:
             parts = parts_of(place)
     for part in filter(os.path.isfile, parts):
         with open(part, "rb") as opened:
-            while block := opened.read(_BLOCK):
+            while block := opened.read(2**20):
                 digest.update(block)
                 size += len(block)
     return DataFile(path, size, digest.hexdigest())
 
 
 def _said(file: DataFile) -> str:
-    return f"{file.size:,} bytes ({file.digest[:_SHOWN]})"
+    return f"{file.size:,} bytes ({file.digest[:12]})"

@@ -18,7 +18,6 @@ from typing import Any
 from rlc.data.errors import DataError
 from rlc.records import frozen
 
-_PARTS = ("instruction.md", "task.toml", "tests/test.sh")
 # What a task may ask for and rlc does not do, with how a message calls it.
 _REFUSED = {"tpu": "a TPU", "mcp_servers": "MCP servers", "healthcheck": "a health check"}
 
@@ -56,7 +55,7 @@ def harbor_tasks(pattern: str) -> list[HarborTask]:
 
 def read_task(folder: Path) -> HarborTask:
     """Raise DataError for a folder that is no task, or asks for what rlc does not do."""
-    for part in _PARTS:
+    for part in ("instruction.md", "task.toml", "tests/test.sh"):
         if not (folder / part).is_file():
             raise DataError(f"`{folder}` is no task of Harbor: it has no {part}")
     try:

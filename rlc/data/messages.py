@@ -36,7 +36,6 @@ _MEANT = {
 }
 MARKS = ("train", "trainable", "weight")  # which messages are trained on, message by message
 _REASONING = ("reasoning_content", "reasoning", "thinking")
-_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
 _TURN = re.compile(r"(?:^|\n\n)(Human|Assistant):")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
@@ -76,7 +75,8 @@ def transcript(text: str) -> list[Message] | None:
     if head.strip() or not parts:
         return None
     turns = zip(parts[::2], parts[1::2], strict=True)
-    return [{"role": _SPEAKERS[who], "content": said.strip()} for who, said in turns]
+    roles = {"Human": "user", "Assistant": "assistant"}
+    return [{"role": roles[speaker], "content": said.strip()} for speaker, said in turns]
 
 
 def _from_sharegpt(message: Message, number: int) -> Message:

@@ -13,8 +13,6 @@ from rlc.data.errors import DataError, FilePlace, PackageMissingError
 from rlc.plan import FIELD, SAVED_SET, SAVED_SPLITS, is_saved_set
 from rlc.records import evolve, frozen
 
-_WHITE = " \t\n\r"
-
 
 @frozen
 class DataRow:
@@ -77,7 +75,7 @@ def _json_list(path: str) -> Found:
     decode, at, line = json.JSONDecoder().raw_decode, 0, 1
 
     def skipped(start: int) -> int:
-        while start < len(text) and text[start] in _WHITE:
+        while start < len(text) and text[start] in " \t\n\r":
             start += 1
         return start
 

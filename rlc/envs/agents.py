@@ -32,7 +32,6 @@ from rlc.envs.workers.threads import EventLoopThread, ThreadWorkers
 from rlc.plan import AgentPlan, EnvPlan
 
 _SHOWN = 4_000  # bytes of what a command has written that are kept with its failure
-_SERVED_WITH = ("starlette", "uvicorn")
 _KEPT_BACK = ("TINKER_API_KEY",)  # variables that agents have no use for
 REWARD, ANSWER = "reward", "answer"  # names in what an agent gives
 
@@ -62,7 +61,7 @@ class AgentRun:
 
 def agent_problem(plan: AgentPlan) -> str | None:
     """Return why an agent cannot be run on this machine; None if it can."""
-    if missing := [package for package in _SERVED_WITH if find_spec(package) is None]:
+    if missing := [package for package in ("starlette", "uvicorn") if find_spec(package) is None]:
         packages = " and ".join(missing)
         return f"agents are served with {packages}, not installed here: pip install 'rlc[serve]'"
     if plan.command is None:

@@ -45,7 +45,6 @@ _T = TypeVar("_T")
 Plain = dict[str, Any]
 
 _STARTING = 60.0  # seconds within which a server must list its tools: it may be installed first
-_STOPPING = 5.0
 _ENDED = -32_000  # the code by which the SDK says that the connection was closed
 
 
@@ -113,7 +112,7 @@ class McpServer:
         if task is None:
             return
         self._closing.set()
-        await asyncio.wait({task}, timeout=_STOPPING)
+        await asyncio.wait({task}, timeout=5.0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -130,7 +130,6 @@ def schema_of(url: str) -> Plain:
 
 
 _STARTING = 120.0  # seconds within which a server must answer: it may be installed first
-_ASKED_AGAIN = 0.1
 _PORT = "{port}"
 ACT = "act"  # the tool
 
@@ -195,7 +194,7 @@ def _await(server: str, url: str, process: subprocess.Popen[bytes], log: int) ->
         except EnvError:
             status, late = process.poll(), time.monotonic() > end
             if status is None and not late:
-                time.sleep(_ASKED_AGAIN)
+                time.sleep(0.1)
                 continue
         written = os.pread(log, 1 << 20, 0).decode(errors="replace").strip().splitlines()
         why = f": {written[-1]}" if written else ""

@@ -104,7 +104,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 SECONDS = 5  # that math-verify may take for each of its three steps
 _PATIENCE = 3.0 * SECONDS + 5.0
-_MOST_PROCESSES = 4
 
 
 @frozen
@@ -124,8 +123,8 @@ def compare(answer: str, gold: str) -> Equivalence | None:
 
 @cache
 def _pool() -> SubprocessPool:
-    count = min(_MOST_PROCESSES, os.cpu_count() or 1)
-    pool = SubprocessPool("rlc.data.grading.math_equivalence", _PATIENCE, count)
+    most = min(4, os.cpu_count() or 1)
+    pool = SubprocessPool("rlc.data.grading.math_equivalence", _PATIENCE, most)
     atexit.register(pool.close)
     return pool
 

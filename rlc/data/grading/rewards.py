@@ -36,7 +36,6 @@ OWN = "grade_with"
 CONVERSATION = ("messages", "conversation")  # names of a first parameter that is given all of it
 TRIED_OWN = 4  # first rows that functions of the user's own are called with before a run
 _TRIAL_SECONDS = 120.0
-_SAMPLE = "I do not know."
 _PATIENCE = 180.0  # within which code must have been imported and tried
 _SHOWN = 60  # characters of a value in a message
 _SHOWN_PLACES = 4  # of the user's own code that led to an error
@@ -235,7 +234,7 @@ class Reward:
 
     def _try_own(self, tool: OwnFunction, row: DataRow, asked: Messages) -> None:
         answer = row.fields.get(self.answer) if self.answer else None
-        reply = _SAMPLE if answer is None else str(answer)
+        reply = "I do not know." if answer is None else str(answer)
         said = (row, (*asked, {"role": "assistant", "content": reply}))
 
         def call() -> Any:

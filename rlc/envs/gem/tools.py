@@ -32,8 +32,6 @@ from attrs import define, field, frozen
 from rlc.chat import EnvError
 from rlc.envs.guarded import guarded_folder
 
-MEMORY = 1024**3  # bytes of address space
-FILE_SIZE = 16 * 1024**2  # bytes of each file that is written, the output included
 LONGEST = 10_000  # characters of the output, and of the errors, that the model is shown
 _AS_ARGUMENT = 3_072  # longer code is run from a file, as GEM does
 
@@ -48,12 +46,12 @@ _ENVIRONMENT = {
 
 # Limits itself, then becomes the program: no Python code runs between fork and exec, which is not
 # safe beside other threads. The alarm ends it even if this process is gone.
-_LAUNCH = f"""\
+_LAUNCH = """\
 import os, resource, signal, sys
 seconds = int(sys.argv[1])
 for kind, most in (
-    (resource.RLIMIT_AS, {MEMORY}),
-    (resource.RLIMIT_FSIZE, {FILE_SIZE}),
+    (resource.RLIMIT_AS, 1024**3),
+    (resource.RLIMIT_FSIZE, 16 * 1024**2),
     (resource.RLIMIT_CPU, seconds),
     (resource.RLIMIT_CORE, 0),
 ):
