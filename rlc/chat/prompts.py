@@ -362,9 +362,6 @@ def rendered(message: Mapping[str, Any]) -> Message:
     return made
 
 
-_GROUPS = 1_024  # whose openings are cached
-
-
 class PromptBuilder(Protocol):
     """The prompt side of one episode."""
 
@@ -401,7 +398,7 @@ class ChatFormat:
         self.renderer = renderer
         self._begins = begins
         # All members of a group are asked the same question.
-        self.asked = lru_cache(maxsize=_GROUPS)(lambda text: self.opening([_user(text)]))
+        self.asked = lru_cache(maxsize=1_024)(lambda text: self.opening([_user(text)]))
 
     def opening(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], Chunks]:
         """Return the prompt of the first reply, after these messages."""

@@ -69,10 +69,9 @@ class Chat:
 
 
 def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
-    """Return the chat of a row: its field, or else ``messages`` or ``conversations``. ``train_on``:
-    ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after the user's
-    last message. A message's own mark comes before that. Raise MessageError for a row that is not a
-    chat, or trains nothing."""
+    """Return the chat of a row. ``train_on``: ``all`` the assistant's messages, the ``last``, or
+    the ``last_turn``: those after the user's last message. A message's own mark comes before that.
+    Raise MessageError for a row that is not a chat, or trains nothing."""
     given = _field(row, field)
     if isinstance(given, str):  # a cell of a CSV file
         given = read_json(given, "the messages")

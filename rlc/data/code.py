@@ -121,8 +121,7 @@ def written_signature(file: str, name: str) -> Signature | None:
 
 
 def lacks(file: str, name: str, attribute: str) -> bool:
-    """Return whether ``name`` is a class of the file's own in which the attribute is nowhere
-    written."""
+    """Return whether ``name`` is a class of the file itself without a trace of the attribute."""
     with open(file, "rb") as opened:
         module = ast.parse(opened.read(), file)
     made = next((maker for known, maker in _bound(module) if known == name), None)

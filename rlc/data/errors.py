@@ -25,8 +25,7 @@ class FilePlace:
 
 
 class DataError(Error):
-    """Data, or code, that cannot be used: ``what`` is wrong, in one sentence, and its ``place`` in
-    a file."""
+    """Data, or code, that is unusable: ``what`` is wrong, and its ``place`` in a file, or None."""
 
     cause = "data"
 
@@ -43,8 +42,7 @@ class PackageMissingError(DataError):
 
 class CodeError(DataError):
     """Code that is missing, or cannot be called as a recipe asks. The message includes the
-    ``advice`` (``what`` does not), as several may be reported together. ``argument``: the one at
-    fault."""
+    ``advice``, as several may be reported together. ``argument``: the one at fault."""
 
     def __init__(self, what: str, advice: str | None = None, argument: str | None = None) -> None:
         super().__init__(what if advice is None else f"{what}; {advice}")

@@ -31,7 +31,6 @@ PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")
 CHOSEN = ("chosen", "chosen_response")
 REJECTED = ("rejected", "rejected_response")
 REPLIES = ("completion", "response", "reply", "answer", "output")
-LABELS = ("label",)
 
 # Two replies, and what says which is better: fields of the replies, of the verdict, and what the
 # verdict is for the first, for the second, and for neither; a number is judged by its sign.
@@ -68,8 +67,7 @@ class LabelledReply:
 
 
 def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
-    """Return the comparison of a row; None for a tie, or two replies that are the same. Raise
-    MessageError or ComparisonError for others."""
+    """Return the comparison of a row; None for a tie. Raise MessageError or ComparisonError."""
     system, tools = row.get("system"), read_tools(row.get("tools"))
     given = (data.prompt, data.chosen, data.rejected)
     found = None if any(given) else _judged(row)
@@ -99,7 +97,7 @@ def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> LabelledRepl
     tools = read_tools(row.get("tools"))
     prompt = _first(row, PROMPTS, data.prompt)
     reply = _required(row, REPLIES, data.reply)
-    label = _required(row, LABELS, data.label)
+    label = _required(row, ("label",), data.label)
     word = label.strip().lower() if isinstance(label, str) else label
     if isinstance(word, float) and word.is_integer():
         word = int(word)

@@ -24,8 +24,7 @@ _REFUSED = {"tpu": "a TPU", "mcp_servers": "MCP servers", "healthcheck": "a heal
 
 @frozen
 class HarborTask:
-    """A task. ``agent`` bounds the seconds of its commands together, ``verifier`` those of its
-    tests."""
+    """A task. Seconds: ``agent`` bounds its commands together, ``verifier`` its tests."""
 
     folder: Path
     instruction: str

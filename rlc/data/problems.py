@@ -21,8 +21,7 @@ from rlc.seeds import derive_seed
 
 
 def hub_rows(name: str, split: str) -> Iterator[DataRow]:
-    """Yield the rows of a split from the hub. Raise DataError, or NoSplitError without the
-    split."""
+    """Yield the rows of a split from the hub. Raise DataError, or NoSplitError without one."""
     parts = hub_dataset(name)
     assert parts is not None, "the form of the parameter ensures it"
     dataset, revision, config = parts

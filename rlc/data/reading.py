@@ -19,8 +19,7 @@ SECONDS = 1.0  # that `rlc check` reads in all
 
 @frozen
 class FileRows:
-    """The rows of a file before an ``error``. ``whole``: there are no others; without an error the
-    time was over."""
+    """The rows of a file, up to an ``error``, or all of it (``whole``), or the end of the time."""
 
     rows: list[DataRow]
     error: DataError | None

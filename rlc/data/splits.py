@@ -28,9 +28,8 @@ def _exact(share: float) -> Fraction:
 
 @frozen
 class Part:
-    """The first or the last ``share`` of a split, by the order of its rows or by their content. By
-    ``hash`` a row's question decides: equal questions stay together, and a row that is added or
-    moved does not move others to the other side."""
+    """The first or the last ``share`` of a split, by the order of its rows, or by a ``hash`` of
+    their questions: equal ones stay together, and no row that is added or moved moves others."""
 
     part: str  # "first" or "last"
     share: Fraction = field(converter=_exact)

@@ -32,7 +32,6 @@ from rlc.envs.workers.threads import EventLoopThread, ThreadWorkers
 from rlc.plan import AgentPlan, EnvPlan
 
 _SHOWN = 4_000  # bytes of what a command has written that are kept with its failure
-_KEPT_BACK = ("TINKER_API_KEY",)  # variables that agents have no use for
 REWARD, ANSWER = "reward", "answer"  # names in what an agent gives
 
 
@@ -161,7 +160,7 @@ class CommandAgent:
             raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
 
     def _variables(self, run: AgentRun, task: Path, result: Path) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
+        kept = {name: value for name, value in os.environ.items() if name != "TINKER_API_KEY"}
         own = {
             "OPENAI_BASE_URL": run.base_url,
             "OPENAI_API_KEY": run.api_key,

@@ -65,8 +65,7 @@ class AsyncEpisode(Protocol):
     def first(self) -> Observation: ...
 
     async def play(self, action: Action) -> Observation:
-        """Play one action. May raise anything, and may be cancelled: then it is not called
-        again."""
+        """Play one action. May raise anything, and may be cancelled: then it is over."""
 
     async def close(self) -> None:
         """Release what the episode holds. Always awaited; safe to call twice."""

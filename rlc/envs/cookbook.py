@@ -366,7 +366,7 @@ class CookbookSource:
         renderer: str,
         self_play: bool = False,
     ) -> None:
-        """``size`` is that of groups; with ``self_play`` their members play with each other. Raise
+        """With ``self_play`` the members of a group of ``size`` play with each other. Raise
         EnvError for a builder that cannot be called, has no such data, or makes groups of another
         size."""
         self._target = builder

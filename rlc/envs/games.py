@@ -109,8 +109,7 @@ _LISTED, _MOVE = re.compile(r"^(?:Available M|Valid m)oves: (.*)", re.M), re.com
 
 class TextArenaGame:
     """A :class:`rlc.envs.games.Game` of TextArena. A seat sees the messages since its last move, so
-    that a chat has each of them once; the library's own wrappers would repeat them. Those wrappers
-    put brackets around a bare move."""
+    that a chat has each of them once. Wrappers of the library put brackets around a bare move."""
 
     def __init__(self, env_id: str, players: int, seed: int, illegal: float | None = None) -> None:
         """``illegal``: the reward of an illegal move, which then ends the match, with 0 for others;

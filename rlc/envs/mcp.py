@@ -71,8 +71,7 @@ class McpServer:
     _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def start(self) -> None:
-        """Connect, unless that is done. Raise EnvError if that fails, or a named tool is
-        missing."""
+        """Connect, unless that is done. Raise EnvError if that fails, or a tool is missing."""
         async with self._starting:
             if self._task is not None and not (self._task.done() or self._closing.is_set()):
                 return
@@ -262,17 +261,15 @@ class McpSource:
             for episode in opened:
                 await episode.close()
             raise EnvError("the members of this game play with each other, without tools")
-        return [
-            McpEpisode(
-                episode,
-                _with_tools(episode.first, tools),
-                self._server if shared else self._new_server(),
-                shared,
-                self.args["uses"],
-                self.args["timeout"],
-            )
-            for episode in opened
-        ]
+        episodes, limits = list[AsyncEpisode](), (self.args["uses"], self.args["timeout"])
+        for episode in opened:
+            first = episode.first
+            shown = first.messages or ({"role": "user", "content": first.text},)
+            own = shown[0].get("tools") or [] if shown[0]["role"] == "system" else []
+            first = evolve(first, messages=conversation(shown, [*own, *tools]).messages)
+            server = self._server if shared else self._new_server()
+            episodes.append(McpEpisode(episode, first, server, shared, *limits))
+        return episodes
 
     async def close(self) -> None:
         try:
@@ -282,12 +279,6 @@ class McpSource:
 
     def _new_server(self) -> McpServer:
         return McpServer(self.args["server"], self.args["tools"], self.args["secrets"])
-
-
-def _with_tools(first: Observation, tools: Sequence[Plain]) -> Observation:
-    asked = first.messages or ({"role": "user", "content": first.text},)
-    own = asked[0].get("tools") or [] if asked[0]["role"] == "system" else []
-    return evolve(first, messages=conversation(asked, [*own, *tools]).messages)
 
 
 @define(eq=False)

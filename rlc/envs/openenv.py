@@ -204,9 +204,8 @@ def _await(server: str, url: str, process: subprocess.Popen[bytes], log: int) ->
 
 @define(eq=False)
 class OpenEnvSource:
-    """An :class:`rlc.envs.base.AsyncSource`. Every member has a session of its own, begun with the
-    same seed; at most ``sessions`` are open. A group is opened with one; the others begin with
-    their members' first moves."""
+    """An :class:`rlc.envs.base.AsyncSource`. Every member has one of ``sessions``, begun with the
+    same seed: the first when a group is opened, the others with their first moves."""
 
     server: str
     args: Mapping[str, Any]

@@ -28,7 +28,6 @@ KEY = OPENREWARD_KEY.variable
 BUSY_STATUS = (429, 503)  # over its limit; still starting
 PATIENCE = 600.0  # seconds during which a busy server is asked again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
-_FAREWELL = 8.0  # seconds for ending a session
 
 
 @frozen
@@ -168,7 +167,7 @@ class Connection:
 async def end_session(session: Any) -> None:
     """End a session, even one that has not fully begun; do not wait for a silent server."""
     try:
-        async with asyncio.timeout(_FAREWELL):
+        async with asyncio.timeout(8.0):
             await session.__aexit__(None, None, None)
     except Exception as error:  # it is over either way, and the server cleans up
         sdk().log_utils.get_logger("rlc").debug("session not ended", error=str(error))

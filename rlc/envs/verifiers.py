@@ -200,9 +200,11 @@ class VerifiersSource:
     def _episode(
         self, row: Mapping[str, Any], about: TaskFacts, group: ScoredGroup | None, member: int
     ) -> CallbackEpisode[Any]:
+        env = self._env
+
         def rollout(policy: CallbackEpisode[Any]) -> Coroutine[Any, Any, Any]:
             client = _client(policy)
-            rollout: Coroutine[Any, Any, Any] = self._env.rollout(dict(row), client, _MODEL, {})
+            rollout: Coroutine[Any, Any, Any] = env.rollout(dict(row), client, _MODEL, {})
             return rollout
 
         async def finish(state: Any) -> Observation:
@@ -210,10 +212,16 @@ class VerifiersSource:
                 cause = failure.__cause__ or failure
                 raise EnvError(f"the rollout failed: {explained(cause)}") from failure
             if group is not None:
-                scored = await group.finish(member, state)
+                reward, metrics = await group.finish(member, state)
             else:
-                (scored,) = await self._loop.call(score(self._env.rubric, [state]))
-            return _end(self._env, state, *scored)
+                scoring = score(env.rubric, [state])
+                ((reward, metrics),) = await self._loop.call(scoring)
+            why = state.get("stop_condition")
+            # A single-turn environment also stops at its last turn, which is an end of its own.
+            limited = why == "max_turns_reached" and getattr(env, "max_turns", 1) != 1
+            last = state.get("final_env_response") or []
+            said = last if isinstance(last, str) else readable([_plain(each) for each in last])
+            return Observation(said, reward, True, metrics, truncated=limited or why in _CUT_OFF)
 
         def left() -> None:
             if group is not None:
@@ -268,15 +276,6 @@ def _rows(env: Any, name: str, split: str) -> Sequence[Mapping[str, Any]]:
         kind, other = ("training", "test") if split == "train" else ("evaluation", "train")
         raise EnvError(f"`{name}` has no tasks for {kind}: try `split = {other}`")
     return rows  # type: ignore[no-any-return]
-
-
-def _end(env: Any, state: Any, reward: float, metrics: Mapping[str, float]) -> Observation:
-    why = state.get("stop_condition")
-    # A single-turn environment also stops at its last turn, which is an end of its own.
-    limited = why == "max_turns_reached" and getattr(env, "max_turns", 1) != 1
-    last = state.get("final_env_response") or []
-    said = last if isinstance(last, str) else readable([_plain(each) for each in last])
-    return Observation(said, reward, True, metrics, truncated=limited or why in _CUT_OFF)
 
 
 def _client(policy: CallbackEpisode[Any]) -> Any:

@@ -36,9 +36,9 @@ def serve(answer: Callable[..., Any]) -> None:
 
 @define(eq=False)
 class SubprocessPool:
-    """Up to ``most`` processes of ``python -m module``, which calls :func:`serve`, started as
-    needed, from any thread. One that does not answer within ``patience`` seconds is replaced. They
-    end with :meth:`close`, or with the program, which closes their standard input."""
+    """Up to ``most`` processes of ``python -m module``, which calls :func:`serve`. One that does
+    not answer within ``patience`` seconds is replaced. They end with :meth:`close`, or the
+    program."""
 
     module: str
     patience: float

@@ -38,7 +38,6 @@ TRIED_OWN = 4  # first rows that functions of the user's own are called with bef
 _TRIAL_SECONDS = 120.0
 _PATIENCE = 180.0  # within which code must have been imported and tried
 _SHOWN = 60  # characters of a value in a message
-_SHOWN_PLACES = 4  # of the user's own code that led to an error
 
 
 class RewardError(DataError):
@@ -379,7 +378,7 @@ def _places(error: BaseException) -> tuple[FilePlace, ...]:
         for frame in reversed(traceback.extract_tb(error.__traceback__))
         if os.path.isfile(frame.filename)
         and not any(frame.filename.startswith(os.path.join(other, "")) for other in others)
-    )[:_SHOWN_PLACES]
+    )[:4]
 
 
 def serve_trial() -> None:

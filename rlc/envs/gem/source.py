@@ -42,7 +42,6 @@ OBSERVATIONS = {
 
 # Attributes of environments that are the same for all copies.
 _SHARED = ("ds", "dataset", "dataset_iter", "mp_pool", "thread_pool_executer")
-_METRICS = ("correct", "unreadable")  # in the info of a step
 _REASONING = "gem.envs.reasoning_gym"
 # Their steps draw no random numbers, and grading takes a while: they run side by side.
 _NEVER_DRAW = ("gem.envs.math_env", "gem.envs.qa_env", "gem.envs.code_env")
@@ -59,9 +58,8 @@ class GemSource:
         tokenizer: Any = None,
         tools: Sequence[Call] = (),
     ) -> None:
-        """``observation``: the wrapper that keeps the history, perhaps with the ``tokenizer``'s
-        chat template. The first of ``tools`` is innermost. Raise EnvError if the environment cannot
-        be made."""
+        """``observation``: the wrapper that keeps the history. The first of ``tools`` is innermost.
+        Raise EnvError if the environment cannot be made."""
         chat = observation is not None and wrapper_traits(observation).chat_template
         if chat and not getattr(tokenizer, "chat_template", None):
             raise EnvError(f"`{observation}()` needs a chat template, and the model has none")
@@ -115,7 +113,7 @@ class GemSource:
         return copy.deepcopy(env, {id(part): part for part in self.shared.values()})
 
     def text(self, text: Any, info: dict[str, Any]) -> str:
-        """Add the environment's own prefix and suffix, as GEM's wrapper does: some show boards
+        """Add the environment's prefix and suffix, as GEM's wrapper does: some show boards
         there."""
         if not isinstance(text, str):
             raise ContractError(f"`{self._id}` gave a {type(text).__name__} where text is due")
@@ -198,7 +196,7 @@ class _GemEpisode:
     def step(self, action: str) -> Observation:
         text, reward, terminated, truncated, info = self._env.step(action)
         metrics = tool_metrics(self._env)
-        metrics |= {name: float(info[name]) for name in _METRICS if name in info}
+        metrics |= {name: float(info[name]) for name in ("correct", "unreadable") if name in info}
         return Observation(
             self.source.text(text, info),
             reward,

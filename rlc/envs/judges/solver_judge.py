@@ -27,9 +27,9 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 
 @frozen
 class SolverJudge:
-    """The settings of ``solver_judge()``. ``solver_prompt`` takes the ``problem``, ``judge_prompt``
-    also a list of ``solutions``; with ``in_box`` the environment reads answers from ``\\boxed{…}``
-    instead of ``<answer>`` tags."""
+    """The settings of ``solver_judge()``. Prompts are made of the ``problem``, and of
+    ``solutions``. With ``in_box`` the environment reads answers from ``\\boxed{…}``, not from
+    ``<answer>`` tags."""
 
     solvers: int
     solver_prompt: Callable[..., str]

@@ -61,8 +61,8 @@ class ProcessWorkers:
         self._places = asyncio.Semaphore(self.count)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return what the function returns, or raise what it raises. Raise WorkerDiedError if its
-        process dies. A call that is cancelled ends with its process, which is then replaced."""
+        """Return the result, or raise the error. Raise WorkerDiedError if the process dies. A call
+        that is cancelled ends with its process, which is then replaced."""
         async with place(self._places):
             process = self._idle.pop() if self._idle else None
             if process is None:
