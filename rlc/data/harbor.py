@@ -24,7 +24,8 @@ _REFUSED = {"tpu": "a TPU", "mcp_servers": "MCP servers", "healthcheck": "a heal
 
 @frozen
 class HarborTask:
-    """A task. Seconds: ``agent`` bounds its commands together, ``verifier`` its tests."""
+    """A task. Seconds: ``agent`` bounds its commands together (None: no bound), ``verifier`` its
+    tests. ``image``: a ready one; None: that of its Dockerfile."""
 
     folder: Path
     instruction: str

@@ -160,6 +160,7 @@ class CommandAgent:
             raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
 
     def _variables(self, run: AgentRun, task: Path, result: Path) -> dict[str, str]:
+        # Agents have no use for the key of the service.
         kept = {name: value for name, value in os.environ.items() if name != "TINKER_API_KEY"}
         own = {
             "OPENAI_BASE_URL": run.base_url,

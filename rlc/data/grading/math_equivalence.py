@@ -102,8 +102,8 @@ def _end(process: subprocess.Popen[str]) -> None:
                 pipe.close()
 
 
-SECONDS = 5  # that math-verify may take for each of its three steps
-_PATIENCE = 3.0 * SECONDS + 5.0
+_SECONDS = 5  # that math-verify may take for each of its three steps
+_PATIENCE = 3.0 * _SECONDS + 5.0
 
 
 @frozen
@@ -134,13 +134,13 @@ def main() -> None:
 
     @lru_cache(maxsize=4_096)
     def parsed(text: str) -> tuple[Any, ...]:
-        return tuple(math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=SECONDS))
+        return tuple(math_verify.parse(f"\\boxed{{{text}}}", parsing_timeout=_SECONDS))
 
     def equivalence(answer: str, gold: str) -> dict[str, bool]:
         meant = parsed(answer)
         expected = parsed(gold) if meant else ()
         same = bool(meant and expected) and math_verify.verify(
-            list(expected), list(meant), timeout_seconds=SECONDS
+            list(expected), list(meant), timeout_seconds=_SECONDS
         )
         return asdict(Equivalence(bool(meant), bool(expected), bool(same)))
 

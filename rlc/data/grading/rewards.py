@@ -378,7 +378,7 @@ def _places(error: BaseException) -> tuple[FilePlace, ...]:
         for frame in reversed(traceback.extract_tb(error.__traceback__))
         if os.path.isfile(frame.filename)
         and not any(frame.filename.startswith(os.path.join(other, "")) for other in others)
-    )[:4]
+    )[:4]  # more say nothing new
 
 
 def serve_trial() -> None:
