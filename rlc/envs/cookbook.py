@@ -241,7 +241,7 @@ class CookbookEpisode:
 
 
 @define(eq=False)
-class GameEpisode(JoiningEpisode):
+class SelfPlayEpisode(JoiningEpisode):
     """An episode of a game that the members of a group play with each other."""
 
     _group: MemberGroup
@@ -428,7 +428,7 @@ class CookbookSource:
                     f"the members of a group of `{self._target}` play with each other, so that "
                     "none can be played again by itself"
                 )
-            return [GameEpisode(group, member) for member in members]
+            return [SelfPlayEpisode(group, member) for member in members]
         for member in set(range(len(group.envs))) - set(members):
             await group.close(member)
 

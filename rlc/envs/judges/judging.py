@@ -372,7 +372,7 @@ class JudgedSource:
             raise EnvError("who plays with others of the group cannot be judged alone")
         judged = list[Any]()
         for episode in opened:
-            kind = _JudgedAgent if isinstance(episode, RunningEpisode) else _JudgedEpisode
+            kind: Any = _JudgedAgent if isinstance(episode, RunningEpisode) else _JudgedEpisode
             judged.append(kind(episode, task, self.judgings))
         return judged
 
