@@ -34,7 +34,7 @@ from number_agent import TASK
 from tinker import types
 
 from rlc.compile.recipe import compile_source
-from rlc.data.code.functions import search_beside
+from rlc.data.code import search_beside
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.models import SamplingPlan

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rlc.chat.histories import DEMONSTRATION
 from rlc.chat.prompts import with_text
-from rlc.chat.views import DEMONSTRATION
 
 LEAST = 0.2  # by how much the better of two replies earned more
 INSTRUCTION = "Put your answer inside \\boxed{}."

@@ -3,7 +3,7 @@
 #     rlc run recipes/python_environment.rl
 #
 # The factory stands in letters.py, beside this recipe. rlc calls it with the args below; it gives a
-# source of episodes, in a few lines. rlc/envs/python/source.py says all that a source can have.
+# source of episodes, in a few lines. rlc/envs/base.py says all that a source can have.
 # The mean reward goes from 0.32 to 1.00, with each of the seeds 1, 2 and 3.
 
 model policy {

@@ -229,9 +229,9 @@ MAY_LACK = {
     "envs.games": ("env", "error", "game", "self.game"),
     "envs.gem": ("base", "env", "tokenizer"),
     "envs.mcp": ("exceptions",),
-    "envs.openreward.client": ("error", "one", "tries[-1]"),
+    "envs.openreward_client": ("error", "one", "tries[-1]"),
     "envs.verifiers": ("env", "module", "rubric"),
-    "envs.workers.executors": ("executor",),
+    "envs.workers.processes": ("executor",),
     "runtime.rollouts.player": ("error",),
     "runtime.stages": ("self.renderer",),
 }

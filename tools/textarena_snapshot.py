@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rlc.envs.games.textarena import TextArenaGame
+from rlc.envs.games import TextArenaGame
 
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "textarena.json"
 MOST_PLAYERS = 15

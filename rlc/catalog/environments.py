@@ -53,7 +53,7 @@ def unknown_turns(env: EnvPlan) -> str:
 
 def prompt_rules(env: EnvPlan) -> dict[str, bool]:
     """What the recipe asks of the prompts in an environment's rows: the last arguments of
-    :func:`rlc.data.messages.read_prompt`."""
+    :func:`rlc.data.chats.read_prompt`."""
     chat = with_role(env, "chat")
     system = chat is not None and bool(chat.args.get("system"))
     one_text, cut = with_role(env, "game") is not None, env.args.get("replied") == "cut"

@@ -1,15 +1,12 @@
-"""From observations to prompt tokens: what the policy has seen so far.
+"""Histories: they take each observation and each sampled reply, and return the next prompt as
+tokens.
 
-A history takes each observation and each sampled reply, and returns the next prompt as tokens.
 Sampled tokens are kept as they are, never decoded and encoded again; where a renderer changes
-earlier turns, the prompt is written anew.
-
-Messages are plain data in OpenAI's form: ``role`` and ``content``, with ``tool_calls`` of earlier
-replies, and ``tool_call_id`` and ``name`` of a tool's result. The first is a system message with
-``tools``: a list of ``name``, ``description`` and ``parameters`` (a JSON schema). A content may be
-a list of parts, texts and images; an image is a data URI. Tools are shown through the support of
-tinker-cookbook's renderers. Templates with a name have the wording of the low-level loop in GEM's
-guide, so that a run can be compared with its published curves.
+earlier turns, the prompt is written anew. Messages are plain data in OpenAI's form: ``role`` and
+``content``, with ``tool_calls`` of earlier replies, and ``tool_call_id`` and ``name`` of a tool's
+result. The first is a system message with ``tools``: a list of ``name``, ``description`` and
+``parameters`` (a JSON schema). A content may be a list of parts, texts and images as data URIs.
+Templates with a name have the wording of GEM's guide, to compare with its published curves.
 """
 
 from __future__ import annotations
@@ -25,15 +22,13 @@ from typing import Any, Protocol, runtime_checkable
 from attrs import define, evolve
 
 from rlc.catalog import OBSERVED
-from rlc.chat.tokens import NO_CHUNKS, CachingTokenizer, Chunks, split_chunks
-from rlc.chat.turns import Action, EnvError, Observation
+from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation, split_chunks
 from rlc.data import Chat, Message, read_template
 from rlc.errors import first_line
 
 Template = Callable[[str], str]
 
 _REASON = "Please reason step by step, and put your final answer within \\boxed{}."
-TEMPLATE_FILES = (".j2", ".jinja")
 
 
 def _chatml(user: str) -> str:
@@ -50,26 +45,24 @@ _TEMPLATES = {
 
 
 def load_template(name: str) -> Template:
-    """A template by name, or a jinja2 file that contains ``{{ observation }}``. Raise DataError for
-    a file that is not such a template."""
-    if name.endswith(TEMPLATE_FILES):
+    """Return a template by name, or of a file with ``{{ observation }}``, or raise DataError."""
+    if name.endswith((".j2", ".jinja")):
         template = read_template(name, OBSERVED)
         return lambda observation: template(observation=observation)
     text = _TEMPLATES[name]
     return lambda observation: text.replace("{observation}", observation)
 
 
+_LONGEST = 4_096  # characters of a text that is cached
+_MOST = 2_048  # texts in the cache
 # A short conversation, to render a later turn behind it.
 _ASKED: Message = {"role": "user", "content": "."}
-_ANSWERED: Message = {"role": "assistant", "content": ""}
+_REPLY: Message = {"role": "assistant", "content": ""}  # stands for any reply
 
 
 class ToolChatHistory:
-    """The prompt side of one episode with tools.
-
-    If the renderer keeps earlier turns as they were, each prompt extends the previous sampled
-    tokens, so that the episode is one datum. If it rewrites them, each turn is a prompt of its own.
-    """
+    """An episode with tools. If the renderer keeps earlier turns, each prompt extends the previous
+    sampled tokens, and the episode is one datum; if not, each turn is a prompt of its own."""
 
     def __init__(self, renderer: Any, **begins: Any) -> None:
         """``begins``: ``solved``, ``instruction`` and ``system`` as for :func:`opening`."""
@@ -89,8 +82,7 @@ class ToolChatHistory:
         return other
 
     def observe(self, observation: Observation) -> list[int]:
-        """Return the tokens of the whole next prompt. Raise EnvError for tools that the renderer
-        cannot show."""
+        """Return the next prompt. Raise EnvError for tools that the renderer cannot show."""
         shown = observation.messages or ({"role": "user", "content": observation.text},)
         if not self._messages:
             self._messages = opening(self._renderer, shown, **self._begins)
@@ -123,12 +115,10 @@ class ToolChatHistory:
         return Action(text, message, cut_off=bool(self._stops) and not closed)
 
     def _after_reply(self, new: list[Message]) -> list[int]:
-        """The tokens that messages and the next generation prompt add after a reply.
-
-        Rendered behind a short conversation, and cut after the stop token of its reply.
-        """
+        """Return the tokens that messages and the next generation prompt add after a reply: they
+        are rendered behind a short conversation, and cut after the stop token of its reply."""
         left = 1 + sum(token in self._stops for token in self._prompt([_ASKED]))
-        tokens = self._prompt([_ASKED, _ANSWERED, *new])
+        tokens = self._prompt([_ASKED, _REPLY, *new])
         for at, token in enumerate(tokens):
             left -= token in self._stops
             if not left:
@@ -142,8 +132,7 @@ class ToolChatHistory:
 
 
 def prompt_of(renderer: Any, messages: Sequence[Message]) -> tuple[list[int], Chunks]:
-    """Messages as the tokens of a prompt, and what is not text among them. Raise EnvError if the
-    renderer leaves an image out, as some do silently."""
+    """Return messages as a prompt, with chunks. Raise EnvError if an image is left out."""
     from tinker_cookbook.exceptions import RendererError
 
     contents = [content for m in messages if not isinstance(content := m.get("content"), str)]
@@ -169,18 +158,10 @@ def opening(
     instruction: str = "",
     system: str = "",
 ) -> list[Message]:
-    """The first messages of a chat, in the renderer's form.
-
-    Args:
-        tools: in the renderer's own words in the system message; also those of the first message.
-        solved: messages that come before those ``shown``, and after the system message.
-        instruction: is added to the last message of the user.
-        system: the system message, if those shown begin with none.
-
-    Raises:
-        EnvError: the renderer has no way to show tools, there would be two system messages, or no
-            message that takes the instruction.
-    """
+    """Return the first messages of a chat: ``solved`` ones, and those ``shown``, behind the system
+    message of either or ``system``, with ``tools`` in the renderer's own words. ``instruction`` is
+    added to the user's last message. Raise EnvError if the renderer cannot show tools, there are
+    two system messages, or none takes the instruction."""
     head, *rest = shown if shown[0]["role"] == "system" else ({"role": "system"}, *shown)
     own, tools = text_of(head), [*tools, *(head.get("tools") or ())]
     if own and system:
@@ -202,26 +183,26 @@ def opening(
     return [*prefix, *map(rendered, solved), *messages]
 
 
-# What stands around the turns of a chat in the formats of all models.
+# Marks around the turns of a chat in the formats of all models.
 _MARK = re.compile(r"<[|｜][^<>|｜]+[|｜]>")
 _ANY_MARK = re.compile(rf"{_MARK.pattern}|</?[a-z_]+>")
 _TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model that is named"
 
 
 def with_instruction(messages: Sequence[Message], instruction: str) -> list[Message]:
-    """Messages with an instruction, if there is one, after the last of the user. Raise EnvError if
-    none is the user's."""
-    told = [*messages]
+    """Add an instruction, if any, to the user's last message. Raise EnvError without one."""
+    instructed = [*messages]
     if instruction:
-        last = max((at for at, m in enumerate(told) if m["role"] == "user"), default=None)
+        last = max((at for at, m in enumerate(instructed) if m["role"] == "user"), default=None)
         if last is None:
             raise EnvError("no message of the prompt is the user's, to take the instruction")
-        told[last] = {**told[last], "content": with_text(told[last]["content"], instruction)}
-    return told
+        content = with_text(instructed[last]["content"], instruction)
+        instructed[last] = {**instructed[last], "content": content}
+    return instructed
 
 
 def with_text(content: Any, text: str) -> Any:
-    """A message's content with a line of text after it."""
+    """Return a message's content with a line of text after it."""
     if isinstance(content, str):
         return content + ("" if content.endswith("\n") else "\n") + text
     return [*content, {"type": "text", "text": f"\n{text}"}]
@@ -234,14 +215,38 @@ def _named(renderer: Any) -> str:
 def tool_chat_history(
     tokenizer: Any, renderer_name: str, **begins: Any
 ) -> Callable[[], ToolChatHistory]:
-    """Return a factory of tool chats with a renderer of tinker-cookbook; ``begins`` as of a
-    :class:`ToolChatHistory`. Raise EnvError if that does not fit the tokenizer."""
+    """Return a factory of tool chats. Raise EnvError if the renderer does not fit the tokenizer."""
     renderer = fitting_renderer(tokenizer, renderer_name)
     return lambda: ToolChatHistory(renderer, **begins)
 
 
+class CachingTokenizer:
+    """Any tokenizer, with a cache of recent texts: renderers encode pieces of messages, most of
+    which are the same in every turn, and for all members of a group."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.latest = ""  # the text that was encoded last
+        self._tokenizer = tokenizer
+        self._cached = lru_cache(maxsize=_MOST)(self._encoded)
+
+    def encode(self, text: str, **settings: Any) -> list[int]:
+        self.latest = text
+        if len(text) > _LONGEST:
+            tokens: list[int] = self._tokenizer.encode(text, **settings)
+            return tokens
+        return list(self._cached(text, **settings))
+
+    def _encoded(self, text: str, **settings: Any) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, **settings))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # looked up when the object is copied
+            raise AttributeError(name)
+        return getattr(self._tokenizer, name)
+
+
 def seeing_renderer(tokenizer: Any, name: str) -> Any:
-    """A renderer of tinker-cookbook that encodes no text twice, and sees if its model does."""
+    """Return a renderer of tinker-cookbook with caches, which shows images if its model can."""
     from tinker_cookbook.renderers import get_renderer
 
     # The renderers of gpt-oss say so of every system message, although they write it where it
@@ -254,8 +259,8 @@ def seeing_renderer(tokenizer: Any, name: str) -> Any:
 
 
 def fitting_renderer(tokenizer: Any, name: str) -> Any:
-    """The same. Raise EnvError if it needs another tokenizer: one in which the marks that it writes
-    around turns are single tokens."""
+    """Return a renderer of tinker-cookbook. Raise EnvError if it needs another tokenizer: one in
+    which the marks that it writes around turns are single tokens."""
     misfit = f"the renderer `{name}` does not fit the tokenizer of {tokenizer.name_or_path}"
     cached = CachingTokenizer(tokenizer)
 
@@ -302,8 +307,7 @@ class ImageProcessor:
 def conversation(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
 ) -> Observation:
-    """Messages as the first observation of an episode, with the tools that it may call. Raise
-    EnvError for messages without a role."""
+    """Return messages with tools as a first observation. Raise EnvError for one without a role."""
     if not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
         raise EnvError("each message of a conversation is an object with a `role` and a `content`")
     if not messages or messages[0]["role"] != "system":
@@ -313,7 +317,7 @@ def conversation(
 
 
 def observation_of(prompt: Chat) -> Observation:
-    """A prompt of data as the first observation of an episode."""
+    """Return a prompt of data as the first observation of an episode."""
     if prompt.text is not None:
         return Observation(prompt.text)
     text = "\n\n".join(f"{m['role']}: {text_of(m)}" for m in prompt.messages)
@@ -321,12 +325,11 @@ def observation_of(prompt: Chat) -> Observation:
 
 
 def readable(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Messages as text for people."""
     return "\n\n".join(text for text in map(text_of, messages) if text)
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """A message as text for people, without its thinking."""
+    """Return a message as text for people, without its thinking."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
@@ -335,7 +338,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Id, tool and arguments (JSON) of each call in a reply; calls without an id are numbered."""
+    """Yield id, tool and arguments (JSON) of each call in a reply; default ids are numbers."""
     for number, call in enumerate(message.get("tool_calls") or ()):
         yield call.id or f"call_{number}", call.function.name, call.function.arguments
 
@@ -349,7 +352,7 @@ def unread_calls(message: Mapping[str, Any]) -> list[Message]:
 
 
 def rendered(message: Mapping[str, Any]) -> Message:
-    """A message of plain data in the form of the cookbook's renderers."""
+    """Return a message of plain data in the form of the cookbook's renderers."""
     from tinker_cookbook.renderers.base import ToolCall
 
     content = message.get("content")
@@ -357,10 +360,6 @@ def rendered(message: Mapping[str, Any]) -> Message:
     if made.get("tool_calls"):
         made["tool_calls"] = [ToolCall.model_validate(call) for call in made["tool_calls"]]
     return made
-
-
-_GROUPS = 1_024  # whose openings are cached
-_REPLY = {"role": "assistant", "content": ""}  # stands for any reply
 
 
 class PromptBuilder(Protocol):
@@ -387,43 +386,41 @@ class ChunkedHistory(Protocol):
 
 
 def chunks_of(history: PromptBuilder) -> Chunks:
-    """Return the ``chunks`` of a history; none if it has text alone."""
     return history.chunks if isinstance(history, ChunkedHistory) else NO_CHUNKS
 
 
 class ChatFormat:
-    """What the chats of an environment share: a renderer of tinker-cookbook, how each of them
-    begins, and a cache of what is rendered more than once.
-
-    The renderer must have the extension property (it does not rewrite earlier turns), unless a
-    chat ends with its first reply.
-    """
+    """The renderer of chats, how each begins, and a cache. The renderer must have the extension
+    property (it does not rewrite earlier turns), unless a chat ends with its first reply."""
 
     def __init__(self, renderer: Any, **begins: Any) -> None:
-        """``begins``: the arguments of :func:`rlc.chat.prompts.opening` that are the same for all
-        chats."""
+        """``begins``: the arguments of :func:`opening` that are the same for all chats."""
         self.renderer = renderer
         self._begins = begins
         # All members of a group are asked the same question.
-        self.asked = lru_cache(maxsize=_GROUPS)(lambda text: self.opening([_user(text)]))
+        self.asked = lru_cache(maxsize=1_024)(lambda text: self.opening([_user(text)]))
 
     def opening(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], Chunks]:
-        """The prompt of the first reply, after these messages."""
+        """Return the prompt of the first reply, after these messages."""
         return prompt_of(self.renderer, opening(self.renderer, messages, **self._begins))
 
     def more(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The tokens that messages and the next generation prompt add after a reply."""
-        return _prompt(self.renderer, [_REPLY, *messages])[self._known :]
+        """Return the tokens that messages and the next generation prompt add after a reply."""
+        return self._prompt([_REPLY, *messages])[self._known :]
 
     @cached_property
     def _known(self) -> int:
-        """How many tokens a renderer puts before a reply and what follows it."""
+        """The number of tokens that a renderer puts before a reply and after it."""
         from tinker_cookbook.renderers import RenderContext
 
-        ended = _prompt(self.renderer, [_REPLY])
+        ended = self._prompt([_REPLY])
         next_reply = RenderContext(idx=1, is_last=True, prev_message=_REPLY)
         header = self.renderer._get_generation_suffix("assistant", next_reply)
         return len(ended) - len(header)
+
+    def _prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        tokens: list[int] = self.renderer.build_generation_prompt(messages).to_ints()
+        return tokens
 
 
 class ChatHistory:
@@ -486,11 +483,8 @@ def chat_history(
     may_rewrite: bool = False,
     **begins: Any,
 ) -> Callable[[], PromptBuilder]:
-    """Return a factory of chats; ``begins`` as for :class:`ChatFormat`.
-
-    Raise EnvError for a renderer that does not fit the tokenizer, or that cannot keep a prefix,
-    unless a chat ends with its first reply, or it ``may_rewrite`` earlier turns.
-    """
+    """Return a factory of chats; ``begins`` as for :class:`ChatFormat`. Raise EnvError for a
+    renderer that does not fit the tokenizer, or that cannot keep a prefix where it has to."""
     renderer = fitting_renderer(tokenizer, renderer_name)
     if may_rewrite and not renderer.has_extension_property:
         own = {name: begins.get(name, "") for name in ("instruction", "system")}
@@ -499,9 +493,8 @@ def chat_history(
     if one_reply:
         return lambda: ChatHistory(chats)
     if not renderer.has_extension_property:
-        raise EnvError(
-            f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
-        )
+        what = f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
+        raise EnvError(what)
     if not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
         raise EnvError(f"the renderer `{renderer_name}` ends a turn with text, not with a token")
     return lambda: ChatHistory(chats)
@@ -520,8 +513,3 @@ def encoded_reply(reply: str, history: PromptBuilder, tokenizer: Any) -> list[in
 
 def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
-
-
-def _prompt(renderer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    tokens: list[int] = renderer.build_generation_prompt(messages).to_ints()
-    return tokens

@@ -1,13 +1,9 @@
-"""Conversations that a program sends whole, as messages in OpenAI's form, each time it asks for
-a reply: their prompts, by the very tokens that were sampled.
+"""Conversations that a program sends whole, as messages in OpenAI's form, with each request.
 
-Where a conversation begins with one that was answered before, and the answer, its prompt begins
-with the tokens of that prompt and of that answer, exactly as they were sampled, and only what is
-new is tokenised. Several requests may go on from one answer, and conversations may go on side by
-side, so the answers of an episode are a tree.
-
-An answer counts as the one that was sampled if it shows a model the same: the ids of calls, how
-their arguments are written, thinking and space around the text do not matter.
+A prompt begins with the sampled tokens of the longest conversation that was answered before; only
+what is new is tokenised. Several requests may go on from one answer, so the answers of an episode
+are a tree. An answer counts as the sampled one if it shows a model the same: ids of calls, how
+arguments are written, thinking and outer space do not matter.
 """
 
 from __future__ import annotations
@@ -21,13 +17,11 @@ from typing import Any, Literal
 from attrs import define, field, frozen
 
 from rlc.chat.prompts import ToolChatHistory, calls_of, conversation, readable, text_of
-from rlc.chat.tokens import NO_CHUNKS, Chunks
-from rlc.chat.turns import Action, EnvError, Observation
+from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation
 
 Message = Mapping[str, Any]
 Plain = dict[str, Any]
-# What a prompt does: it begins a conversation, goes on from an answer, or says that something else
-# was answered than was.
+# A prompt begins a conversation, continues it after an answer, or has another answer in its place.
 Kind = Literal["begun", "continued", "rewritten"]
 
 
@@ -59,8 +53,7 @@ class TranscriptTree:
     _root: _Node = field(factory=_Node, init=False)
 
     def write(self, messages: Sequence[Message]) -> TranscriptPrompt:
-        """Return the prompt of a conversation, whose first message is the system's, with tools.
-        Raise EnvError if the model's renderer cannot show it."""
+        """Return the prompt of a conversation. Raise EnvError if the renderer cannot show it."""
         whole, node, chat, at = tuple(messages), self._root, None, 0
         for number, message in enumerate(whole[:-1]):  # an answer is followed by something new
             if (next_node := node.later.get(_key(message))) is None:
@@ -81,8 +74,7 @@ class TranscriptTree:
     def answer(
         self, prompt: TranscriptPrompt, tokens: list[int], message: Message | None = None
     ) -> Action:
-        """Keep an answer, which is sent as a ``message``, by default as :func:`reply_message`
-        writes it; return it as the renderer reads it."""
+        """Keep an answer, which is sent as a ``message`` (None: that of :func:`reply_message`)."""
         chat, node = prompt.chat.copy(), self._root
         action = chat.reply(tokens)
         for one in (*prompt.messages, message or reply_message(action, 0)):
@@ -93,8 +85,8 @@ class TranscriptTree:
 
 
 class TranscriptHistory:
-    """The prompt side of an episode whose observations are whole conversations. One that was edited
-    is written anew: that turn is a sequence of its own."""
+    """A history of an episode whose observations are whole conversations. One that was edited is
+    written anew: that turn is a sequence of its own."""
 
     def __init__(self, new_chat: Callable[[], ToolChatHistory]) -> None:
         self._tree = TranscriptTree(new_chat)
@@ -106,13 +98,10 @@ class TranscriptHistory:
         return NO_CHUNKS if self._prompt is None else self._prompt.chat.chunks
 
     def observe(self, observation: Observation) -> list[int]:
-        """Return the tokens of the whole next prompt. Raise EnvError for tools that the renderer
-        cannot show."""
         self._prompt = self._tree.write(observation.messages)
         return self._prompt.tokens
 
     def reply(self, tokens: list[int]) -> Action:
-        """Record the sampled tokens; return the action for the environment."""
         assert self._prompt is not None, "a reply comes after its prompt"
         return self._tree.answer(self._prompt, tokens)
 
@@ -172,7 +161,6 @@ def reply_message(action: Action, turn: int) -> Plain:
 
 
 def _key(message: Message) -> str:
-    """What a message shows a model."""
     calls = []
     for call in message.get("tool_calls") or ():
         arguments = call["function"]["arguments"]

@@ -1,19 +1,34 @@
-"""A turn of an episode: what the policy is shown, what it replies, and what fails in between."""
+"""A turn of an episode: what the policy is shown, what it replies, and what fails in between.
+
+Prompts are tokens. Among them a negative number, the mark, stands for a chunk that is not text,
+once for each position that it takes in the context. The mark is a hash of the chunk, so that
+prompts are compared, counted and extended as those of text are; the chunks go beside the tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from rlc.data import TaskFacts
 from rlc.errors import Error
 
+if TYPE_CHECKING:
+    from tinker import types
+
+
+Chunks = Mapping[int, Any]  # by mark: the SDK's chunks that are not text
+NO_CHUNKS: Chunks = MappingProxyType({})
+_MARKS = 2**31  # the negative numbers of 32 bits
+
 
 class EnvError(Error):
-    """An environment that cannot be made or failed; the text is one sentence. Failed rollouts are
-    counted by ``cause``."""
+    """A failure of an environment, in one sentence. Rollouts are counted by ``cause``."""
 
     cause = "environment"
 
@@ -37,16 +52,13 @@ class Verdict:
 class Observation:
     """What the policy sees next, and whether the episode is over.
 
-    ``metrics`` are numbers about the previous action, such as whether an answer could be parsed.
-    ``messages``, such as the results of tools, are shown to a chat in place of ``text``, which
-    remains the form for people. No reduction counts a ``reward`` of None. ``truncated``, with
-    ``done``: the episode was cut off before an end of its own. ``about``, of a first observation,
-    is kept with the rollout; ``fields`` are those of the task's row, which others may be shown.
-    ``components`` are what the reward is the weighted sum of, by name the weight and the value of
-    each; empty where it is one number. ``verdicts`` are what judges said. In a match ``move`` is
-    the number of the reply that comes next among those of all seats, and ``others`` are replies of
-    opponents before it, each with its number and its seat.
-    """
+    ``metrics`` are numbers about the previous action. A chat shows ``messages``, if there are any,
+    in place of ``text``, which is for people. No reduction counts a ``reward`` of None.
+    ``truncated``, with ``done``: it was cut off before an end of its own. ``about``, of a first
+    observation, is kept with the rollout; ``fields`` are those of the task's row. The reward is the
+    weighted sum of ``components``, weight and value by name, unless there are none. In a match
+    ``move`` is the number of the next reply among those of all seats, and ``others`` are replies of
+    opponents before it, with number and seat."""
 
     text: str
     reward: float | None = 0.0
@@ -64,10 +76,75 @@ class Observation:
 
 @frozen
 class Action:
-    """A reply as the history parsed it. ``message`` is the renderer's parsed message, with any tool
-    calls; None for a history that is not a chat. ``cut_off``: it is known not to have come
-    to its end."""
+    """A reply as the history parsed it. ``message`` is the renderer's parsed message, with tool
+    calls; None without a chat. ``cut_off``: the reply is known not to be complete."""
 
     text: str
     message: Mapping[str, Any] | None = None
     cut_off: bool = False
+
+
+def split_chunks(model_input: types.ModelInput) -> tuple[list[int], Chunks]:
+    """Return a prompt as tokens with marks, and chunks. Raise ContractError without a length."""
+    tokens: list[int] = []
+    chunks: dict[int, Any] = {}
+    for chunk in model_input.chunks:
+        if chunk.type == "encoded_text":
+            tokens += chunk.tokens
+        else:
+            digest = blake2b(chunk.model_dump_json().encode(), digest_size=8).digest()
+            mark = -1 - int.from_bytes(digest) % _MARKS
+            tokens += [mark] * _length(chunk)
+            chunks[mark] = chunk
+    return tokens, chunks
+
+
+def model_input(tokens: Sequence[int], chunks: Chunks) -> types.ModelInput:
+    """Return the prompt of these tokens and chunks: the inverse of :func:`split_chunks`."""
+    from tinker import types
+
+    if not chunks:
+        return types.ModelInput.from_ints(list(tokens))
+    made: list[Any] = []
+    for mark, run in groupby(tokens, _mark_or_text):
+        if mark is None:
+            made.append(types.EncodedTextChunk(tokens=list(run)))
+        else:  # the same chunk may occur twice in a row
+            made += [chunks[mark]] * (len(list(run)) // chunks[mark].length)
+    return types.ModelInput(chunks=made)
+
+
+def readable_text(tokens: Sequence[int], chunks: Chunks, tokenizer: Any) -> str:
+    """Return tokens as text for people, in which the name of its kind stands for a chunk."""
+    if not chunks:
+        return str(tokenizer.decode(list(tokens)))
+    return "".join(
+        tokenizer.decode(list(run)) if mark is None else f"[{chunks[mark].type}]"
+        for mark, run in groupby(tokens, _mark_or_text)
+    )
+
+
+def chunks_to_json(chunks: Chunks) -> dict[str, Any]:
+    return {str(mark): chunk.model_dump(mode="json") for mark, chunk in chunks.items()}
+
+
+def chunks_from_json(record: Mapping[str, Any]) -> Chunks:
+    """Return the chunks that :func:`chunks_to_json` wrote."""
+    from tinker import types
+
+    read = types.ModelInput.model_validate({"chunks": list(record.values())}).chunks
+    return dict(zip(map(int, record), read, strict=True))
+
+
+def _mark_or_text(token: int) -> int | None:
+    return token if token < 0 else None
+
+
+def _length(chunk: Any) -> int:
+    try:
+        length = int(chunk.length)
+    except ValueError as error:  # the SDK's, for an image
+        raise ContractError(f"an {chunk.type} of a prompt has no `expected_tokens`") from error
+    if length < 1:
+        raise ContractError(f"an {chunk.type} of a prompt takes {length} positions")
+    return length

@@ -1,39 +1,30 @@
 """Data that recipes name: the rows of files, chats, graders, functions of the user's own.
 
-This room knows nothing of environments or models, so that `rlc check` reads data as a run does.
-``rows`` reads files, of which ``splits`` takes parts; ``sets`` are sets of problems known by name,
-and those in files. ``chats`` are made of ``messages``; ``about`` keeps what a row is known by.
-``grading`` compares answers and rewards replies; ``code`` is what a recipe names in Python, and
-``templates`` are prompts in files. All raise ``errors.DataError``.
+This room knows nothing of environments or models, so that `rlc check` reads data as a run does. All
+raise ``errors.DataError``.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.data.about import *
+    from rlc.data.calls import *
     from rlc.data.chats import *
-    from rlc.data.code.calls import *
-    from rlc.data.code.functions import *
-    from rlc.data.code.modules import *
-    from rlc.data.code.written import *
+    from rlc.data.code import *
     from rlc.data.commands import *
-    from rlc.data.comparisons import *
     from rlc.data.digests import *
     from rlc.data.errors import *
-    from rlc.data.fields import *
+    from rlc.data.examples import *
     from rlc.data.grading.graders import *
+    from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
-    from rlc.data.grading.subprocess_pool import *
-    from rlc.data.grading.trial import *
     from rlc.data.harbor import *
     from rlc.data.journal import *
-    from rlc.data.learnt import *
     from rlc.data.messages import *
+    from rlc.data.problems import *
     from rlc.data.reading import *
     from rlc.data.rows import *
-    from rlc.data.rubrics import *
-    from rlc.data.sets.problems import *
     from rlc.data.splits import *
-    from rlc.data.templates import *
+    from rlc.data.texts import *
 else:
     from rlc.doors import door
 
@@ -41,31 +32,26 @@ else:
         __name__,
         """
         about: TaskFacts about_row
+        calls: Code CodeKind PLAYER_SEES module_of_package
         chats: Chat read_chat read_pair read_prompt read_solved
-        code.calls: Code CodeKind PLAYER_SEES module_of_package
-        code.functions: called explained load_attribute parameter_names require_fits
-            search_beside signature_of
-        code.modules: module_file
-        code.written: lacks written_signature
+        code: called explained lacks load_attribute module_file parameter_names require_fits
+            search_beside signature_of written_signature
         commands: CONTAINERS is_command server_command
-        comparisons: Comparison LabelledReply read_comparison read_labelled repeats
         digests: changed_files data_files
         errors: CodeError DataError FilePlace PackageMissingError at_place
-        fields: FieldError Holds field_fault require_field
+        examples: Comparison LabelledReply hashed kept read_comparison read_labelled reader_of
+            repeats
         grading.graders: Grader TRIED boxed completed is_right require_gradable tagged tried
             wrongly_graded
-        grading.rewards: Messages Reward RewardError TRIED_OWN as_number
-        grading.subprocess_pool: SubprocessPool serve
-        grading.trial: CodeTrial
+        grading.math_equivalence: SubprocessPool serve
+        grading.rewards: CodeTrial Messages Reward RewardError TRIED_OWN as_number
         harbor: HarborTask harbor_tasks
         journal: SCHEMA best_key meta saved
-        learnt: hashed kept reader_of
-        messages: Message Message MessageError
+        messages: Message MessageError
+        problems: ListedProblems Row problem_set rows_in
         reading: FileRows Reader
-        rows: DataRow parts_of rows_of
-        rubrics: Criterion Rubric read_rubric
-        sets.problems: ListedProblems Row problem_set rows_in
+        rows: DataRow FieldError Holds field_fault parts_of require_field rows_of
         splits: NoSplitError Part rows_of_split said
-        templates: parsed_template read_template text_of
+        texts: Criterion Rubric parsed_template read_rubric read_template text_of
         """,
     )

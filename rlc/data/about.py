@@ -18,40 +18,35 @@ LONGEST, MOST = 200, 16  # characters of a value, and fields, that are kept
 
 
 def _shortened(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields as JSON of bounded size; the last says how many there were besides."""
+    """Return fields as JSON of bounded size; the last says how many are left out."""
     kept = {str(name)[:LONGEST]: _short(value) for name, value in islice(fields.items(), MOST)}
     left = len(fields) - len(kept)
     return {**kept, "…": f"{left} more"} if left else kept
 
 
 def _short(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int) or _is_finite(value):
+    finite = isinstance(value, float) and math.isfinite(value)
+    if value is None or isinstance(value, bool | int) or finite:
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, float) and math.isfinite(value)
-
-
 @frozen
 class TaskFacts:
-    """What is known of a task, for people: where it stands, its ``id`` or None, other fields."""
+    """Facts of a task, for people: its place, its ``id`` or None, other fields."""
 
     place: str
     id: str | int | None = field(default=None, converter=_short)
     fields: Mapping[str, Any] = field(factory=dict, converter=_shortened)
 
     def written(self) -> dict[str, Any]:
-        """As JSON data."""
         named = {} if self.id is None else {"id": self.id}
         return {"place": self.place, **named, "fields": dict(self.fields)}
 
 
 def about_row(row: DataRow, name: str | None, shown: Collection[str] = ()) -> TaskFacts:
-    """What is kept of a row. ``name``: the field of its id; None: `id`, if there is one.
-    ``shown``: fields that are seen elsewhere."""
+    """Return the facts of a row. ``name``: the field of its id. ``shown``: fields to leave out."""
     ident = name or ID
     others = {key: value for key, value in row.fields.items() if key not in (ident, *shown)}
     place = row.place

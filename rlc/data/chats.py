@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlc.data.fields import require_field
 from rlc.data.messages import (
     MARKS,
     Message,
@@ -20,28 +19,24 @@ from rlc.data.messages import (
     text_part,
     transcript,
 )
+from rlc.data.rows import require_field
 from rlc.records import evolve, frozen
 
 MESSAGES, SHAREGPT = "messages", "conversations"
 
 # The names of prompt and reply in rows that are not chats.
 _REPLIES = ("completion", "response", "reply", "answer", "output")
-_NO_CONTENT = ("", None)
 
 
 @frozen
 class Chat:
-    """A chat in one form.
+    """A chat in one form. ``tools`` are without a wrapper; ``trained`` are the numbers (from 0) of
+    the messages that are trained on.
 
-    A message has a ``role``, a ``content`` and what of ``name``, ``tool_calls`` and
-    ``tool_call_id`` it was given. A content is text, or a list of parts with a ``type``: ``text``,
-    ``thinking`` and ``image``, each with its value under the name of its type. A call has an
-    ``id`` or None, and a ``function`` with a ``name`` and its ``arguments`` as JSON.
-
-    Attributes:
-        tools: the ``name``, ``description`` and ``parameters`` of each, without a wrapper.
-        trained: the numbers (from 0) of the messages that are trained on.
-    """
+    A message has a ``role``, a ``content``, and perhaps ``name``, ``tool_calls`` and
+    ``tool_call_id``. A content is text, or a list of parts with a ``type``: ``text``, ``thinking``
+    and ``image``, each with its value under the name of its type. A call has an ``id`` or None, and
+    a ``function`` with a ``name`` and its ``arguments`` as JSON."""
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -55,8 +50,7 @@ class Chat:
         return content if alone and isinstance(content, str) else None
 
     def with_suffix(self, suffix: str) -> Chat:
-        """The chat with text at the end of the user's last message. Raise MessageError if the user
-        says nothing."""
+        """Add text to the user's last message. Raise MessageError if the user says nothing."""
         if not suffix:
             return self
         asked = [at for at, message in enumerate(self.messages) if message["role"] == "user"]
@@ -70,18 +64,14 @@ class Chat:
 
     @property
     def images(self) -> int:
-        """How many images its messages hold."""
         parts = (m["content"] for m in self.messages if not isinstance(m["content"], str))
         return sum(part["type"] == "image" for content in parts for part in content)
 
 
 def read_chat(row: Mapping[str, Any], field: str | None, train_on: str) -> Chat:
-    """The chat of a row: its field, or without one ``messages`` or ``conversations``.
-
-    ``train_on``: ``all`` the assistant's messages, the ``last``, or the ``last_turn``: those after
-    the last message of the user. A message's own mark, ``train`` (true, false) or ``weight``
-    (1, 0), comes before that. Raise MessageError for a row that is not a chat, or trains nothing.
-    """
+    """Return the chat of a row. ``train_on``: ``all`` the assistant's messages, the ``last``, or
+    the ``last_turn``: those after the user's last message. A message's own mark comes before that.
+    Raise MessageError for a row that is not a chat, or trains nothing."""
     given = _field(row, field)
     if isinstance(given, str):  # a cell of a CSV file
         given = read_json(given, "the messages")
@@ -113,17 +103,9 @@ def read_prompt(
     one_text: bool = False,
     cut: bool = False,
 ) -> Chat:
-    """The prompt of a row: text, or a list of messages, the last of the user or of a tool.
-
-    Args:
-        system: the recipe has a system message for it, so that it has none of its own.
-        one_text: it becomes part of another text, so that it is no more than one.
-        cut: a chat that ends with the assistant's messages is the prompt before them; so is a text
-            with ``Human:`` and ``Assistant:``.
-
-    Raises:
-        MessageError: the field is neither, or does not fit.
-    """
+    """Return the prompt of a row: text, or messages, the last of the user or of a tool. ``system``:
+    it has no system message of its own. ``one_text``: it is no more than one text. ``cut``: the
+    assistant's messages at the end are left out. Raise MessageError for others."""
     require_field(row, field, "prompt")
     value, tools = row[field], read_tools(row.get("tools"))
     if isinstance(value, str):
@@ -147,15 +129,14 @@ def read_prompt(
         )
     prompt = Chat(tuple(messages), tools)
     if one_text and prompt.text is None:
-        raise MessageError(
-            f"the field `{field}` has to be one text: a game puts it into its own words"
-        )
+        what = f"the field `{field}` has to be one text: a game puts it into its own words"
+        raise MessageError(what)
     return prompt
 
 
 def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
-    """The prompt of a row that is shown with its answer, before another. Raise MessageError as
-    :func:`read_prompt` does, and for one that begins otherwise than with what the user says."""
+    """Return a prompt to show with its answer. Raise MessageError as :func:`read_prompt` does, and
+    for one that has a system message or tools."""
     prompt = read_prompt(row, field, **rules)
     if prompt.tools or prompt.messages[0]["role"] == "system":
         raise MessageError("a solved problem has no system message and no tools")
@@ -163,8 +144,7 @@ def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
 
 
 def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, str]:
-    """The prompt of a row, and the text of its reply. Raise MessageError, or FieldError, if one of
-    them cannot be used."""
+    """Return prompt and reply of a row. Raise MessageError or FieldError if one is unusable."""
     asked = read_prompt(row, prompt)
     require_field(row, reply, "text")
     return asked, str(row[reply])
@@ -173,7 +153,7 @@ def read_pair(row: Mapping[str, Any], prompt: str, reply: str) -> tuple[Chat, st
 def _field(row: Mapping[str, Any], field: str | None) -> Any:
     names = (field,) if field else (MESSAGES, SHAREGPT)
     for name in names:
-        if row.get(name) not in _NO_CONTENT:
+        if row.get(name) not in ("", None):
             return row[name]
     wanted = " or ".join(f"`{name}`" for name in names)
     what = f"there is no field {wanted}; the row has: {', '.join(map(str, row))}"

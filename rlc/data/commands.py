@@ -13,8 +13,8 @@ CONTAINERS = {"container": ("docker", "podman")}
 
 
 def server_command(server: str) -> list[str] | None:
-    """The command that starts a server: that of a Python file, or a command line; None for an
-    address. Raise DataError for a command line that cannot be read."""
+    """Return the command that starts a server; None for an address. Raise DataError for a command
+    line that cannot be read."""
     if server.startswith(("http://", "https://")):
         return None
     if server.endswith(".py") and " " not in server:
@@ -29,5 +29,4 @@ def server_command(server: str) -> list[str] | None:
 
 
 def is_command(name: str) -> bool:
-    """Whether this machine has a command."""
     return shutil.which(name) is not None

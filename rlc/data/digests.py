@@ -1,5 +1,4 @@
-"""The contents of files that a plan names, of data and of Python code, in short: what the plan
-keeps of them, to know them again."""
+"""Digests of the files that a plan names, of data and of Python code, to know them again."""
 
 from __future__ import annotations
 
@@ -10,13 +9,9 @@ from contextlib import suppress
 
 from rlc.plan import DataFile, is_saved_set, located
 
-_BLOCK = 2**20
-_SHOWN = 12  # characters of a digest that a message shows
-
 
 def data_files(paths: Iterable[str], recipe: str) -> tuple[DataFile, ...]:
-    """What is in these files of a plan, in order, each once; folders and files that are not there
-    are left out."""
+    """Return the digests of files of a plan, each once, without those that are missing."""
     found = {}
     for path in sorted(set(paths)):
         place = located(path, recipe)
@@ -26,7 +21,7 @@ def data_files(paths: Iterable[str], recipe: str) -> tuple[DataFile, ...]:
 
 
 def changed_files(files: Iterable[DataFile], recipe: str) -> Iterator[str]:
-    """One sentence for each file that is no longer what it was when the plan was made."""
+    """Yield a sentence for each file that has changed since the plan was made."""
     for file in files:
         place = located(file.path, recipe)
         if not os.path.isfile(place):
@@ -36,8 +31,7 @@ def changed_files(files: Iterable[DataFile], recipe: str) -> Iterator[str]:
 
 
 def _data_file(path: str, place: str) -> DataFile:
-    """A file, or one that stands for others with all of these: they are read one after the other.
-    Those that are gone are left out, so that they have changed it."""
+    """Return the digest of a file, or of all that it stands for; missing ones are left out."""
     parts, digest, size = [place], hashlib.blake2b(digest_size=32), 0
     if is_saved_set(place):
         from rlc.data.errors import DataError
@@ -47,11 +41,11 @@ def _data_file(path: str, place: str) -> DataFile:
             parts = parts_of(place)
     for part in filter(os.path.isfile, parts):
         with open(part, "rb") as opened:
-            while block := opened.read(_BLOCK):
+            while block := opened.read(2**20):
                 digest.update(block)
                 size += len(block)
     return DataFile(path, size, digest.hexdigest())
 
 
 def _said(file: DataFile) -> str:
-    return f"{file.size:,} bytes ({file.digest[:_SHOWN]})"
+    return f"{file.size:,} bytes ({file.digest[:12]})"

@@ -11,8 +11,7 @@ from rlc.records import frozen
 
 @frozen
 class FilePlace:
-    """Where something stands in a file: a row (from 1), with its line where the file has lines, and
-    a column (from 1) where that is known."""
+    """A place in a file: a row, and a line and a column where those are known, all from 1."""
 
     path: str
     row: int
@@ -26,12 +25,7 @@ class FilePlace:
 
 
 class DataError(Error):
-    """Data, or code of the user's own, that cannot be used.
-
-    Attributes:
-        what: what is wrong, in one sentence, without the place.
-        place: where it stands in a file; None if it is not in one place of a file.
-    """
+    """Data, or code, that is unusable: ``what`` is wrong, and its ``place`` in a file, or None."""
 
     cause = "data"
 
@@ -47,14 +41,8 @@ class PackageMissingError(DataError):
 
 
 class CodeError(DataError):
-    """Code of the user's own that is not there, or cannot be called as a recipe asks.
-
-    The message says what to do too, in one line: several may be reported together.
-
-    Attributes:
-        advice: what to do, or None; ``what`` is without it.
-        argument: the keyword argument that cannot be passed, or None.
-    """
+    """Code that is missing, or cannot be called as a recipe asks. The message includes the
+    ``advice``, as several may be reported together. ``argument``: the one at fault."""
 
     def __init__(self, what: str, advice: str | None = None, argument: str | None = None) -> None:
         super().__init__(what if advice is None else f"{what}; {advice}")
@@ -64,7 +52,7 @@ class CodeError(DataError):
 
 @contextmanager
 def at_place(place: FilePlace) -> Iterator[None]:
-    """Say where an error stands that is raised inside, if it does not say so itself."""
+    """Add the place to an error that is raised inside, if it has none."""
     try:
         yield
     except DataError as error:

@@ -18,14 +18,13 @@ from typing import Any
 from rlc.data.errors import DataError
 from rlc.records import frozen
 
-_PARTS = ("instruction.md", "task.toml", "tests/test.sh")
 # What a task may ask for and rlc does not do, with how a message calls it.
 _REFUSED = {"tpu": "a TPU", "mcp_servers": "MCP servers", "healthcheck": "a health check"}
 
 
 @frozen
 class HarborTask:
-    """One task. Seconds: ``agent`` bounds its commands together (None: no bound), ``verifier`` its
+    """A task. Seconds: ``agent`` bounds its commands together (None: no bound), ``verifier`` its
     tests. ``image``: a ready one; None: that of its Dockerfile."""
 
     folder: Path
@@ -47,8 +46,7 @@ class HarborTask:
 
 
 def harbor_tasks(pattern: str) -> list[HarborTask]:
-    """The tasks whose folders match a pattern, by name. Raise DataError if there are none, or one
-    of them cannot be played."""
+    """Return tasks by a pattern of folders. Raise DataError if one cannot be played."""
     folders = [Path(path) for path in sorted(glob.glob(pattern)) if Path(path).is_dir()]
     if not folders:
         raise DataError(f"there is no folder `{pattern}`")
@@ -57,7 +55,7 @@ def harbor_tasks(pattern: str) -> list[HarborTask]:
 
 def read_task(folder: Path) -> HarborTask:
     """Raise DataError for a folder that is no task, or asks for what rlc does not do."""
-    for part in _PARTS:
+    for part in ("instruction.md", "task.toml", "tests/test.sh"):
         if not (folder / part).is_file():
             raise DataError(f"`{folder}` is no task of Harbor: it has no {part}")
     try:

@@ -1,5 +1,4 @@
-"""The tables of a run's journal, for the runtime, which writes it, and for who reads what is left
-of a run."""
+"""The tables of a run's journal, for the runtime, which writes it, and for readers of runs."""
 
 from __future__ import annotations
 
@@ -29,20 +28,18 @@ CREATE INDEX IF NOT EXISTS spend_of_step ON spend (stage, step);
 
 
 def meta(db: sqlite3.Connection, key: str) -> str | None:
-    """A value that is written once a run; None if it is not."""
+    """Return a value that is written once a run, or None."""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return row[0] if row else None
 
 
 def best_key(stage: str) -> str:
-    """The key of the step whose state is the best of a stage that keeps it."""
     return f"best:{stage}"
 
 
 def saved(
     db: sqlite3.Connection, table: Literal["checkpoints", "snapshots"], stage: str
 ) -> dict[int, tuple[str, float]]:
-    """The path of what is saved after each step of a stage, and when it was (seconds since the
-    epoch), oldest first."""
+    """Return the path of what is saved after each step of a stage, and its time, oldest first."""
     query = f"SELECT step, path, created FROM {table} WHERE stage = ? ORDER BY step"
     return {step: (path, created) for step, path, created in db.execute(query, (stage,))}

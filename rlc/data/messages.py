@@ -1,4 +1,4 @@
-"""Chat messages in rows of data: what they may be, and the one form that the rest of rlc sees.
+"""Chat messages in rows of data, and the one form in which the rest of rlc sees them.
 
 A chat is a list of objects with a ``role`` and a ``content``, as OpenAI's API and the chat
 templates of Hugging Face have it. ShareGPT's ``from`` and ``value`` are read as the same. These
@@ -36,7 +36,6 @@ _MEANT = {
 }
 MARKS = ("train", "trainable", "weight")  # which messages are trained on, message by message
 _REASONING = ("reasoning_content", "reasoning", "thinking")
-_SPEAKERS = {"Human": "user", "Assistant": "assistant"}
 _TURN = re.compile(r"(?:^|\n\n)(Human|Assistant):")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
@@ -46,7 +45,7 @@ class MessageError(DataError):
 
 
 def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
-    """The messages of a chat, and of each whether it is marked as trained on."""
+    """Return the messages of a chat, and of each whether it is marked as trained on."""
     if not isinstance(given, list) or not given:
         raise MessageError(f"a chat is a list of messages, and this is {_kind(given)}")
     messages, marks = list[Message](), list[bool | None]()
@@ -61,12 +60,8 @@ def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
             known = ", ".join(f"`{name}`" for name in ROLES)
             meant = _MEANT.get(str(role).lower())
             advice = f"write `{meant}`" if meant else f"known are {known}"
-            what = (
-                f"message {number} has the role {role!r}"
-                if role
-                else "message {number} has no `role`"
-            )
-            raise MessageError(what.format(number=number), advice)
+            what = f"has the role {role!r}" if role else "has no `role`"
+            raise MessageError(f"message {number} {what}", advice)
         where = f"message {number} ({role})"
         messages.append(read_message(message, where))
         marks.append(_mark(message, where))
@@ -75,17 +70,17 @@ def read_messages(given: Any) -> tuple[list[Message], list[bool | None]]:
 
 
 def transcript(text: str) -> list[Message] | None:
-    """The messages of a text with ``Human:`` and ``Assistant:``, as HH-RLHF has them; None if it is
-    not one."""
+    """Return the messages of a text in the form of HH-RLHF; None for others."""
     head, *parts = _TURN.split(text)
     if head.strip() or not parts:
         return None
     turns = zip(parts[::2], parts[1::2], strict=True)
-    return [{"role": _SPEAKERS[who], "content": said.strip()} for who, said in turns]
+    roles = {"Human": "user", "Assistant": "assistant"}
+    return [{"role": roles[speaker], "content": said.strip()} for speaker, said in turns]
 
 
 def _from_sharegpt(message: Message, number: int) -> Message:
-    """A message of ShareGPT in the common form; a call of a function is JSON text there."""
+    """Return a message of ShareGPT in the common form; a call is JSON text there."""
     sender = str(message["from"])
     role = _SHAREGPT_ROLES.get(sender, sender)
     kept = {name: value for name, value in message.items() if name not in ("from", "value")}
@@ -96,13 +91,11 @@ def _from_sharegpt(message: Message, number: int) -> Message:
 
 
 def read_message(message: Message, where: str) -> Message:
-    """A message in its one form."""
     role = message["role"]
     made: Message = {"role": role, "content": _content(message.get("content"), where)}
     if message.get("function_call"):
-        raise MessageError(
-            f"{where} has a `function_call`, the old form of calls", "write `tool_calls`"
-        )
+        what = f"{where} has a `function_call`, the old form of calls"
+        raise MessageError(what, "write `tool_calls`")
     reasoning = next((message[name] for name in _REASONING if message.get(name)), None)
     if reasoning is not None:
         if role != "assistant" or not isinstance(reasoning, str):
@@ -127,7 +120,6 @@ def read_message(message: Message, where: str) -> Message:
 
 
 def _content(content: Any, where: str) -> str | list[dict[str, str]]:
-    """A content as text if it is nothing else, or as parts."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -153,21 +145,17 @@ def _part(part: Any, where: str) -> dict[str, str]:
         value = value.get("url") if isinstance(value, Mapping) else value
     else:
         known = "`text`, `thinking`, `image_url`"
-        raise MessageError(
-            f"{where}: a part of its content has the type {kind!r}; known are {known}"
-        )
+        what = f"{where}: a part of its content has the type {kind!r}; known are {known}"
+        raise MessageError(what)
     if not isinstance(value, str):
         raise MessageError(f"{where}: the {name} of a part is {_kind(value)}, not text")
     return {"type": name, name: value}
 
 
 def _call(call: Any, where: str) -> Mapping[str, Any]:
-    """A call of a tool, with its arguments as JSON text."""
-    function = call.get("function", call) if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise MessageError(
-            f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
-        )
+    if (function := _function(call)) is None:
+        what = f"{where}: a call is an object with a `function`, which has a `name` and `arguments`"
+        raise MessageError(what)
     name, given = function["name"], function.get("arguments") or "{}"
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     if not isinstance(read_json(text, f"{where}: `arguments` of `{name}`"), dict):
@@ -177,9 +165,14 @@ def _call(call: Any, where: str) -> Mapping[str, Any]:
     return {"type": "function", "id": None if number is None else str(number), "function": made}
 
 
+def _function(given: Any) -> Mapping[str, Any] | None:
+    function = given.get("function", given) if isinstance(given, Mapping) else None
+    named = isinstance(function, Mapping) and isinstance(function.get("name"), str)
+    return function if named else None
+
+
 def _tool(tool: Any, number: int) -> Mapping[str, Any]:
-    function = tool.get("function", tool) if isinstance(tool, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+    if (function := _function(tool)) is None:
         raise MessageError(f"tool {number} is no function with a `name`")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
@@ -189,7 +182,7 @@ def _tool(tool: Any, number: int) -> Mapping[str, Any]:
 
 
 def _mark(message: Message, where: str) -> bool | None:
-    """Whether a message is trained on, as it says itself; None if it does not."""
+    """Return whether a message is marked as trained on; None if it has no mark."""
     given = {name: message[name] for name in MARKS if name in message}
     if not given:
         return None
@@ -205,16 +198,14 @@ def _mark(message: Message, where: str) -> bool | None:
 
 
 def _require_order(messages: Sequence[Message], where: str) -> None:
-    """Raise MessageError if the last message cannot follow the one before."""
     *before, last = messages
     if last["role"] == "system" and before:
         raise MessageError(f"{where}: a system message comes first")
     if last["role"] != "tool":
         return
     if not before or before[-1]["role"] not in ("assistant", "tool"):
-        raise MessageError(
-            f"{where}: a tool answers a call of the assistant, and there is none before"
-        )
+        what = f"{where}: a tool answers a call of the assistant, and there is none before"
+        raise MessageError(what)
     called = [call["id"] for message in before for call in message.get("tool_calls", ())]
     answered = last.get("tool_call_id")
     if answered is not None and None not in called and called and answered not in called:
@@ -233,7 +224,7 @@ def read_json(text: str, what: str) -> Any:
 
 
 def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """The tools of a chat: OpenAI's form, bare functions, or either as JSON text."""
+    """Return the tools of a chat: OpenAI's form, bare functions, or either as JSON text."""
     if isinstance(value, str) and value.strip():
         value = read_json(value, "`tools`")
     if not value:
@@ -244,7 +235,6 @@ def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, in words."""
     match value:
         case None:
             return "empty"

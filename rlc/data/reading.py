@@ -10,7 +10,7 @@ from rlc.records import define, field, frozen
 
 if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
     from rlc.data.errors import DataError
-    from rlc.data.grading.trial import CodeFailure, CodeTrial
+    from rlc.data.grading.rewards import CodeFailure, CodeTrial
     from rlc.data.rows import DataRow
     from rlc.plan import Split
 
@@ -19,8 +19,7 @@ SECONDS = 1.0  # that `rlc check` reads in all
 
 @frozen
 class FileRows:
-    """The rows of a file that could be read. ``error``: what is wrong behind them. ``whole``: there
-    are no others; if neither, the time was over."""
+    """The rows of a file, up to an ``error``, or all of it (``whole``), or the end of the time."""
 
     rows: list[DataRow]
     error: DataError | None
@@ -29,11 +28,8 @@ class FileRows:
 
 @define(eq=False)
 class Reader:
-    """Reads files within ``seconds`` together; None: as long as it takes.
-
-    ``imports``: the user's own modules may be imported and tried too, each time in a process of its
-    own; otherwise they are only read.
-    """
+    """Reads files within ``seconds`` together (None: no limit). ``imports``: own modules may be
+    imported and tried too, each in a process of its own; otherwise they are only read."""
 
     seconds: float | None = SECONDS
     imports: bool = False
@@ -42,13 +38,13 @@ class Reader:
     _tried: list[tuple[CodeTrial, CodeFailure | None]] = field(factory=list, init=False)
 
     def read(self, path: str) -> FileRows:
-        """The rows of a file. Reading goes on until the time is over, or something is wrong."""
+        """Return the rows of a file, up to an error or the end of the time."""
         if path not in self._files:
             self._files[path] = self._read(path)
         return self._files[path]
 
     def unfinished(self) -> list[tuple[str, int]]:
-        """The files that the time was too short for, each with how many of its rows were read."""
+        """Return the files that the time was too short for, each with the number of rows read."""
         return [
             (path, len(read.rows))
             for path, read in self._files.items()
@@ -77,7 +73,7 @@ class Reader:
         return FileRows(rows, error, whole)
 
     def failed(self, trial: CodeTrial) -> CodeFailure | None:
-        """What is wrong with code that is tried; None if nothing is. It is tried once."""
+        """Return what is wrong with code that is tried, once; None if nothing is."""
         for earlier, found in self._tried:
             if earlier == trial:
                 return found
@@ -91,9 +87,8 @@ class Reader:
         question: str,
         keep: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> int | None:
-        """How many rows of a file are in a split, however long it takes to count them: a plan may
-        depend on it. With ``keep``, those that it is true of. None if the file cannot be read, or
-        has no such split."""
+        """Return the number of rows of a file in a split, or of those that ``keep`` accepts, in any
+        time: a plan may depend on it. None if the file cannot be read, or has no such split."""
         key = f"{path}\0{split!r}\0{question}\0{keep is not None}"
         if key not in self._counts:
             from rlc.data.errors import DataError

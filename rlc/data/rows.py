@@ -1,4 +1,4 @@
-"""Rows of data: the records of a file, or of a folder of Arrow files, read one by one."""
+"""Rows of data: the records of a file, or of a folder of Arrow files, and the types of fields."""
 
 from __future__ import annotations
 
@@ -7,31 +7,26 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from rlc.data.errors import DataError, FilePlace, PackageMissingError
 from rlc.plan import FIELD, SAVED_SET, SAVED_SPLITS, is_saved_set
-from rlc.records import frozen
-
-_WHITE = " \t\n\r"
+from rlc.records import evolve, frozen
 
 
 @frozen
 class DataRow:
-    """One row of a file, by the names of its fields, and where it stands."""
+    """One row of a file, by the names of its fields, and its place."""
 
     fields: Mapping[str, Any]
     place: FilePlace
 
 
 def rows_of(path: str) -> Iterator[DataRow]:
-    """The rows of a file, each read when it is asked for. A byte order mark is skipped.
-
-    Raise DataError, with the place, if the file cannot be read, has no rows, or has a row without
-    named fields.
-    """
+    """Yield the rows of a file as they are read, without a byte order mark. Raise DataError, with
+    the place, if it cannot be read, has no rows, or has a row without named fields."""
     reader = _READERS.get(os.path.splitext(path)[1].lower())
-    reader = _arrow if is_saved_set(path) else reader
+    reader = saved_rows if is_saved_set(path) else reader
     if reader is None:
         raise DataError(f"{path} is none of the kinds of data: {', '.join(_READERS)}")
     there = False
@@ -54,38 +49,33 @@ def rows_of(path: str) -> Iterator[DataRow]:
 Found = Iterator[tuple[FilePlace, Any]]
 
 
-def _text(path: str, newline: str | None = None) -> IO[str]:
-    return open(path, encoding="utf-8-sig", newline=newline)
-
-
 def _said(error: json.JSONDecodeError) -> str:
     return error.msg.removesuffix(" at").removesuffix(" starting")  # the place is said apart
 
 
 def _json_lines(path: str) -> Found:
-    with _text(path) as file:
-        row = 0
+    row = 0
+    with open(path, encoding="utf-8-sig") as file:
         for line, text in enumerate(file, start=1):
             if text.strip():
                 row += 1
+                place = FilePlace(path, row, line)
                 try:
-                    yield FilePlace(path, row, line), json.loads(text.rstrip("\r\n"))
+                    yield place, json.loads(text.rstrip("\r\n"))
                 except json.JSONDecodeError as error:
-                    place = FilePlace(path, row, line, error.pos + 1)
+                    place = evolve(place, column=error.pos + 1)
                     raise DataError(f"the line is not JSON: {_said(error)}", place=place) from error
                 except RecursionError as error:
-                    place = FilePlace(path, row, line)
                     raise DataError("the line is nested too deeply", place=place) from error
 
 
 def _json_list(path: str) -> Found:
-    """The objects of a list, each with the line that it starts in."""
-    with _text(path) as file:
+    with open(path, encoding="utf-8-sig") as file:
         text = file.read()
     decode, at, line = json.JSONDecoder().raw_decode, 0, 1
 
     def skipped(start: int) -> int:
-        while start < len(text) and text[start] in _WHITE:
+        while start < len(text) and text[start] in " \t\n\r":
             start += 1
         return start
 
@@ -125,7 +115,7 @@ def _json_list(path: str) -> Found:
 def _csv(path: str) -> Found:
     import csv
 
-    with _text(path, newline="") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         reader, row = csv.DictReader(file, strict=True), 0
         try:
             for row, fields in enumerate(reader, start=1):
@@ -134,9 +124,8 @@ def _csv(path: str) -> Found:
                 )
                 place = FilePlace(path, row, reader.line_num - inside)
                 if None in fields:
-                    what = (
-                        f"the row has more values than the {len(reader.fieldnames or ())} columns"
-                    )
+                    columns = len(reader.fieldnames or ())
+                    what = f"the row has more values than the {columns} columns"
                     raise DataError(what, place=place)
                 yield place, fields
         except csv.Error as error:
@@ -149,21 +138,43 @@ def _parquet(path: str) -> Found:
         arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     except ImportError as error:
         raise DataError("a .parquet file needs pyarrow: pip install pyarrow") from error
-    try:
-        with open(path, "rb") as file:
-            row = 0
-            for batch in parquet.ParquetFile(file).iter_batches():
-                for fields in batch.to_pylist():
-                    row += 1
-                    yield FilePlace(path, row), fields
-    except arrow.ArrowException as error:
-        first = str(error).splitlines()[0]
-        raise DataError(f"{path} cannot be read as Parquet: {first}") from error
+
+    def batches(file: IO[bytes]) -> Any:
+        return parquet.ParquetFile(file).iter_batches()
+
+    return _rows_of_batches(path, "Parquet", batches, arrow.ArrowException)
 
 
 def _arrow(path: str) -> Found:
+    try:
+        arrow, ipc = map(importlib.import_module, ("pyarrow", "pyarrow.ipc"))
+    except ImportError as error:
+        raise PackageMissingError(f"{path} needs pyarrow: pip install pyarrow") from error
 
-    return saved_rows(path) if is_saved_set(path) else arrow_rows(path)
+    def batches(file: IO[bytes]) -> Any:
+        indexed = file.read(6) == b"ARROW1"
+        file.seek(0)
+        if not indexed:
+            return ipc.open_stream(file)
+        whole = ipc.open_file(file)
+        return map(whole.get_batch, range(whole.num_record_batches))
+
+    return _rows_of_batches(path, "Arrow", batches, arrow.ArrowException)
+
+
+def _rows_of_batches(
+    path: str, kind: str, batches: Callable[[IO[bytes]], Any], failure: type[Exception]
+) -> Found:
+    row = 0
+    with open(path, "rb") as file:
+        try:
+            for batch in batches(file):
+                for fields in batch.to_pylist():
+                    row += 1
+                    yield FilePlace(path, row), fields
+        except failure as error:
+            first = str(error).splitlines()[0]
+            raise DataError(f"{path} cannot be read as {kind}: {first}") from error
 
 
 _READERS: dict[str, Callable[[str], Found]] = {
@@ -175,59 +186,28 @@ _READERS: dict[str, Callable[[str], Found]] = {
 }
 
 
-MISSING = "needs pyarrow: pip install pyarrow"
-
-
 def parts_of(path: str) -> list[str]:
-    """The files that a data set is in whose name a recipe has: itself, and those that it names.
-    Raise DataError for one that cannot be read."""
+    """Return a file and those that it names. Raise DataError for one that cannot be read."""
     if os.path.basename(path) == SAVED_SPLITS:
         return [path, *(part for _, state in _splits(path) for part in parts_of(state))]
     return [path, *_arrow_files(path)] if os.path.basename(path) == SAVED_SET else [path]
 
 
-def saved_rows(path: str) -> Iterator[tuple[FilePlace, Any]]:
-    """The rows of a folder that ``save_to_disk`` wrote; those of several splits have the name of
-    theirs as the field ``split``. Raise DataError if they cannot be read."""
+def saved_rows(path: str) -> Found:
+    """Yield the rows of a folder that ``save_to_disk`` wrote; those of several splits have its name
+    as the field ``split``. Raise DataError if they cannot be read."""
     if os.path.basename(path) == SAVED_SPLITS:
         for split, state in _splits(path):
             yield from ((place, {FIELD: split, **row}) for place, row in saved_rows(state))
         return
     row = 0
     for file in _arrow_files(path):
-        for _, fields in arrow_rows(file):
+        for _, fields in _arrow(file):
             row += 1
             yield FilePlace(path, row), fields
 
 
-def arrow_rows(path: str) -> Iterator[tuple[FilePlace, Any]]:
-    """The rows of one Arrow file, a stream or a file with an index. Raise DataError if it cannot be
-    read."""
-    try:
-        arrow, ipc = map(importlib.import_module, ("pyarrow", "pyarrow.ipc"))
-    except ImportError as error:
-        raise PackageMissingError(f"{path} {MISSING}") from error
-    row = 0
-    with open(path, "rb") as file:
-        try:
-            indexed = file.read(6) == b"ARROW1"
-            file.seek(0)
-            if indexed:
-                whole = ipc.open_file(file)
-                batches = map(whole.get_batch, range(whole.num_record_batches))
-            else:
-                batches = iter(ipc.open_stream(file))
-            for batch in batches:
-                for fields in batch.to_pylist():
-                    row += 1
-                    yield FilePlace(path, row), fields
-        except arrow.ArrowException as error:
-            first = str(error).splitlines()[0]
-            raise DataError(f"{path} cannot be read as Arrow: {first}") from error
-
-
 def _splits(path: str) -> list[tuple[str, str]]:
-    """The splits of a folder, each with the file that says what it holds."""
     folder = os.path.dirname(path)
     try:
         names = [str(name) for name in _json(path)["splits"]]
@@ -245,9 +225,8 @@ def _arrow_files(path: str) -> list[str]:
         hint = "`save_to_disk` of the package datasets writes one beside its .arrow files"
         raise DataError(f"{path} does not name the Arrow files of a data set", hint) from error
     if chosen:  # as datasets wrote it before 2.0
-        raise DataError(
-            f"{path} holds a selection of rows; load it with datasets, and save it anew"
-        )
+        what = f"{path} holds a selection of rows; load it with datasets, and save it anew"
+        raise DataError(what)
     return [os.path.join(os.path.dirname(path), name) for name in names]
 
 
@@ -259,3 +238,59 @@ def _json(path: str) -> Any:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise DataError(f"{path} is no JSON: {error}") from error
+
+
+# What is to be done with the value of a field: it is asked, compared with, or trained on.
+Holds = Literal["asked", "prompt", "answer", "text", "messages", "id", "shown", "texts"]
+_HOLDS: Mapping[Holds, tuple[tuple[type, ...], str]] = {
+    "asked": ((str, list), "text or a list of messages"),
+    "prompt": ((str, list), "text or a list of messages"),
+    "answer": ((str, int, float, bool, list), "text, a number or a list"),
+    "text": ((str,), "text"),
+    "messages": ((list, str), "a list of messages"),  # in a cell of a CSV file they are JSON text
+    "id": ((str, int, float), "text or a number"),
+    "shown": ((str, int, float), "text or a number"),
+    "texts": ((str, list), "text or a list of texts"),
+}
+_NOUNS: Mapping[type, str] = {
+    str: "text",
+    bool: "a truth value",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "a record",
+}
+
+
+class FieldError(DataError):
+    """A ``field`` of a row that cannot be used, and its ``fault``."""
+
+    def __init__(self, what: str, field: str, fault: Literal["missing", "empty", "type"]) -> None:
+        super().__init__(what)
+        self.field = field
+        self.fault = fault
+
+
+def field_fault(row: Mapping[str, Any], name: str, holds: Holds) -> FieldError | None:
+    """Return what is wrong with a field of a row; None if it can be used."""
+    if name not in row:
+        there = ", ".join(f"`{field}`" for field in row)
+        return FieldError(f"the row has no field `{name}`; it has {there}", name, "missing")
+    value = row[name]
+    if value is None or value in ("", []) or (isinstance(value, str) and not value.strip()):
+        return FieldError(f"the field `{name}` is empty", name, "empty")
+    bare = isinstance(value, list) and not all(isinstance(item, Mapping) for item in value)
+    unfit = bare and holds in ("asked", "prompt")
+    if isinstance(value, list) and holds == "texts":
+        unfit = not all(isinstance(item, str) for item in value)
+    types, needed = _HOLDS[holds]
+    if not isinstance(value, types) or unfit:
+        found = _NOUNS.get(type(value), f"a {type(value).__name__}")
+        what = f"the field `{name}` holds {found}, and not {needed}"
+        return FieldError(what, name, "type")
+    return None
+
+
+def require_field(row: Mapping[str, Any], name: str, holds: Holds) -> None:
+    if (fault := field_fault(row, name, holds)) is not None:
+        raise fault

@@ -22,17 +22,14 @@ _DIGEST_BYTES = 8
 
 
 def _exact(share: float) -> Fraction:
-    """What was meant by a share: 33.3 % is 333/1000, regardless of its nearest float."""
+    # 33.3 % means 333/1000, regardless of its nearest float.
     return Fraction(share).limit_denominator(10**9)
 
 
 @frozen
 class Part:
-    """The first or the last ``share`` of a split, by the order of its rows or by their content.
-
-    By ``hash`` a row's question decides, wherever it stands: equal questions stay together, and a
-    row that is added or moved does not move others to the other side.
-    """
+    """The first or the last ``share`` of a split, by the order of its rows, or by a ``hash`` of
+    their questions: equal ones stay together, and no row that is added or moved moves others."""
 
     part: str  # "first" or "last"
     share: Fraction = field(converter=_exact)
@@ -41,25 +38,23 @@ class Part:
 
     @property
     def bounds(self) -> tuple[Fraction, Fraction]:
-        """Where it starts and ends, as shares of the split."""
         one = Fraction(1)
         return (Fraction(0), self.share) if self.part == "first" else (one - self.share, one)
 
     def count(self, rows: int) -> int | None:
-        """How many of a split's rows are in the part; None if that depends on what they ask."""
+        """Return the number of a split's rows in the part; None if their content decides."""
         low, high = self.bounds
         return _cut(rows, high) - _cut(rows, low) if self.by == "order" else None
 
     def rows(self, rows: Sequence[DataRow], question: str) -> Sequence[DataRow]:
-        """Those of a split's rows that are in the part; ``question`` is the field that is hashed,
-        of a row without it all of it."""
+        """Return the rows of a split in the part; ``question`` is the field that is hashed."""
         if self.by == "hash":
             return [*self.hashed(rows, question)]
         low, high = self.bounds
         return rows[_cut(len(rows), low) : _cut(len(rows), high)]
 
     def hashed(self, rows: Iterable[DataRow], question: str) -> Iterator[DataRow]:
-        """Those of a split's rows that are in the part by their content."""
+        """Yield the rows of a split that are in the part by their content."""
         low, high = self.bounds
         for row in rows:
             if low <= position(row.fields.get(question, row.fields)) < high:
@@ -67,26 +62,23 @@ class Part:
 
 
 def part_of(split: Split) -> Part | None:
-    """The part that a plan means; None for a split by its name."""
     return None if isinstance(split, str) else Part(**split)
 
 
 def said(split: Split) -> str:
-    """A split as messages name it."""
     if isinstance(split, str):
         return f"`{split}`"
     return f"`{split['part']}({100 * split['share']:.6g}%)` of `{split['of']}`"
 
 
 def split_of(row: Mapping[str, Any]) -> str:
-    """The split that a row says it belongs to."""
     return str(row.get(FIELD) or TRAIN)
 
 
 def rows_of_split(
     data: str, rows: Iterable[DataRow], split: Split, question: str
 ) -> Sequence[DataRow]:
-    """The rows of a file that are in a split, in their order. Raise DataError if there are none."""
+    """Return the rows of a file that are in a split. Raise DataError if there are none."""
     by_name: dict[str, list[DataRow]] = {}
     for row in rows:
         by_name.setdefault(split_of(row.fields), []).append(row)
@@ -98,7 +90,7 @@ def rows_of_split(
 def rows_of_part(
     data: str, rows: Sequence[DataRow], split: Split, question: str
 ) -> Sequence[DataRow]:
-    """The part of a split's rows that is meant. Raise DataError if it is empty."""
+    """Return the part of a split's rows. Raise DataError if it is empty."""
     part = part_of(split)
     chosen = rows if part is None else part.rows(rows, question)
     if not chosen:
@@ -107,8 +99,7 @@ def rows_of_part(
 
 
 def count_of_split(rows: Iterable[DataRow], split: Split, question: str) -> int:
-    """How many rows :func:`rows_of_split` would return, counted as they are read; 0 for a split
-    that is not there."""
+    """Count what :func:`rows_of_split` would return; 0 for a split that is not there."""
     part = part_of(split)
     there = (row for row in rows if split_of(row.fields) == base_split(split))
     if part is not None and part.by == "hash":
@@ -127,7 +118,7 @@ class NoSplitError(DataError):
 
 
 def position(question: Any) -> Fraction:
-    """Where a question stands from 0 to 1, by its content alone: white space does not count."""
+    """Return the place of a question from 0 to 1, by its content without white space."""
     plain = isinstance(question, str)
     text = question if plain else json.dumps(question, sort_keys=True, default=str)
     digest = blake2b(" ".join(text.split()).encode(), digest_size=_DIGEST_BYTES).digest()
@@ -135,5 +126,5 @@ def position(question: Any) -> Fraction:
 
 
 def _cut(count: int, share: Fraction) -> int:
-    """The row at which a share of all ends: the nearest, and the later of two."""
+    """Return the row at which a share ends: the nearest, and the later of two."""
     return int(count * share + Fraction(1, 2))

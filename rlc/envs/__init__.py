@@ -1,27 +1,22 @@
 """Environments made playable.
 
-Read ``base`` first: what the runtime asks of an environment, and the blocking interfaces that are
-simpler to write. ``build`` makes one of a plan, or finds what is wrong with it before a run.
-Each system has a package: ``gem``, ``openreward``, ``cookbook``,
-``problems``, ``judges``, ``python``; ``workers`` keeps blocking calls off the event loop.
+Read ``base`` first: the interfaces that the runtime plays, and the simpler ones that block.
+``build`` makes an environment of a plan, or finds what is wrong with it before a run. Each system
+has a module or a folder; ``workers`` keeps blocking calls off the event loop.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rlc.envs.agents.programs import *
+    from rlc.envs.agents import *
     from rlc.envs.base import *
     from rlc.envs.build import *
-    from rlc.envs.concurrency import *
-    from rlc.envs.cookbook.examples import *
+    from rlc.envs.cookbook import *
     from rlc.envs.deadlines import *
-    from rlc.envs.games.game import *
-    from rlc.envs.games.players import *
+    from rlc.envs.games import *
     from rlc.envs.gem.oracles import *
-    from rlc.envs.judges.comparisons import *
-    from rlc.envs.judges.endpoint import *
-    from rlc.envs.judges.judged import *
+    from rlc.envs.judges.judging import *
     from rlc.envs.judges.solver_judge import *
-    from rlc.envs.openreward.client import *
+    from rlc.envs.openreward_client import *
     from rlc.envs.responders import *
 else:
     from rlc.doors import door
@@ -29,20 +24,16 @@ else:
     __getattr__ = door(
         __name__,
         """
-        agents.programs: AgentError
+        agents: AgentError
         base: AsyncEpisode AsyncSource JoiningEpisode RunningEpisode TaskKey validated
         build: PlayableEnv begins build_env source_problems
-        concurrency: all_of first_cause
-        cookbook.examples: builder_examples
-        deadlines: Deadline place waiting
-        games.game: Move
-        games.players: GameView OpponentProgram
+        cookbook: builder_examples
+        deadlines: Deadline all_of first_cause place waiting
+        games: GameView Move OpponentProgram
         gem.oracles: Oracle find_oracle
-        judges.comparisons: ComparisonVerdict
-        judges.endpoint: EndpointResponder
-        judges.judged: JudgedReward rewarded
+        judges.judging: ComparisonVerdict JudgedReward rewarded
         judges.solver_judge: JUDGE SOLVER SolverJudge
-        openreward.client: sdk
-        responders: ModelReply ModelRequest Responder Responders
+        openreward_client: sdk
+        responders: EndpointResponder ModelReply ModelRequest Responder Responders
         """,
     )

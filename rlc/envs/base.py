@@ -1,8 +1,32 @@
-"""What the runtime asks of an environment of any library.
+"""The interfaces of environments, of any library or of the user's own.
 
-The runtime is asynchronous: it plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An
-environment whose calls block has the simpler :class:`EnvSource` or :class:`NumberedSource`, and
-:mod:`rlc.envs.workers.async_adapter` keeps its calls off the event loop.
+The runtime plays :class:`AsyncEpisode`s of :class:`AsyncSource`s. An environment whose calls block
+has the simpler :class:`EnvSource` or :class:`NumberedSource`; its calls are made off the event
+loop, several at once, but one at a time for each episode.
+
+``python("module:factory", args = {…})`` calls the factory once for each use of the environment,
+with ``args`` as keyword arguments; it returns a source of one of the three kinds:
+
+    class Guess:
+        def __init__(self, secret):
+            self.secret = secret
+            self.first = Observation("I think of a number from 0 to 9. Which?")
+
+        def step(self, action):
+            return Observation("", reward=float(action.strip() == self.secret), done=True)
+
+    class Guesses:
+        def group(self, seed, size):
+            return [Guess(str(seed % 10)) for _ in range(size)]
+
+Draw from a generator of your own, ``random.Random(seed)``: the global ones are shared. A source or
+an episode with a method ``close()`` is closed in the end. An attribute ``count`` of a source is its
+number of tasks. With ``workers(processes)`` sources and episodes are pickled.
+
+The model sees a chat through its renderer; ``chat(instruction = …)`` adds to the first message. A
+source with an attribute ``new_history``, a factory of :class:`rlc.chat.prompts.PromptBuilder`,
+makes its own prompts. An episode that raises is a failed rollout, handled as the recipe's
+``on_error`` says.
 """
 
 from __future__ import annotations
@@ -14,18 +38,17 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import evolve, frozen
 
-# Environments of a user's own find these here, beside what they implement.
 from rlc.chat import Action as Action
 from rlc.chat import ContractError as ContractError
 from rlc.chat import EnvError as EnvError
 from rlc.chat import Observation as Observation
 from rlc.chat import Verdict as Verdict
-from rlc.data import TaskFacts, as_number
+from rlc.data import TaskFacts, as_number, called, load_attribute
 
 
 @frozen
 class TaskKey:
-    """Which task to open. A source has tasks by ``number``, in the order of the seed ``order``, or
+    """A task to open. A source has tasks by ``number``, in the order of the seed ``order``, or
     picks one by ``seed``. ``size`` is the number of members of its group."""
 
     order: int
@@ -42,46 +65,19 @@ class AsyncEpisode(Protocol):
     def first(self) -> Observation: ...
 
     async def play(self, action: Action) -> Observation:
-        """Play one action. Raise what the environment raises. May be cancelled at any await, and is
-        then not called again."""
+        """Play one action. May raise anything, and may be cancelled: then it is over."""
 
     async def close(self) -> None:
-        """Release what the episode holds. Always awaited, however the episode ended; safe to call
-        twice."""
+        """Release what the episode holds. Always awaited; safe to call twice."""
 
 
 class JoiningEpisode(ABC):
-    """Base class of an :class:`AsyncEpisode` of a game that the members of a group play with each
-    other. Each call may wait for other members' moves, and ``first`` is valid once ``join`` has
-    returned."""
+    """Base class of an :class:`AsyncEpisode` in which the members of a group play with each other.
+    Calls may wait for others' moves, and ``first`` is valid after ``join``."""
 
     @abstractmethod
     async def join(self) -> Observation:
         """Return the opening observation, once it is this member's turn."""
-
-
-@frozen(eq=False)
-class PolicyRequest:
-    """A whole conversation, as messages in OpenAI's form, that a program asks the policy to reply
-    to, with the tools that may be called."""
-
-    messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] = ()
-
-
-@frozen(eq=False)
-class PolicyReply:
-    """A reply of the policy: a message in OpenAI's form. ``cut_off`` as of an :class:`Action`."""
-
-    message: Mapping[str, Any]
-    cut_off: bool
-
-
-class PolicyClient(Protocol):
-    """The policy, as a program that owns its loop asks it."""
-
-    async def reply(self, request: PolicyRequest) -> PolicyReply:
-        """Return the reply to a request."""
 
 
 class AgentEndpoint(Protocol):
@@ -96,19 +92,17 @@ class AgentEndpoint(Protocol):
     def model(self) -> str: ...
 
     def transcript(self) -> Sequence[Mapping[str, Any]]:
-        """The messages of the conversation that was answered last, with the answer."""
+        """Return the messages of the conversation that was answered last, with the answer."""
 
 
 class RunningEpisode(ABC):
-    """Base class of the episode of an agent, which owns its loop; its ``first`` observation is the
-    task."""
+    """Base class of an agent's episode; its ``first`` observation is the task."""
 
     first: Observation
 
     @abstractmethod
     async def run(self, endpoint: AgentEndpoint) -> Observation:
-        """Run the agent to its end; return the last observation. It is stopped if this is
-        cancelled. Raise what it raises."""
+        """Run the agent to its end, or until cancelled; return the last observation."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -121,9 +115,8 @@ class AsyncSource(Protocol):
     which stops the clock of every deadline around it."""
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
-        """The episodes of these members of a task, all in the same initial state. A member that
-        is opened again starts from that state too. If this raises or is cancelled, the source
-        closes what it has opened."""
+        """Return episodes of these members of a task, all in one initial state, from which a member
+        that is opened again starts too. If this fails, the source closes what it has opened."""
 
     async def close(self) -> None:
         """Release what the source holds; safe to call twice."""
@@ -144,7 +137,7 @@ class EnvSource(Protocol):
     """Makes groups of episodes that block."""
 
     def group(self, seed: int, size: int) -> list[Episode]:
-        """``size`` episodes of the task that ``seed`` picks, all in the same initial state."""
+        """Return ``size`` episodes of the task that ``seed`` picks, all in one initial state."""
 
 
 @runtime_checkable
@@ -152,8 +145,7 @@ class NumberedSource(Protocol):
     """Makes groups of episodes that block from a list of tasks, gone through by number."""
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
-        """``size`` episodes of task ``number`` (0, 1, …), all in the same initial state. ``order``
-        is the seed to shuffle the tasks with."""
+        """Return ``size`` episodes of task ``number`` (0, 1, …); ``order`` seeds the shuffling."""
 
 
 BlockingSource = EnvSource | NumberedSource
@@ -176,42 +168,49 @@ class CountedSource(Protocol):
 
 @runtime_checkable
 class PromptingSource(Protocol):
-    """A source of the user's own whose prompts are its own: ``new_history`` returns the
-    :class:`rlc.chat.prompts.PromptBuilder` of an episode."""
+    """A source of the user's own that makes its own prompts."""
 
     def new_history(self) -> Any: ...
 
 
 def validated(seen: Any) -> Observation:
-    """The observation with plain floats and booleans. Raise ContractError for anything else than an
-    observation, without text, or with a reward or metric that is not a finite number."""
+    """Return an observation with plain, finite floats and booleans, or raise ContractError."""
     if not isinstance(seen, Observation):
         raise ContractError(f"the environment gave a {type(seen).__name__}, not an Observation")
     if type(seen.text) is not str:
         raise ContractError(f"the observation is a {type(seen.text).__name__}, not text")
     if not isinstance(seen.about, TaskFacts | None):
         raise ContractError(f"`about` of an observation is a {type(seen.about).__name__}")
-    reward = None if seen.reward is None else _number("the reward", seen.reward)
-    metrics = {name: _number(f"the metric `{name}`", v) for name, v in seen.metrics.items()}
-    components = {
-        name: (float(weight), _number(f"the component `{name}`", value))
-        for name, (weight, value) in seen.components.items()
-    }
     return evolve(
         seen,
-        reward=reward,
+        reward=None if seen.reward is None else _number("the reward", seen.reward),
+        metrics={name: _number(f"the metric `{name}`", v) for name, v in seen.metrics.items()},
+        components={
+            name: (float(weight), _number(f"the component `{name}`", value))
+            for name, (weight, value) in seen.components.items()
+        },
         done=bool(seen.done),
-        metrics=metrics,
         truncated=bool(seen.truncated),
-        components=components,
     )
 
 
 def _number(what: str, value: Any) -> float:
-    """A plain number, or a scalar of an array library, as a float."""
     number = as_number(value)
     if number is None:
         raise ContractError(f"{what} is a {type(value).__name__}, not a number")
     if not math.isfinite(number):
         raise ContractError(f"{what} is {number}, not a finite number")
     return number
+
+
+def make_source(factory: str, args: Mapping[str, Any]) -> AsyncSource | BlockingSource:
+    """Call a factory. Raise EnvError if that fails, or does not return a source."""
+    source = called(factory, load_attribute(factory), args)
+    is_class = isinstance(source, type)
+    if is_class or not isinstance(source, AsyncSource | EnvSource | NumberedSource):
+        kind = "a class" if is_class else f"a thing of the type {type(source).__name__}"
+        raise EnvError(
+            f"`{factory}` gave {kind}, not a source: it needs a method `group(seed, size)`, or "
+            "`numbered(order, number, size)`, or `open(task, members)` with `close()`"
+        )
+    return source

@@ -25,6 +25,7 @@ from rlc.chat import (
     PromptBuilder,
     StoppingHistory,
     TextHistory,
+    TranscriptHistory,
     View,
     ViewChange,
     chat_history,
@@ -33,32 +34,40 @@ from rlc.chat import (
     views_of,
 )
 from rlc.data import DataError, DataRow, load_attribute, require_fits, search_beside, signature_of
-from rlc.envs.agents.programs import agent_problem
-from rlc.envs.agents.source import AgentSource
-from rlc.envs.base import AsyncSource, BlockingSource, CountedSource, PromptingSource, TaskKey
-from rlc.envs.games.players import OpponentProgram, make_opponent
-from rlc.envs.harbor import harbor_problems
-from rlc.envs.judges.endpoint import endpoint_problems
-from rlc.envs.judges.judged import JudgedReward, JudgedSource, make_judgings
+from rlc.envs.agents import AgentSource, agent_problem
+from rlc.envs.base import (
+    AsyncSource,
+    BlockingSource,
+    CountedSource,
+    PromptingSource,
+    TaskKey,
+    make_source,
+)
+from rlc.envs.cookbook import CookbookSource, TokenHistory
+from rlc.envs.games import GameSource, OpponentProgram, make_opponent, own_game, textarena_source
+from rlc.envs.gem.source import GemSource
+from rlc.envs.gem.tools import require_search
+from rlc.envs.harbor import HarborSource, harbor_problems
+from rlc.envs.judges.judging import JudgedReward, JudgedSource, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
-from rlc.envs.mcp import server_problem
-from rlc.envs.openenv import openenv_problem
-from rlc.envs.openreward.preflight import openreward_problems
+from rlc.envs.mcp import McpSource, server_problem
+from rlc.envs.openenv import OpenEnvSource, openenv_problem
+from rlc.envs.openreward import OpenRewardSource, openreward_problems
 from rlc.envs.problems import ProblemSource
-from rlc.envs.responders import Responders, no_responders
+from rlc.envs.responders import Responders, endpoint_problems, no_responders
+from rlc.envs.verifiers import VerifiersSource
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan import EndpointPlan, EnvPlan
 
 
 @frozen
 class PlayableEnv:
-    """A planned environment with its source and a factory of histories (one an episode).
+    """A planned environment with its source and a factory of histories (one per episode).
 
-    ``roles``: how several players share a task. ``count``: the number of tasks; None: they never
-    end, or their number is not known before they are played. ``responders``: makes the models that
-    answer inside of it. ``comparing``: what judges the episodes of a group when all are over.
-    ``endpoint``: where agents ask, which the runtime adds. ``program``: the opponent in a game, if
-    that is a program.
+    ``roles``: how several players share a task. ``count``: the number of tasks; None: unlimited, or
+    not known before they are played. ``responders``: makes the models that answer inside of it.
+    ``comparing``: judges the episodes of a group when all are over. ``endpoint``: where agents ask,
+    which the runtime adds. ``program``: the opponent in a game, if that is a program.
     """
 
     plan: EnvPlan
@@ -80,12 +89,8 @@ def build_env(
     responders: Responders = no_responders,
     views: Mapping[str, ViewChange] | None = None,
 ) -> PlayableEnv:
-    """Make an environment; the models that answer inside of it are those of ``responders``. Its
-    episodes are also followed as ``views`` show them to others.
-
-    Raise EnvError if it cannot be made, the renderer cannot keep a prefix, or a template cannot be
-    read.
-    """
+    """Make an environment with the models of ``responders``; ``views`` follow its episodes. Raise
+    EnvError if it cannot be made, the renderer cannot keep a prefix, or a template is unusable."""
     offer = ADAPTERS[plan.source].make(plan, tokenizer, renderer)
     source = offer.source
 
@@ -128,38 +133,27 @@ def build_env(
     if not isinstance(source, AsyncSource):
         source = offer.with_awaited(make_async(source, workers.args if workers else None))
     elif workers is not None:
-        raise EnvError(
-            f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
-        )
+        what = f"`{plan.name}` does not block, so `{workers.name}()` has nothing to do: leave it"
+        raise EnvError(what)
     if tools is not None:
-        from rlc.envs.mcp import McpSource
-
         source = McpSource(source, tools.args)
     alone, together = make_judgings(plan, offer.row, responders)
     for judging in (*alone, *together):
         judging.require_rows(offer.rows)
     if alone:
         source = JudgedSource(source, alone)
-    if game is None:
-        script = plan.play.script if plan.play else None
-        return PlayableEnv(
-            plan,
-            source,
-            new_history,
-            None,
-            count,
-            responders,
-            followed,
-            together,
-            program=None if script is None else make_opponent(script),
-        )
-    boxed = source_traits(plan.source).boxed
-    roles = make_solver_judge(game.args, histories(()), boxed)
-    return PlayableEnv(plan, source, new_history, roles, count, responders)
+    if game is not None:
+        boxed = source_traits(plan.source).boxed
+        roles = make_solver_judge(game.args, histories(()), boxed)
+        return PlayableEnv(plan, source, new_history, roles, count, responders)
+    script = plan.play.script if plan.play else None
+    program = None if script is None else make_opponent(script)
+    models = (responders, followed, together)
+    return PlayableEnv(plan, source, new_history, None, count, *models, program=program)
 
 
 def begins(plan: EnvPlan) -> dict[str, str]:
-    """What `chat()` says of how the chats of an environment begin."""
+    """Return the arguments of `chat()` that say how the chats of an environment begin."""
     chat = with_role(plan, "chat")
     return {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
 
@@ -168,10 +162,10 @@ def begins(plan: EnvPlan) -> dict[str, str]:
 class Offer:
     """A source, and what it offers beside its episodes.
 
-    ``new_history`` makes its own prompts, ``few_shot`` are messages that come before those of each
-    task, and ``count`` is the number of tasks, if it is known. ``row`` returns the fields of the
-    row that a task is, and ``rows`` are all of them, where tasks are rows. ``with_awaited`` adds
-    rewards that are computed in the event loop.
+    ``new_history`` makes its own prompts, ``few_shot`` are messages before those of each task, and
+    ``count`` is the number of tasks, if known. Where tasks are rows, ``row`` returns the fields of
+    a task, and ``rows`` are all of them. ``with_awaited`` adds rewards that are computed in the
+    event loop.
     """
 
     source: AsyncSource | BlockingSource
@@ -187,9 +181,8 @@ class Offer:
 class SourceAdapter:
     """How the environments of a source are played.
 
-    ``make``: the source of a planned environment, for a tokenizer and a renderer; raises EnvError.
-    ``problems``: one sentence for each thing that is wrong with environments of the source,
-    without making them.
+    ``make`` makes one, for a tokenizer and a renderer, or raises EnvError. ``problems`` returns a
+    sentence for each thing that is wrong with some of them, without making them.
     """
 
     make: Callable[[EnvPlan, Any, str], Offer]
@@ -197,8 +190,6 @@ class SourceAdapter:
 
 
 def _each(require: Callable[[EnvPlan], None]) -> Callable[[Sequence[EnvPlan]], Iterator[str]]:
-    """The errors that ``require`` raises for environments, one after the other."""
-
     def problems(envs: Sequence[EnvPlan]) -> Iterator[str]:
         for env in envs:
             try:
@@ -214,29 +205,19 @@ def _tools(plan: EnvPlan) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _gem_source(plan: EnvPlan, tokenizer: Any, _: str) -> Offer:
-    from rlc.envs.gem.source import GemSource
-
     history = with_role(plan, "history")
     own = history.name if history else None
     return Offer(GemSource(plan.id, plan.args, own, tokenizer, _tools(plan)))
 
 
 def _require_gem(plan: EnvPlan) -> None:
-    from rlc.envs.gem.tools import require_search
-
     require_search(_tools(plan))
 
 
 def _problem_source(plan: EnvPlan, *_: Any) -> Offer:
-    return _rows_of(plan, plan.args)
-
-
-def _row_source(plan: EnvPlan, *_: Any) -> Offer:
-    no_answers = {"answer": None, "few_shot": None, "format_coef": 0.0}
-    return _rows_of(plan, {"question": plan.args["prompt"], **no_answers, **plan.args})
-
-
-def _rows_of(plan: EnvPlan, args: Mapping[str, Any]) -> Offer:
+    # `rows()` has a prompt for a question, and no answers.
+    defaults = {"question": plan.args.get("prompt"), "answer": None, "few_shot": None}
+    args = {**defaults, "format_coef": 0.0, **plan.args}
     source = ProblemSource(plan.id, args, plan.graders, begins(plan), **prompt_rules(plan))
     return Offer(
         source,
@@ -249,16 +230,11 @@ def _rows_of(plan: EnvPlan, args: Mapping[str, Any]) -> Offer:
 
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.openreward.source import OpenRewardSource
-
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return Offer(OpenRewardSource(plan.id, plan.args), history)
 
 
 def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.cookbook.history import TokenHistory
-    from rlc.envs.cookbook.source import CookbookSource
-
     source = CookbookSource(
         builder=plan.id,
         args=plan.args["args"],
@@ -272,45 +248,32 @@ def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _textarena_source(plan: EnvPlan, *_: Any) -> Offer:
-    from rlc.envs.games.textarena import textarena_source
-
     return Offer(textarena_source(plan.id, plan.args["players"], plan.args.get("illegal")))
 
 
 def _python_game(plan: EnvPlan, *_: Any) -> Offer:
-    from rlc.envs.games.game import GameSource, OwnGame
-
-    game = OwnGame(plan.id, plan.args["args"])
-    return Offer(GameSource(plan.id, len(plan.args["seats"]), game))
+    begin = partial(own_game, plan.id, plan.args["args"])
+    return Offer(GameSource(plan.id, len(plan.args["seats"]), begin))
 
 
 def _python_source(plan: EnvPlan, *_: Any) -> Offer:
-    from rlc.envs.python import make_source
-
     source: Any = make_source(plan.id, plan.args["args"])
     history = source.new_history if isinstance(source, PromptingSource) else None
     return Offer(source, history, source.count if isinstance(source, CountedSource) else None)
 
 
 def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.harbor import HarborSource
-
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     source = HarborSource(plan.id, plan.args)
     return Offer(source, history, source.count)
 
 
 def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.envs.openenv import OpenEnvSource
-
     history = tool_chat_history(tokenizer, renderer, **begins(plan))
     return Offer(OpenEnvSource(plan.id, plan.args), history)
 
 
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    from rlc.chat import TranscriptHistory
-    from rlc.envs.verifiers import VerifiersSource
-
     ((_, loader),) = code_of(plan)
     new_chat = tool_chat_history(tokenizer, renderer, **begins(plan))
     source = VerifiersSource(plan.id, loader.target, plan.args)
@@ -320,7 +283,7 @@ def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 ADAPTERS = {
     "gem": SourceAdapter(_gem_source, _each(_require_gem)),
     "problems": SourceAdapter(_problem_source),
-    "rows": SourceAdapter(_row_source),
+    "rows": SourceAdapter(_problem_source),
     "openreward": SourceAdapter(_openreward_source, openreward_problems),
     "cookbook": SourceAdapter(_cookbook_source),
     "python": SourceAdapter(_python_source),
@@ -340,14 +303,13 @@ def _require_code(env: EnvPlan) -> None:
 
 
 def source_problems(envs: Sequence[EnvPlan], recipe: str) -> Iterator[str]:
-    """One sentence for each thing outside of a recipe that is wrong with its environments: Python
-    code that does not exist or does not take the arguments, servers that do not answer or do not
-    have what is asked. No environment is made, and nothing is paid for."""
+    """Yield a sentence for each thing outside of a recipe that is wrong with its environments, such
+    as Python code and servers. None is made, and nothing is paid for."""
     search_beside(recipe)
     yield from _each(_require_code)(envs)
-    asked = [judge.model for env in envs for _, _, judge in rubrics_of(env)]
-    urls = {repr(model): model for model in asked if isinstance(model, EndpointPlan)}
-    for endpoint in urls.values():
+    models = [judge.model for env in envs for _, _, judge in rubrics_of(env)]
+    endpoints = {repr(model): model for model in models if isinstance(model, EndpointPlan)}
+    for endpoint in endpoints.values():
         yield from endpoint_problems(endpoint)
     for source in dict.fromkeys(env.source for env in envs):
         yield from ADAPTERS[source].problems([env for env in envs if env.source == source])

@@ -1,20 +1,23 @@
-"""Deadlines whose clock stops while somebody waits for a free place, and which measure time.
+"""Structured concurrency: deadlines whose clock stops while code waits for a free place.
 
-``async with Span(seconds, what) as span`` raises :class:`OverdueError` when its seconds are over.
-Code within that only queues says so, however deep it is: ``with waiting(): await free.wait()``, or
-``async with place(slots)`` for one of a limited number.
+``async with Deadline(seconds, what)`` raises :class:`OverdueError` when its seconds are over. Code
+within that only queues says so: ``with waiting(): await free.wait()``, or ``async with
+place(slots)`` for one of a limited number.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
+from typing import Any, TypeVar
 
 from rlc.chat import EnvError
 from rlc.plan import elapsed
+
+_T = TypeVar("_T")
 
 
 class OverdueError(EnvError):
@@ -24,9 +27,9 @@ class OverdueError(EnvError):
 
 
 class Deadline:
-    """Measure what happens within, and end it after so many seconds of work (None: never). Raise
-    OverdueError with ``what`` as its subject. ``worked`` and ``waited`` are wall seconds, valid
-    when the span is over. An episode has many spans, so there is no generator behind them."""
+    """Measure a block, and end it after so many seconds of work (None: never): raise OverdueError
+    with ``what`` as its subject. ``worked`` and ``waited`` are wall seconds, valid after the block.
+    An episode has many, so there is no generator behind them."""
 
     def __init__(self, seconds: float | None, what: str) -> None:
         self.worked = self.waited = self._left = 0.0
@@ -61,7 +64,7 @@ class Deadline:
             raise OverdueError(f"{self._what} took longer than {limit}") from late
 
     def pause(self) -> None:
-        """Somebody within begins to wait; the first of them stops the clock."""
+        """Stop the clock, if it runs."""
         self._waiters += 1
         if self._waiters > 1:
             return
@@ -71,8 +74,7 @@ class Deadline:
             self._timer.reschedule(None)
 
     def resume(self, renewed: bool = False) -> None:
-        """Somebody within has waited; the last of them starts the clock again, with all of its
-        seconds if it is ``renewed``."""
+        """End one ``pause``; the last restarts the clock, ``renewed`` with all of its seconds."""
         self._waiters -= 1
         if self._waiters:
             return
@@ -87,7 +89,7 @@ _AROUND: ContextVar[tuple[Deadline, ...]] = ContextVar("spans", default=())
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Around the wait for a free place, which the spans around it do not count as work."""
+    """Stop the clocks of the deadlines around while the block waits for a free place."""
     around = _AROUND.get()
     for one in around:
         one.pause()
@@ -100,10 +102,28 @@ def waiting() -> Iterator[None]:
 
 @asynccontextmanager
 async def place(places: asyncio.Semaphore | asyncio.Lock) -> AsyncIterator[None]:
-    """Hold one of the places; the spans around do not count the wait for it as work."""
+    """Hold one of the places; the deadlines around do not count the wait for it as work."""
     with waiting():
         await places.acquire()
     try:
         yield
     finally:
         places.release()
+
+
+async def all_of(coroutines: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """Run coroutines concurrently; the first failure cancels the others and is raised itself."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    except BaseExceptionGroup as failures:
+        first = first_cause(failures)
+        raise first from first.__cause__  # not the group
+    return [task.result() for task in tasks]
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """Return the first leaf of nested exception groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -26,8 +26,8 @@ def require_whole(target: str, members: Sequence[int], size: int) -> None:
 
 @define(eq=False)
 class GroupRewards(Generic[S, R]):
-    """The rewards of one group. ``compare`` is called with what each member ended with, in their
-    order, and returns a reward for each; members that failed or were cut off are not among them."""
+    """The rewards of one group. ``compare`` is called with the ends of its members, in their order,
+    without those that failed or were cut off, and returns a reward for each."""
 
     target: str
     size: int
@@ -42,8 +42,7 @@ class GroupRewards(Generic[S, R]):
         self._playing, self._open = set(range(self.size)), set(range(self.size))
 
     async def finish(self, member: int, end: S) -> R:
-        """Return the reward of a member that came to the end of its episode, once no other is
-        playing. Raise EnvError if the comparison returns another number of rewards."""
+        """Return the reward of a member at its end, once no other is playing."""
         self._ends[member] = end
         self._leave(member)
         with waiting():
@@ -53,8 +52,7 @@ class GroupRewards(Generic[S, R]):
         return (await asyncio.shield(self._computing))[member]
 
     def close(self, member: int) -> bool:
-        """Close a member, however its episode ended. Return whether that closed the group. Safe to
-        call twice."""
+        """Close a member; return whether that closed the group. Safe to call twice."""
         self._leave(member)
         if self._open != {member}:
             self._open.discard(member)

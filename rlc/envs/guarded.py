@@ -1,4 +1,4 @@
-"""What this process has started outside of itself, ended even if it is killed itself."""
+"""Guards of what this process starts outside of itself: they end it even if this is killed."""
 
 from __future__ import annotations
 
@@ -20,24 +20,22 @@ _REMOVE = 'rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }'
 
 @frozen
 class Guard:
-    """A process that waits beside this one. It meets the end of a file when nothing of this process
-    is left."""
+    """A process beside this one, which reads the end of a file when nothing of this is left."""
 
     pipe: int
 
     def hold(self, *end: str) -> None:
-        """Let it run a command, if this process is killed from now on. What is held last is ended
-        first."""
+        """Run a command if this process is killed from now on, the last one first."""
         os.write(self.pipe, f"{shlex.join(end)}\n".encode())
 
     def hold_group(self, group: int) -> None:
-        """Let it kill a group of processes, by its number."""
+        """Kill a group of processes, by its number, if this process is killed."""
         self.hold("kill", "-s", "KILL", "--", f"-{group}")
 
 
 @contextmanager
 def guard() -> Iterator[Guard]:
-    """A guard while the block runs."""
+    """Open a guard while the block runs."""
     reads, writes = os.pipe()
     try:
         waiting = subprocess.Popen(
@@ -62,8 +60,7 @@ def guard() -> Iterator[Guard]:
 
 @contextmanager
 def guarded_folder(prefix: str) -> Iterator[tuple[Path, Guard]]:
-    """A temporary folder while the block runs, and a guard that removes it after what else it
-    holds."""
+    """Open a temporary folder while the block runs, and a guard that removes it last."""
     with (
         guard() as guarded,
         TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,

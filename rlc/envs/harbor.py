@@ -21,7 +21,7 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from attrs import define, field, frozen
@@ -39,29 +39,10 @@ _GRACE = 5.0
 
 @frozen
 class Outcome:
-    """What a command printed, and how it ended; None as a status: it took too long."""
+    """The output and the exit status of a command; None as a status: it took too long."""
 
     output: str
     status: int | None
-
-
-class EpisodeMachine(Protocol):
-    """One episode's machine."""
-
-    async def open(self) -> None:
-        """Raise EnvError if it cannot be started."""
-
-    async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
-        """Run a shell command in the working directory."""
-
-    async def put(self, folder: Path, where: str) -> None:
-        """Copy a folder to a path within."""
-
-    async def read(self, path: str) -> str | None:
-        """The text of a file within; None if there is none."""
-
-    async def close(self) -> None:
-        """Remove it, with all that still runs there. Safe to call twice."""
 
 
 async def _execute(
@@ -98,7 +79,7 @@ async def _execute(
 
 @define(eq=False)
 class ContainerBox:
-    """A container of docker or podman, by its command line."""
+    """A container of docker or podman, by its command line: the machine of one episode."""
 
     program: str
     task: HarborTask
@@ -121,8 +102,8 @@ class ContainerBox:
         self._name = name = f"rlc-{uuid4().hex}"
         guarded = self._guarded.enter_context(guard())
         guarded.hold("sh", "-c", _REMOVE, self.program, name)  # before there is anything to remove
-        start = ["run", "--detach", "--init", "--name", name, *limits, image, *_IDLE]
-        await self._do(task.build, *start)
+        start = ["run", "--detach", "--init", "--name", name, *limits, image]
+        await self._do(task.build, *start, "sh", "-c", "sleep infinity")
         await self._do(_GRACE * 6, "exec", name, "mkdir", "-p", "/logs/verifier", "/logs/agent")
 
     async def run(self, command: str, seconds: float, env: Mapping[str, str] = {}) -> Outcome:
@@ -136,10 +117,12 @@ class ContainerBox:
         await self._do(_GRACE * 12, "cp", f"{folder}/.", f"{self._running()}:{where}")
 
     async def read(self, path: str) -> str | None:
+        """Return the text of a file within; None if there is none."""
         outcome = await _execute([self.program, "exec", self._running(), "cat", path], _GRACE * 6)
         return outcome.output if outcome.status == 0 else None
 
     async def close(self) -> None:
+        """Remove it, with all that still runs there. Safe to call twice."""
         held, self._name = self._name, None
         with self._guarded:
             if held is not None:
@@ -151,31 +134,24 @@ class ContainerBox:
         return self._name
 
     async def _image(self) -> str:
-        """The image of the task's Dockerfile, which the runtime keeps once it is built."""
-        folder = self.task.folder / "environment"
-        name = f"rlc-harbor:{_digest(folder)}"
+        """Return the image of the Dockerfile, which the runtime keeps once it is built."""
+        folder, digest = self.task.folder / "environment", blake2b(digest_size=8)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+        name = f"rlc-harbor:{digest.hexdigest()}"
         await self._do(self.task.build, "build", "--quiet", "--tag", name, str(folder))
         return name
 
-    async def _do(self, seconds: float, *words: str) -> Outcome:
+    async def _do(self, seconds: float, *words: str) -> None:
         outcome = await _execute([self.program, *words], seconds)
         if outcome.status != 0:
             why = (outcome.output.strip().splitlines() or ["it took too long"])[-1]
             raise EnvError(f"`{self.program} {words[0]}` of `{self.task.name}` failed: {why}")
-        return outcome
 
 
-_IDLE = ("sh", "-c", "sleep infinity")
 # More than once: a container may still be made when the process that asked for it is killed.
 _REMOVE = 'for wait in 0 1 4; do sleep $wait; "$0" rm --force "$1"; done'
-
-
-def _digest(folder: Path) -> str:
-    digest = blake2b(digest_size=8)
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
 
 
 _ROOTS = ("app", "logs", "solution", "tests", "workdir")
@@ -184,11 +160,9 @@ _ABSOLUTE = re.compile(rf"(?<![\w./-])/({'|'.join(_ROOTS)})(?![\w-])")
 
 @define(eq=False)
 class SubprocessBox:
-    """A stand-in: commands run as rlc's own user, in a temporary folder. Nothing isolates them.
-
-    /app, /logs, /solution, /tests and /workdir are folders within it, wherever commands and copied
-    scripts name them. Of the Dockerfile, WORKDIR and plain COPY lines count, nothing is installed.
-    """
+    """A stand-in: commands run as rlc's own user, in a temporary folder, not isolated. /app, /logs,
+    /solution, /tests and /workdir are folders within it, wherever commands and copied scripts name
+    them. Of the Dockerfile, WORKDIR and plain COPY lines count."""
 
     task: HarborTask
     _root: Path | None = field(default=None, init=False)
@@ -258,17 +232,18 @@ class SubprocessBox:
             shutil.copy2(source, inside)
 
 
-def new_box(runtime: str, task: HarborTask) -> EpisodeMachine:
-    """A box of a runtime: ``docker``, ``podman``, ``container`` for the one that is here, or
-    ``subprocess``. Raise EnvError if there is none."""
+Box = ContainerBox | SubprocessBox
+
+
+def new_box(runtime: str, task: HarborTask) -> Box:
+    """Return a box of a runtime (``container``: docker or podman). Raise EnvError without one."""
     if runtime == "subprocess":
         return SubprocessBox(task)
     return ContainerBox(container_program(runtime), task)
 
 
 def container_program(runtime: str) -> str:
-    """The command of a container runtime: of those that will do the first that answers. Blocks.
-    Raise EnvError if none does."""
+    """Return the first container runtime that answers. Blocks. Raise EnvError if none does."""
     wanted = CONTAINERS.get(runtime, (runtime,))
     problems = dict[str, str]()
     for program in filter(is_command, wanted):
@@ -318,11 +293,8 @@ _REWARDS = "/logs/verifier/reward.json", "/logs/verifier/reward.txt"
 
 
 class HarborSource:
-    """The tasks of some folders, ``count`` of them. See :class:`rlc.envs.base.AsyncSource`.
-
-    ``args`` are those of the recipe. A box is opened with an episode's first command, at most
-    ``boxes`` at a time.
-    """
+    """An :class:`rlc.envs.base.AsyncSource` of ``count`` tasks; ``args`` as of the recipe. A box is
+    opened with an episode's first command, at most ``boxes`` at a time."""
 
     def __init__(self, pattern: str, args: Mapping[str, Any]) -> None:
         """Raise EnvError or DataError if there are no such tasks, or nothing to run them in."""
@@ -351,7 +323,7 @@ class HarborEpisode:
     args: Mapping[str, Any]
     places: asyncio.Semaphore
     first: Observation = field(init=False)
-    _box: EpisodeMachine | None = field(default=None, init=False)
+    _box: Box | None = field(default=None, init=False)
     _held: AsyncExitStack = field(factory=AsyncExitStack, init=False)  # the box and its place
     _left: float = field(init=False)  # of the agent's seconds
     _turns: int = field(default=0, init=False)
@@ -364,9 +336,13 @@ class HarborEpisode:
         self._left = math.inf if self.task.agent is None else self.task.agent
 
     async def play(self, action: Action) -> Observation:
-        """Run the commands of a reply, or the tests."""
         if self._box is None:
-            await self._open()
+            async with AsyncExitStack() as held:
+                await held.enter_async_context(place(self.places))
+                self._box = new_box(self.args["runtime"], self.task)
+                held.push_async_callback(self._box.close)
+                await self._box.open()
+                self._held = held.pop_all()
         reply: Mapping[str, Any] = action.message or {"content": action.text}
         self._turns += 1
         messages = [
@@ -387,16 +363,7 @@ class HarborEpisode:
     async def close(self) -> None:
         await self._held.aclose()
 
-    async def _open(self) -> None:
-        async with AsyncExitStack() as held:
-            await held.enter_async_context(place(self.places))
-            self._box = new_box(self.args["runtime"], self.task)
-            held.push_async_callback(self._box.close)
-            await self._box.open()
-            self._held = held.pop_all()
-
     async def _result(self, name: str, arguments: str) -> str:
-        """What the policy sees of a call."""
         assert self._box is not None
         if name != BASH["name"]:
             return f"Error: there is no tool {name!r}"
@@ -457,7 +424,6 @@ def _rewards(task: HarborTask, path: str, text: str) -> dict[str, float]:
 
 
 def _reward(task: HarborTask, rewards: Mapping[str, float]) -> float:
-    """The one called `reward`, or the only one."""
     if "reward" in rewards:
         return rewards["reward"]
     if len(rewards) == 1:
@@ -467,8 +433,8 @@ def _reward(task: HarborTask, rewards: Mapping[str, float]) -> float:
 
 
 async def solved_by(task: HarborTask, runtime: str, script: str | None) -> float:
-    """The reward of a task after a script of its folder, such as ``solution/solve.sh``, or, None,
-    after nothing was done: a task is sound if its solution solves it, and nothing does not."""
+    """Return the reward of a task after a script of its folder, such as ``solution/solve.sh``
+    (None: after nothing): a sound task is solved by its solution alone."""
     box = new_box(runtime, task)
     try:
         await box.open()

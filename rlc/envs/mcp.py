@@ -37,7 +37,7 @@ from rlc.chat import (
 )
 from rlc.data import server_command
 from rlc.envs.base import AsyncEpisode, AsyncSource, JoiningEpisode, TaskKey
-from rlc.envs.concurrency import first_cause
+from rlc.envs.deadlines import first_cause
 from rlc.errors import first_line
 from rlc.plan import elapsed
 
@@ -45,13 +45,12 @@ _T = TypeVar("_T")
 Plain = dict[str, Any]
 
 _STARTING = 60.0  # seconds within which a server must list its tools: it may be installed first
-_STOPPING = 5.0
 _ENDED = -32_000  # the code by which the SDK says that the connection was closed
 
 
 @frozen
 class ToolResult:
-    """What a call gave: text, or texts and images; ``failed`` if the tool says so."""
+    """The result of a call: text, or texts and images; ``failed`` if the tool says so."""
 
     content: str | list[Plain]
     failed: bool
@@ -72,8 +71,7 @@ class McpServer:
     _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def start(self) -> None:
-        """Connect and list the tools, unless that is done. Raise EnvError if that fails, or a tool
-        that is named is not there."""
+        """Connect, unless that is done. Raise EnvError if that fails, or a tool is missing."""
         async with self._starting:
             if self._task is not None and not (self._task.done() or self._closing.is_set()):
                 return
@@ -92,8 +90,7 @@ class McpServer:
                 raise
 
     async def call(self, name: str, arguments: Plain, seconds: float) -> ToolResult:
-        """The result of a tool. Raise EnvError if the server is gone, TimeoutError after so many
-        seconds."""
+        """Call a tool. Raise EnvError if the server is gone, TimeoutError if it is too slow."""
         from mcp.shared import exceptions
 
         refusal = getattr(exceptions, "McpError", None) or exceptions.MCPError  # as of mcp 2
@@ -104,7 +101,6 @@ class McpServer:
                 if error.error.code == _ENDED:
                     self._closing.set()
                     raise self._failed("ended during a call") from error
-                # It refuses the call.
                 return ToolResult(first_line(error), failed=True)
         plain = result.model_dump(by_alias=True, exclude_none=True)
         return ToolResult(_content(plain["content"]), bool(plain.get("isError")))
@@ -115,12 +111,11 @@ class McpServer:
         if task is None:
             return
         self._closing.set()
-        await asyncio.wait({task}, timeout=_STOPPING)
+        await asyncio.wait({task}, timeout=5.0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
-        """Hold the connection until it is closed."""
         from mcp import ClientSession
 
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
@@ -157,7 +152,13 @@ class McpServer:
     async def _listed(self, session: Any) -> list[Plain]:
         listed, cursor = list[Plain](), None
         while True:
-            page = (await _page(session, cursor)).model_dump(by_alias=True, exclude_none=True)
+            if cursor is None:
+                answer = await session.list_tools()
+            else:
+                from mcp.types import PaginatedRequestParams
+
+                answer = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            page = answer.model_dump(by_alias=True, exclude_none=True)
             listed += page["tools"]
             if (cursor := page.get("nextCursor")) is None:
                 break
@@ -176,7 +177,7 @@ class McpServer:
         ]
 
     async def _or_end(self, awaited: Awaitable[_T]) -> _T:
-        """The result of something that will not come any more if the server ends."""
+        """Return a result, or raise EnvError if the server ends."""
         assert self._task is not None
         work = asyncio.ensure_future(awaited)
         try:
@@ -192,16 +193,7 @@ class McpServer:
         return EnvError(f"the MCP server `{self.server}` {what}" + (f": {said}" if said else ""))
 
 
-async def _page(session: Any, cursor: str | None) -> Any:
-    if cursor is None:
-        return await session.list_tools()
-    from mcp.types import PaginatedRequestParams
-
-    return await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-
-
 def _cause(error: BaseException) -> str:
-    """What went wrong, out of the groups that the SDK raises."""
     error = first_cause(error)
     if isinstance(error, EnvError):
         return str(error)
@@ -211,7 +203,6 @@ def _cause(error: BaseException) -> str:
 
 
 def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
-    """The blocks of a result as the content of a message."""
     parts = list[Plain]()
     for block in blocks:
         if block["type"] == "image":
@@ -229,8 +220,7 @@ def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
 
 
 def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
-    """What is wrong with the server of an environment's wrapper, found by asking it for its tools;
-    None if nothing is. Blocks, and may be called from within a running event loop."""
+    """Return what is wrong with a wrapper's server, or None. Blocks, also within an event loop."""
     if importlib.util.find_spec("mcp") is None:
         return f"`{name}` needs a package that is not here: pip install 'rlc[mcp]'"
     if lost := [one for one in args["secrets"] if one not in os.environ]:
@@ -240,9 +230,8 @@ def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
         server = McpServer(args["server"], args["tools"], args["secrets"])
         try:
             await server.start()
-            return (
-                None if server.tools else f"`{name}`: the MCP server `{server.server}` has no tools"
-            )
+            none = f"`{name}`: the MCP server `{server.server}` has no tools"
+            return None if server.tools else none
         except EnvError as error:
             return f"`{name}`: {error}"
         finally:
@@ -254,11 +243,8 @@ def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
 
 @define(eq=False)
 class McpSource:
-    """A source with the tools of a server. See :class:`rlc.envs.base.AsyncSource`.
-
-    ``args`` are those of the wrapper. The server is started with the first episode and shared by
-    all, or, ``per = episode``, started for each of them with its first call.
-    """
+    """An :class:`rlc.envs.base.AsyncSource` with the tools of a server, which all episodes share,
+    or, ``per = episode``, which is started for each of them with its first call."""
 
     source: AsyncSource
     args: Mapping[str, Any]
@@ -275,17 +261,15 @@ class McpSource:
             for episode in opened:
                 await episode.close()
             raise EnvError("the members of this game play with each other, without tools")
-        return [
-            McpEpisode(
-                episode,
-                _with_tools(episode.first, tools),
-                self._server if shared else self._new_server(),
-                shared,
-                self.args["uses"],
-                self.args["timeout"],
-            )
-            for episode in opened
-        ]
+        episodes, limits = list[AsyncEpisode](), (self.args["uses"], self.args["timeout"])
+        for episode in opened:
+            first = episode.first
+            shown = first.messages or ({"role": "user", "content": first.text},)
+            own = shown[0].get("tools") or [] if shown[0]["role"] == "system" else []
+            first = evolve(first, messages=conversation(shown, [*own, *tools]).messages)
+            server = self._server if shared else self._new_server()
+            episodes.append(McpEpisode(episode, first, server, shared, *limits))
+        return episodes
 
     async def close(self) -> None:
         try:
@@ -295,13 +279,6 @@ class McpSource:
 
     def _new_server(self) -> McpServer:
         return McpServer(self.args["server"], self.args["tools"], self.args["secrets"])
-
-
-def _with_tools(first: Observation, tools: Sequence[Plain]) -> Observation:
-    """The opening observation, with tools besides those that it may have."""
-    asked = first.messages or ({"role": "user", "content": first.text},)
-    own = asked[0].get("tools") or [] if asked[0]["role"] == "system" else []
-    return evolve(first, messages=conversation(asked, [*own, *tools]).messages)
 
 
 @define(eq=False)
@@ -324,12 +301,15 @@ class McpEpisode:
         if spent or not (calls or unread):
             seen = await self.episode.play(evolve(action, text=text_of(reply)))
             return evolve(seen, metrics={**seen.metrics, **self._metrics()})
-        messages = [await self._call(*call) for call in calls]
+        messages = list[Plain]()
+        for call_id, name, arguments in calls:
+            result = await self._result(name, arguments)
+            self._counts["tool_errors"] += result.failed
+            message = {"role": "tool", "tool_call_id": call_id, "name": name}
+            messages.append({**message, "content": result.content})
         messages += unread
         self._counts["parse_errors"] += len(unread)
-        return Observation(
-            readable(messages), None, metrics=self._metrics(), messages=tuple(messages)
-        )
+        return Observation(readable(messages), None, False, self._metrics(), tuple(messages))
 
     async def close(self) -> None:
         try:
@@ -337,12 +317,6 @@ class McpEpisode:
         finally:
             if not self.shared:
                 await self.server.close()
-
-    async def _call(self, call_id: str, name: str, arguments: str) -> Plain:
-        result = await self._result(name, arguments)
-        self._counts["tool_errors"] += result.failed
-        message = {"role": "tool", "tool_call_id": call_id, "name": name}
-        return {**message, "content": result.content}
 
     async def _result(self, name: str, arguments: str) -> ToolResult:
         if self._counts["tool_calls"] >= self.uses:

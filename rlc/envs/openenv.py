@@ -86,7 +86,7 @@ class OpenEnvSession:
             await socket.close()
 
     async def _asked(self, kind: str, data: Plain) -> Plain:
-        """The answer to a message. One that is given up on leaves the session unusable: its answer
+        """Return the answer to a message. If this is cancelled, the session is unusable: the answer
         would be taken for the next one's."""
         from websockets.exceptions import ConnectionClosed
 
@@ -116,7 +116,7 @@ class RefusedError(EnvError):
 
 
 def schema_of(url: str) -> Plain:
-    """The JSON schema of a server's actions. Blocks. Raise EnvError if it gives none."""
+    """Return the JSON schema of a server's actions. Blocks. Raise EnvError if it gives none."""
     opener = urllib.request.build_opener()
     if urlsplit(url).hostname in _LOCAL:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -130,14 +130,14 @@ def schema_of(url: str) -> Plain:
 
 
 _STARTING = 120.0  # seconds within which a server must answer: it may be installed first
-_ASKED_AGAIN = 0.1
 _PORT = "{port}"
+ACT = "act"  # the tool
 
 
 @contextmanager
 def served(server: str) -> Iterator[str]:
-    """The address of a server while the block runs: its own, or that of one that is started here.
-    Raise EnvError if it cannot be started or does not answer."""
+    """Return the address of a server, which is started here for the block unless it is one. Raise
+    EnvError if it cannot be started or does not answer."""
     command = _command(server)
     if command is None:
         yield server
@@ -170,7 +170,6 @@ def served(server: str) -> Iterator[str]:
 
 
 def _command(server: str) -> list[str] | None:
-    """The words of the command that starts a server; None for an address."""
     if server.isidentifier():
         if importlib.util.find_spec(server) is None:
             raise EnvError(f"there is no package `{server}` here, nor beside the recipe")
@@ -195,7 +194,7 @@ def _await(server: str, url: str, process: subprocess.Popen[bytes], log: int) ->
         except EnvError:
             status, late = process.poll(), time.monotonic() > end
             if status is None and not late:
-                time.sleep(_ASKED_AGAIN)
+                time.sleep(0.1)
                 continue
         written = os.pread(log, 1 << 20, 0).decode(errors="replace").strip().splitlines()
         why = f": {written[-1]}" if written else ""
@@ -203,16 +202,10 @@ def _await(server: str, url: str, process: subprocess.Popen[bytes], log: int) ->
         raise EnvError(f"the OpenEnv server `{server}` {ended}{why}")
 
 
-ACT = "act"
-
-
 @define(eq=False)
 class OpenEnvSource:
-    """See :class:`rlc.envs.base.AsyncSource`.
-
-    Every member has a session of its own, begun with the same seed; at most ``sessions`` are open
-    at a time. A group is opened with one; the others begin with their members' first moves.
-    """
+    """An :class:`rlc.envs.base.AsyncSource`. Every member has one of ``sessions``, begun with the
+    same seed: the first when a group is opened, the others with their first moves."""
 
     server: str
     args: Mapping[str, Any]
@@ -224,18 +217,15 @@ class OpenEnvSource:
 
     def __attrs_post_init__(self) -> None:
         """Raise EnvError if the server does not answer, DataError if there is no such function."""
+        self._places = asyncio.Semaphore(self.args["sessions"])
         with ExitStack() as serving:
             self.url = serving.enter_context(served(self.server))
-            self._prepare()
+            if self.args["encode"] is not None:
+                self._encode = load_attribute(self.args["encode"])
+            elif self.args["text"] is None:
+                schema, about = schema_of(self.url), "Take one action."
+                self._tools = [{"name": ACT, "description": about, "parameters": schema}]
             self._serving = serving.pop_all()
-
-    def _prepare(self) -> None:
-        self._places = asyncio.Semaphore(self.args["sessions"])
-        if self.args["encode"] is not None:
-            self._encode = load_attribute(self.args["encode"])
-        elif self.args["text"] is None:
-            about = "Take one action."
-            self._tools = [{"name": ACT, "description": about, "parameters": schema_of(self.url)}]
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         held, session, seen = await self._begun(task.seed)
@@ -248,7 +238,6 @@ class OpenEnvSource:
         self._serving.close()
 
     async def another(self, seed: int, first: Observation) -> tuple[AsyncExitStack, OpenEnvSession]:
-        """The session of another member, which must begin like the first."""
         held, session, seen = await self._begun(seed)
         if seen.messages != first.messages:
             await held.aclose()
@@ -268,7 +257,7 @@ class OpenEnvSource:
             return held.pop_all(), session, conversation(asked, self._tools)
 
     def shown(self, given: Plain) -> str:
-        """What the model sees of an observation. Raise ContractError if the field is not there."""
+        """Return an observation for the model. Raise ContractError if it lacks the field."""
         seen, name = given["observation"], self.args["show"]
         if name is None:
             return json.dumps(seen, ensure_ascii=False)
@@ -279,18 +268,16 @@ class OpenEnvSource:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     def actions(self, reply: Mapping[str, Any]) -> list[tuple[str | None, Any]]:
-        """The actions in a reply, each with the id of its call; an action is the arguments of a
-        call as they were written. Raise EnvError if the function that makes one fails."""
+        """Return the actions in a reply, each with the id of its call; an action is the arguments
+        of a call as they were written. Raise EnvError if the function that makes one fails."""
         if self._encode is not None:
             try:
                 made = self._encode(text_of(reply))
             except Exception as error:
                 raise EnvError(f"`{self.args['encode']}` raised {explained(error)}") from error
             if not isinstance(made, dict):
-                kind = type(made).__name__
-                raise EnvError(
-                    f"`{self.args['encode']}` gave a {kind}, not the record of an action"
-                )
+                what = f"gave a {type(made).__name__}, not the record of an action"
+                raise EnvError(f"`{self.args['encode']}` {what}")
             return [(None, made)]
         if self.args["text"] is not None:
             return [(None, {self.args["text"]: text_of(reply)})]
@@ -309,8 +296,7 @@ class OpenEnvEpisode:
     _refused: int = field(default=0, init=False)
 
     async def play(self, action: Action) -> Observation:
-        """Take the actions of a reply, up to the one that ends the episode. A reply without one
-        ends it, cut off."""
+        """Take the actions of a reply, up to the last. One without actions cuts the episode off."""
         if self.session is None:
             self.held, self.session = await self.source.another(self.seed, self.first)
         reply: Mapping[str, Any] = action.message or {"content": action.text}
@@ -336,8 +322,7 @@ class OpenEnvEpisode:
         await self.held.aclose()
 
     async def _taken(self, act: Any) -> tuple[str, float | None, bool]:
-        """What the model sees of an action, its reward, and whether it ends the episode. One that
-        the environment does not take is refused, and the model is told why."""
+        """Return an action's observation, its reward, and whether it ends the episode."""
         assert self.session is not None
         try:
             if isinstance(act, str):

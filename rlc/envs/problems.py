@@ -41,13 +41,11 @@ class ProblemSource:
         begins: Mapping[str, str] | None = None,
         **rules: bool,
     ) -> None:
-        """``args`` are those of ``problems()`` except ``data``; the field of the answer is None for
-        rows without one. ``begins``: the ``system`` message and the ``instruction`` of chats, as
-        :func:`rlc.chat.prompts.opening` takes them. ``rules`` of prompts as for
-        :func:`rlc.data.messages.read_prompt`.
-
-        Raise DataError for data that cannot be read, has no such split, or has a row that cannot be
-        asked or graded, and for a grader that calls right answers wrong."""
+        """``args`` are those of ``problems()`` except ``data``; ``answer`` is None for rows without
+        one. ``begins``: the arguments of `chat()`. ``rules`` as for
+        :func:`rlc.data.chats.read_prompt`. Raise DataError for data that cannot be read, has no
+        such split, or has a row that cannot be asked or graded, and for a grader that calls right
+        answers wrong."""
         self._question, self._answer, self._suffix = (
             args[name] for name in ("question", "answer", "suffix")
         )
@@ -71,25 +69,20 @@ class ProblemSource:
             self._reward.try_on(rows, data, lambda row: self._asked(self._prompt(row.fields)))
 
     def numbered(self, order: int, number: int, size: int) -> list[Episode]:
-        """``size`` attempts at problem ``number`` of the order."""
         return [self.attempt(order, number)] * size
 
     @property
     def rows(self) -> Sequence[DataRow]:
-        """All of its rows; none where they are made on demand."""
         return self._problems.rows if isinstance(self._problems, ListedProblems) else ()
 
     def row(self, task: TaskKey) -> Row:
-        """The fields of the row that a task is."""
         return self._problems.row(task.order, task.number).fields
 
     def with_awaited(self, others: AsyncSource) -> AsyncSource:
-        """Add the rewards of graders that are ``async`` to those of ``others``, which workers
-        compute."""
+        """Add the rewards of ``async`` graders to those of ``others``, which workers compute."""
         return _AwaitedSource(others, self.attempt) if self._reward.is_awaited else others
 
     def attempt(self, order: int, number: int) -> ProblemEpisode:
-        """Problem ``number`` of the order."""
         row = self._problems.row(order, number)
         row = evolve(row, fields=self._complete(row.fields))
         prompt = self._prompt(row.fields)
@@ -98,7 +91,6 @@ class ProblemSource:
         return ProblemEpisode(first, self._asked(prompt), self._reward, row)
 
     def _asked(self, prompt: Chat) -> tuple[Message, ...]:
-        """The messages of a prompt with those that the chats of this environment begin with."""
         messages = with_instruction(prompt.messages, self._begins.get("instruction", ""))
         system = self._begins.get("system")
         return ({"role": "system", "content": system}, *messages) if system else (*messages,)
@@ -115,11 +107,8 @@ class ProblemSource:
             require_field(self._complete(row), self._answer, "answer")
 
     def _solved(self, path: str | None) -> tuple[Message, ...]:
-        """The problems of the file `few_shot`, asked as the others are, each with its answer."""
-        if path is None:
-            return ()
         solved = list[Message]()
-        for row in rows_of(path):
+        for row in rows_of(path) if path else ():
             with at_place(row.place):
                 prompt = self._prompt(row.fields, read_solved)
                 self._require_answer(row.fields)
@@ -132,7 +121,7 @@ class ProblemSource:
 
 @frozen
 class ProblemEpisode:
-    """One reply to a prompt, which is the end of the episode."""
+    """An episode of one reply to a prompt."""
 
     first: Observation
     prompt: tuple[Message, ...]
@@ -144,27 +133,25 @@ class ProblemEpisode:
         return Observation("", graded.reward, True, graded.metrics, components=graded.components)
 
     async def more(self, action: str, seen: Observation) -> Observation:
-        """What :meth:`step` returned, with the rewards that are awaited."""
+        """Add the rewards of ``async`` graders to what :meth:`step` returned."""
         graded = await self.reward.on_loop(action, self.row, self.conversation(action))
-        reward = (seen.reward or 0.0) + graded.reward
         return evolve(
             seen,
-            reward=reward,
+            reward=(seen.reward or 0.0) + graded.reward,
             metrics={**seen.metrics, **graded.metrics},
             components={**seen.components, **graded.components},
         )
 
     def conversation(self, reply: str) -> tuple[Mapping[str, Any], ...]:
-        """The messages of the prompt, and the reply."""
         return (*self.prompt, {"role": "assistant", "content": reply})
 
 
 @frozen
 class _AwaitedSource:
-    """An :class:`rlc.envs.base.AsyncSource` of the same episodes, with what is awaited added."""
+    """An :class:`rlc.envs.base.AsyncSource` of the same episodes, with awaited rewards."""
 
     others: AsyncSource
-    attempt: Any  # of an order and a number
+    attempt: Callable[[int, int], ProblemEpisode]
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         attempt = self.attempt(task.order, task.number)

@@ -3,7 +3,8 @@
 The environment owns its loop: its rollout asks a client for each reply, and ours hands the question
 to the runtime, so that what is trained on is what was sampled, token for token. Where the
 environment goes on from the conversation so far, an episode is one sequence; where it edits what
-was said, that turn is one of its own.
+was said, that turn is one of its own. It runs in an event loop of its own, where code that blocks
+delays other episodes of its source, but nothing else.
 
 The sampling is the recipe's: what the environment asks for (a temperature, a length) does not
 count. A model that judges within a rubric is asked by the environment's own client, with its key.
@@ -12,45 +13,153 @@ Rubrics give 0 for a function that raises; here that is a failure, never a rewar
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from rlc.chat import EnvError, Observation, Plain, readable
+from attrs import define, evolve, field, frozen
+
+from rlc.chat import (
+    Action,
+    EnvError,
+    Observation,
+    Plain,
+    readable,
+    reply_message,
+    whole_conversation,
+)
 from rlc.data import ListedProblems, TaskFacts, called, explained, load_attribute
-from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, PolicyRequest, TaskKey
-from rlc.envs.callback import CallbackEpisode, begin_alike
+from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.group_rewards import GroupRewards, require_whole
-from rlc.envs.workers.event_loop_thread import EventLoopThread
+from rlc.envs.workers.threads import EventLoopThread
+
+R = TypeVar("R")
+
+
+@frozen(eq=False)
+class PolicyReply:
+    """A reply of the policy: a message in OpenAI's form. ``cut_off`` as of an :class:`Action`."""
+
+    message: Plain
+    cut_off: bool
+
+
+@define(eq=False)
+class CallbackEpisode(Generic[R]):
+    """An :class:`rlc.envs.base.AsyncEpisode`, which begins with :meth:`begin`, of a rollout that
+    owns its loop: each call of :meth:`reply` is the next observation. Calls at the same time are
+    answered one after the other. ``rollout`` runs in ``loop``; ``finish`` makes the last
+    observation of its result, in the loop of the runtime. ``left`` is called when the episode is
+    closed, perhaps twice."""
+
+    name: str
+    loop: EventLoopThread
+    rollout: Callable[[CallbackEpisode[R]], Coroutine[Any, Any, R]]
+    finish: Callable[[R], Awaitable[Observation]]
+    about: TaskFacts | None = None
+    left: Callable[[], None] = lambda: None
+    first: Observation = field(init=False)
+    _task: asyncio.Task[R] | None = field(default=None, init=False)
+    # Requests, each with what awaits its reply, and None when the rollout ends.
+    _requests: asyncio.Queue[tuple[Observation, asyncio.Future[PolicyReply]] | None] = field(
+        factory=asyncio.Queue, init=False
+    )
+    _answer: asyncio.Future[PolicyReply] = field(init=False)  # which the last request awaits
+    _turns: int = field(default=0, init=False)
+
+    async def begin(self) -> None:
+        """Play up to the first request. Raise EnvError if there is none."""
+        seen = await self.loop.call(self._begin())
+        if seen is None:
+            raise EnvError(f"`{self.name}` ended an episode without asking for a reply")
+        self.first = evolve(seen, about=self.about)
+
+    async def play(self, action: Action) -> Observation:
+        assert self._task is not None, "an episode begins before it is played"
+        seen = await self.loop.call(self._go_on(self._task, action))
+        return await self.finish(self._task.result()) if seen is None else seen
+
+    async def reply(self, messages: Sequence[Plain], tools: Sequence[Plain] = ()) -> PolicyReply:
+        """Return the policy's reply to a conversation in OpenAI's form, which may call tools."""
+        answer: asyncio.Future[PolicyReply] = asyncio.get_running_loop().create_future()
+        self._requests.put_nowait((whole_conversation(messages, tools), answer))
+        return await answer
+
+    async def close(self) -> None:
+        self.left()
+        if self._task is not None:
+            await self.loop.call(self._stop(self._task))
+
+    async def _begin(self) -> Observation | None:
+        self._task = asyncio.create_task(self._guarded())
+        self._task.add_done_callback(lambda _: self._requests.put_nowait(None))
+        return await self._next(self._task)
+
+    async def _go_on(self, task: asyncio.Task[R], action: Action) -> Observation | None:
+        message = reply_message(action, self._turns)
+        self._turns += 1
+        if not self._answer.done():  # else nobody waits for it any more
+            self._answer.set_result(PolicyReply(message, action.cut_off))
+        return await self._next(task)
+
+    async def _next(self, task: asyncio.Task[R]) -> Observation | None:
+        """Return the next request that is awaited; None at the end. Raise the rollout's errors."""
+        while (request := await self._requests.get()) is not None and not task.done():
+            seen, self._answer = request
+            if not self._answer.done():
+                return seen
+        task.result()
+        return None
+
+    async def _guarded(self) -> R:
+        try:
+            return await self.rollout(self)
+        except SystemExit as error:  # it would end the loop
+            raise EnvError(f"`{self.name}` raised SystemExit") from error
+
+    async def _stop(self, task: asyncio.Task[R]) -> None:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # has been raised where it mattered
+
+
+async def begin_alike(name: str, episodes: Sequence[CallbackEpisode[Any]]) -> None:
+    """Begin all episodes of a group. Raise EnvError if they begin with different conversations;
+    then, or if this is cancelled, all of them are closed."""
+    try:
+        await asyncio.gather(*(episode.begin() for episode in episodes))
+        if any(one.first.messages != episodes[0].first.messages for one in episodes):
+            raise EnvError(
+                f"`{name}` begins the episodes of one task with different prompts, so there is no "
+                "group to compare"
+            )
+    except BaseException:
+        await asyncio.gather(*(one.close() for one in episodes), return_exceptions=True)
+        raise
+
 
 # Conditions by which an environment cuts an episode off, which has no end of its own by then.
 _CUT_OFF = {"max_total_completion_tokens_reached", "prompt_too_long", "timeout_reached"}
-Scored = tuple[float, dict[str, float]]
-ScoredGroup = GroupRewards[Any, Scored]  # by the end states of its members
-# What functions raised while one rollout, or one group, was scored.
+ScoredGroup = GroupRewards[Any, tuple[float, dict[str, float]]]  # by the end states of members
+# Errors of functions while one rollout, or one group, was scored.
 _RAISED: ContextVar[list[tuple[str, Exception]]] = ContextVar("raised")
 _MODEL = "policy"  # the name of the model that environments see
 
 
 class VerifiersSource:
-    """The tasks of one environment, ``count`` of them. See :class:`rlc.envs.base.AsyncSource`.
+    """An :class:`rlc.envs.base.AsyncSource` of ``count`` tasks. If the rubric compares the rollouts
+    of a group, each member's last turn waits for the others'."""
 
-    If its rubric compares the rollouts of a group, each member's last turn waits for the others'.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        loader: str,
-        args: Mapping[str, Any],
-    ) -> None:
-        """``loader``: what makes the environment, ``module:load_environment``; ``args``: those of
-        the recipe. Raise EnvError or DataError if it cannot be made, or has no such tasks."""
+    def __init__(self, name: str, loader: str, args: Mapping[str, Any]) -> None:
+        """``loader``: ``module:load_environment``; ``args``: those of the recipe. Raise EnvError or
+        DataError if the environment cannot be made, or has no such tasks."""
         self._name = name
         self._loop = EventLoopThread()
         try:
@@ -70,7 +179,7 @@ class VerifiersSource:
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         rubric = self._env.rubric
         group: ScoredGroup | None = None
-        if compares(rubric):
+        if rubric.has_group_rewards:
             require_whole(self._name, members, task.size)
             group = GroupRewards(
                 self._name, task.size, lambda states: self._loop.call(score(rubric, states))
@@ -89,24 +198,30 @@ class VerifiersSource:
             self._loop.close()
 
     def _episode(
-        self,
-        row: Mapping[str, Any],
-        about: TaskFacts,
-        group: ScoredGroup | None,
-        member: int,
+        self, row: Mapping[str, Any], about: TaskFacts, group: ScoredGroup | None, member: int
     ) -> CallbackEpisode[Any]:
-        def rollout(policy: PolicyClient) -> Coroutine[Any, Any, Any]:
+        env = self._env
+
+        def rollout(policy: CallbackEpisode[Any]) -> Coroutine[Any, Any, Any]:
             client = _client(policy)
-            rollout: Coroutine[Any, Any, Any] = self._env.rollout(dict(row), client, _MODEL, {})
+            rollout: Coroutine[Any, Any, Any] = env.rollout(dict(row), client, _MODEL, {})
             return rollout
 
         async def finish(state: Any) -> Observation:
-            _require_sound(state)
+            if (failure := state.get("error")) is not None:  # kept as a part of the state
+                cause = failure.__cause__ or failure
+                raise EnvError(f"the rollout failed: {explained(cause)}") from failure
             if group is not None:
-                scored = await group.finish(member, state)
+                reward, metrics = await group.finish(member, state)
             else:
-                (scored,) = await self._loop.call(score(self._env.rubric, [state]))
-            return _end(self._env, state, *scored)
+                scoring = score(env.rubric, [state])
+                ((reward, metrics),) = await self._loop.call(scoring)
+            why = state.get("stop_condition")
+            # A single-turn environment also stops at its last turn, which is an end of its own.
+            limited = why == "max_turns_reached" and getattr(env, "max_turns", 1) != 1
+            last = state.get("final_env_response") or []
+            said = last if isinstance(last, str) else readable([_plain(each) for each in last])
+            return Observation(said, reward, True, metrics, truncated=limited or why in _CUT_OFF)
 
         def left() -> None:
             if group is not None:
@@ -116,7 +231,6 @@ class VerifiersSource:
 
 
 async def _made(name: str, loader: str, args: Mapping[str, Any]) -> Any:
-    """The environment, made in the loop in which it will run."""
     try:
         from verifiers.envs import environment
     except ImportError as error:
@@ -139,8 +253,7 @@ _MAKING = threading.Lock()
 
 @contextmanager
 def _signals_left_alone(module: ModuleType) -> Iterator[None]:
-    """While environments are made, which would take Ctrl-C over from the runtime, and tear
-    themselves down when the process ends."""
+    """Keep environments that are made from handling Ctrl-C and the end of the process."""
     own = {name: getattr(module, name) for name in ("signal", "atexit")}
     nothing = {"signal": lambda *_: None, "register": lambda *_: None}
     for name, library in own.items():
@@ -153,7 +266,6 @@ def _signals_left_alone(module: ModuleType) -> Iterator[None]:
 
 
 def _rows(env: Any, name: str, split: str) -> Sequence[Mapping[str, Any]]:
-    """The tasks of a split. Raise EnvError if there are none."""
     if split == "train":
         env.build_dataset()
         rows = env.dataset
@@ -166,25 +278,7 @@ def _rows(env: Any, name: str, split: str) -> Sequence[Mapping[str, Any]]:
     return rows  # type: ignore[no-any-return]
 
 
-def _require_sound(state: Any) -> None:
-    """Raise EnvError if a rollout ended with an error, which verifiers keeps as a part of it."""
-    error = state.get("error")
-    if error is not None:
-        cause = error.__cause__ or error
-        raise EnvError(f"the rollout failed: {explained(cause)}") from error
-
-
-def _end(env: Any, state: Any, reward: float, metrics: Mapping[str, float]) -> Observation:
-    why = state.get("stop_condition")
-    # A single-turn environment also stops at its last turn, which is an end of its own.
-    limited = why == "max_turns_reached" and getattr(env, "max_turns", 1) != 1
-    last = state.get("final_env_response") or []
-    said = last if isinstance(last, str) else readable([_plain(each) for each in last])
-    return Observation(said, reward, True, metrics, truncated=limited or why in _CUT_OFF)
-
-
-def _client(policy: PolicyClient) -> Any:
-    """Return a client of verifiers for one rollout."""
+def _client(policy: CallbackEpisode[Any]) -> Any:
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage, ToolCall
 
@@ -210,7 +304,7 @@ def _client(policy: PolicyClient) -> Any:
             tools: Sequence[Plain] | None = None,
             **_: Any,
         ) -> PolicyReply:
-            return await policy.reply(PolicyRequest(prompt, tools or ()))
+            return await policy.reply(prompt, tools or ())
 
         async def raise_from_native_response(self, response: PolicyReply) -> None:
             """Whatever the policy says is a reply."""
@@ -237,7 +331,7 @@ def _client(policy: PolicyClient) -> Any:
 
 
 def _plain(message: Any) -> Plain:
-    """A message of verifiers in OpenAI's form. Raise EnvError for what is no message of a chat."""
+    """Return a message of verifiers in OpenAI's form. Raise EnvError if it is not of a chat."""
     plain: Plain = message if isinstance(message, dict) else message.model_dump(exclude_none=True)
     if plain.get("role") not in ("system", "user", "assistant", "tool"):
         raise EnvError("the environment asks for completions of a text, and this trains on chats")
@@ -279,7 +373,6 @@ def prepare_rubrics(env: Any, weights: Mapping[str, float]) -> None:
 
 
 def _rubrics(env: Any) -> Iterator[Any]:
-    """The rubrics of an environment that have functions, with those of environments within it."""
     waiting = [env.rubric]
     for inner in getattr(env, "env_map", {}).values():
         yield from _rubrics(inner)
@@ -290,8 +383,6 @@ def _rubrics(env: Any) -> Iterator[Any]:
 
 
 def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which notes what it raises."""
-
     @functools.wraps(function)
     async def noting(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -305,11 +396,10 @@ def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def score(rubric: Any, states: list[Any]) -> list[tuple[float, dict[str, float]]]:
-    """Score the end states of a group, or of one rollout: the reward of each, and what its
-    functions gave. Raise RubricError if a function raised."""
+    """Return reward and metrics of each end state. Raise RubricError if a function raised."""
     raised = list[tuple[str, Exception]]()
     _RAISED.set(raised)
-    if compares(rubric):
+    if rubric.has_group_rewards:
         await rubric.score_group(states)
     else:
         for state in states:
@@ -326,8 +416,3 @@ async def score(rubric: Any, states: list[Any]) -> list[tuple[float, dict[str, f
         )
         for state in states
     ]
-
-
-def compares(rubric: Any) -> bool:
-    """Whether a function of a rubric scores the rollouts of a group together."""
-    return bool(rubric.has_group_rewards)

@@ -176,7 +176,7 @@ class Chats(FileData):
 @frozen
 class Pairs(FileData):
     """A ``prompt`` with a ``chosen`` and a ``rejected`` reply: names of fields, None for the usual
-    ones (:mod:`rlc.data.comparisons`)."""
+    ones (:mod:`rlc.data.examples`)."""
 
     word = "pairs"
     compares = True

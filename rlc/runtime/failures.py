@@ -31,7 +31,7 @@ _CHAINED = re.compile(
 )
 _QUOTED = (
     "concurrent.futures.process._RemoteTraceback",
-    "rlc.envs.workers.ray_actors.RemoteError",
+    "rlc.envs.workers.processes.RemoteError",
     '"""',
 )
 # What differs between two failures of one cause: quoted text, numbers, addresses.

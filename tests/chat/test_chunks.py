@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinker.types import EncodedTextChunk, ImageChunk, ModelInput
 
-from rlc.chat.tokens import model_input, readable_text, split_chunks
-from rlc.chat.turns import ContractError
+from rlc.chat.turns import ContractError, model_input, readable_text, split_chunks
 
 pytestmark = pytest.mark.engine
 

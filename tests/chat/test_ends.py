@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
+from rlc.chat.histories import Ends, StoppingHistory, ended_reply, stop_of
 from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory, ToolChatHistory
-from rlc.chat.replies import Ends, StoppingHistory, ended_reply, stop_of
 from rlc.chat.turns import Observation
 
 pytestmark = pytest.mark.engine

@@ -22,8 +22,7 @@ from rlc.chat.prompts import (
     tool_chat_history,
     unread_calls,
 )
-from rlc.chat.tokens import model_input, readable_text
-from rlc.chat.turns import EnvError, Observation
+from rlc.chat.turns import EnvError, Observation, model_input, readable_text
 
 pytestmark = pytest.mark.engine
 

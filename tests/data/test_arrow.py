@@ -12,8 +12,8 @@ import pytest
 
 from rlc.data.digests import changed_files, data_files
 from rlc.data.errors import DataError
+from rlc.data.problems import rows_in
 from rlc.data.rows import rows_of
-from rlc.data.sets.problems import rows_in
 from rlc.plan.paths import is_saved_set
 
 ROWS = [{"prompt": f"Say {n}.", "answer": n, "parts": [{"text": "a"}]} for n in range(5)]

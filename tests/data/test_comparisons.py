@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from rlc.data.comparisons import (
+from rlc.data.errors import DataError
+from rlc.data.examples import (
     Comparison,
     ComparisonError,
     compares,
@@ -16,7 +17,6 @@ from rlc.data.comparisons import (
     read_labelled,
     repeats,
 )
-from rlc.data.errors import DataError
 from rlc.data.messages import MessageError
 from rlc.plan.sources import LabelledReplies, Pairs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.data.code.modules import module_file
+from rlc.data.code import module_file
 from rlc.data.errors import CodeError, PackageMissingError
 
 RAISES = "raise SystemExit('this is not run')"

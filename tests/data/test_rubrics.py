@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlc.data.errors import DataError
-from rlc.data.rubrics import Criterion, Rubric, read_rubric, row_criteria
+from rlc.data.texts import Criterion, Rubric, read_rubric, row_criteria
 
 LISTED = """\
 # How to judge

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlc.data.code.calls import Code
-from rlc.data.code.functions import require_fits
-from rlc.data.code.written import written_signature
+from rlc.data.calls import Code
+from rlc.data.code import require_fits, written_signature
 from rlc.data.errors import CodeError, DataError
 
 CODE = """\

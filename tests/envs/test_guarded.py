@@ -22,7 +22,7 @@ open("{here}/begun", "w").close()
 threading.Event().wait()
 """
 SANDBOX = """\
-from rlc.envs.gem.sandbox import Sandbox
+from rlc.envs.gem.tools import Sandbox
 Sandbox().run(open("{here}/program.py").read(), 10_000)
 """
 BOX = """\
@@ -40,7 +40,7 @@ asyncio.run(work())
 """
 AGENT = """\
 import asyncio
-from rlc.envs.agents.programs import AgentRun, CommandAgent
+from rlc.envs.agents import AgentRun, CommandAgent
 
 agent = CommandAgent(["{python}", "{here}/program.py"], "{here}", by_status=False)
 asyncio.run(agent.run(AgentRun("http://127.0.0.1/v1", "key", "policy", {{}}, [])))

@@ -77,9 +77,7 @@ def test_a_tracker_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_agents_without_what_serves_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "rlc.envs.agents.programs.find_spec", lambda package: package == "uvicorn" or None
-    )
+    monkeypatch.setattr("rlc.envs.agents.find_spec", lambda package: package == "uvicorn" or None)
     job = compiled(recipe("agent"))  # its first stage needs no agent
     with pytest.raises(RunError, match=r"served with starlette.*pip install 'rlc\[serve\]'"):
         require_runnable(job)

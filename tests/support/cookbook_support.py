@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from rlc.chat.turns import Observation
 from rlc.envs.base import TaskKey
-from rlc.envs.cookbook.history import TokenHistory
-from rlc.envs.cookbook.source import CookbookSource
+from rlc.envs.cookbook import CookbookSource, TokenHistory
 
 T = TypeVar("T")
 WORDS = "cookbook_builders:WordsBuilder"

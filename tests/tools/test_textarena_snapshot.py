@@ -13,7 +13,7 @@ pytest.importorskip("textarena")
 from rlc.catalog.facts.environments import snapshot as stored
 from rlc.catalog.facts.environments import textarena_facts, textarena_ids
 from rlc.compile.recipe import compile_source
-from rlc.envs.games.textarena import TextArenaGame
+from rlc.envs.games import TextArenaGame
 from rlc.lang.source import Source
 from tools import textarena_snapshot as snapshot
 

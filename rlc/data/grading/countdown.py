@@ -44,8 +44,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def evaluate(text: str) -> Fraction | None:
-    """The value of an expression of whole numbers, ``+ - * /`` and brackets; None for anything
-    else, a division by zero, and more than :data:`LONGEST` characters. Never raises."""
+    """Return the value of an expression of whole numbers, ``+ - * /`` and brackets, of up to
+    :data:`LONGEST` characters; None for anything else, and a division by zero."""
     tokens, at = list[str](), 0
     while at < len(text) <= LONGEST and (match := _TOKEN.match(text, at)):
         tokens.append(match[1] or match[2])
@@ -59,13 +59,13 @@ def evaluate(text: str) -> Fraction | None:
 
 
 def solves(text: str, numbers: Sequence[int], target: int) -> bool:
-    """Whether an expression uses each of the numbers exactly once and equals the target."""
+    """Return whether an expression uses each of the numbers exactly once and equals the target."""
     used = [int(digits) for digits in re.findall(r"[0-9]+", text[:LONGEST])]
     return sorted(used) == sorted(numbers) and evaluate(text) == target
 
 
 def question(numbers: Sequence[int], target: int) -> str:
-    """The text of a problem, in the words of the published recipes, so that results compare."""
+    """Return the text of a problem, in the words of the published recipes, to compare results."""
     listed = ", ".join(map(str, numbers))
     return (
         f"Using the numbers {listed}, find a way to reach the target number {target}. You can use "
@@ -76,10 +76,8 @@ def question(numbers: Sequence[int], target: int) -> str:
 
 
 def problem(split: str, seed: int) -> dict[str, Any]:
-    """The problem of a split that a seed names: three or four numbers, a target that they reach.
-
-    No problem is in two splits: its content decides its split, so that each has a quarter of all.
-    """
+    """Return the problem of a split that a seed names. Its content decides its split, so that no
+    problem is in two of them."""
     rng = random.Random(derive_seed(seed, "countdown", split))
     while True:
         numbers, target = _draw(rng)
@@ -91,7 +89,7 @@ def problem(split: str, seed: int) -> dict[str, Any]:
 
 @cache
 def test_problems() -> tuple[dict[str, Any], ...]:
-    """The test split: :data:`TEST_SIZE` problems, the same in every run, no two alike."""
+    """Return the test split: :data:`TEST_SIZE` problems, no two alike."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     number = 0
     while len(found) < TEST_SIZE:
@@ -102,7 +100,6 @@ def test_problems() -> tuple[dict[str, Any], ...]:
 
 
 def row(numbers: Sequence[int], target: int) -> dict[str, Any]:
-    """A problem with the fields of a row of data."""
     return {
         "question": question(numbers, target),
         "answer": str(target),
@@ -112,7 +109,7 @@ def row(numbers: Sequence[int], target: int) -> dict[str, Any]:
 
 
 def _draw(rng: random.Random) -> tuple[list[int], int | None]:
-    """Numbers, and the value of a random expression of all of them; None if it is not a target."""
+    """Return numbers, and the value of a random expression of them; None for no target."""
     numbers = [rng.randint(*NUMBERS) for _ in range(rng.choice((3, 4)))]
     values = list(numbers)
     while len(values) > 1:
@@ -129,8 +126,7 @@ def _draw(rng: random.Random) -> tuple[list[int], int | None]:
 
 
 def _value(tokens: Sequence[str]) -> Fraction:
-    """Evaluate with two stacks, so that no nesting is too deep. Raise ValueError or LookupError
-    for tokens that are not an expression, such as ``//``, which misses an operand."""
+    """Evaluate with two stacks: no nesting is too deep. Raise ValueError or LookupError."""
     values, waiting, operand_due = list[Fraction](), list[str](), True
     for token in tokens:
         if operand_due and token in ("+", "-"):  # a sign

@@ -48,21 +48,19 @@ class Grader:
     @tool.default
     def _load_tool(self) -> Any:
         if self.name == "math" and importlib.util.find_spec("math_verify") is None:
-            raise PackageMissingError(
-                "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
-            )
+            what = "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
+            raise PackageMissingError(what)
         if self.name == "regex":
             assert self.pattern is not None
             try:
                 return re.compile(self.pattern)
             except re.error as error:
-                raise DataError(
-                    f"the pattern {self.pattern!r} is no regular expression: {error}"
-                ) from error
+                what = f"the pattern {self.pattern!r} is no regular expression: {error}"
+                raise DataError(what) from error
         return None
 
     def __call__(self, text: str, row: Row) -> float | None:
-        """The grade of a reply to the problem of a row: 0 or 1; None if no answer is found."""
+        """Return the grade of a reply, 0 or 1; None if no answer is found."""
         return _GRADERS[self.name](self, text, row)
 
 
@@ -75,7 +73,7 @@ def require_gradable(grader: str, answer: str, row: Row) -> None:
 
 
 def completed(graders: Iterable[str], row: Row, question: str, answer: str) -> Row:
-    """A row of the public Countdown data has only numbers and a target: ask for them. Raise
+    """Add a question and an answer to a row of Countdown, which has numbers and a target. Raise
     DataError for one that such a grader cannot use."""
     if "countdown" not in graders:
         return row
@@ -84,9 +82,8 @@ def completed(graders: Iterable[str], row: Row, question: str, answer: str) -> R
 
 
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
-    """Raise DataError if a grader calls most of the rows' own answers wrong: then the grader, or
-    the field of the answer, does not fit these rows. Graders whose right replies have no known form
-    (a target, a pattern) are not tried."""
+    """Raise DataError if a grader calls most of the rows' own answers wrong: then it, or the field
+    of the answer, does not fit. Graders without a known form of right replies are not tried."""
     wrong = [row for row in rows if tried(grader) and wrongly_graded(grader, row)]
     if 2 * len(wrong) > len(rows):
         raise DataError(
@@ -97,17 +94,17 @@ def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
 
 
 def tried(grader: Grader) -> bool:
-    """Whether the form of a right reply is known, so that a grader can be tried on an answer."""
+    """Return whether the form of a right reply is known, so that a grader can be tried."""
     return grader.name in ("exact", "math", "numeric")
 
 
 def wrongly_graded(grader: Grader, row: Row) -> bool:
-    """Whether such a grader calls a row's own answer wrong."""
+    """Return whether such a grader calls a row's own answer wrong."""
     return not is_right(grader, f"\\boxed{{{_gold(row, grader.answer)}}}", row)
 
 
 def is_right(grader: Grader, reply: str, row: Row) -> bool | None:
-    """Whether the grader calls a reply right; None if it cannot grade the row."""
+    """Return whether the grader calls a reply right; None if it cannot grade the row."""
     try:
         return (grader(reply, row) or 0.0) > 0
     except DataError:
@@ -115,7 +112,7 @@ def is_right(grader: Grader, reply: str, row: Row) -> bool | None:
 
 
 def boxed(text: str) -> str | None:
-    """The content of the last ``\\boxed{…}`` with balanced braces, stripped; None without one."""
+    """Return the content of the last ``\\boxed{…}`` with balanced braces; None without one."""
     opened, found, latest = list[int | None](), None, -1
     for brace in _BRACE.finditer(text):
         if brace[0] != "}":
@@ -126,20 +123,20 @@ def boxed(text: str) -> str | None:
 
 
 def tagged(text: str, last: bool = True) -> str | None:
-    """The content of the last, or first, ``<answer>…</answer>``, stripped; None without one."""
+    """Return the content of the last, or first, ``<answer>…</answer>``; None without one."""
     found = _TAGGED.findall(text)
     return found[-1 if last else 0].strip() if found else None
 
 
 def final_answer(text: str) -> str | None:
-    """The answer that a reply marks as such; None if it marks none, or an empty one."""
+    """Return the answer that a reply marks as such; None if it marks none, or an empty one."""
     answer = boxed(text)
     return (tagged(text) if answer is None else answer) or None
 
 
 def number_in(text: str) -> Fraction | None:
-    """A text as a number, with commas, units of currency or a percent sign around it, or as a
-    fraction of whole numbers. None if it is not a number."""
+    """Return a text as a number, also with commas, units of currency or a percent sign, or as a
+    fraction of whole numbers; or None."""
     bare = text.strip().strip("$€£%").removesuffix(".").replace("\\$", "").replace("\\%", "")
     bare = bare.replace("{,}", ",").replace("−", "-").strip().strip("$%").strip()
     if len(bare) > _MOST_DIGITS:
@@ -150,13 +147,12 @@ def number_in(text: str) -> Fraction | None:
 
 
 def last_number(text: str) -> Fraction | None:
-    """The last number in a text; None if it has none."""
     found = [match[0] for match in _NUMBER.finditer(text) if len(match[0]) <= _MOST_DIGITS]
     return _fraction(found[-1]) if found else None
 
 
 def same_number(one: Fraction, other: Fraction) -> bool:
-    """Whether whole numbers are equal, and others equal to within a millionth of the larger."""
+    """Return whether whole numbers are equal, and others to within a millionth of the larger."""
     if one.denominator == other.denominator == 1:
         return one == other
     return abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
@@ -167,7 +163,7 @@ def _fraction(digits: str) -> Fraction:
 
 
 def _gold(row: Row, field: str) -> str:
-    """The right answer as text; of a worked solution, what follows ``####`` or is in the box."""
+    """Return the right answer as text; of a worked solution, after ``####`` or in the box."""
     text = str(row[field]).strip()
     marked = boxed(text)
     return text.rpartition("####")[2].strip() if marked is None else marked
@@ -185,7 +181,7 @@ def _same_text(answer: str, gold: str) -> float:
 
 
 def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
-    """Numbers and target of a row. Raise DataError for a row without them."""
+    """Return numbers and target of a row. Raise DataError for a row without them."""
     numbers, target = row.get("nums"), row.get("target", row.get(answer))
     found = re.findall(r"[0-9]+", numbers) if isinstance(numbers, str) else list(numbers or ())
     try:
@@ -193,9 +189,8 @@ def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
             raise ValueError("one of them is missing")
         return [int(number) for number in found], int(target)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            "countdown needs whole numbers in the fields `nums` and `target` of each row"
-        ) from error
+        what = "countdown needs whole numbers in the fields `nums` and `target` of each row"
+        raise DataError(what) from error
 
 
 def _numeric(grader: Grader, text: str, row: Row) -> float | None:
@@ -221,8 +216,7 @@ def _regex(grader: Grader, text: str, row: Row) -> float | None:
 
 
 def _countdown(grader: Grader, text: str, row: Row) -> float | None:
-    """The answer, in ``<answer>`` tags, is an expression of the row's ``nums`` for its ``target``
-    (or its answer)."""
+    """The tagged answer is an expression of the row's ``nums`` for its ``target`` or answer."""
     answer = tagged(text)
     if answer is None or countdown.evaluate(answer) is None:
         return None
@@ -231,8 +225,7 @@ def _countdown(grader: Grader, text: str, row: Row) -> float | None:
 
 
 def _math(grader: Grader, text: str, row: Row) -> float | None:
-    """Mathematical equality, by math-verify. The answer must be marked; one that takes too long to
-    compare is wrong."""
+    """Equality by math-verify of an answer that is marked; one that takes too long is wrong."""
     answer = final_answer(text)
     if answer is None or len(answer) > LONGEST:
         return None

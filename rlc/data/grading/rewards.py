@@ -3,6 +3,7 @@
 A function of the user's own takes two arguments, the reply and the row. If the first is called
 ``messages`` or ``conversation``, it is given the whole conversation, whose last message is the
 reply. It returns a number, or several by name, whose weighted sum counts. It may be ``async``.
+Code of the user's own is tried in a process of its own, so that `rlc check` goes on regardless.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
+import pickle
+import subprocess
+import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from rlc.data.about import ID
-from rlc.data.code.calls import Code
-from rlc.data.code.functions import explained, load_attribute, require_fits, signature_of
-from rlc.data.errors import DataError, at_place
+from rlc.data.calls import Code
+from rlc.data.code import explained, load_attribute, require_fits, search_beside, signature_of
+from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
 from rlc.data.rows import DataRow
 from rlc.plan import GraderPlan
@@ -29,7 +36,7 @@ OWN = "grade_with"
 CONVERSATION = ("messages", "conversation")  # names of a first parameter that is given all of it
 TRIED_OWN = 4  # first rows that functions of the user's own are called with before a run
 _TRIAL_SECONDS = 120.0
-_SAMPLE = "I do not know."
+_PATIENCE = 180.0  # within which code must have been imported and tried
 _SHOWN = 60  # characters of a value in a message
 
 
@@ -73,7 +80,6 @@ class OwnFunction:
 
     @whole.default
     def _takes_conversation(self) -> bool:
-        """Whether it is given the whole conversation."""
         signature = signature_of(self.function)
         if signature is None:
             return False
@@ -86,8 +92,7 @@ class OwnFunction:
         return any(map(inspect.iscoroutinefunction, (self.function, called)))
 
     def __call__(self, reply: str, row: DataRow, messages: Messages) -> Mapping[str, float]:
-        """The numbers that it returns, by name; a single one is called "". Raise RewardError if it
-        fails, or returns anything else."""
+        """Return its numbers by name, or "" for a single one. Raise RewardError if it fails."""
         try:
             returned = self.function(*self._arguments(reply, row, messages))
         except (Exception, SystemExit) as error:
@@ -95,18 +100,14 @@ class OwnFunction:
         return self._numbers(returned, row)
 
     async def on_loop(self, reply: str, row: DataRow, messages: Messages) -> Mapping[str, float]:
-        """As calling it, for a function that is ``async``."""
+        """Do the same for a function that is ``async``."""
         try:
             returned = await self.function(*self._arguments(reply, row, messages))
         except (Exception, SystemExit) as error:
             raise self._wrong(f"raised {explained(error)}", row) from error
         return self._numbers(returned, row)
 
-    def total(self, numbers: Mapping[str, float]) -> float:
-        return math.fsum(self.weights.get(name, 1.0) * value for name, value in numbers.items())
-
     def _arguments(self, reply: str, row: DataRow, messages: Messages) -> tuple[Any, Any]:
-        """What it may change as it likes."""
         said = [dict(message) for message in messages] if self.whole else reply
         return said, dict(row.fields)
 
@@ -136,12 +137,9 @@ class OwnFunction:
 
 @frozen
 class Reward:
-    """The weighted sum of what graders say of a reply.
-
-    ``answer`` is the field of the right answer, None if rows have none. ``format_coef`` is taken
-    off where a grader that compares answers finds none in the reply. It is made again in another
-    process, once. Raise DataError for a grader that cannot be used.
-    """
+    """The weighted sum of grades. ``answer`` is the field of the right answer, None if rows have
+    none. ``format_coef`` is subtracted if a grader that compares answers finds none. Raise
+    DataError for a grader that cannot be used."""
 
     graders: tuple[GraderPlan, ...]
     answer: str | None
@@ -163,11 +161,10 @@ class Reward:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether some of the reward comes from functions that are ``async``."""
         return any(isinstance(tool, OwnFunction) and tool.awaited for tool in self._tools)
 
     def __call__(self, reply: str, row: DataRow, messages: Messages) -> GradedReply:
-        """What all graders say that are not ``async``. Blocks."""
+        """Return what all graders say that are not ``async``. Blocks."""
         total, found = GradedReply(0.0, {}), True
         for plan, tool in zip(self.graders, self._tools, strict=True):
             if isinstance(tool, Grader):
@@ -186,7 +183,7 @@ class Reward:
         return total
 
     async def on_loop(self, reply: str, row: DataRow, messages: Messages) -> GradedReply:
-        """What the graders say that are ``async``."""
+        """Return what the graders say that are ``async``."""
         total = GradedReply(0.0, {})
         for plan, tool in zip(self.graders, self._tools, strict=True):
             if isinstance(tool, OwnFunction) and tool.awaited:
@@ -196,23 +193,22 @@ class Reward:
     def _part(
         self, plan: GraderPlan, tool: OwnFunction, numbers: Mapping[str, float]
     ) -> GradedReply:
-        """The metrics of a function are its numbers by their names; of several functions, by the
-        name of the function too, which is that of the sum."""
-        value = tool.total(numbers)
+        """Return the part of a function. Its metrics are its numbers by name; of several functions,
+        by the name of the function too, which is that of the sum."""
+        weights = {name: tool.weights.get(name, 1.0) for name in numbers}
+        value = math.fsum(weights[name] * number for name, number in numbers.items())
         if "" in numbers:
-            return GradedReply(
-                plan.weight * value, {plan.name: value}, {plan.name: (plan.weight, value)}
-            )
+            parts = {plan.name: (plan.weight, value)}
+            return GradedReply(plan.weight * value, {plan.name: value}, parts)
         alone = len(self.graders) == 1
-        named = {name: name if alone else f"{plan.name}/{name}" for name in numbers}
-        inner = {named[name]: number for name, number in numbers.items()}
+        prefix = "" if alone else f"{plan.name}/"
+        metrics = {} if alone else {plan.name: value}
+        metrics |= {f"{prefix}{name}": number for name, number in numbers.items()}
         parts = {
-            named[name]: (plan.weight * tool.weights.get(name, 1.0), number)
+            f"{prefix}{name}": (plan.weight * weights[name], number)
             for name, number in numbers.items()
         }
-        return GradedReply(
-            plan.weight * value, inner if alone else {plan.name: value} | inner, parts
-        )
+        return GradedReply(plan.weight * value, metrics, parts)
 
     def require_gradable(self, row: Mapping[str, Any]) -> None:
         """Raise DataError for a row whose answer a grader cannot read."""
@@ -220,15 +216,14 @@ class Reward:
             require_gradable(grader.name, grader.answer, row)
 
     def accepts(self, reply: str, row: Mapping[str, Any]) -> bool:
-        """Whether all graders that compare answers, and can grade the row, call a reply right."""
+        """Return whether no grader that compares answers and can grade the row refuses a reply."""
         return all(is_right(grader, reply, row) is not False for grader in self.comparing)
 
     def try_on(
         self, rows: Sequence[DataRow], data: str, asked: Callable[[DataRow], Messages]
     ) -> None:
-        """Try the graders on the first of these rows, of which ``asked`` gives the prompts. Raise
-        DataError if one calls most of their own answers wrong, or a function of the user's own
-        fails or returns no number."""
+        """Try the graders on the first rows; ``asked`` returns the prompt of one. Raise DataError
+        if one calls most of their answers wrong, or a function fails or returns no number."""
         for grader in self.comparing:
             require_right(grader, [row.fields for row in rows[:TRIED]], data)
         for tool in self._tools:
@@ -238,7 +233,7 @@ class Reward:
 
     def _try_own(self, tool: OwnFunction, row: DataRow, asked: Messages) -> None:
         answer = row.fields.get(self.answer) if self.answer else None
-        reply = _SAMPLE if answer is None else str(answer)
+        reply = "I do not know." if answer is None else str(answer)
         said = (row, (*asked, {"role": "assistant", "content": reply}))
 
         def call() -> Any:
@@ -264,7 +259,7 @@ def _made_once(graders: str, answer: str | None, format_coef: float) -> Reward:
 
 
 def as_number(value: Any) -> float | None:
-    """A number, a truth value or a scalar of an array library as a float; None for all else."""
+    """Return a number, a boolean or a scalar of an array library as a float; None for others."""
     try:
         plain = value.item() if hasattr(value, "item") else value
         return float(plain) if isinstance(plain, bool | int | float) else None
@@ -273,7 +268,7 @@ def as_number(value: Any) -> float | None:
 
 
 def _unusable(value: Any) -> str:
-    """A value that is not a number, and what may be wrong with it."""
+    """Describe a value that is not a number, and what may be wrong with it."""
     if value is None:
         return "None instead of a number: is a `return` missing?"
     if inspect.iscoroutine(value):
@@ -292,7 +287,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _in_time(call: Callable[[], Any]) -> None:
-    """Make a call in a thread of its own. Raise TimeoutError if it takes too long."""
+    """Call in a thread of its own. Raise TimeoutError if it takes too long."""
     import threading
     from concurrent.futures import Future
 
@@ -307,3 +302,90 @@ def _in_time(call: Callable[[], Any]) -> None:
 
     threading.Thread(target=make, daemon=True).start()
     done.result(_TRIAL_SECONDS)
+
+
+Step = Literal["import", "call", "reward"]
+
+
+@frozen
+class CodeFailure:
+    """What is wrong with code, found when it was imported, compared with its ``call``, or tried as
+    a ``reward``. ``places``: where in the user's own code the error was raised, then who called."""
+
+    step: Step
+    error: DataError
+    places: tuple[FilePlace, ...] = ()
+
+
+@frozen
+class CodeTrial:
+    """Code to be tried for a recipe. A reward, as ``grader``, is given the first ``rows``, each
+    with its prompt; ``answer`` is the field of the right answer."""
+
+    recipe: str
+    code: Code
+    grader: GraderPlan | None = None
+    answer: str | None = None
+    rows: tuple[tuple[DataRow, Messages], ...] = ()
+
+    def failed(self) -> CodeFailure | None:
+        """Return what is wrong with it; None if nothing is. Blocks until a process has tried it."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", f"import {__name__} as trial; trial.serve_trial()"],
+                input=pickle.dumps(self),
+                capture_output=True,
+                timeout=_PATIENCE,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired:
+            what = f"`{self.code.target}` was not imported and tried in {_PATIENCE:.0f} seconds"
+            return CodeFailure("import", DataError(what))
+        if done.stdout:
+            answer: CodeFailure | None = pickle.loads(done.stdout)
+            return answer
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        what = f"`{self.code.target}` ended Python with exit status {done.returncode}"
+        return CodeFailure("import", DataError(what, f"it wrote: {last[0]}" if last else None))
+
+    def failed_here(self) -> CodeFailure | None:
+        """Do the same in this process."""
+        search_beside(self.recipe)
+        step: Step = "import"
+        try:
+            function = load_attribute(self.code.target)
+            step = "call"
+            require_fits(self.code, signature_of(function))
+            step = "reward"
+            if self.grader is not None:
+                asked = {id(row): messages for row, messages in self.rows}
+                rows = [row for row, _ in self.rows]
+                reward = Reward((self.grader,), self.answer, 0.0)
+                reward.try_on(rows, self.recipe, lambda row: asked[id(row)])
+        except DataError as error:
+            return CodeFailure(step, error, _places(error.__cause__ or error))
+        return None
+
+
+def _places(error: BaseException) -> tuple[FilePlace, ...]:
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return (FilePlace(error.filename, error.lineno, error.lineno, error.offset),)
+    others = [sysconfig.get_path("stdlib"), *map(sysconfig.get_path, ("purelib", "platlib"))]
+    others.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+    return tuple(
+        FilePlace(frame.filename, frame.lineno or 1, frame.lineno or 1)
+        for frame in reversed(traceback.extract_tb(error.__traceback__))
+        if os.path.isfile(frame.filename)
+        and not any(frame.filename.startswith(os.path.join(other, "")) for other in others)
+    )[:4]  # more say nothing new
+
+
+def serve_trial() -> None:
+    """Answer one trial in a process. The code's output goes to standard error."""
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    trial = pickle.load(sys.stdin.buffer)
+    with answer:
+        pickle.dump(trial.failed_here(), answer)
+    os._exit(0)

@@ -1,10 +1,8 @@
 """Grading of GEM's math environments, in a process of its own.
 
-GEM limits the time of its grader with a signal, which works in the main thread only, and
-environments are played in other threads. A process can also be ended where the signal has no
-effect: inside a long calculation of a C library.
-
-    python -m rlc.envs.gem.math     reads [reply, answer] and writes true or false, as lines of JSON
+GEM limits the time of its grader with a signal, which works in the main thread only and has no
+effect inside a long calculation of a C library. `python -m rlc.envs.gem.math` reads [reply, answer]
+and writes true or false, as lines of JSON.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ _PATIENCE = 10.0  # seconds until a grader that does not answer is replaced
 
 
 def math_grader() -> SubprocessPool:
-    """A pool of one process. Its answer is whether the reply is right, None if it is not graded in
-    time, which GEM counts as wrong."""
+    """Return a pool that says whether a reply is right; None, as wrong for GEM, if too late."""
     return SubprocessPool("rlc.envs.gem.math", _PATIENCE, most=1)
 
 

@@ -1,7 +1,5 @@
-"""Players that know the answer, for some games of GEM.
-
-Each reads the observations of an episode so far and returns what belongs inside the box.
-"""
+"""Players that know the answer, for some games of GEM: each reads the observations of an episode so
+far and returns the content of the box."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ Oracle = Callable[[Sequence[str]], str]  # from the observations of an episode s
 
 
 def find_oracle(env: EnvPlan) -> Oracle | None:
-    """The player that knows the answers of an environment; None if there is none."""
+    """Return the player that knows the answers of an environment; None if there is none."""
     if not env_facts(env).oracle:
         return None
     answer = ORACLES[env.id.partition("-v")[0]]
@@ -26,18 +24,16 @@ def find_oracle(env: EnvPlan) -> Oracle | None:
 
 
 def boxed(answer: str) -> str:
-    """The reply that GEM reads an answer from."""
     return f"\\boxed{{{answer}}}"
 
 
 def number_range(opening: str) -> tuple[int, int]:
-    """The range that the opening of a GuessTheNumber game names."""
     low, high = _integers(r"between (\d+) and (\d+)", opening)[0]
     return low, high
 
 
 def binary_search(texts: Sequence[str]) -> str:
-    """The middle of the numbers that the hints leave; needs at most ⌈log₂(n + 1)⌉ guesses."""
+    """Return the middle of the numbers that are left; needs at most ⌈log₂(n + 1)⌉ guesses."""
     low, high = number_range(texts[0])
     for (guess,) in _integers(r"higher than (\d+)", "\n".join(texts)):
         low = max(low, guess + 1)
@@ -47,23 +43,20 @@ def binary_search(texts: Sequence[str]) -> str:
 
 
 def spell_backward(texts: Sequence[str]) -> str:
-    """The word after the question's colon, reversed."""
     return word_to_spell(texts[0])[::-1]
 
 
 def word_to_spell(question: str) -> str:
-    """The word that a spell_backward question asks for."""
     return question.split("): ")[1].split("\n")[0]
 
 
 def consistent_code(texts: Sequence[str]) -> str:
-    """The middle one of the codes that agree with every mark given so far."""
     codes = possible_codes(texts)
     return " ".join(map(str, codes[len(codes) // 2]))
 
 
 def possible_codes(texts: Sequence[str]) -> list[tuple[int, ...]]:
-    """The codes without repeated digits that agree with every mark given so far."""
+    """Return the codes without repeated digits that agree with every mark so far."""
     ((length, _),) = _integers(r"secret (\d+) digit code within (\d+)", texts[0])
     ((low, high),) = _integers(r"digits from (\d+) to (\d+)", texts[0])
     codes = list(permutations(range(low, high + 1), length))
@@ -80,7 +73,7 @@ def possible_codes(texts: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def sudoku_move(texts: Sequence[str]) -> str:
-    """The first cell that only one digit fits; failing that, the first empty cell, solved."""
+    """Fill the first cell that only one digit fits; failing that, the first empty cell, solved."""
     board = read_board(texts[-1])
     cells = empty_cells(board)
     row, column = next((c for c in cells if len(fitting_digits(board, *c)) == 1), cells[0])
@@ -94,19 +87,19 @@ def sudoku_move(texts: Sequence[str]) -> str:
 
 
 def read_board(text: str) -> Board:
-    """The last board drawn in a text, row by row; 0 is an empty cell."""
+    """Return the last board drawn in a text, row by row; 0 is an empty cell."""
     drawn = text[text.rindex("current board layout") :]
     rows = re.findall(r"^R\d+ ([ .\d|]+)$", drawn, re.MULTILINE)
     return [[int(cell.replace(".", "0")) for cell in re.findall(r"[.\d]", row)] for row in rows]
 
 
 def empty_cells(board: Board) -> list[tuple[int, int]]:
-    """(row, column) of each empty cell, from 0, in reading order."""
+    """Return (row, column) of each empty cell, from 0, in reading order."""
     return [(r, c) for r, row in enumerate(board) for c, digit in enumerate(row) if not digit]
 
 
 def fitting_digits(board: Board, row: int, column: int) -> list[int]:
-    """The digits that no row, column or box of this cell holds yet."""
+    """Return the digits that no row, column or box of this cell has yet."""
     size = len(board)
     box = int(size**0.5)
     top, left = row // box * box, column // box * box
@@ -116,7 +109,6 @@ def fitting_digits(board: Board, row: int, column: int) -> list[int]:
 
 
 def _solution(board: Board) -> Board | None:
-    """Fill a board in place; None if it has no solution."""
     cells = empty_cells(board)
     if not cells:
         return board

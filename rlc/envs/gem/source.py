@@ -1,9 +1,8 @@
 """GEM environments (gem-llm 0.1.0), made safe for a concurrent, reproducible run.
 
-GEM seeds and draws from the *global* ``random`` and ``numpy.random``. Every call into an
-environment first takes a lock and seeds both generators from the episode's own stream, so what an
-episode does never depends on the episodes beside it. Tools are called without the lock: they draw
-nothing, and take long.
+GEM seeds and draws from the global generators. Every call into an environment takes a lock and
+seeds them from the episode's own stream, so that episodes do not depend on each other. Tools are
+called without the lock: they draw nothing, and take long.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import io
 import logging
 import pickle
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -23,9 +22,9 @@ from rlc.catalog import wrapper_traits
 from rlc.chat import ContractError, EnvError, Observation
 from rlc.data import SubprocessPool
 from rlc.envs.base import Episode
-from rlc.envs.gem.global_rng import GLOBAL_RNG
 from rlc.envs.gem.math import math_grader
 from rlc.envs.gem.tools import Call, stop_tools, tool_metrics, with_tools
+from rlc.envs.workers.threads import GLOBAL_RNG
 from rlc.errors import first_line
 from rlc.seeds import derive_seed
 
@@ -43,14 +42,13 @@ OBSERVATIONS = {
 
 # Attributes of environments that are the same for all copies.
 _SHARED = ("ds", "dataset", "dataset_iter", "mp_pool", "thread_pool_executer")
-_METRICS = ("correct", "unreadable")  # in the info of a step
 _REASONING = "gem.envs.reasoning_gym"
 # Their steps draw no random numbers, and grading takes a while: they run side by side.
 _NEVER_DRAW = ("gem.envs.math_env", "gem.envs.qa_env", "gem.envs.code_env")
 
 
 class GemSource:
-    """One GEM environment with its keyword arguments, tools and GEM's own observation wrapper."""
+    """A :class:`rlc.envs.base.EnvSource` of one GEM environment."""
 
     def __init__(
         self,
@@ -60,9 +58,8 @@ class GemSource:
         tokenizer: Any = None,
         tools: Sequence[Call] = (),
     ) -> None:
-        """``observation``: the wrapper that keeps the history; those that make a chat take the
-        ``tokenizer``'s chat template. ``tools``: the first is innermost. Raise EnvError if the
-        environment cannot be made."""
+        """``observation``: the wrapper that keeps the history. The first of ``tools`` is innermost.
+        Raise EnvError if the environment cannot be made."""
         chat = observation is not None and wrapper_traits(observation).chat_template
         if chat and not getattr(tokenizer, "chat_template", None):
             raise EnvError(f"`{observation}()` needs a chat template, and the model has none")
@@ -98,32 +95,26 @@ class GemSource:
         return episodes
 
     def close(self) -> None:
-        """End the math grader. Safe to call twice."""
         self._grader.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes the source anew, once."""
         args = (self._id, self._args, self._observation, self._tokenizer, self._tools)
         return _made_once, args
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What the episodes have in common, by name. It is only read, or never used, as the
-        iterators, since every reset has a seed."""
+        """Common parts of episodes, which are only read, or never used: resets have a seed."""
         base = self._prototype.unwrapped
         parts = {name: getattr(base, name, None) for name in _SHARED}
         parts |= {"tokenizer": self._tokenizer, "grader": self._grader}
         return {name: part for name, part in parts.items() if part is not None}
 
     def _clone(self, env: Any) -> Any:
-        """A deep copy of an environment, except for what is shared."""
         return copy.deepcopy(env, {id(part): part for part in self.shared.values()})
 
     def text(self, text: Any, info: dict[str, Any]) -> str:
-        """The observation with the environment's own prefix and suffix.
-
-        Several games show their board only in the suffix. GEM's wrapper adds both itself.
-        """
+        """Add the environment's prefix and suffix, as GEM's wrapper does: some show boards
+        there."""
         if not isinstance(text, str):
             raise ContractError(f"`{self._id}` gave a {type(text).__name__} where text is due")
         if self._observation is not None:
@@ -134,10 +125,8 @@ class GemSource:
 
 @define(eq=False)
 class _IsolatedEnv:
-    """A bare environment whose calls hold the lock of the global generators, and seed them.
-
-    ``seed`` names the stream of the episode; each step has a part of its own.
-    """
+    """A bare environment whose calls hold the lock of the global generators, and seed them from the
+    episode's stream ``seed``; each step has a part of its own."""
 
     env: Any
     grader: SubprocessPool
@@ -174,9 +163,9 @@ class _IsolatedEnv:
                 return "", 0.0, True, True, {"unreadable": True}
 
     def _graded(self, action: str) -> Any:
-        """The step of an environment with data, without the two ways in which GEM's fails: math is
-        graded with a signal that only the main thread can set, and a reply in which no answer is
-        found, to a question of a ``qa:`` or ``logic:`` one, raises UnboundLocalError."""
+        """Step an environment with data. GEM grades math with a signal, which only the main thread
+        can set, and raises UnboundLocalError for replies without an answer to ``qa:`` or
+        ``logic:``."""
         env, correct = self.unwrapped, None
         if getattr(env, "use_mp", None) is False:
             correct = self.grader.ask(action, env.answer) is True
@@ -195,13 +184,19 @@ class _GemEpisode:
     _inner: _IsolatedEnv
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = _dump_without((self._env, self._inner), self.source.shared)
-        return _unpickled, (self.source, self.first, state)
+        names, state = {id(part): name for name, part in self.source.shared.items()}, io.BytesIO()
+
+        class Pickler(pickle.Pickler):
+            def persistent_id(self, part: Any) -> str | None:
+                return names.get(id(part))
+
+        Pickler(state, protocol=pickle.HIGHEST_PROTOCOL).dump((self._env, self._inner))
+        return _unpickled, (self.source, self.first, state.getvalue())
 
     def step(self, action: str) -> Observation:
         text, reward, terminated, truncated, info = self._env.step(action)
         metrics = tool_metrics(self._env)
-        metrics |= {name: float(info[name]) for name in _METRICS if name in info}
+        metrics |= {name: float(info[name]) for name in ("correct", "unreadable") if name in info}
         return Observation(
             self.source.text(text, info),
             reward,
@@ -211,16 +206,22 @@ class _GemEpisode:
         )
 
     def close(self) -> None:
-        """End what its tools run. A step that hangs no longer holds the others up."""
+        """End its tools' programs, and free the lock, which a step that hangs still holds."""
         stop_tools(self._env)
         GLOBAL_RNG.release(self._inner)
 
 
 def _unpickled(source: GemSource, first: Observation, state: bytes) -> _GemEpisode:
-    return _GemEpisode(source, first, *_load_with(state, source.shared))
+    shared = source.shared
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, name: Any) -> Any:
+            return shared[name]
+
+    return _GemEpisode(source, first, *Unpickler(io.BytesIO(state)).load())
 
 
-_MADE: dict[str, GemSource] = {}  # in another process: the sources that were sent to it
+_MADE: dict[str, GemSource] = {}  # in another process, which makes each source once
 
 
 def _made_once(
@@ -244,25 +245,3 @@ def import_gem() -> Any:
     root.handlers[:] = handlers
     root.setLevel(level)
     return gem
-
-
-def _dump_without(value: Any, parts: Mapping[str, Any]) -> bytes:
-    """Pickle a value with each of the parts replaced by its name."""
-    names, file = {id(part): name for name, part in parts.items()}, io.BytesIO()
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, part: Any) -> str | None:
-            return names.get(id(part))
-
-    Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    return file.getvalue()
-
-
-def _load_with(data: bytes, parts: Mapping[str, Any]) -> Any:
-    """Unpickle a value that `_dump_without` pickled, with these parts in it."""
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, name: Any) -> Any:
-            return parts[name]
-
-    return Unpickler(io.BytesIO(data)).load()

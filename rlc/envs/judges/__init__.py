@@ -1,1 +1,1 @@
-"""Environments in which a model judges the work of another: ``solver_judge()``."""
+"""Environments that judges reward: models by a rubric, functions of the user's own."""

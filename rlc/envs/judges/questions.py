@@ -1,10 +1,10 @@
-"""What a judge is asked, and what its answer says.
+"""Questions to judges, and their answers.
 
 An answer ends with its verdict in tags: ``<score>7</score>``, for criteria
 ``<score name="clear">7</score>`` each; ``<ranking>2 > 3 = 1</ranking>``; ``<better>A</better>``. An
-answer in which a tag is missing, says two things, or holds anything else is no verdict: a number is
-never made of it. The tags that mark the parts of a question are taken out of what is judged, so
-that a reply can neither end its part nor score itself.
+answer in which a tag is missing, is contradicted, or holds anything else is no verdict. The tags of
+a question's parts are taken out of what is judged, so that a reply can neither end its part nor
+score itself.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _REASON = 2_000  # characters that are kept
 
 
 def shown(text: str) -> str:
-    """A text to judge without the marks of a question's parts."""
+    """Return a text to judge without the tags of a question's parts."""
     return _TAG.sub("‹", text)
 
 
 def described(rubric: Rubric) -> str:
-    """The rubric, and the criteria by their names."""
     listed = "\n".join(f"- {one.name}: {one.text}" for one in rubric.criteria)
     return "\n\n".join(part for part in (rubric.text, listed) if part)
 
@@ -38,7 +37,6 @@ def described(rubric: Rubric) -> str:
 def score_question(
     task: str, reply: str, rubric: str, criteria: Sequence[Criterion], low: float, high: float
 ) -> str:
-    """Ask for a score of one reply."""
     scale = f"a number from {low:g} (worst) to {high:g} (best)"
     form = f"Then end with the score, {scale}, as <score>{high:g}</score>."
     if criteria:
@@ -63,7 +61,6 @@ Say in a few sentences what is good and bad about the reply. {form}"""
 
 
 def ranking_question(task: str, replies: Sequence[str], rubric: str) -> str:
-    """Ask for the order of several replies."""
     listed = "\n\n".join(
         f'<reply number="{number}">\n{shown(reply)}\n</reply>'
         for number, reply in enumerate(replies, start=1)
@@ -86,7 +83,6 @@ the worst, each once, with `=` between equally good ones, as <ranking>2 > 1 = 3<
 
 
 def pair_question(task: str, first: str, second: str, rubric: str) -> str:
-    """Ask which of two replies is better."""
     return f"""\
 Compare two replies to one task by a rubric.
 
@@ -113,24 +109,23 @@ as <better>A</better> or <better>B</better>, or with <better>tie</better>."""
 def read_scores(
     answer: str, names: Sequence[str], low: float, high: float
 ) -> Mapping[str, float] | None:
-    """The scores of an answer, as shares of the scale, by name; "" is the name of a score alone.
-    None if one is missing, out of the scale or given twice in different ways."""
+    """Return the scores of an answer, as shares of the scale, by name; "" is the name of a score
+    alone. None if one is missing, out of the scale or given twice in different ways."""
     found: dict[str, Fraction] = {}
     for name, text in _SCORE.findall(_said(answer)):
         number = _NUMBER.fullmatch(text.strip())
         if number is None or found.setdefault(name, Fraction(number[0])) != Fraction(number[0]):
             return None
-    ends = Fraction(low), Fraction(high)
-    if set(found) != set(names or ("",)) or not all(
-        ends[0] <= value <= ends[1] for value in found.values()
-    ):
+    start, end = Fraction(low), Fraction(high)
+    inside = all(start <= value <= end for value in found.values())
+    if set(found) != set(names or ("",)) or not inside:
         return None
-    return {name: float((v - ends[0]) / (ends[1] - ends[0])) for name, v in found.items()}
+    return {name: float((value - start) / (end - start)) for name, value in found.items()}
 
 
 def read_ranking(answer: str, count: int) -> list[float] | None:
-    """The score of each reply, from 1 for the best to 0 for the worst; equal ones share the mean of
-    their places. None unless each of the numbers stands in the ranking once."""
+    """Return the score of each reply, from 1 for the best to 0 for the worst; equal ones share the
+    mean of their places. None unless each of the numbers stands in the ranking once."""
     text = _once(_RANKING.findall(_said(answer)))
     ranks = [[part.strip() for part in rank.split("=")] for rank in (text or "").split(">")]
     flat = [part for rank in ranks for part in rank]
@@ -146,13 +141,13 @@ def read_ranking(answer: str, count: int) -> list[float] | None:
 
 
 def read_better(answer: str) -> float | None:
-    """1 if the first of two replies is better, 0 if the second is, 0.5 for a tie."""
+    """Return 1 if the first of two replies is better, 0 if the second is, 0.5 for a tie."""
     text = _once(_BETTER.findall(_said(answer)))
     return None if text is None else {"a": 1.0, "b": 0.0, "tie": 0.5}.get(text.casefold())
 
 
 def reason_of(answer: str) -> str:
-    """What an answer says before its verdict, shortened."""
+    """Return an answer before its verdict, shortened."""
     said = _said(answer)
     starts = [match.start() for tag in (_SCORE, _RANKING, _BETTER) for match in tag.finditer(said)]
     return shortened(said[: min(starts, default=len(said))].strip())
@@ -163,11 +158,10 @@ def shortened(reason: str) -> str:
 
 
 def _said(answer: str) -> str:
-    """An answer without its thinking."""
     return _THINKING.sub("", answer, count=1)
 
 
 def _once(found: Sequence[str]) -> str | None:
-    """What is said, if it is said once, or the same each time."""
+    """Return the text, if there is one, or the same each time."""
     different = {" ".join(text.split()) for text in found}
     return different.pop() if len(different) == 1 else None

@@ -27,12 +27,9 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 
 @frozen
 class SolverJudge:
-    """The settings of ``solver_judge()``.
-
-    ``solver_prompt`` takes the ``problem``, ``judge_prompt`` also the ``solutions``, a list;
-    ``judge_history`` makes the judge's prompt; with ``in_box`` the environment reads answers from
-    ``\\\\boxed{…}`` instead of ``<answer>`` tags.
-    """
+    """The settings of ``solver_judge()``. Prompts are made of the ``problem``, and of
+    ``solutions``. With ``in_box`` the environment reads answers from ``\\boxed{…}``, not from
+    ``<answer>`` tags."""
 
     solvers: int
     solver_prompt: Callable[..., str]
@@ -41,14 +38,13 @@ class SolverJudge:
     in_box: bool
 
     def solution(self, reply: str) -> str:
-        """The solution in a solver's reply, marked as the environment reads it."""
+        """Return the solution in a solver's reply, marked as the environment reads it."""
         answer = _answer(reply)
         if answer is None:
             return NO_SOLUTION
         return f"\\boxed{{{answer}}}" if self.in_box else f"<answer>{answer}</answer>"
 
     def solver(self, problem: AsyncEpisode) -> AsyncEpisode:
-        """A solver's turn; ``problem`` is graded with its solution."""
         first = evolve(problem.first, text=self.solver_prompt(problem=problem.first.text))
 
         async def grade(reply: str) -> Observation:
@@ -59,7 +55,7 @@ class SolverJudge:
     def judge(
         self, problem: AsyncEpisode, solved: Sequence[tuple[str, Observation]]
     ) -> AsyncEpisode:
-        """The judge's turn; ``solved`` has each solver's reply and what the environment said."""
+        """Return the judge's turn; ``solved`` has each solver's reply and its observation."""
         solutions = [self.solution(reply) for reply, _ in solved]
         prompt = self.judge_prompt(problem=problem.first.text, solutions=solutions)
 
@@ -75,7 +71,7 @@ class SolverJudge:
 def make_solver_judge(
     args: dict[str, Any], judge_history: Callable[[], PromptBuilder], in_box: bool
 ) -> SolverJudge:
-    """From the arguments of ``solver_judge()``. Raise DataError if a file is not a template."""
+    """Read the arguments of ``solver_judge()``. Raise DataError if a file is not a template."""
     solver, judge = args["solver_prompt"], args["judge_prompt"]
     return SolverJudge(
         args["solvers"],
@@ -87,12 +83,10 @@ def make_solver_judge(
 
 
 def usual_solver_prompt(problem: str) -> str:
-    """The prompt of a solver if the recipe has none."""
     return f"{problem.rstrip()}\n\nPut your final answer between <answer> and </answer>."
 
 
 def usual_judge_prompt(problem: str, solutions: Sequence[str]) -> str:
-    """The prompt of a judge if the recipe has none."""
     listed = "\n\n".join(f"Solution {i}:\n{text}" for i, text in enumerate(solutions, start=1))
     return f"""\
 Here is a problem, and {len(solutions)} proposed solutions to it. Find one that is right.
@@ -129,18 +123,16 @@ class _Turn:
 
 
 def _answer(reply: str) -> str | None:
-    """The first tagged answer; without a tag, the content of the last ``\\boxed{…}``."""
     answer = tagged(reply, last=False)
     return boxed(reply) if answer is None else answer
 
 
 def picked_number(reply: str) -> int | None:
-    """The whole number that a reply answers; None if it answers none."""
     text = _answer(reply)
     return int(text) if text is not None and _INDEX.fullmatch(text) else None
 
 
 def _graded(after: Observation) -> Observation:
-    """The end of the only turn, with the metric `correct` for every environment."""
+    """Return the end of the only turn, with the metric `correct` for every environment."""
     correct = {"correct": float((after.reward or 0.0) >= SOLVED)}
     return evolve(after, text="", done=True, metrics={**correct, **after.metrics})

@@ -1,6 +1,1 @@
-"""Environments whose calls block, kept off the event loop: ``workers()`` in a recipe.
-
-Read ``async_adapter`` first: it wraps a blocking source for the runtime. Its calls are made in
-``threads``, in ``processes`` or by an executor of the user's own (``executors``); the last two are
-sent what ``remote_calls`` defines.
-"""
+"""Environments whose calls block, kept off the event loop: ``workers()`` in a recipe."""

@@ -10,8 +10,9 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -20,11 +21,13 @@ from rlc.chat import EnvError
 MOST_THREADS = 32
 _SLOW = 0.01  # seconds that all threads must be busy before another is started
 _IDLE = 5.0  # seconds without a call after which a thread ends
+_PATIENCE = 5.0  # seconds that closing an event loop waits for code that blocks it
+_T = TypeVar("_T")
 
 
 @define(eq=False)
 class _LoopBridge:
-    """What goes between one event loop and the threads, in batches: once a round of the loop, since
+    """Passes calls between an event loop and the threads in batches, once a round of the loop:
     waking the other side for each call would cost more than most calls."""
 
     loop: asyncio.AbstractEventLoop
@@ -34,7 +37,7 @@ class _LoopBridge:
     _scheduled: bool = field(default=False, init=False)
 
     def hand_back(self, call: _Call) -> None:
-        """In a thread: the call has been made."""
+        """Return a call that has been made; called in a thread."""
         self._done.append(call)
         if self._scheduled:
             return
@@ -69,7 +72,6 @@ class _Call:
     error: BaseException | None = None
 
     def make(self) -> None:
-        """In a thread."""
         try:
             self.outcome = self.function(*self.args)
         except BaseException as raised:
@@ -114,7 +116,13 @@ class ThreadWorkers:
         try:
             return await call.result
         except asyncio.CancelledError:
-            self._abandon(call)
+            with self._wake:
+                call.abandoned, thread = True, call.thread
+                if thread is not None:
+                    thread.left = True
+                    self._threads.discard(thread)
+                    if self._calls and not self._threads:
+                        self._start()
             raise
 
     def _wake_threads(self, bridge: _LoopBridge) -> None:
@@ -151,7 +159,6 @@ class ThreadWorkers:
             call.bridge.hand_back(call)
 
     def _next(self, thread: _Thread) -> _Call | None:
-        """The next call for a thread; None if it is to end."""
         with self._wake:
             while not thread.left:
                 if self._calls:
@@ -164,12 +171,65 @@ class ThreadWorkers:
                     return None
         return None
 
-    def _abandon(self, call: _Call) -> None:
-        with self._wake:
-            call.abandoned, thread = True, call.thread
-            if thread is None:
-                return
-            thread.left = True
-            self._threads.discard(thread)
-            if self._calls and not self._threads:
-                self._start()
+
+@define(eq=False)
+class EventLoopThread:
+    """An event loop in a thread of its own, for async code that may block."""
+
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running()).result()
+
+    async def call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a coroutine, which is cancelled with the caller."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """End the thread. Safe to call twice."""
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_PATIENCE)
+        if not thread.is_alive():
+            loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            target = self._loop.run_forever
+            self._thread = threading.Thread(target=target, name="rlc-environments", daemon=True)
+            self._thread.start()
+        return self._loop
+
+
+@define(eq=False)
+class GlobalRngLock:
+    """A lock that can be taken from its holder, whose thread may hang."""
+
+    _holder: object | None = field(default=None, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+
+    @contextmanager
+    def held_by(self, holder: object) -> Iterator[None]:
+        """Wait until nobody else holds the lock, and hold it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._holder is None)
+            self._holder = holder
+        try:
+            yield
+        finally:
+            self.release(holder)
+
+    def release(self, holder: object) -> None:
+        with self._changed:
+            if self._holder is holder:
+                self._holder = None
+                self._changed.notify()
+
+
+GLOBAL_RNG = GlobalRngLock()

@@ -9,8 +9,7 @@ import pytest
 from paths import SUPPORT
 
 from rlc.data.errors import DataError
-from rlc.data.grading.math_equivalence import Equivalence, compare
-from rlc.data.grading.subprocess_pool import SubprocessPool
+from rlc.data.grading.math_equivalence import Equivalence, SubprocessPool, compare
 
 
 @pytest.fixture

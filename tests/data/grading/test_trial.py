@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rlc.data.code.calls import Code
+from rlc.data.calls import Code
 from rlc.data.errors import FilePlace
-from rlc.data.grading.trial import CodeFailure, CodeTrial
+from rlc.data.grading.rewards import CodeFailure, CodeTrial
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 

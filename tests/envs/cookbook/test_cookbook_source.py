@@ -12,8 +12,7 @@ from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokenizer
 
 from rlc.chat.turns import EnvError
 from rlc.envs.base import AsyncSource
-from rlc.envs.cookbook.history import TokenHistory, TokenObservation
-from rlc.envs.cookbook.shared_tokenizer import SharedTokenizer
+from rlc.envs.cookbook import SharedTokenizer, TokenHistory, TokenObservation
 from rlc.errors import Error
 
 pytestmark = pytest.mark.engine

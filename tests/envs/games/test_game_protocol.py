@@ -8,7 +8,7 @@ import pytest
 from attrs import define, field
 
 from rlc.chat.turns import ContractError, EnvError
-from rlc.envs.games.game import GameEpisode, GameSource, Move, outcome
+from rlc.envs.games import GameEpisode, GameSource, Move, outcome
 
 
 @define
@@ -119,7 +119,7 @@ def test_a_mistake_of_the_game_itself_is_shown_as_it_is() -> None:
 
 def textarena(env_id: str, players: int) -> GameSource:
     pytest.importorskip("textarena")
-    from rlc.envs.games.textarena import textarena_source
+    from rlc.envs.games import textarena_source
 
     return textarena_source(env_id, players)
 

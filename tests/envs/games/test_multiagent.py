@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlc.chat.turns import ContractError
-from rlc.envs.games.game import GameEpisode, GameSource, Move, OwnGame
-from rlc.envs.games.multiagent import is_multiagent
+from rlc.envs.games import GameEpisode, GameSource, Move, is_multiagent, own_game
 
 GAME = """
 import random
@@ -53,7 +53,7 @@ def source(tmp_path: Path) -> Any:
     path = tmp_path / "high_card.py"
     path.write_text(GAME, encoding="utf-8")
     target = f"{path}:make"
-    return lambda seats=2, **args: GameSource(target, seats, OwnGame(target, args))
+    return lambda seats=2, **args: GameSource(target, seats, partial(own_game, target, args))
 
 
 def played(source: GameSource, seed: int, *actions: str) -> tuple[list[str], list[Move]]:

@@ -12,15 +12,16 @@ import pytest
 from attrs import evolve
 
 from rlc.chat.turns import ContractError, EnvError
-from rlc.envs.games.game import Move
-from rlc.envs.games.players import (
+from rlc.envs.games import (
     GameView,
+    Move,
     OpponentProgram,
+    listed_moves,
     make_opponent,
     perfect_move,
     random_move,
+    textarena_source,
 )
-from rlc.envs.games.textarena import listed_moves, textarena_source
 from rlc.plan.environments import ScriptPlan
 
 BOARD = "[GAME] Current Board:\n\n 0 | O | 2 \n---+---+---\n 3 | X | 5 \n---+---+---\n 6 | 7 | 8 "

@@ -19,8 +19,8 @@ import pytest
 from rlc.catalog.facts.environments import gem_facts as facts
 from rlc.catalog.facts.environments import gem_ids, is_broken
 from rlc.chat.turns import ContractError, EnvError
-from rlc.envs.gem.global_rng import GlobalRngLock
 from rlc.envs.gem.source import GemSource
+from rlc.envs.workers.threads import GlobalRngLock
 
 GUESS = "game:GuessTheNumber-v0-easy"
 

@@ -21,9 +21,8 @@ from gem.tools.tool_env_wrapper import ToolEnvWrapper
 from rlc.catalog.index import wrapper_traits
 from rlc.chat.turns import EnvError, Observation
 from rlc.envs.base import Episode
-from rlc.envs.gem.sandbox import LONGEST, Sandbox
 from rlc.envs.gem.source import GemSource
-from rlc.envs.gem.tools import PythonTool, SearchTool, require_search
+from rlc.envs.gem.tools import LONGEST, PythonTool, Sandbox, SearchTool, require_search
 
 GUESS = "game:GuessTheNumber-v0-easy"
 PYTHON = {"timeout": 5.0, "uses": 3, "reward_use": 0.05, "reward_success": 0.25, "errors": "full"}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rlc.data.errors import CodeError
 from rlc.data.grading.rewards import RewardError
 from rlc.envs.deadlines import OverdueError
-from rlc.envs.judges.comparisons import TIE, ComparisonVerdict, OwnComparer
+from rlc.envs.judges.judging import TIE, ComparisonVerdict, OwnComparer
 from rlc.plan.environments import ComparerPlan
 
 OWN = """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.data.rubrics import Criterion
+from rlc.data.texts import Criterion
 from rlc.envs.judges.questions import (
     pair_question,
     ranking_question,

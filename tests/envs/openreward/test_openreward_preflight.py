@@ -10,7 +10,7 @@ import pytest
 from openreward_servers import KEY, base_url
 
 from rlc.catalog.builtins.sources import AS_THEY_COME
-from rlc.envs.openreward.preflight import openreward_problems
+from rlc.envs.openreward import openreward_problems
 from rlc.plan.environments import EnvPlan, RolloutsPlan
 
 pytestmark = pytest.mark.server

@@ -13,8 +13,7 @@ from rlc.chat.prompts import text_of
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import Deadline
-from rlc.envs.openreward.group import transcript
-from rlc.envs.openreward.source import OpenRewardSource, task_order
+from rlc.envs.openreward import OpenRewardSource, task_order, transcript
 
 pytestmark = [pytest.mark.engine, pytest.mark.server]
 

@@ -18,8 +18,7 @@ from rlc.chat.turns import Action, Observation
 from rlc.data.errors import DataError
 from rlc.data.grading.countdown import TEST_SIZE
 from rlc.envs.base import TaskKey
-from rlc.envs.workers.async_adapter import make_async
-from rlc.envs.workers.remote_calls import pickle_source
+from rlc.envs.workers.async_adapter import make_async, pickle_source
 
 
 def rows(folder: Path, answers: Sequence[Any], name: str = "rows.jsonl") -> str:

@@ -14,9 +14,8 @@ import pytest
 from paths import RECIPES
 
 from rlc.chat.turns import Observation
-from rlc.data.code.functions import load_attribute, search_beside
-from rlc.envs.base import AsyncSource, TaskKey
-from rlc.envs.python import make_source
+from rlc.data.code import load_attribute, search_beside
+from rlc.envs.base import AsyncSource, TaskKey, make_source
 from rlc.envs.workers.async_adapter import make_async
 from rlc.errors import Error
 

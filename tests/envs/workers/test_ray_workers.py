@@ -19,7 +19,7 @@ from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import TaskKey
 from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import make_async
-from rlc.envs.workers.ray_actors import RayWorkers
+from rlc.envs.workers.processes import RayWorkers
 from rlc.runtime.failures import failure_of
 
 pytestmark = [pytest.mark.server, pytest.mark.kill, pytest.mark.slow]

@@ -20,8 +20,7 @@ from rlc.data.errors import DataError
 from rlc.envs.base import AsyncEpisode, Episode, TaskKey
 from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
-from rlc.envs.workers.executors import ExecutorWorkers
-from rlc.envs.workers.processes import ProcessWorkers
+from rlc.envs.workers.processes import ExecutorWorkers, ProcessWorkers
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.runtime.rollouts.environments import close_all
 
@@ -220,7 +219,7 @@ def test_what_is_no_executor_is_refused() -> None:
 
 
 def test_a_missing_ray_is_found_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlc.envs.workers.ray_actors.find_spec", lambda _: None)
+    monkeypatch.setattr("rlc.envs.workers.processes.find_spec", lambda _: None)
     settings = {"kind": "ray", "count": 2, "cpus": 1.0, "resources": {}, "address": None}
     with pytest.raises(EnvError, match=r"`workers\(ray\)` needs the package ray"):
         make_async(AddingSource(), settings)

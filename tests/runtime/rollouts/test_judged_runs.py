@@ -24,7 +24,7 @@ from run_support import (
 )
 from scripted_judge import Answer, ScriptedJudge, counts, judged_text, scripted_judge
 
-from rlc.envs.judges import endpoint as endpoints
+from rlc.envs import responders as endpoints
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder

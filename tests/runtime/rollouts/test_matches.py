@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 from test_player import PLAN, SAMPLING, ScriptedSampler, WordHistory
 
 from rlc.envs.build import PlayableEnv
-from rlc.envs.games.game import GameSource
+from rlc.envs.games import GameSource
 from rlc.envs.responders import ModelReply, ModelRequest, Responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from run_support import assert_same, compiled, rollouts, run, run_new, train
 from stage_parts import flat
 
-from rlc.chat.tokens import model_input
+from rlc.chat.turns import model_input
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder

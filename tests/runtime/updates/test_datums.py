@@ -17,7 +17,7 @@ from tinker.types import (
 )
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
-from rlc.chat.tokens import split_chunks
+from rlc.chat.turns import split_chunks
 from rlc.plan.parts import LossPlan
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences

@@ -24,7 +24,7 @@ from run_support import (
 )
 
 import rlc
-from rlc.chat.views import ViewChange
+from rlc.chat.histories import ViewChange
 from rlc.plan.records import Plan
 from rlc.pricing.cost import plan_cost
 from rlc.runtime.journal.folder import RunFolder

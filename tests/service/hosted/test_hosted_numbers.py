@@ -13,7 +13,7 @@ from attrs import evolve
 from engine_tinker import FAULTS, MODEL, EngineTinker, engine_tinker
 from tinker import types
 
-from rlc.chat.replies import Ends
+from rlc.chat.histories import Ends
 from rlc.service.engine import open_engine
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService

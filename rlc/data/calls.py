@@ -19,14 +19,11 @@ PLAYER_SEES = ("observation", "legal_moves", "seed", "seat", "history")
 class Code:
     """Python code that a recipe names, as ``module:attr`` or ``path/file.py:attr``.
 
-    A ``reward`` is called with two arguments, the reply and the row; a ``comparison`` with three,
-    two replies and the row; a ``factory`` with the keyword
-    arguments ``args``, and with those of its parameters that the recipe has ``decided`` elsewhere:
-    name -> the part of the recipe that decides it; a ``game`` with ``args`` and a ``seed``. An
-    ``executor`` is made without arguments. A ``reply`` is called with the text of one; a
-    ``program`` with the record of its run, and ``args``; a ``player`` with ``args``, and with those
-    of :data:`PLAYER_SEES` that it names.
-    """
+    Arguments by kind: ``reward``: the reply and the row; ``comparison``: two replies and the row;
+    ``factory``: ``args`` by keyword, and those of its parameters that are ``decided`` elsewhere:
+    name -> the part of the recipe; ``game``: ``args`` and a ``seed``; ``executor``: none;
+    ``reply``: its text; ``program``: the record of its run, and ``args``; ``player``: ``args``, and
+    those of :data:`PLAYER_SEES` that it names."""
 
     target: str
     kind: CodeKind
@@ -35,8 +32,7 @@ class Code:
 
 
 def module_of_package(package: str) -> str:
-    """The module of an environment's package: ``owner/my-env@0.1`` is imported as ``my_env``. A
-    Python file is one as it is."""
+    """Return the module of a package: ``owner/my-env@0.1`` is ``my_env``; files are as they are."""
     if package.endswith(".py"):
         return package
     return package.rpartition("/")[2].partition("@")[0].replace("-", "_")

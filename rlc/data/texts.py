@@ -1,6 +1,7 @@
-"""Rubrics: what a judge goes by, a text and criteria with weights.
+"""Texts in files of the user's own: Jinja2 templates, and rubrics, which judges go by.
 
-In a file, the items of the list under the heading ``Criteria`` are the criteria::
+A rubric is a text, and criteria with weights: in a file the items of the list under the heading
+``Criteria``::
 
     ## Criteria
     - correct (3): the answer is right
@@ -15,14 +16,90 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rlc.data.errors import DataError, FilePlace
-from rlc.data.fields import require_field
-from rlc.data.templates import read_text
+from rlc.data.rows import require_field
 from rlc.plan import is_text_file
 from rlc.records import evolve, frozen
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file. Raise DataError if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+
+
+def text_of(given: str) -> str:
+    """Return a text, or that of the file that it names. Raise DataError if there is none."""
+    if not is_text_file(given):
+        return given
+    if not (text := read_text(given).strip()):
+        raise DataError(f"there is no text in {given}")
+    return text
+
+
+@frozen
+class ParsedTemplate:
+    """A template, and the line in which each of its variables is used first."""
+
+    template: Template
+    variables: dict[str, int]
+
+    def unknown(self, given: Sequence[str]) -> list[str]:
+        return [name for name in self.variables if name not in given]
+
+    def unused(self, given: Sequence[str]) -> list[str]:
+        return [name for name in given if name not in self.variables]
+
+
+def parsed_template(path: str) -> ParsedTemplate:
+    """Return the template of a jinja2 file. Raise DataError, with the place, if it is not one."""
+    from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError, meta, nodes
+
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+        tree = environment.parse(text)
+        names = meta.find_undeclared_variables(tree)
+        template = environment.from_string(text)
+    except OSError as error:
+        raise DataError(f"cannot read the template {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read the template {path}: {error}") from error
+    except TemplateSyntaxError as error:
+        place, why = FilePlace(path, error.lineno, error.lineno), (error.message or "").rstrip(".")
+        raise DataError(f"this is no jinja2 template: {why}", place=place) from error
+    except (TemplateError, RecursionError) as error:
+        raise DataError(f"{path} is no jinja2 template: {error}") from error
+    used: dict[str, int] = {}
+    for name in sorted(tree.find_all(nodes.Name), key=lambda name: name.lineno):
+        if name.name in names:
+            used.setdefault(name.name, name.lineno)
+    return ParsedTemplate(template, used)
+
+
+def read_template(path: str, variables: Sequence[str]) -> Callable[..., Any]:
+    """Return the ``render`` of a template. Raise DataError unless it uses these variables."""
+    read = parsed_template(path)
+    if read.unknown(variables) or read.unused(variables):
+        needed = " and ".join(f"`{name}`" for name in variables)
+        found = ", ".join(sorted(read.variables)) or "none"
+        plural = "s" if len(variables) > 1 else ""
+        what = f"{path} must use the variable{plural} {needed} and no other; found: {found}"
+        raise DataError(what)
+    return read.template.render
+
 
 _HEADING = re.compile(r"#+\s*(.+?)\s*#*")
 _ITEM = re.compile(r"[-*+]\s+(.*)")
@@ -51,13 +128,12 @@ class Rubric:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of a row that it shows, each once."""
         texts = (self.text, *(one.text for one in self.criteria))
         return tuple(dict.fromkeys(name for text in texts for name in _FIELD.findall(text)))
 
     def of_row(self, row: Mapping[str, Any] | None, field: str | None) -> Rubric:
-        """The rubric for a row: with the fields of it that it shows, and with the criteria in its
-        ``field`` (None: it has none). Raise DataError for a row without them."""
+        """Return the rubric for a row: with its fields filled in, and the criteria in its ``field``
+        (None: it has none). Raise DataError for a row without them."""
         if not self.fields and field is None:
             return self
         if row is None:
@@ -74,29 +150,23 @@ class Rubric:
 
 
 def read_rubric(rubric: str) -> Rubric:
-    """The rubric that a plan names, or writes. Raise DataError for a file that cannot be read, and
-    for a rubric that is empty or has an item that is no criterion."""
-    if not is_text_file(rubric):
-        return _rubric(rubric, None)
-    return _rubric(read_text(rubric), rubric)
-
-
-def _rubric(text: str, path: str | None) -> Rubric:
+    """Return a rubric, or that of the file that it names. Raise DataError if it is unusable."""
+    path = rubric if is_text_file(rubric) else None
+    text = rubric if path is None else read_text(path)
     said, criteria, listing = list[str](), list[Criterion](), False
     for number, line in enumerate(text.splitlines(), start=1):
+        place = None if path is None else FilePlace(path, number, number)
         if heading := _HEADING.fullmatch(line.strip()):
             listing = heading[1].casefold() == "criteria"
             said += [] if listing else [line]
         elif not listing:
             said.append(line)
         elif item := _ITEM.fullmatch(line):
-            place = None if path is None else FilePlace(path, number, number)
             criteria.append(_criterion(item[1], place, criteria))
         elif line.strip() and criteria and line[0].isspace():  # an item goes on
             last = criteria[-1]
             criteria[-1] = Criterion(last.name, f"{last.text} {line.strip()}", last.weight)
         elif line.strip():
-            place = None if path is None else FilePlace(path, number, number)
             raise DataError("this is no item of the list of criteria", _FORM, place)
     if not "".join(said).strip() and not criteria:
         raise DataError(f"the rubric{f' {path}' if path else ''} is empty")
@@ -117,20 +187,9 @@ def _criterion(item: str, place: FilePlace | None, before: Sequence[Criterion]) 
 
 
 def row_criteria(row: Mapping[str, Any], field: str) -> tuple[Criterion, ...]:
-    """The criteria of a row's own. Raise DataError if the field has none that can be read."""
-    given = row.get(field)
-    items = given if isinstance(given, list | tuple) else [given]
-    made = tuple(_of_row(items, field))
-    if not made:
-        raise DataError(f"the field `{field}` has no criteria")
-    names = [one.name for one in made]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise DataError(f"the field `{field}` has two criteria called `{twice}`")
-    return made
-
-
-def _of_row(items: Sequence[Any], field: str) -> Iterator[Criterion]:
-    for number, item in enumerate(items, start=1):
+    """Return the criteria of a row's own. Raise DataError if the field has none that are usable."""
+    given, made = row.get(field), list[Criterion]()
+    for number, item in enumerate(given if isinstance(given, list | tuple) else [given], start=1):
         name, text, weight = f"criterion_{number}", item, 1.0
         if isinstance(item, Mapping):
             text = next((item[key] for key in _TEXTS if key in item), None)
@@ -142,11 +201,16 @@ def _of_row(items: Sequence[Any], field: str) -> Iterator[Criterion]:
                 f"the field `{field}` has no criteria that can be read: item {number} is {item!r}",
                 'a text, a list of texts, or of {"name": …, "criterion": …, "weight": …}',
             )
-        yield Criterion(re.sub(r"\W+", "_", name), text.strip(), weight, own=True)
+        made.append(Criterion(re.sub(r"\W+", "_", name), text.strip(), weight, own=True))
+    if not made:
+        raise DataError(f"the field `{field}` has no criteria")
+    names = [one.name for one in made]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DataError(f"the field `{field}` has two criteria called `{twice}`")
+    return tuple(made)
 
 
 def _number(value: Any) -> float | None:
-    """A positive number; None for anything else."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -1,23 +1,54 @@
-"""Sets of problems: those known by name, the rows of a file, or of a data set of the hub. Task n is
-a pure function of the seed of the order and of n, so that a resumed run continues with the next
-task."""
+"""Sets of problems: those known by name, the rows of a file, or of a data set of the Hugging Face
+hub (``hub:openai/gsm8k/main``). Task n is a pure function of n and of the seed of the order, so
+that a resumed run continues with the next task."""
 
 from __future__ import annotations
 
+import importlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from rlc.data.errors import DataError, FilePlace, at_place
+from rlc.data.errors import DataError, FilePlace, PackageMissingError, at_place
 from rlc.data.grading import countdown
 from rlc.data.grading.graders import boxed
 from rlc.data.rows import DataRow, rows_of
-from rlc.data.sets.hub import hub_rows
 from rlc.data.splits import NoSplitError, rows_of_part, rows_of_split, said
 from rlc.plan import Split, base_split, hub_dataset
 from rlc.records import frozen
 from rlc.seeds import derive_seed
+
+
+def hub_rows(name: str, split: str) -> Iterator[DataRow]:
+    """Yield the rows of a split from the hub. Raise DataError, or NoSplitError without one."""
+    parts = hub_dataset(name)
+    assert parts is not None, "the form of the parameter ensures it"
+    dataset, revision, config = parts
+    try:
+        library = importlib.import_module("datasets")
+    except ImportError as error:
+        raise PackageMissingError(
+            f"{name} comes from the Hugging Face hub, which needs a package: pip install datasets"
+        ) from error
+    try:  # all splits, which are downloaded together: then it is known which there are
+        splits: Mapping[str, Sequence[Mapping[str, Any]]] = library.load_dataset(
+            dataset, config, revision=revision
+        )
+    except Exception as error:  # the library and its network stack raise many kinds
+        # The first line says what is wrong, the second which configurations there are.
+        what = " ".join(str(error).splitlines()[:2]) or type(error).__name__
+        hint = "its rows in a .jsonl file do as well"
+        if isinstance(error, ValueError) and "onfig" in what:
+            hint = f'a configuration is named behind it: "hub:{dataset}/CONFIG"'
+        raise DataError(
+            f"{name} cannot be loaded from the Hugging Face hub: {what}", hint
+        ) from error
+    if split not in splits:
+        raise NoSplitError(name, split, splits)
+    for number, fields in enumerate(splits[split], start=1):
+        yield DataRow(fields, FilePlace(name, number))
+
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -35,14 +66,14 @@ class ListedProblems(Generic[T]):
         return len(self.rows)
 
     def first(self, samples: int | None) -> ListedProblems[T]:
-        """That many of the rows: the first, or with ``shuffle`` those of one fixed order, so that
-        every run and every stage has the same ones. None: all of them."""
+        """Return the first ``samples`` rows (None: all), or with ``shuffle`` those of one fixed
+        order, so that every run and every stage has the same ones."""
         if samples is None:
             return self
         return ListedProblems([self.row(0, number) for number in range(samples)], self.shuffle)
 
     def row(self, order: int, number: int) -> T:
-        """Row ``number`` (0, 1, …) in the order that the seed ``order`` names."""
+        """Return row ``number`` (0, 1, …) in the order that the seed ``order`` names."""
         epoch, at = divmod(number, len(self.rows))
         return self.rows[_permutation(order, epoch, len(self.rows))[at] if self.shuffle else at]
 
@@ -57,7 +88,6 @@ class GeneratedProblems:
     count: int | None
 
     def row(self, order: int, number: int) -> DataRow:
-        """As :meth:`ListedProblems.row`."""
         if self.count is not None:
             seed = ListedProblems(range(self.count), self.shuffle).row(order, number)
         else:
@@ -73,13 +103,15 @@ def problem_set(
     samples: int | None,
     check: Callable[[Row], None],
 ) -> ListedProblems[DataRow] | GeneratedProblems:
-    """The problems of a known set, or of a file; ``check`` raises DataError for an unusable row.
-
-    ``question``: the field by which a part of a split is cut. ``samples`` keeps that many. Raise
-    DataError if there are fewer, or none in the split.
-    """
-    if data == "countdown" and base_split(split) != "test":
-        return _made(split, shuffle, samples)
+    """Return the problems of a set or file; ``check`` raises DataError for an unusable row. A part
+    of a split is cut by the field ``question``; ``samples`` limits the number. Raise DataError if
+    there are fewer, or none."""
+    if data == "countdown" and (base := base_split(split)) != "test":
+        if base not in countdown.SPLITS:
+            raise NoSplitError("countdown", base, countdown.SPLITS)
+        if not isinstance(split, str):
+            raise DataError(f"`{base}` of countdown has no end, so it has no {split['part']}")
+        return GeneratedProblems(split, shuffle, samples)
     rows = []
     for row in rows_in(data, split, question):
         with at_place(row.place):
@@ -91,19 +123,8 @@ def problem_set(
     return ListedProblems(rows, shuffle).first(samples)
 
 
-def _made(split: Split, shuffle: bool, samples: int | None) -> GeneratedProblems:
-    if base_split(split) not in countdown.SPLITS:
-        raise NoSplitError("countdown", base_split(split), countdown.SPLITS)
-    if not isinstance(split, str):
-        raise DataError(
-            f"`{base_split(split)}` of countdown has no end, so it has no {split['part']}"
-        )
-    return GeneratedProblems(split, shuffle, samples)
-
-
 def rows_in(data: str, split: Split, question: str) -> Sequence[DataRow]:
-    """The rows of a split of a known set, of a data set of the hub, or of a file. Raise DataError
-    if there are none."""
+    """Return the rows of a split of a set. Raise DataError if there are none."""
     if data in _KNOWN:
         known = enumerate(_KNOWN[data](base_split(split)), start=1)
         rows = [DataRow(fields, FilePlace(data, number)) for number, fields in known]
@@ -125,14 +146,13 @@ def _published(dataset: str, split: str) -> list[Row]:
 
 
 def _gsm8k(split: str) -> list[Row]:
-    """Worked solutions, with the answer after ``####``."""
     return [
         {**row, "answer": row["answer"].rpartition("####")[2].strip()}
         for row in _published("openai/gsm8k/main", split)
     ]
 
 
-_SUBJECTS = (
+_SUBJECTS = [
     "algebra",
     "counting_and_probability",
     "geometry",
@@ -140,7 +160,7 @@ _SUBJECTS = (
     "number_theory",
     "prealgebra",
     "precalculus",
-)
+]
 
 
 def _math(split: str) -> list[Row]:

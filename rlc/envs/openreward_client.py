@@ -28,7 +28,6 @@ KEY = OPENREWARD_KEY.variable
 BUSY_STATUS = (429, 503)  # over its limit; still starting
 PATIENCE = 600.0  # seconds during which a busy server is asked again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
-_FAREWELL = 8.0  # seconds for ending a session
 
 
 @frozen
@@ -45,7 +44,6 @@ class ServerAddress:
         return cls(env_id, args["variant"], args["base_url"], tuple(args["secrets"]))
 
     def missing(self) -> list[str]:
-        """The variables that are needed and not set."""
         key = [KEY] if self.base_url is None and not os.environ.get(KEY) else []
         return key + [name for name in self.secrets if _secret(name) is None]
 
@@ -64,24 +62,21 @@ class Connection:
         return list(await self._ask(env.list_splits))
 
     async def count(self, split: str) -> int:
-        """How many tasks a split has."""
         env = await self.environment()
         return int(await self._ask(lambda: env.num_tasks(split)))
 
-    async def group_scores(self) -> bool:
-        """Whether the environment scores whole groups."""
+    async def scores_groups(self) -> bool:
         env = await self.environment()
         return bool(await self._ask(env.supports_score_group))
 
     async def required_secrets(self) -> list[str]:
-        """The secrets that the environment needs; the user's own servers do not report them."""
+        """Return the secrets that the environment needs; own servers do not report them."""
         if self.address.base_url is not None:
             return []
         env = await self.environment()
         return list(await self._ask(env.list_required_secrets))
 
     async def session(self, split: str, index: int) -> Any:
-        """Begin a session of one task. The wait for it counts against no deadline."""
         env = await self.environment()
 
         async def begin() -> Any:
@@ -105,7 +100,7 @@ class Connection:
                 _PAUSE.reset(token)
 
     async def environment(self) -> Any:
-        """The SDK's environment. Raise EnvError if the server has none of that name."""
+        """Return the SDK's environment. Raise EnvError if the server has none of that name."""
         async with self._connecting:
             if self._env is None:
                 address = self.address
@@ -122,8 +117,7 @@ class Connection:
             await client.environments.aclose()
 
     async def _variant(self, env: Any) -> str | None:
-        """Which of the environments of a server is meant. It is never guessed: a server takes an
-        unknown name for its first environment."""
+        """Return the name of the environment: for unknown ones a server would take its first."""
         asked, base_url = self.address.variant, self.address.base_url
         if base_url is None:
             return asked
@@ -147,14 +141,13 @@ class Connection:
         )
 
     def _secrets(self) -> dict[str, Any]:
-        """By name, as the SDK takes them: it knows where the common ones may be sent, and sends
-        others only to the environment."""
+        """Return secrets by name. The SDK knows where the common ones may be sent, and sends others
+        only to the environment."""
         known = sdk().api.sandboxes.secrets.WELL_KNOWN_SECRETS
         values = {name: _secret(name) for name in self.address.secrets}
         return {name: v if name in known else (v, []) for name, v in values.items()}
 
     async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Raise EnvError if the server stays busy, or for any other error."""
         pause, clock = _FIRST_PAUSE, asyncio.get_running_loop().time
         give_up = clock() + PATIENCE
         while True:
@@ -174,14 +167,13 @@ class Connection:
 async def end_session(session: Any) -> None:
     """End a session, even one that has not fully begun; do not wait for a silent server."""
     try:
-        async with asyncio.timeout(_FAREWELL):
+        async with asyncio.timeout(8.0):
             await session.__aexit__(None, None, None)
     except Exception as error:  # it is over either way, and the server cleans up
         sdk().log_utils.get_logger("rlc").debug("session not ended", error=str(error))
 
 
 def explained(error: Exception, address: ServerAddress) -> EnvError:
-    """An error of the SDK as one sentence."""
     status, errors = getattr(error, "status", None), sdk().api.errors
     where = address.base_url or "OpenReward"
     if isinstance(error, sdk().api.environments.types.AuthenticationError):
@@ -215,10 +207,7 @@ _STATUS = {
 
 @cache
 def sdk() -> Any:
-    """The package, which by default logs to standard output and looks for updates; not here.
-
-    Raise EnvError if it is not installed.
-    """
+    """Import the package, without logs on standard output. Raise EnvError if it is missing."""
     os.environ.setdefault("OPENREWARD_DISABLE_UPDATE_CHECK", "1")
     os.environ.setdefault("OPENREWARD_LOG_LEVEL", "CRITICAL")
     try:
@@ -229,7 +218,6 @@ def sdk() -> Any:
 
 
 def _secret(name: str) -> str | None:
-    """OpenReward writes some names in lower case; the variable may be in upper case."""
     return os.environ.get(name) or os.environ.get(name.upper())
 
 
@@ -239,8 +227,8 @@ def _line(error: Exception) -> str:
 
 
 def _busy(error: Exception) -> float | None:
-    """The pause in seconds that a busy server asks for; None for any other error. All tries of a
-    repeated call must have been refused: otherwise it may have run."""
+    """Return the pause in seconds that a busy server asks for; None for any other error. All tries
+    of a repeated call must have been refused: otherwise it may have run."""
     tries: Sequence[Any] = getattr(error, "errors", None) or [error]
     if any(getattr(one, "status", None) not in BUSY_STATUS for one in tries):
         return None

@@ -1,4 +1,5 @@
-"""Preferences in rows of data: two replies of which one is better, or one that is good or bad.
+"""Examples to learn from in rows of data: the reader of each kind, and preferences, two replies of
+which one is better, or one that is good or bad.
 
 Replies are text, messages, or whole chats that share their beginning, as TRL's data sets, HH-RLHF,
 UltraFeedback, HelpSteer3, SafeRLHF, the arena's and tinker-cookbook's comparisons have them. These
@@ -8,10 +9,11 @@ functions are pure, so that `rlc check` and a run judge a row alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from rlc.data.chats import Chat
+from rlc.data.chats import MESSAGES, Chat, read_chat, read_pair
 from rlc.data.errors import DataError
 from rlc.data.messages import (
     Message,
@@ -21,7 +23,7 @@ from rlc.data.messages import (
     read_tools,
     transcript,
 )
-from rlc.plan import LabelledReplies, Pairs
+from rlc.plan import AnyData, Chats, LabelledReplies, Pairs, Rows
 from rlc.records import frozen
 
 # The names of fields where a recipe gives none; the first that a row has is taken.
@@ -29,7 +31,6 @@ PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")
 CHOSEN = ("chosen", "chosen_response")
 REJECTED = ("rejected", "rejected_response")
 REPLIES = ("completion", "response", "reply", "answer", "output")
-LABELS = ("label",)
 
 # Two replies, and what says which is better: fields of the replies, of the verdict, and what the
 # verdict is for the first, for the second, and for neither; a number is judged by its sign.
@@ -66,11 +67,7 @@ class LabelledReply:
 
 
 def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
-    """The comparison of a row; None for a tie, or a reply beside itself: it compares nothing.
-
-    Raise MessageError for messages that cannot be used, ComparisonError for those that cannot be
-    compared.
-    """
+    """Return the comparison of a row; None for a tie. Raise MessageError or ComparisonError."""
     system, tools = row.get("system"), read_tools(row.get("tools"))
     given = (data.prompt, data.chosen, data.rejected)
     found = None if any(given) else _judged(row)
@@ -96,11 +93,11 @@ def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
 
 
 def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> LabelledReply:
-    """The labelled reply of a row. Raise MessageError or ComparisonError as `read_comparison`."""
+    """Return the labelled reply of a row. Raise MessageError or ComparisonError for others."""
     tools = read_tools(row.get("tools"))
     prompt = _first(row, PROMPTS, data.prompt)
     reply = _required(row, REPLIES, data.reply)
-    label = _required(row, LABELS, data.label)
+    label = _required(row, ("label",), data.label)
     word = label.strip().lower() if isinstance(label, str) else label
     if isinstance(word, float) and word.is_integer():
         word = int(word)
@@ -115,7 +112,7 @@ def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> LabelledRepl
 
 
 def repeats(row: Mapping[str, Any], data: Pairs) -> bool:
-    """Whether the two replies of a row that can be read are the same, and it is no tie."""
+    """Return whether the two replies of a row that can be read are the same, and it is no tie."""
     if read_comparison(row, data) is not None:
         return False
     judged = None if any((data.prompt, data.chosen, data.rejected)) else _judged(row)
@@ -123,8 +120,7 @@ def repeats(row: Mapping[str, Any], data: Pairs) -> bool:
 
 
 def compares(row: Mapping[str, Any], data: Pairs) -> bool:
-    """Whether a row is learnt from; one that cannot be used counts, since something is to be done
-    about it."""
+    """Return whether a row is learnt from; one that cannot be used counts, as it is an error."""
     try:
         return read_comparison(row, data) is not None
     except DataError:
@@ -132,8 +128,8 @@ def compares(row: Mapping[str, Any], data: Pairs) -> bool:
 
 
 def _judged(row: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
-    """The prompt, the better and the worse reply of a row with two replies and a verdict; None if
-    it has another form. The replies of a tie are None."""
+    """Return the prompt, the better and the worse reply of a row with two replies and a verdict;
+    None if it has another form. The replies of a tie are None."""
     prompt = _first(row, PROMPTS, None)
     if isinstance(row.get("comparison"), Mapping):  # of tinker-cookbook
         row = {**row, **row["comparison"]}
@@ -161,7 +157,6 @@ def _judged(row: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
 
 
 def _first(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
-    """The value of a field: that of the recipe, or the first of the usual ones; None without."""
     return next((row[n] for n in ((name,) if name else usual) if row.get(n) is not None), None)
 
 
@@ -175,7 +170,7 @@ def _required(row: Mapping[str, Any], usual: Sequence[str], name: str | None) ->
 
 
 def _messages(value: Any) -> list[Any] | None:
-    """A value as a list of messages, if it is one; in a cell of a CSV file they are JSON text."""
+    """Return a value as a list of messages, or None. Cells of a CSV file are JSON text."""
     if isinstance(value, Mapping):
         return [value]
     if isinstance(value, str) and re.match(r'\s*\[\s*\{\s*"(role|content|from)"', value):
@@ -205,7 +200,6 @@ def _with_system(messages: list[Message], system: Any) -> list[Message]:
 
 
 def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
-    """The chat that a reply is, or that it ends: its prompt and what is said after that."""
     given = _messages(reply)
     if given is None and isinstance(reply, str):
         given = transcript(reply) if asked is None else [{"role": "assistant", "content": reply}]
@@ -220,7 +214,9 @@ def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
     speaker = first.get("role") or first.get("from") if isinstance(first, Mapping) else None
     if asked is None or speaker in ("user", "human", "system"):
         whole, _ = read_messages(given)
-        if asked is not None and not _contains(whole, asked):
+        start = next((at for at, message in enumerate(whole) if message["role"] != "system"), 0)
+        plain = [message["content"] for message in asked or () if message["role"] != "system"]
+        if [message["content"] for message in whole[start : start + len(plain)]] != plain:
             raise ComparisonError(f"the {name} reply is a chat that does not begin with the prompt")
     else:
         whole, _ = read_messages([*asked, *given])
@@ -229,17 +225,8 @@ def _whole(reply: Any, asked: list[Message] | None, name: str) -> list[Message]:
     return whole
 
 
-def _contains(whole: Sequence[Message], asked: Sequence[Message]) -> bool:
-    """Whether a chat begins with a prompt, before which it may have a system message."""
-    start = next((at for at, message in enumerate(whole) if message["role"] != "system"), 0)
-    plain = [message for message in asked if message["role"] != "system"]
-    found = whole[start : start + len(plain)]
-    return [m["content"] for m in found] == [m["content"] for m in plain]
-
-
 def _shared(one: Sequence[Message], other: Sequence[Message]) -> int:
-    """How many messages two chats begin with alike, up to the first of the assistant's that
-    differs. Raise ComparisonError if they part elsewhere."""
+    """Return how many messages two chats share. Raise ComparisonError if they part elsewhere."""
     length = next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
         min(len(one), len(other)),
@@ -258,3 +245,36 @@ def _chat(messages: Sequence[Message], asked: int, tools: Any) -> Chat:
     return Chat(
         tuple(messages), tools, tuple(i for i in said if messages[i]["role"] == "assistant")
     )
+
+
+Row = Mapping[str, Any]
+
+# What reads a row of each kind of data that has rows.
+_READERS: Mapping[type[AnyData], Callable[[Row, Any], object]] = {
+    Rows: lambda row, data: read_pair(row, data.prompt, data.reply),
+    Chats: lambda row, data: read_chat(row, data.messages, data.train_on),
+    Pairs: read_comparison,
+    LabelledReplies: read_labelled,
+}
+# The field by whose content their rows are divided into parts.
+_HASHED: Mapping[type[AnyData], Callable[[Any], str]] = {
+    Rows: lambda data: str(data.prompt),
+    Chats: lambda data: data.messages or MESSAGES,
+    Pairs: lambda data: data.prompt or PROMPTS[0],
+    LabelledReplies: lambda data: data.prompt or PROMPTS[0],
+}
+
+
+def reader_of(data: AnyData) -> Callable[[Row], object]:
+    read = _READERS[type(data)]
+    return lambda row: read(row, data)
+
+
+def hashed(data: AnyData) -> str:
+    """Return the field by whose content the rows of such a file are divided into parts."""
+    return _HASHED[type(data)](data)
+
+
+def kept(data: AnyData) -> Callable[[Row], bool] | None:
+    """Return the predicate of the rows that are learnt from; None if all are."""
+    return partial(compares, data=data) if isinstance(data, Pairs) else None

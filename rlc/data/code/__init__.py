@@ -1,2 +1,0 @@
-"""Python code that recipes name: how it is called (``calls``), read without being run (``written``,
-``modules``), or imported (``functions``)."""

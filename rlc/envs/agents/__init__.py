@@ -1,1 +1,0 @@
-"""Agents: programs that own their loop, and ask the model at an address of their own."""
