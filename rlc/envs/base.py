@@ -80,6 +80,23 @@ class JoiningEpisode(ABC):
         """Return the opening observation, once it is this member's turn."""
 
 
+@frozen(eq=False)
+class PolicyReply:
+    """A reply of the policy: a message in OpenAI's form. ``cut_off`` as of an :class:`Action`."""
+
+    message: Mapping[str, Any]
+    cut_off: bool
+
+
+class PolicyClient(Protocol):
+    """The policy, as a program that owns its loop asks it."""
+
+    async def reply(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> PolicyReply:
+        """Return the reply to a conversation in OpenAI's form, which may call tools."""
+
+
 class AgentEndpoint(Protocol):
     """Where one run of an agent asks the model: ``url`` is that of Anthropic's API, and with
     ``/v1`` behind it that of OpenAI's."""

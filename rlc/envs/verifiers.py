@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, TypeVar
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from rlc.chat import (
     Action,
@@ -35,32 +35,25 @@ from rlc.chat import (
     whole_conversation,
 )
 from rlc.data import ListedProblems, TaskFacts, called, explained, load_attribute
-from rlc.envs.base import AsyncEpisode, TaskKey
+from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, TaskKey
 from rlc.envs.group_rewards import GroupRewards, require_whole
 from rlc.envs.workers.threads import EventLoopThread
 
 R = TypeVar("R")
 
 
-@frozen(eq=False)
-class PolicyReply:
-    """A reply of the policy: a message in OpenAI's form. ``cut_off`` as of an :class:`Action`."""
-
-    message: Plain
-    cut_off: bool
-
-
 @define(eq=False)
 class CallbackEpisode(Generic[R]):
     """An :class:`rlc.envs.base.AsyncEpisode`, which begins with :meth:`begin`, of a rollout that
-    owns its loop: each call of :meth:`reply` is the next observation. Calls at the same time are
+    owns its loop, and its :class:`rlc.envs.base.PolicyClient`: each call of :meth:`reply` is the
+    next observation. Calls at the same time are
     answered one after the other. ``rollout`` runs in ``loop``; ``finish`` makes the last
     observation of its result, in the loop of the runtime. ``left`` is called when the episode is
     closed, perhaps twice."""
 
     name: str
     loop: EventLoopThread
-    rollout: Callable[[CallbackEpisode[R]], Coroutine[Any, Any, R]]
+    rollout: Callable[[PolicyClient], Coroutine[Any, Any, R]]
     finish: Callable[[R], Awaitable[Observation]]
     about: TaskFacts | None = None
     left: Callable[[], None] = lambda: None
@@ -85,7 +78,9 @@ class CallbackEpisode(Generic[R]):
         seen = await self.loop.call(self._go_on(self._task, action))
         return await self.finish(self._task.result()) if seen is None else seen
 
-    async def reply(self, messages: Sequence[Plain], tools: Sequence[Plain] = ()) -> PolicyReply:
+    async def reply(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> PolicyReply:
         """Return the policy's reply to a conversation in OpenAI's form, which may call tools."""
         answer: asyncio.Future[PolicyReply] = asyncio.get_running_loop().create_future()
         self._requests.put_nowait((whole_conversation(messages, tools), answer))
@@ -202,7 +197,7 @@ class VerifiersSource:
     ) -> CallbackEpisode[Any]:
         env = self._env
 
-        def rollout(policy: CallbackEpisode[Any]) -> Coroutine[Any, Any, Any]:
+        def rollout(policy: PolicyClient) -> Coroutine[Any, Any, Any]:
             client = _client(policy)
             rollout: Coroutine[Any, Any, Any] = env.rollout(dict(row), client, _MODEL, {})
             return rollout
@@ -278,7 +273,7 @@ def _rows(env: Any, name: str, split: str) -> Sequence[Mapping[str, Any]]:
     return rows  # type: ignore[no-any-return]
 
 
-def _client(policy: CallbackEpisode[Any]) -> Any:
+def _client(policy: PolicyClient) -> Any:
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage, ToolCall
 

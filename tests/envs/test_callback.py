@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rlc.chat.turns import Action, EnvError, Observation
-from rlc.envs.verifiers import CallbackEpisode, PolicyReply, begin_alike
+from rlc.envs.base import PolicyReply
+from rlc.envs.verifiers import CallbackEpisode, begin_alike
 from rlc.envs.workers.threads import EventLoopThread
 
 Policy = CallbackEpisode[Any]
