@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     is_file = isinstance(collector, pytest.Module)
     with GUARD.allowing(marks_of(collector.path) if is_file else GUARD.allowed):
         return (yield)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that no worker is left with one at the end."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
