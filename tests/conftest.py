@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +22,9 @@ settings.load_profile("rlc")
 
 # Models this small lose time to a second thread, here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Most of what tests make is no garbage: modules, and the records of thousands of other tests.
+gc.set_threshold(5_000, 20, 20)
 
 GUARD = Guard()
 GUARD.install()
