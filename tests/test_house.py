@@ -93,10 +93,16 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """A file, parsed once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports_of(path: Path) -> frozenset[str]:
     """Modules of rlc that a file imports; ``rlc`` itself, which stands above most, as it is."""
     found, known = set[str](), modules()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module == "rlc":
             found.add("rlc")
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rlc."):
@@ -218,7 +224,7 @@ def test_facts_stand_on_the_builtin() -> None:
     for module, path in modules().items():
         if module.startswith(MAY_NAME):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Constant) and node.value in names:
                 raise AssertionError(f"rlc.{module}:{node.lineno} names the builtin {node.value}")
 
@@ -242,13 +248,11 @@ def test_what_episodes_and_sources_offer_is_declared() -> None:
         if not module.startswith(("envs.", "runtime.")):
             continue
         may_lack = {name for room in MAY_LACK if module.startswith(room) for name in MAY_LACK[room]}
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            if ast.unparse(node.func) in ("getattr", "hasattr"):
-                thing, name, *_ = node.args
-                if isinstance(name, ast.Constant) and ast.unparse(thing) not in may_lack:
-                    raise AssertionError(f"rlc.{module}:{node.lineno} looks for `{name.value!r}`")
+        for node in ast.walk(tree_of(path)):
+            match node:
+                case ast.Call(ast.Name("getattr" | "hasattr"), [thing, ast.Constant(name), *_]):
+                    if ast.unparse(thing) not in may_lack:
+                        raise AssertionError(f"rlc.{module}:{node.lineno} looks for `{name!r}`")
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -325,7 +329,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
         room = path.relative_to(ROOT / "rlc").parts[0]
         if path.is_relative_to(ROOT / "rlc" / "emit" / "pieces"):
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 rooms.setdefault(node.name, set()).add(room)
     shared = {name for name, found in rooms.items() if len(found) > 1}

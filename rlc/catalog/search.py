@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from rlc.algo import INPUTS, OPERATIONS
@@ -55,6 +56,7 @@ def _aligned(fields: str) -> str:
     return "\n".join(f"{name:{width}} = {value}" for name, value in pairs)
 
 
+@cache
 def place_of(kind: str) -> tuple[Declaration, Param]:
     """Return the declaration, with its field, where things of a kind stand, be it as a part of what
     stands there. Raise KeyError if there is none."""
@@ -106,6 +108,7 @@ class NameEntry:
     reason: str | None = None
 
 
+@cache
 def entries() -> tuple[NameEntry, ...]:
     """Everything, kind by kind."""
     builtins = (b for kind in KINDS for b in BUILTINS if b.kind == kind)

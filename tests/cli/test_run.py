@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import processes
 import pytest
 from attrs import frozen
 from paths import RECIPES, ROOT
@@ -162,14 +163,16 @@ def test_bad_input_is_one_clear_error_and_no_traceback(
 @pytest.mark.engine
 def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     """Of the installed command, in a process of its own."""
-    folder = tmp_path / "run"
+    folder, pipe = tmp_path / "run", tmp_path / "pipe"
+    os.mkfifo(pipe)
     script = str(Path(sys.executable).with_name("rlc"))
     command = [script, "run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.stdout.close()
-    assert process.returncode == 0
+    log = tmp_path / "log.txt"
+    process = processes.fork(log, processes.script, command, str(ROOT), {}, str(pipe))
+    with pipe.open(encoding="utf-8") as reader:
+        assert reader.readline()
+    process.join()
+    assert process.exitcode == 0, log.read_text(encoding="utf-8")
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
 
 

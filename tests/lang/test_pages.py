@@ -27,38 +27,49 @@ EVALUATED = "eval heldout {\n  model = main\n  env = guess\n  metrics = [mean_re
 FOLDER = ROOT / "rlc" / "lang" / "pages"
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the examples speak of."""
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "locked").mkdir()
-    (tmp_path / "lib").mkdir()
-    for folder in (tmp_path, tmp_path / "recipes", tmp_path / "locked"):
-        (folder / "recipe.rl").write_text(RECIPE, encoding="utf-8")
-    (tmp_path / "weights.safetensors").write_bytes(b"\x08\x00\xff\xfe")
-    (tmp_path / "rollouts.jsonl").write_text("{}\n" * 400_000, encoding="utf-8")
+    folder = tmp_path_factory.mktemp("workplace")
+    (folder / "recipes").mkdir()
+    (folder / "locked").mkdir()
+    (folder / "lib").mkdir()
+    for place in (folder, folder / "recipes", folder / "locked"):
+        (place / "recipe.rl").write_text(RECIPE, encoding="utf-8")
+    (folder / "weights.safetensors").write_bytes(b"\x08\x00\xff\xfe")
+    (folder / "rollouts.jsonl").write_text("{}\n" * 400_000, encoding="utf-8")
     for empty in ("empty.rl", "empty.md"):
-        (tmp_path / empty).write_text("\n", encoding="utf-8")
+        (folder / empty).write_text("\n", encoding="utf-8")
     policy = 'model policy {\n  base      = "tiny"\n  lora_rank = 8\n}\n'
-    (tmp_path / "lib" / "qwen.rl").write_text(policy, encoding="utf-8")
+    (folder / "lib" / "qwen.rl").write_text(policy, encoding="utf-8")
     stage = RECIPE[: RECIPE.index("model policy")].replace("main", "inner")
-    (tmp_path / "lib" / "stage.rl").write_text(stage, encoding="utf-8")
-    write_rows(tmp_path)
-    write_adapter(tmp_path / "adapters" / "sums")
+    (folder / "lib" / "stage.rl").write_text(stage, encoding="utf-8")
+    write_rows(folder)
+    write_adapter(folder / "adapters" / "sums")
     for name in ("fails", "works"):
         text = complete(
             f'env own = python("{name}.py:make")\ntrain main {{\n  env = own\n  …\n}}\n'
         )
-        (tmp_path / f"{name}.rl").write_text(text, encoding="utf-8")
+        (folder / f"{name}.rl").write_text(text, encoding="utf-8")
     tracked = complete('train main {\n  track = wandb(project = "guess")\n  …\n}\n')
-    (tmp_path / "tracked.rl").write_text(tracked, encoding="utf-8")
-    (tmp_path / "stages.rl").write_text(RECIPE + EVALUATED, encoding="utf-8")
+    (folder / "tracked.rl").write_text(tracked, encoding="utf-8")
+    (folder / "stages.rl").write_text(RECIPE + EVALUATED, encoding="utf-8")
     shell = complete('env guess = harbor("tasks/*")\ntrain main {\n  env = guess\n  …\n}\n')
-    (tmp_path / "shell.rl").write_text(shell, encoding="utf-8")
-    shutil.copytree(RECIPES / "data" / "harbor", tmp_path / "tasks")
+    (folder / "shell.rl").write_text(shell, encoding="utf-8")
+    shutil.copytree(RECIPES / "data" / "harbor", folder / "tasks")
+    return folder
+
+
+@pytest.fixture
+def workplace(code: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That folder as the one to work in; a copy of it where an example is commands, which write."""
+    shown = page(code)
+    assert shown is not None
+    if any(example.language != "rl" for example in (shown.wrong, shown.right)):
+        made = shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(made)
     monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda name: name == "wandb")
     monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
-    monkeypatch.chdir(tmp_path)
 
     real = tempfile.mkstemp
 
@@ -68,7 +79,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return real(suffix=suffix, dir=dir)
 
     monkeypatch.setattr(tempfile, "mkstemp", make)
-    return tmp_path
 
 
 def write_rows(folder: Path) -> None:
@@ -135,10 +145,9 @@ def codes_of(example: Example, capsys: pytest.CaptureFixture[str]) -> set[str]:
     return set(re.findall(r"^\w+\[(RL\d+)\]", captured.out + captured.err, re.M))
 
 
+@pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("code", CODES)
-def test_the_examples_are_what_they_claim(
-    code: str, workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples_are_what_they_claim(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = page(code)
     assert shown is not None
     assert codes_of(shown.wrong, capsys) == {code}

@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def caller(server: Running) -> str:
-    """The path of a model that calls a tool; its training takes ten seconds."""
+    """The path of a model that calls a tool; its training takes six seconds."""
     from tool_caller import train_tool_caller
 
     return train_tool_caller(server.url)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
+from inspect_ai.model import GenerateConfig
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, system_message, use_tools
 from inspect_ai.tool import Tool, tool
@@ -30,11 +32,15 @@ def add() -> Tool:
 def spell() -> Task:
     samples = [Sample(f"Spell the word {word} backwards.", target=word[::-1]) for word in WORDS]
     solver: Any = [system_message("You spell."), generate()]
-    return Task(samples, solver=solver, scorer=includes())
+    return Task(samples, solver=solver, scorer=includes(), config=GenerateConfig(max_tokens=24))
 
 
 @task
 def tools() -> Task:
     samples = [Sample("Spell the word apple backwards.", target="42")]
     solver: Any = [use_tools(add()), generate()]
-    return Task(samples, solver=solver, scorer=includes(), message_limit=3)
+    greedy = GenerateConfig(temperature=0, max_tokens=200)
+    model = os.environ["MODEL_FOR_TOOLS"]
+    return Task(
+        samples, solver=solver, scorer=includes(), message_limit=3, model=model, config=greedy
+    )

@@ -48,14 +48,19 @@ def _logged(log: str, body: Callable[..., None], args: Sequence[Any]) -> None:
 def run_script(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
     """Run a Python script to its end in a folder, and return what it has printed."""
     log = folder / "log.txt"
-    process = fork(log, _script, list(command), str(folder), dict(environment))
+    process = fork(log, script, list(command), str(folder), dict(environment))
     process.join()
     told = log.read_text(encoding="utf-8")
     assert process.exitcode == 0, told[-3_000:]
     return told
 
 
-def _script(command: list[str], folder: str, environment: dict[str, str]) -> None:
+def script(
+    command: list[str], folder: str, environment: dict[str, str], output: str | None = None
+) -> None:
+    """Run a Python script in this process; ``output`` is the file or pipe that it prints to."""
+    if output is not None:
+        os.dup2(os.open(output, os.O_WRONLY), 1)
     os.environ.update(environment)
     os.chdir(folder)
     warnings.simplefilter("ignore")

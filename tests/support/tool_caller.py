@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,13 @@ def train_tool_caller(url: str, steps: int = 80) -> str:
             renderer, asked, [{k: v for k, v in TOOL["function"].items() if k != "strict"}]
         )
         data = [_datum(prompt_of(renderer, shown)[0], tokenizer)]
+        loss = math.inf
         for _ in range(steps):
             lost = client.forward_backward(data, "cross_entropy")
-            client.optim_step(types.AdamParams(learning_rate=0.01)).result()
-            if lost.result().metrics["loss:sum"] < 0.3:
+            rate = 0.01 if loss > 25 else 0.003
+            client.optim_step(types.AdamParams(learning_rate=rate, grad_clip_norm=30.0)).result()
+            loss = lost.result().metrics["loss:sum"]
+            if loss < 0.3:
                 break
         return client.save_weights_for_sampler("caller").result().path
 

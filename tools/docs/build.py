@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from io import StringIO
 from pathlib import Path
@@ -34,7 +35,11 @@ def build(site: Path, work: Path) -> str:
     nocolor()
     warnings = StringIO()
     folders = (source, DOCS, site, work / "doctrees")
-    Sphinx(*folders, "html", status=None, warning=warnings).build()
+    gc.disable()  # of the millions of nodes that a build makes, almost none are garbage
+    try:
+        Sphinx(*folders, "html", status=None, warning=warnings).build()
+    finally:
+        gc.enable()
     add_plain(site, texts)
     return warnings.getvalue()
 

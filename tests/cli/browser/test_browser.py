@@ -17,6 +17,7 @@ from made_up_runs import write_folder, write_lines, write_run
 
 pytest.importorskip("textual", reason="the extra `browse` is not installed")
 
+import textual._wait
 from textual.content import Content
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
@@ -37,6 +38,13 @@ SFT = MODEL + (
     "batch = 4 steps = 2 }\n"
 )
 Use = Callable[[Pilot[None]], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _idle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each key textual sleeps for 20 ms, and longer, to see whether it has nothing to do."""
+    for name in ("SLEEP_GRANULARITY", "SLEEP_IDLE"):
+        monkeypatch.setattr(textual._wait, name, getattr(textual._wait, name) / 10)
 
 
 def browse(path: Path, use: Use, size: tuple[int, int] = (80, 24)) -> None:

@@ -103,6 +103,31 @@ def one(*actions: Action, **args: Any) -> list[Observation]:
     return seen
 
 
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A server at a port, for the tests that do not ask how theirs is started."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen([sys.executable, SERVER, str(port)])
+    try:
+        asyncio.run(_until_up(port))
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+async def _until_up(port: int) -> None:
+    for _ in range(200):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        except OSError:
+            await asyncio.sleep(0.1)
+
+
 def test_calls_are_made_and_the_environment_sees_the_reply_alone() -> None:
     first, results, last = one(
         calls(("add", '{"a": 1, "b": 2}'), ("add", '{"a": 5, "b": 5}')), says("3"), uses=4
@@ -132,20 +157,23 @@ def test_calls_are_made_and_the_environment_sees_the_reply_alone() -> None:
         (("add", "[1]"), "Error: the arguments are not a JSON object"),
     ],
 )
-def test_the_model_is_told_of_a_wrong_call_and_goes_on(call: tuple[str, str], told: str) -> None:
-    _, wrong, right = one(calls(call), calls(("add", '{"a": 1, "b": 2}')))
+def test_the_model_is_told_of_a_wrong_call_and_goes_on(
+    call: tuple[str, str], told: str, address: str
+) -> None:
+    _, wrong, right = one(calls(call), calls(("add", '{"a": 1, "b": 2}')), server=address)
     assert told in wrong.text
     assert (right.text, right.metrics["tool_errors"]) == ("3", 1.0)
 
 
-def test_a_call_that_takes_too_long_is_an_answer_of_its_own() -> None:
-    _, late, _ = one(calls(("hang", "{}")), calls(("add", '{"a": 1, "b": 1}')), timeout=0.5)
+def test_a_call_that_takes_too_long_is_an_answer_of_its_own(address: str) -> None:
+    add = calls(("add", '{"a": 1, "b": 1}'))
+    _, late, _ = one(calls(("hang", "{}")), add, server=address, timeout=0.5)
     assert late.text == "Error: the call took longer than 500 ms"
 
 
-def test_after_the_last_use_the_reply_goes_to_the_environment() -> None:
+def test_after_the_last_use_the_reply_goes_to_the_environment(address: str) -> None:
     add = ("add", '{"a": 1, "b": 1}')
-    _, results, last = one(calls(add, add, add), calls(add), uses=2)
+    _, results, last = one(calls(add, add, add), calls(add), server=address, uses=2)
     assert [each["content"] for each in results.messages][2] == (
         "Error: no calls are left; answer now."
     )
@@ -158,12 +186,12 @@ def test_a_server_is_shared_or_each_episode_has_its_own() -> None:
     async def play(*episodes: AsyncEpisode) -> list[str]:
         return [(await episode.play(keep)).text for episode in episodes]
 
-    assert playing(play, members=3) == ["1", "2", "3"]
-    assert playing(play, members=3, per="episode") == ["1", "1", "1"]
+    assert playing(play, members=2) == ["1", "2"]
+    assert playing(play, members=2, per="episode") == ["1", "1"]
 
 
-def test_only_the_tools_that_are_named_are_shown() -> None:
-    first, wrong = one(calls(("keep", '{"number": 1}')), tools=["add"])
+def test_only_the_tools_that_are_named_are_shown(address: str) -> None:
+    first, wrong = one(calls(("keep", '{"number": 1}')), server=address, tools=["add"])
     assert [tool["name"] for tool in first.messages[0]["tools"]] == ["add"]
     assert "no tool 'keep'" in wrong.text
 
@@ -189,31 +217,7 @@ def test_secrets_are_named_and_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one(calls(("secret", "{}")), secrets=["MCP_TEST_SECRET"])[1].text == "sesame"
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen([sys.executable, SERVER, str(port)])
-    try:
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        server.terminate()
-        server.wait()
-
-
 def test_streamable_http(address: str) -> None:
-    async def until_up() -> None:
-        for _ in range(200):
-            try:
-                host, port = address.split("/")[2].split(":")
-                _, writer = await asyncio.open_connection(host, int(port))
-                writer.close()
-                return
-            except OSError:
-                await asyncio.sleep(0.1)
-
-    asyncio.run(until_up())
     _, results, last = one(calls(("add", '{"a": 1, "b": 2}')), says("3"), server=address)
     assert (results.text, last.reward) == ("3", 1.0)
 
@@ -230,6 +234,9 @@ def test_streamable_http(address: str) -> None:
 )
 def test_what_is_wrong_with_a_server_is_found_before_a_run(args: dict[str, Any], why: str) -> None:
     assert why in str(server_problem("sums", {**ARGS, **args}))
+
+
+def test_nothing_is_wrong_with_a_server_that_has_the_tools() -> None:
     assert server_problem("sums", ARGS) is None
 
 

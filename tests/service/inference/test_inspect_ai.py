@@ -20,31 +20,39 @@ pytestmark = [pytest.mark.slow, pytest.mark.kill]
 TASKS = ROOT / "tests" / "support" / "inspect_tasks.py"
 
 
-def evaluate(server: Running, folder: Path, task: str, model: str, *options: str) -> dict[str, Any]:
-    """The log of an evaluation."""
+@pytest.fixture(scope="module")
+def logs(
+    server: Running, caller: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """The logs of one evaluation of both tasks, by task; that with tools names its own model."""
+    folder = tmp_path_factory.mktemp("logs")
     inspect = str(Path(sys.executable).with_name("inspect"))
-    asked = [f"{TASKS}@{task}", "--model", f"openai-api/rlc/{model}", "--display", "plain"]
-    logs = ["--log-dir", str(folder), "--log-format", "json"]
-    keys = {"RLC_BASE_URL": f"{server.url}/v1", "RLC_API_KEY": KEY}
+    asked = [f"{TASKS}@spell", f"{TASKS}@tools", "--model", f"openai-api/rlc/{BASE}"]
+    options = ["--seed", "3", "--display", "plain", "--log-dir", str(folder)]
+    environment = {
+        "RLC_BASE_URL": f"{server.url}/v1",
+        "RLC_API_KEY": KEY,
+        "MODEL_FOR_TOOLS": f"openai-api/rlc/{caller}",
+    }
     ran = subprocess.run(
-        [inspect, "eval", *asked, *logs, *options],
-        env=os.environ | keys,
+        [inspect, "eval", *asked, *options, "--log-format", "json"],
+        env=os.environ | environment,
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    (log,) = folder.glob("*.json")
-    found: dict[str, Any] = json.loads(log.read_text(encoding="utf-8"))
-    assert found["status"] == "success", found.get("error")
-    return found
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    assert [log["status"] for log in found] == ["success"] * 2, found
+    return {log["eval"]["task"]: log for log in found}
 
 
-def test_an_evaluation_gets_what_the_openai_client_gets(server: Running, tmp_path: Path) -> None:
-    log = evaluate(server, tmp_path, "spell", BASE, "--seed", "3", "--max-tokens", "24")
+def test_an_evaluation_gets_what_the_openai_client_gets(
+    server: Running, logs: dict[str, dict[str, Any]]
+) -> None:
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
-        for word, sample in zip(WORDS, log["samples"], strict=True):
+        for word, sample in zip(WORDS, logs["spell"]["samples"], strict=True):
             messages: Any = [
                 {"role": "system", "content": "You spell."},
                 {"role": "user", "content": f"Spell the word {word} backwards."},
@@ -58,10 +66,9 @@ def test_an_evaluation_gets_what_the_openai_client_gets(server: Running, tmp_pat
 
 
 def test_a_trained_model_calls_the_tools_of_an_evaluation(
-    server: Running, caller: str, tmp_path: Path
+    logs: dict[str, dict[str, Any]],
 ) -> None:
-    log = evaluate(server, tmp_path, "tools", caller, "--temperature", "0", "--max-tokens", "200")
-    asked, called, answered = log["samples"][0]["messages"]
+    asked, called, answered = logs["tools"]["samples"][0]["messages"]
     assert asked["role"] == "user"
     (call,) = called["tool_calls"]
     assert (call["function"], call["arguments"]) == ("add", {"a": 1})
