@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ import rlc.service.engine  # noqa: F401 (before any test imports torch)
 EXAMPLES = int(os.environ.get("RLC_EXAMPLES", "40"))
 settings.register_profile("rlc", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.load_profile("rlc")
+
+# Many tests start processes: each would compile rlc anew where nothing is written down.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Models this small lose time to a second thread, here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
