@@ -8,7 +8,7 @@ from plan_recipes import recipe
 
 from rlc.compile.recipe import CompileResult, compile_source
 from rlc.compile.sweeps import SAMPLED, Sweep, TrialError
-from rlc.explanation.job.sweeps import sweep_lines
+from rlc.explanation.sweeps import sweep_lines
 from rlc.lang.render import Paint, render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash

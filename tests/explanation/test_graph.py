@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 from plan_recipes import EVERYTHING, planned, recipe
 
-from rlc.explanation.job.graph import FORMATS, Format, render_graph
+from rlc.explanation.job import FORMATS, Format, render_graph
 
 
 def test_every_node_and_edge_is_drawn_once() -> None:

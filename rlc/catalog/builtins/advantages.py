@@ -1,7 +1,7 @@
 """Advantage schemes: presets, and the steps that other schemes are put together from.
 
 A preset is a name for a record; rlc.algo.advantages computes what these records say, and
-rlc.explanation.formulas.schemes prints them. The dialects of libraries are in dialects.py.
+rlc.explanation.schemes prints them. The dialects of libraries are in dialects.py.
 """
 
 from __future__ import annotations
