@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlc.catalog.facts.models import TINY
-from rlc.pricing.texts import tokenizer_at_hand
+from rlc.pricing.shapes import tokenizer_at_hand
 
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"
 

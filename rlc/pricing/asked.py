@@ -25,13 +25,18 @@ from rlc.plan import (
     SamplingPlan,
     StagePlan,
     Table,
-    TeacherPlan,
     Training,
     is_training,
     teacher_of,
 )
-from rlc.pricing.shapes import REPLY_SHARE, Rollout, rollout_shape, rollout_shapes
-from rlc.pricing.texts import Level, text_tokens
+from rlc.pricing.shapes import (
+    REPLY_SHARE,
+    Level,
+    Rollout,
+    rollout_shape,
+    rollout_shapes,
+    text_tokens,
+)
 from rlc.pricing.tokens import (
     RESAMPLED,
     Tokens,
@@ -45,10 +50,42 @@ from rlc.pricing.tokens import (
 )
 from rlc.records import evolve, field, frozen
 
+ASKED = ("teacher", "judge", "opponent", "samples")  # lines of a bill
 
-def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan, Tokens]]:
-    """What each opponent samples in a step, or an evaluation: as much as a seat that is trained,
-    for each seat of its own."""
+
+@frozen
+class AskedTokens:
+    """The tokens of a model that a stage asks in one step, or evaluation, and before the first.
+    ``kind`` is one of :data:`ASKED`."""
+
+    kind: str
+    model: ModelPlan | EndpointPlan
+    step: Tokens = field(factory=Tokens)
+    before: Tokens = field(factory=Tokens)
+
+    def total(self, times: int) -> Tokens:
+        """Return the tokens of so many steps, and of what comes before them."""
+        return self.step * times + self.before
+
+
+def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    """Yield the tokens of each model that a stage asks."""
+    yield from _teacher_tokens(stage, level)
+    yield from _judge_tokens(stage, level)
+    yield from opponent_tokens(stage, level)
+    if is_training(stage) and stage.preference and (reference := stage.preference.reference):
+        before = Tokens(prefill=reference_tokens(stage, level))
+        yield AskedTokens("reference", reference.model, before=before)
+    for played in played_data(stage, level):
+        if not played.data.from_policy:
+            yield AskedTokens("samples", played.model, before=played.tokens(level))
+    if is_training(stage) and stage.heldout is not None:
+        each = heldout_tokens(stage, level) * compared(stage) / stage.steps
+        yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))
+
+
+def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    """Yield the tokens of each opponent: for each of its seats those of a seat that is trained."""
     part = shares(stage.played)
     for env in stage.played:
         if env.play is None or env.play.is_self_play or env.play.script is not None:
@@ -60,11 +97,11 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[ModelPlan,
         shape, *_ = rollout_shapes(theirs, model, stage.sampling, level)
         matches = _MATCHES[stage](stage, shape, level) * part[env.name]
         own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
-        yield model, own * ((len(seats_of(env)) - trained) / trained)
+        yield AskedTokens("opponent", model, own * ((len(seats_of(env)) - trained) / trained))
 
 
 def _matches_in_step(stage: Training, shape: Rollout, level: Level) -> float:
-    """The tasks of a step; where turns are counted, those that have so many, or at most."""
+    """Return the tasks of a step; if turns are counted, those that have so many, or at most."""
     batch = stage.of(Rollouts).batch
     if batch.kind == "groups":
         return batch.count
@@ -83,43 +120,30 @@ _MATCHES: Table[Callable[[Any, Rollout, Level], float]] = Table(
 DEMONSTRATION_TOKENS = {"low": 20, "expected": 200, "high": 2_000}
 
 
-def teacher_tokens(stage: StagePlan, level: Level) -> Iterator[tuple[TeacherPlan, Tokens]]:
-    """What each teacher of a stage reads in one step: every sequence that is played in its
-    environments, once, uncached."""
+def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    """Yield the tokens of each teacher in one step: it reads every sequence that is played in its
+    environments once, uncached, and what it is shown beside that."""
     if not is_training(stage) or (objective := stage.policy_gradient) is None:
         return
     for teacher in objective.teacher:
-        envs, teachers = stage.source.environments, objective.teacher
-        taught = [env for env in envs if teacher_of(teachers, env.name) is teacher]
+        more = 0.0 if teacher.demonstration is None else DEMONSTRATION_TOKENS[level]
+        if teacher.system:
+            from rlc.data import text_of  # few recipes show a teacher more
+
+            with suppress(DataError):  # which `rlc check` reports
+                more += text_tokens(text_of(teacher.system), stage.model, level)
         read = 0.0
-        for env in taught:
-            played = env_tokens(stage, env, level).reference
-            read += played + _shown(stage, env, teacher, played, level)
-        yield teacher, Tokens(prefill=read)
-
-
-def _shown(
-    stage: Training, env: EnvPlan, teacher: TeacherPlan, played: float, level: Level
-) -> float:
-    """The tokens that a teacher is shown beside those of the student."""
-    more = 0.0
-    if teacher.system:
-        from rlc.data import (
-            DataError,  # few recipes show a teacher more
-            text_of,
-        )
-
-        with suppress(DataError):  # which `rlc check` reports
-            more += text_tokens(text_of(teacher.system), stage.model, level)
-    if teacher.demonstration is not None:
-        more += DEMONSTRATION_TOKENS[level]
-    shape = rollout_shape(env, stage.model, stage.of(Rollouts).sampling, level)
-    return more * played / sum(one.copies * one.datum_tokens() for one in shape)
+        for env in stage.source.environments:
+            if teacher_of(objective.teacher, env.name) is teacher:
+                played = env_tokens(stage, env, level).reference
+                shape = rollout_shape(env, stage.model, stage.of(Rollouts).sampling, level)
+                length = sum(one.copies * one.datum_tokens() for one in shape)
+                read += played + more * played / length
+        yield AskedTokens("teacher", teacher.model.model, Tokens(prefill=read))
 
 
 # Of the question, around the rubric and what is judged.
 QUESTION_TOKENS = {"low": 60, "expected": 110, "high": 200}
-_MILLION = 1e6
 
 
 @frozen
@@ -132,20 +156,24 @@ class _PlayedGroups:
     before: bool = False
 
 
-def judge_tokens(
-    stage: StagePlan, level: Level
-) -> Iterator[tuple[ModelPlan | EndpointPlan, Tokens, Tokens]]:
-    """Each judge of a stage, with its tokens of a step and before the first."""
-    for played in _played(stage, level):
+def _judge_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
+    data = (
+        _PlayedGroups(one.env, one.tasks, one.size, before=True)
+        for one in played_data(stage, level)
+    )
+    for played in (*_IN_STEP[stage](stage, level), *data):
         asked = list[tuple[ModelPlan | EndpointPlan, Tokens]]()
         for _, judging, judge in rubrics_of(played.env):
             model = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
-            asked.append((model, _tokens(stage, played, judging, judge, level)))
-        for _, _, learnt in reward_models_of(played.env):
-            read = _read(stage, played, level)
+            asked.append((model, _rubric_tokens(stage, played, judging, judge, level)))
+        for _, _, learnt in reward_models_of(played.env):  # which reads each episode, whole
+            shape = rollout_shape(played.env, stage.model, stage.sampling, level)
+            episode = sum(one.copies * one.datum_tokens() for one in shape)
+            read = Tokens(prefill=played.groups * played.size * episode)
             asked += [(state.model, read) for state in (learnt.model, learnt.reference) if state]
         for model, tokens in asked:
-            yield (model, Tokens(), tokens) if played.before else (model, tokens, Tokens())
+            when = {"before": tokens} if played.before else {"step": tokens}
+            yield AskedTokens("judge", model, **when)
 
 
 def question_tokens(
@@ -157,29 +185,26 @@ def question_tokens(
     size: int,
     level: Level,
 ) -> float:
-    """Tokens of one question to a judge, in a group of ``size`` that ``model`` has played."""
+    """Return the tokens of one question to a judge, in a group of ``size`` that ``model`` has
+    played."""
+    from rlc.data import read_rubric  # most recipes have no judge
+
+    text = ""  # of a rubric that cannot be read, which `rlc check` reports
+    with suppress(DataError):
+        rubric = read_rubric(judge.rubric)
+        text = "\n".join([rubric.text, *(f"{one.name}: {one.text}" for one in rubric.criteria)])
     episode = rollout_shape(env, model, sampling, level)[0]
     reply = episode.reply if episode.turns == 1 and not judging.whole else episode.datum_tokens()
-    shown = {"score": 1, "ranking": size, "pairwise": 2}[judging.by]
-    return (
-        QUESTION_TOKENS[level]
-        + text_tokens(_rubric_text(judge), model, level)
-        + episode.prompt
-        + shown * reply
-    )
+    replies = {"score": 1, "ranking": size, "pairwise": 2}[judging.by]
+    question = QUESTION_TOKENS[level] + text_tokens(text, model, level)
+    return question + episode.prompt + replies * reply
 
 
 def endpoint_dollars(plan: EndpointPlan, prompt: float, reply: float) -> float | None:
-    """What so many tokens cost at an endpoint; None if that is not known."""
+    """Return what so many tokens cost at an endpoint; None if that is not known."""
     if plan.prompt_price is None or plan.reply_price is None:
         return None
-    return (prompt * plan.prompt_price + reply * plan.reply_price) / _MILLION
-
-
-def _played(stage: StagePlan, level: Level) -> Iterator[_PlayedGroups]:
-    yield from _IN_STEP[stage](stage, level)
-    for one in played_data(stage, level):
-        yield _PlayedGroups(one.env, one.tasks, one.size, before=True)
+    return (prompt * plan.prompt_price + reply * plan.reply_price) / 1e6  # of a million tokens
 
 
 def _groups_in_step(stage: Training, level: Level) -> Iterator[_PlayedGroups]:
@@ -205,7 +230,7 @@ _IN_STEP: Table[Callable[[Any, Level], Iterator[_PlayedGroups]]] = Table(
 )
 
 
-def _tokens(
+def _rubric_tokens(
     stage: StagePlan, played: _PlayedGroups, judging: JudgingPlan, judge: JudgePlan, level: Level
 ) -> Tokens:
     size = played.size
@@ -214,58 +239,3 @@ def _tokens(
     given = stage.model, stage.sampling, played.env
     question = question_tokens(*given, judging, judge, size, level)
     return Tokens(prefill=asked * question, sample=asked * judge.max_tokens * REPLY_SHARE[level])
-
-
-def _read(stage: StagePlan, played: _PlayedGroups, level: Level) -> Tokens:
-    """What a model reads whose reward is that of the tokens: each episode, whole."""
-    shape = rollout_shape(played.env, stage.model, stage.sampling, level)
-    episode = sum(one.copies * one.datum_tokens() for one in shape)
-    return Tokens(prefill=played.groups * played.size * episode)
-
-
-def _rubric_text(judge: JudgePlan) -> str:
-    """The text of a rubric; empty if it cannot be read, which `rlc check` reports."""
-    from rlc.data import read_rubric  # most recipes have no judge
-
-    try:
-        rubric = read_rubric(judge.rubric)
-    except DataError:
-        return ""
-    return "\n".join([rubric.text, *(f"{one.name}: {one.text}" for one in rubric.criteria)])
-
-
-ASKED = ("teacher", "judge", "opponent", "samples")  # lines of a bill
-
-
-@frozen
-class AskedTokens:
-    """What a model is asked for in one step of a stage, or in one evaluation, and before the first.
-    ``kind`` is one of :data:`ASKED`."""
-
-    kind: str
-    model: ModelPlan | EndpointPlan
-    step: Tokens
-    before: Tokens = field(factory=Tokens)
-
-    def total(self, times: int) -> Tokens:
-        """The tokens of so many steps, and of what comes before them."""
-        return self.step * times + self.before
-
-
-def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
-    """The tokens of each model that a stage asks."""
-    for teacher, read in teacher_tokens(stage, level):
-        yield AskedTokens("teacher", teacher.model.model, read)
-    for judge, step, before in judge_tokens(stage, level):
-        yield AskedTokens("judge", judge, step, before)
-    for model, sampled in opponent_tokens(stage, level):
-        yield AskedTokens("opponent", model, sampled)
-    if is_training(stage) and stage.preference and (reference := stage.preference.reference):
-        before = Tokens(prefill=reference_tokens(stage, level))
-        yield AskedTokens("reference", reference.model, Tokens(), before)
-    for played in played_data(stage, level):
-        if not played.data.from_policy:
-            yield AskedTokens("samples", played.model, Tokens(), played.tokens(level))
-    if is_training(stage) and stage.heldout is not None:
-        each = heldout_tokens(stage, level) * compared(stage) / stage.steps
-        yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))

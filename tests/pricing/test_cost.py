@@ -24,8 +24,7 @@ from rlc.pricing.cost import (
     stage_cost,
     total_cost,
 )
-from rlc.pricing.shapes import EpisodeShape, History, rollout_shape, rollout_shapes
-from rlc.pricing.texts import LEVELS
+from rlc.pricing.shapes import LEVELS, EpisodeShape, History, rollout_shape, rollout_shapes
 from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
 
 WORKED = """\
