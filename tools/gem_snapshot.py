@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlc.catalog.facts.models import TINY
+from rlc.catalog.facts import TINY
 from rlc.pricing.shapes import tokenizer_at_hand
 
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import DEFAULT_AGGREGATE
+from rlc.catalog.builtins.stages import NO_ADVANTAGE
 from rlc.catalog.builtins.training import (
     DEFAULT_BUDGET,
     DEFAULT_DEADLINES,
@@ -12,10 +12,9 @@ from rlc.catalog.builtins.training import (
     DEFAULT_OVERLAP,
     DEFAULT_SAVE,
 )
-from rlc.catalog.facts.models import model_names, renderer_names
+from rlc.catalog.facts import model_names, renderer_names
 from rlc.catalog.index import KINDS
-from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
-from rlc.catalog.traits import StageTraits
+from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, StageTraits, optional, word
 from rlc.plan import RUN_WEIGHTS, SERVICES, MetricPlan
 
 _MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from rlc.algo import AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
     dialects,
-    distillation,
     frameworks,
-    games,
     graders,
     losses,
     sources,
     stages,
-    sweeps,
     training,
     wrappers,
 )
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.records import Builtin, Kind
-from rlc.catalog.traits import (
+from rlc.catalog.builtins.stages import NO_ADVANTAGE
+from rlc.catalog.records import (
     AggregateTraits,
+    Builtin,
     DataTraits,
     GraderTraits,
+    Kind,
     LossTraits,
     MetricTraits,
     OpponentTraits,
@@ -132,11 +130,11 @@ KINDS = {
 BUILTINS: tuple[Builtin, ...] = (
     *sources.SOURCES,
     *frameworks.FRAMEWORKS,
-    *games.GAMES,
+    *frameworks.GAMES,
     *sources.SPLITS,
     *wrappers.WRAPPERS,
-    games.PLAY,
-    *games.OPPONENTS,
+    frameworks.PLAY,
+    *frameworks.OPPONENTS,
     *graders.JUDGINGS,
     *graders.JUDGES,
     *graders.ENDPOINTS,
@@ -147,8 +145,8 @@ BUILTINS: tuple[Builtin, ...] = (
     *losses.LOSSES,
     *losses.AGGREGATES,
     losses.REFERENCE,
-    *distillation.TEACHERS,
-    *distillation.KEEPS,
+    *stages.TEACHERS,
+    *stages.KEEPS,
     training.ADAM,
     *training.SCHEDULES,
     *training.BATCHES,
@@ -164,11 +162,11 @@ BUILTINS: tuple[Builtin, ...] = (
     *stages.PREFERENCES,
     stages.PREFERRED,
     *stages.PREFERENCE_LOSSES,
-    distillation.SAMPLES,
+    stages.SAMPLES,
     *stages.METRICS,
     *stages.TRACKERS,
-    *sweeps.AXES,
-    *sweeps.SEARCHES,
+    *training.AXES,
+    *training.SEARCHES,
 )
 
 
@@ -221,13 +219,26 @@ tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 
 def loss_traits(loss: LossPlan) -> LossTraits:
-    """Return what a loss does, the service's or a recipe's own. Raise UnknownBuiltinError if the
-    service has none of its name."""
-    if loss.program is None:
-        return service_loss_traits(loss.name)
-    from rlc.catalog.own_losses import traits_of
+    """Return the traits of a loss, the service's or a recipe's own. Raise UnknownBuiltinError if
+    the service has none of its name."""
+    return service_loss_traits(loss.name) if loss.program is None else own_loss_traits(loss.program)
 
-    return traits_of(loss.program)
+
+@lru_cache(maxsize=64)
+def own_loss_traits(program: Program) -> LossTraits:
+    """Return the traits of a recipe's own loss. It takes stale rollouts if the weight of a token
+    that is to become likelier stays bounded, as PPO's does."""
+    from rlc.algo import degree, needs_batch, ratio_is_bounded, reads_trainer, unbounded
+
+    return LossTraits(
+        takes_stale=ratio_is_bounded(program).positive,
+        sampler_logprobs="logq" in program.inputs,
+        reference="ref" in program.inputs,
+        # What is computed over the batch takes the advantages as they are.
+        weighted=degree(program).of != 1 or needs_batch(program),
+        forward=reads_trainer(program),
+        unbounded=unbounded(program),
+    )
 
 
 def learns_targets_alone(

@@ -16,7 +16,7 @@ from rlc.algo import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
-from rlc.catalog.traits import Role
+from rlc.catalog.records import Role
 from rlc.plan import LOCAL, Over, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
 from rlc.records import evolve, frozen
 

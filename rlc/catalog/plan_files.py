@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rlc.catalog.files import with_files
+from rlc.catalog.environments import with_files
 from rlc.plan import (
     Plan,
     PlanFormatError,

@@ -19,7 +19,7 @@ from rlc.catalog.environments import (
     rubrics_of,
 )
 from rlc.catalog.index import grader_traits, source_traits, tracker_traits, wrapper_traits
-from rlc.catalog.traits import Key
+from rlc.catalog.records import Key
 from rlc.plan import (
     LOCAL,
     TINKER,

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from rlc.catalog.facts.models import TINY, TINY_TOKENIZER
+from rlc.catalog.facts import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
 from rlc.data import best_key, meta, saved

@@ -13,11 +13,15 @@ from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.facts.environments import gem_facts, gem_ids, gem_signature, is_broken, library
-from rlc.catalog.facts.models import (
+from rlc.catalog.facts import (
     BaseModelFacts,
     find_model,
     find_retired,
+    gem_facts,
+    gem_ids,
+    gem_signature,
+    is_broken,
+    library,
     model_names,
     retired_names,
 )

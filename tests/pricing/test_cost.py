@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
 from stage_parts import flat
 
-from rlc.catalog.facts.models import find_model
+from rlc.catalog.facts import find_model
 from rlc.compile.variants import on_service
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training

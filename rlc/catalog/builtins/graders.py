@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, word
-from rlc.catalog.traits import BOX, TAG, GraderTraits, WrapperTraits
+from rlc.catalog.records import (
+    BOX,
+    TAG,
+    Args,
+    Builtin,
+    GraderTraits,
+    Param,
+    WrapperTraits,
+    as_float,
+    builtin,
+    code,
+    optional,
+    word,
+)
 from rlc.plan import (
     TEXT_FILE,
     ComparerPlan,

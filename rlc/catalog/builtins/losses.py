@@ -11,8 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlc.algo import SHARED_BY
-from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
-from rlc.catalog.traits import AggregateTraits, LossTraits
+from rlc.catalog.records import (
+    MODEL_FOLDER,
+    AggregateTraits,
+    Args,
+    Builtin,
+    LossTraits,
+    Param,
+    builtin,
+    share,
+)
 from rlc.plan import AggregatePlan, KlPlan, LossPlan, Training
 from rlc.records import evolve
 

@@ -1,9 +1,8 @@
-"""The optimiser, batches, sampling, overlap, checkpoints, budgets, and what becomes of a failed
-rollout."""
+"""The optimiser, batches, sampling, overlap, checkpoints, budgets, failures and sweeps."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, share, word
 from rlc.plan import (
@@ -22,22 +21,23 @@ from rlc.plan import (
     SchedulePlan,
 )
 
-_WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
+if TYPE_CHECKING:
+    from rlc.plan import RangePlan, SearchPlan
+
+
 _FLOOR = share("floor", "share of the rate that it falls towards", 0.0)
 
 _DONE = "x = (s − w) / (steps + 1 − w), w = max(warmup, 1): the last step still learns"
 
 
 def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> Builtin:
-    def build(args: Args) -> SchedulePlan:
-        return SchedulePlan(name, args.warmup, args.values.get("floor", 1.0))
-
-    return Builtin(
+    return builtin(
         name,
         "schedule",
         doc,
-        build,
-        (_WARMUP, *params),
+        lambda args: SchedulePlan(name, args.warmup, args.values.get("floor", 1.0)),
+        Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0),
+        *params,
         formula=formula,
         example=f"optimizer = adam(1e-4, schedule = {name}(warmup = 5))",
     )
@@ -80,8 +80,6 @@ ADAM = builtin(
     example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
 )
 
-
-YEAR = 365 * 24 * 3_600
 
 GROUP_SIZE = Param(
     "group_size",
@@ -253,9 +251,7 @@ LIMIT = builtin(
 DEFAULT_BUDGET = BudgetPlan(None, None, None)
 
 
-def _deadline(name: str, doc: str, default: int | None) -> Param:
-    none = default is None
-    return Param(name, "duration", doc, default, above=0, high=10 * YEAR, optional=none)
+_DECADE = 10 * 365 * 24 * 3_600
 
 
 DEADLINES = builtin(
@@ -263,13 +259,29 @@ DEADLINES = builtin(
     "deadlines",
     "how long a stage waits before it ends, resumable, with what it waited for",
     lambda args: DeadlinesPlan(**{name: as_float(value) for name, value in args.values.items()}),
-    _deadline(
+    Param(
         "request",
+        "duration",
         "longest silence of a service that owes answers and does not say that it pauses",
         15 * 60,
+        above=0,
+        high=_DECADE,
     ),
-    _deadline("unreachable", "longest time that its server cannot be reached", 60),
-    _deadline("step", "longest time from one finished step to the next; none: for ever", None),
+    Param(
+        "unreachable",
+        "duration",
+        "longest time that its server cannot be reached",
+        60,
+        above=0,
+        high=_DECADE,
+    ),
+    optional(
+        "step",
+        "duration",
+        "longest time from one finished step to the next; none: for ever",
+        above=0,
+        high=_DECADE,
+    ),
     example="deadlines = deadlines(request = 15m, unreachable = 5m)",
 )
 DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
@@ -306,7 +318,7 @@ DEFAULT_FAILURE = FailurePlan(retries=1, then="drop", penalty=None)
 
 
 def retry_then(retries: Args, then: FailurePlan) -> FailurePlan:
-    """``retry(n) then drop``."""
+    """Return ``retry(n) then drop``."""
     return FailurePlan(retries.n, then.then, then.penalty)
 
 
@@ -342,5 +354,88 @@ FAILURES = (
         lambda args: args,
         Param("n", "int", "attempts after the first", low=1, high=100),
         example="on_error = retry(3) then drop",
+    ),
+)
+
+
+def _range(args: Args, scale: Literal["linear", "log"]) -> RangePlan:
+    from rlc.plan import (
+        RangePlan,  # most recipes have no sweep, and are checked without its records
+    )
+
+    step: Any = args.values.get("step")
+    given = [args.low, args.high, *([step] if step is not None and step.data else [])]
+    whole = all(float(value.data).is_integer() for value in given) and scale == "linear"
+    return RangePlan(scale, args.low, args.high, step, whole)
+
+
+def _search(name: str, doc: str, example: str, *params: Param, **more: Any) -> Builtin:
+    """Return a search, whose parameters have the names of its record's fields."""
+
+    def build(args: Args) -> SearchPlan:
+        from rlc.plan import SearchPlan
+
+        return SearchPlan(name, **{"n": None, **args.values, "learns": name == "tpe"})
+
+    return builtin(name, "search", doc, build, *params, example=example, **more)
+
+
+def _tried(rates: str, search: str) -> str:
+    """Return an example of a sweep over learning rates."""
+    over = f"{{ main.optimizer.learning_rate = {rates} }}"
+    return f"of     = main\nover   = {over}\nsearch = {search}"
+
+
+AXES = (
+    builtin(
+        "range",
+        "axis",
+        "numbers from low to high, all equally likely; whole ones if its arguments are whole",
+        lambda args: _range(args, "linear"),
+        Param("low", "float", "the smallest"),
+        Param("high", "float", "the largest"),
+        optional("step", "float", "only every so many; none: any", above=0),
+        example=_tried("range(1e-5, 1e-4)", "random(20)"),
+    ),
+    builtin(
+        "log",
+        "axis",
+        "numbers from low to high, whose logarithms are all equally likely",
+        lambda args: _range(args, "log"),
+        Param("low", "float", "the smallest", above=0),
+        Param("high", "float", "the largest", above=0),
+        example=_tried("log(1e-5, 1e-3)", "random(20)"),
+    ),
+)
+
+_N = Param("n", "int", "configurations that are tried", low=1, high=10_000)
+
+SEARCHES = (
+    _search("grid", "every configuration of the axes", _tried("[1e-5, 4e-5, 1e-4]", "grid()")),
+    _search(
+        "random",
+        "configurations sampled at random, none twice (Optuna's RandomSampler)",
+        _tried("log(1e-5, 1e-3)", "random(20)"),
+        _N,
+    ),
+    _search(
+        "tpe",
+        "configurations sampled where the best ones so far were dense, after the first ten, which "
+        "are random (Optuna's TPESampler, NeurIPS 2011)",
+        _tried("log(1e-5, 1e-3)", "tpe(20)"),
+        _N,
+        aliases="bayes bayesian optuna",
+    ),
+    _search(
+        "halving",
+        "configurations of which only the best of each eta go on at every rung, as evaluated "
+        "during the stage (Optuna's SuccessiveHalvingPruner, arXiv 1810.05934)",
+        _tried("log(1e-5, 1e-3)", "halving(eta = 3, n = 9)"),
+        Param("eta", "int", "one of so many goes on", 3, low=2, high=100),
+        optional(
+            "n", "int", "configurations, sampled at random; none: every one", low=1, high=10_000
+        ),
+        optional("first", "int", "steps to the first rung; none: to the first evaluation", low=1),
+        aliases="asha hyperband sha",
     ),
 )

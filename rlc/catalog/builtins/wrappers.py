@@ -6,8 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from rlc.catalog.builtins.training import GROUP_SIZE, STOP
-from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, share, word
-from rlc.catalog.traits import BOX, TAG, WrapperTraits
+from rlc.catalog.records import (
+    BOX,
+    TAG,
+    Args,
+    Builtin,
+    Param,
+    WrapperTraits,
+    as_float,
+    builtin,
+    code,
+    optional,
+    share,
+    word,
+)
 from rlc.plan import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 from rlc.records import evolve, frozen
 
