@@ -113,26 +113,41 @@ class Param:
 
 
 def optional(name: str, type: str, doc: str, **more: Any) -> Param:
-    """A parameter that may be left out, or given as ``none``."""
+    """Return a parameter that may be left out, or given as ``none``."""
     return Param(name, type, doc, None, optional=True, **more)
 
 
+def count(name: str, doc: str, default: Any = REQUIRED, **more: Any) -> Param:
+    """Return a parameter for a whole number from 1 on."""
+    return Param(name, "int", doc, default, low=1, **more)
+
+
+def number(name: str, doc: str, default: Any = REQUIRED, **more: Any) -> Param:
+    """Return a parameter for a number."""
+    return Param(name, "float", doc, default, **more)
+
+
+def text(name: str, doc: str, default: Any = REQUIRED, **more: Any) -> Param:
+    """Return a parameter for a string."""
+    return Param(name, "string", doc, default, **more)
+
+
 def code(name: str, doc: str, kind: CodeKind = "factory", **more: Any) -> Param:
-    """What names something in Python code, in a file or in a module. A ``factory`` is called with
-    the argument ``args``, as keyword arguments."""
+    """Return a parameter for the name of something in a Python file or module. A ``factory`` is
+    called with the argument ``args``, as keyword arguments."""
     form = (r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*", "rewards.py:reward")
     return Param(name, "string", doc, form=form, file=r".+\.py:\w+", code=kind, **more)
 
 
 def share(name: str, doc: str, default: float | None, **more: Any) -> Param:
-    """A number from 0 to 1."""
+    """Return a parameter for a number from 0 to 1."""
     return Param(name, "float", doc, default, low=0, high=1, **more)
 
 
 def word(
     name: str, doc: str, choices: tuple[str, ...], default: Any = REQUIRED, **more: Any
 ) -> Param:
-    """One of some words."""
+    """Return a parameter for one of some words."""
     return Param(name, "word", doc, default, choices=choices, **more)
 
 

@@ -19,7 +19,7 @@ from rlc.algo import (
     Scale,
     WeightedSum,
 )
-from rlc.catalog.records import Args, Builtin, Param, builtin, optional, share, word
+from rlc.catalog.records import Args, Builtin, Param, builtin, number, optional, share, word
 from rlc.records import evolve
 
 SCOPES = ("group", "role", "env", "batch_role", "batch")
@@ -37,7 +37,7 @@ SCALED = word("scale", "divide by the standard deviation or not", ("std", "none"
 
 def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> Param:
     doc = "added to the divisor"
-    return Param("eps", "float", doc, default, low=0, high=1, only_if=only_if)
+    return number("eps", doc, default, low=0, high=1, only_if=only_if)
 
 
 def gamma(default: float | None) -> Param:
@@ -163,7 +163,7 @@ PRESETS = (
         "rae",
         "episode return less a moving average for its role (arXiv 2506.24119)",
         lambda args: [RunningBaseline(args.decay)],
-        Param("decay", "float", "what each return leaves of the average", 0.95, low=0, below=1),
+        number("decay", "what each return leaves of the average", 0.95, low=0, below=1),
     ),
     preset("reinforce", "the episode return itself, without a baseline", lambda _: []),
     preset(

@@ -17,7 +17,9 @@ from rlc.catalog.records import (
     WrapperTraits,
     builtin,
     code,
+    count,
     optional,
+    text,
     word,
 )
 from rlc.data import module_of_package
@@ -59,9 +61,8 @@ FRAMEWORKS = (
         Param(GRADER, "grader", "what rewards its answer; none: its own result", (), named=True),
         optional("command", "list", "a program that is run, in place of a function"),
         ARGS,
-        Param(
+        text(
             "folder",
-            "string",
             "where the command is run",
             ".",
             form=(r".+", "agents"),
@@ -74,7 +75,7 @@ FRAMEWORKS = (
             ("result", "exit_status"),
             "result",
         ),
-        Param("concurrency", "int", "most of them at a time", 64, low=1, high=100_000),
+        count("concurrency", "most of them at a time", 64, high=100_000),
         example="env = agent(\n"
         '  "shopper.py:solve",\n'
         '  tasks = rows("shop.jsonl"),\n'
@@ -91,9 +92,8 @@ FRAMEWORKS = (
     source(
         "harbor",
         "Harbor's task folders: the model works in a shell, and the task's tests reward it",
-        Param(
+        text(
             "id",
-            "string",
             "the folders of tasks, as a pattern",
             form=(r".+", "tasks/*"),
             file=r".+",
@@ -101,7 +101,7 @@ FRAMEWORKS = (
         ),
         SHUFFLE,
         TASK_LIMIT,
-        Param("turns", "int", "most replies, after which the tests run", 30, low=1, high=1_000),
+        count("turns", "most replies, after which the tests run", 30, high=1_000),
         Param("timeout", "duration", "longest command", 60, above=0),
         word(
             "runtime",
@@ -111,7 +111,7 @@ FRAMEWORKS = (
             "container",
             noun="runtime",
         ),
-        Param("boxes", "int", "most containers at a time", 8, low=1, high=1_000),
+        count("boxes", "most containers at a time", 8, high=1_000),
         turns=lambda args: args.turns,
         env_name=_folder_name,
         traits=SourceTraits(
@@ -122,9 +122,8 @@ FRAMEWORKS = (
     source(
         "openenv",
         "an environment of an OpenEnv server",
-        Param(
+        text(
             "server",
-            "string",
             "its address; or, to start it here, its package, or a command with {port} in it",
             form=(
                 r"https?://[^/\s]+(/[^\s]*[^/\s])?|[A-Za-z_]\w*|(?!https?://)[^\n]*\{port\}[^\n]*",
@@ -148,14 +147,7 @@ FRAMEWORKS = (
         ),
         optional("show", "string", "field of an observation that the model sees; none: all of it"),
         Param("reset", "record", "arguments of its reset, besides the seed", {}),
-        Param(
-            "sessions",
-            "int",
-            "most sessions at a time; many servers have one",
-            1,
-            low=1,
-            high=100_000,
-        ),
+        count("sessions", "most sessions at a time; many servers have one", 1, high=100_000),
         env_name=lambda _: "openenv",
         traits=SourceTraits(
             "own",
@@ -171,9 +163,8 @@ FRAMEWORKS = (
         "verifiers",
         "an environment of Prime Intellect's verifiers: a package of the Environments Hub, or one "
         "of one's own",
-        Param(
+        text(
             "id",
-            "string",
             "its package, as it is installed, or a Python file",
             form=(_PACKAGE, "primeintellect/wordle"),
             file=r".+\.py",
@@ -181,7 +172,7 @@ FRAMEWORKS = (
             calls="load_environment",
         ),
         ARGS,
-        Param("split", "string", "its training or its evaluation tasks", USUAL[0], choices=USUAL),
+        text("split", "its training or its evaluation tasks", USUAL[0], choices=USUAL),
         SHUFFLE,
         TASK_LIMIT,
         Param(
@@ -230,7 +221,7 @@ GAMES = (
     source(
         "textarena",
         "a game of TextArena, by its id; its seats are `player_0`, `player_1` …",
-        Param("id", "string", "id of the game", choices=textarena_ids, noun="game of TextArena"),
+        text("id", "id of the game", choices=textarena_ids, noun="game of TextArena"),
         more=textarena_signature,
         traits=SourceTraits(
             "chat",
@@ -317,7 +308,7 @@ OPPONENTS = (
         "opponent",
         "the policy as it was: its weights after the last step that is a multiple of `every`",
         lambda args: PastPlan(args.every),
-        Param("every", "int", "steps for which the opponent stays as it is", low=1, high=100_000),
+        count("every", "steps for which the opponent stays as it is", high=100_000),
         example=_against("past(every = 20)"),
     ),
     builtin(

@@ -19,7 +19,10 @@ from rlc.catalog.records import (
     LossTraits,
     Param,
     builtin,
+    count,
+    number,
     share,
+    text,
 )
 from rlc.plan import AggregatePlan, KlPlan, LossPlan, Training
 from rlc.records import evolve
@@ -40,8 +43,8 @@ def _clip(kind: Literal["gradient", "weight"], **more: Any) -> LossTraits:
 
 def _clip_params(low: float, high: float, of: str = "of a token") -> tuple[Param, Param]:
     return (
-        Param("clip_low", "float", f"smallest ratio {of} that counts, 1 − ε", low, low=0),
-        Param("clip_high", "float", f"largest ratio {of} that counts, 1 + ε", high, above=0),
+        number("clip_low", f"smallest ratio {of} that counts, 1 − ε", low, low=0),
+        number("clip_high", f"largest ratio {of} that counts, 1 + ε", high, above=0),
     )
 
 
@@ -139,7 +142,7 @@ LOSSES = (
             "t: the sampled tokens; the others get the trainer's own log p_t as their log q_t,",
             "from a forward pass before each gradient, because the service pulls them too",
         ),
-        (Param("beta", "float", "strength of the pull", 0.05, above=0),),
+        (number("beta", "strength of the pull", 0.05, above=0),),
         example="loss = dro(beta = 0.05)",
     ),
     _loss(
@@ -167,7 +170,7 @@ LOSSES = (
             "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
             "t: the sampled tokens; the others contribute nothing",
         ),
-        (Param("kl_coeff", "float", "strength of the pull to the sampler", low=0),),
+        (number("kl_coeff", "strength of the pull to the sampler", low=0),),
         example="loss = stable_reinforce(kl_coeff = 0.01)",
     ),
 )
@@ -224,7 +227,7 @@ AGGREGATES = (
         "mean over sequences of their sums over one fixed length (Dr. GRPO, arXiv 2503.20783)",
         "L = Σ_i Σ_t l_it / (B length)",
         lambda sequences, _, length: 1 / (sequences * (length or 1)),
-        Param("length", "int", "the fixed length, usually max_tokens", low=1),
+        count("length", "the fixed length, usually max_tokens"),
         example=(
             "sampling  = sample(max_tokens = 512)\n"
             "aggregate = seq_mean_token_sum_norm(length = 1_024)"
@@ -248,20 +251,13 @@ REFERENCE = builtin(
     "kl",
     "takes the distance from a reference model off the advantages, token by token",
     lambda args: KlPlan(**args.values),
-    Param(
+    text(
         "reference",
-        "string",
         "a base model (`policy.base`), a model, a stage as it ends, or the path of saved weights",
         file=MODEL_FOLDER,
         also="model",
     ),
-    Param(
-        "coef",
-        "float",
-        "strength; 0: the logprobs are for a loss that reads `ref`",
-        low=0,
-        high=100,
-    ),
+    number("coef", "strength; 0: the logprobs are for a loss that reads `ref`", low=0, high=100),
     KL_DISCOUNT,
     formula=(
         "d_t = log q_t − log p_ref,t",

@@ -27,7 +27,10 @@ from rlc.catalog.records import (
     SourceTraits,
     builtin,
     code,
+    count,
+    number,
     optional,
+    text,
     word,
 )
 from rlc.plan import (
@@ -52,9 +55,8 @@ def _part(part: str, doc: str, shown: str) -> Builtin:
         "split",
         doc,
         lambda args: {"part": part, **args.values},
-        Param(
+        number(
             "share",
-            "float",
             "how much of the rows",
             above=0,
             high=1,
@@ -67,9 +69,7 @@ def _part(part: str, doc: str, shown: str) -> Builtin:
             ("order", "hash"),
             "order",
         ),
-        Param(
-            "of", "string", "the split that it is a part of", "train", choices=USUAL, form=_NAMED
-        ),
+        text("of", "the split that it is a part of", "train", choices=USUAL, form=_NAMED),
         example=f'env = problems("sums.jsonl", split = {part}({shown}))',
     )
 
@@ -90,9 +90,7 @@ SPLITS = (
 
 # For a source whose rows can be taken apart, and for one that only knows its splits by name.
 SPLIT = Param("split", "split", "which part of the rows", "train", choices=USUAL, form=_NAMED)
-SPLIT_NAME = Param(
-    "split", "string", "which part of the tasks", "train", choices=USUAL, form=_NAMED
-)
+SPLIT_NAME = text("split", "which part of the tasks", "train", choices=USUAL, form=_NAMED)
 
 
 # Of an environment until its stage decides, by its batch and sampling; and the rewards as they are.
@@ -155,7 +153,7 @@ _REPLIED = word(
     ("stop", "cut"),
     "stop",
 )
-_SUFFIX = Param("suffix", "string", "added to each question", "")
+_SUFFIX = text("suffix", "added to each question", "")
 
 
 def _file_name(args: Args) -> str:
@@ -247,7 +245,7 @@ SOURCES = (
     source(
         "gem",
         "an environment of GEM, by its id",
-        Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),
+        text("id", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),
         turns=_gem_turns,
         more=gem_signature,
         traits=SourceTraits(
@@ -264,7 +262,7 @@ SOURCES = (
     source(
         "openreward",
         "an environment of OpenReward, played with its tools",
-        Param("id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
+        text("id", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
         SPLIT_NAME,
         SHUFFLE,
         TASK_LIMIT,
@@ -277,7 +275,7 @@ SOURCES = (
             [],
         ),
         Param("tools", "list", "names of the tools that the model may use; none: all", []),
-        Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
+        count("sessions", "most sessions open at a time", 64, high=100_000),
         traits=SourceTraits(
             "own",
             numbered=True,
@@ -294,9 +292,8 @@ SOURCES = (
     source(
         "problems",
         "questions with answers to check: the rows of a file, or of a data set by its name",
-        Param(
+        text(
             "data",
-            "string",
             f"a known data set, {WHERE_ROWS_ARE}",
             choices=tuple(PROBLEM_SETS),
             noun="set of problems",
@@ -304,14 +301,13 @@ SOURCES = (
             file=DATA_FILE,
         ),
         SPLIT,
-        Param(
+        text(
             "question",
-            "string",
             "field of the question: text, or a list of messages",
             "question",
             holds="asked",
         ),
-        Param("answer", "string", "field of the answer", "answer", holds="answer"),
+        text("answer", "field of the answer", "answer", holds="answer"),
         Param(
             GRADER,
             "grader",
@@ -332,9 +328,8 @@ SOURCES = (
         _SUFFIX,
         _REPLIED,
         _ID,
-        Param(
+        number(
             "format_coef",
-            "float",
             "taken off where a grader that compares answers finds none",
             FORMAT_COEF,
             low=0,
@@ -348,14 +343,8 @@ SOURCES = (
     source(
         "rows",
         "prompts from the rows of a file or data set, rewarded by functions of one's own",
-        Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, "problems.jsonl"), file=DATA_FILE),
-        Param(
-            "prompt",
-            "string",
-            "field of the prompt: text, or a list of messages",
-            "prompt",
-            holds="asked",
-        ),
+        text("path", WHERE_ROWS_ARE, form=(ROWS, "problems.jsonl"), file=DATA_FILE),
+        text("prompt", "field of the prompt: text, or a list of messages", "prompt", holds="asked"),
         Param(GRADER, "grader", _GRADED_BY, (), named=True),
         SPLIT,
         SHUFFLE,
@@ -375,7 +364,7 @@ SOURCES = (
         "an RLDatasetBuilder of tinker-cookbook",
         code("builder", "where the builder is"),
         ARGS,
-        Param("split", "string", "its training or its test set", "train", choices=USUAL),
+        text("split", "its training or its test set", "train", choices=USUAL),
         Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
             "own",

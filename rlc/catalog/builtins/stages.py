@@ -34,7 +34,10 @@ from rlc.catalog.records import (
     TrackerTraits,
     builtin,
     code,
+    count,
+    number,
     optional,
+    text,
     word,
 )
 from rlc.plan import (
@@ -71,7 +74,7 @@ def _data(kind: type[AnyData], doc: str, *params: Param, **more: Any) -> Builtin
     )
 
 
-_FILE = Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, "demonstrations.jsonl"), file=DATA_FILE)
+_FILE = text("path", WHERE_ROWS_ARE, form=(ROWS, "demonstrations.jsonl"), file=DATA_FILE)
 _OF_ROWS = (
     optional("n", "int", "take the first n rows of it; none: all", low=1),
     optional("max_tokens", "int", "most in a row; none: the model's context", low=2),
@@ -87,28 +90,24 @@ DATA = (
         Demonstrations,
         "episodes of an environment that went well",
         Param("env", "env", "where they are played"),
-        Param("n", "int", "how many", low=1, high=10_000_000),
+        count("n", "how many", high=10_000_000),
         word(
             "policy",
             "who plays: the environment's own oracle, or the model itself",
             ("oracle", "model"),
             "oracle",
         ),
-        Param("min_reward", "float", "an episode with less is left out", 1.0),
+        number("min_reward", "an episode with less is left out", 1.0),
         example="data = demonstrations(guess, n = 2_000)",
     ),
     _data(
         Rows,
         "prompts and replies from the rows of a file or data set",
         _FILE,
-        Param(
-            "prompt",
-            "string",
-            "field of the prompt: text, or a list of messages",
-            "prompt",
-            holds="prompt",
+        text(
+            "prompt", "field of the prompt: text, or a list of messages", "prompt", holds="prompt"
         ),
-        Param("reply", "string", "field of the reply", "reply", holds="text"),
+        text("reply", "field of the reply", "reply", holds="text"),
         *_OF_FILES,
         example='data = rows("pairs.jsonl", prompt = "question", reply = "answer")',
     ),
@@ -136,7 +135,7 @@ DATA = (
         "the examples of a SupervisedDatasetBuilder of tinker-cookbook, images and sounds too",
         code("builder", "where the builder is"),
         ARGS,
-        Param("split", "string", "its training or its test set", "train", choices=USUAL),
+        text("split", "its training or its test set", "train", choices=USUAL),
         *_OF_ROWS,
         formula=(
             "L = − Σ_t w log p_t",
@@ -164,7 +163,7 @@ def _at(name: str, doc: str, formula: str) -> Builtin:
         "metric",
         doc,
         lambda args: MetricPlan(name, args.k),
-        Param("k", "int", "episodes of a task that are looked at", low=1, high=1_024),
+        count("k", "episodes of a task that are looked at", high=1_024),
         formula=(formula,),
         traits=MetricTraits(),
         example=f"samples  = 8\nsampling = sample(max_tokens = 512)\nmetrics  = [{name}(8)]",
@@ -218,7 +217,7 @@ def _tracker(name: str, doc: str, traits: TrackerTraits, *params: Param, **more:
     )
 
 
-_PROJECT = Param("project", "string", "the project that the run is part of")
+_PROJECT = text("project", "the project that the run is part of")
 _RUN = optional("run", "string", "name of the run; none: that of its folder")
 
 TRACKERS = (
@@ -247,7 +246,7 @@ TRACKERS = (
         "openreward_rollouts",
         "episodes uploaded to OpenReward (OPENREWARD_API_KEY in the environment)",
         TrackerTraits("openreward", "episodes to OpenReward", OPENREWARD_KEY, "openreward"),
-        Param("run", "string", "name of the run"),
+        text("run", "name of the run"),
         example=(
             'env   = openreward("GeneralReasoning/WhoDunIt")\ntrack = openreward_rollouts("my-run")'
         ),
@@ -292,7 +291,7 @@ PREFERRED = _data(
     "pairs that a model makes: of several replies to a task the best and the worst",
     Param("model", "model", "who replies: a model, or a stage as it ends"),
     Param("env", "env", "what it is asked, and what rewards the replies"),
-    Param("n", "int", "how many pairs; tasks whose rewards are all equal make none", low=1),
+    count("n", "how many pairs; tasks whose rewards are all equal make none"),
     Param("samples", "int", "replies to each task", 4, low=2, high=1_024),
     example="data = preferred(policy, env = guess, n = 512, samples = 4)",
 )
@@ -314,12 +313,11 @@ def _loss(
 
 
 def _beta(default: float, doc: str) -> Param:
-    return Param("beta", "float", doc, default, above=0)
+    return number("beta", doc, default, above=0)
 
 
-_SMOOTHING = Param(
+_SMOOTHING = number(
     "label_smoothing",
-    "float",
     "how many of the pairs are taken for mislabelled",
     0.0,
     low=0,
@@ -327,7 +325,7 @@ _SMOOTHING = Param(
     instead="from 0.5 on the worse reply would be the better one",
 )
 _HOLDS = "how much it holds to the reference"
-_ALPHA = Param("alpha", "float", "weight of the log-likelihood of the better replies", 1.0, low=0)
+_ALPHA = number("alpha", "weight of the log-likelihood of the better replies", 1.0, low=0)
 _RATIO = "s = log p(reply) − log p_ref(reply), summed over its n tokens"
 
 PREFERENCE_LOSSES = (
@@ -354,7 +352,7 @@ PREFERENCE_LOSSES = (
         PreferenceTraits(mean=True, usual_beta=(0.5, 20.0)),
         ("L = − log σ(β (s_c − s_r) − γ)", "s = log p(reply) / n"),
         _beta(2.0, "scale of the mean logprobs"),
-        Param("gamma", "float", "margin that is aimed at", 1.0, low=0),
+        number("gamma", "margin that is aimed at", 1.0, low=0),
         example="loss = simpo(beta = 2.0, gamma = 1.0)",
     ),
     _loss(
@@ -404,8 +402,8 @@ PREFERENCE_LOSSES = (
             "z = max(0, mean s of replies to other prompts), without a gradient",
         ),
         _beta(0.1, _HOLDS),
-        Param("desirable", "float", "weight of the good replies", 1.0, low=0),
-        Param("undesirable", "float", "weight of the bad replies", 1.0, low=0),
+        number("desirable", "weight of the good replies", 1.0, low=0),
+        number("undesirable", "weight of the bad replies", 1.0, low=0),
         example=('data = labelled("rated.jsonl")\nloss = kto(beta = 0.1, undesirable = 1.5)'),
     ),
 )
@@ -440,9 +438,8 @@ TEACHERS = (
         "that sampled it (on-policy distillation, arXiv 2306.13649)",
         lambda args: TeacherPlan(None, "reverse_kl", **args.values),
         _WHO,
-        Param(
+        number(
             "coef",
-            "float",
             "how much its scores count; 0: they are for a loss that reads `ref`",
             1.0,
             low=0,
@@ -462,17 +459,8 @@ TEACHERS = (
         "model learns their shares (as `topk` of the cookbook's SDFT, 0.5.8)",
         lambda args: TeacherPlan(None, "forward_kl", discount=0.0, **args.values),
         _WHO,
-        Param(
-            "coef",
-            "float",
-            "how much its loss counts beside that of the stage",
-            1.0,
-            above=0,
-            high=100,
-        ),
-        Param(
-            "top_k", "int", "how many of its most likely tokens are learnt", 20, low=1, high=1_024
-        ),
+        number("coef", "how much its loss counts beside that of the stage", 1.0, above=0, high=100),
+        count("top_k", "how many of its most likely tokens are learnt", 20, high=1_024),
         *_SHOWN,
         formula=(
             "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k most likely tokens)",
@@ -507,7 +495,7 @@ KEEPS = (
         "keep",
         "those with at least some reward",
         lambda args: KeepPlan("at_least", args.reward),
-        Param("reward", "float", "the least reward"),
+        number("reward", "the least reward"),
         example="data = samples(big, env = guess, n = 1_000, keep = at_least(0.5))",
     ),
 )
@@ -526,11 +514,11 @@ SAMPLES = builtin(
     _samples,
     Param("model", "model", "who plays: a model as it is declared, or as a stage leaves it"),
     Param("env", "env", "where they are played"),
-    Param("n", "int", "how many are learnt from", low=1, high=10_000_000),
+    count("n", "how many are learnt from", high=10_000_000),
     Param("keep", "keep", "which of a task's episodes are learnt from", KeepPlan("solved")),
-    Param("samples_per_task", "int", "episodes of each task", 1, low=1, high=1_024),
+    count("samples_per_task", "episodes of each task", 1, high=1_024),
     optional("per_task", "int", "most of a task that are learnt from; none: all", low=1),
-    Param("tries", "int", "most episodes played for each that is wanted", 20, low=1, high=10_000),
+    count("tries", "most episodes played for each that is wanted", 20, high=10_000),
     Param("sampling", "sampling", "how replies are sampled", DEFAULT_SAMPLING),
     optional(
         "without",

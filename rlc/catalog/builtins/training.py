@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, share, word
+from rlc.catalog.records import (
+    Args,
+    Builtin,
+    Param,
+    as_float,
+    builtin,
+    count,
+    number,
+    optional,
+    share,
+    text,
+    word,
+)
 from rlc.plan import (
     LONGEST_TTL,
     SHORTEST_TTL,
@@ -69,28 +81,22 @@ ADAM = builtin(
     "optimizer",
     "Adam with decoupled weight decay",
     lambda args: AdamPlan(**args.values),
-    Param("learning_rate", "float", "step size", low=0, high=1),
-    Param("beta1", "float", "decay of the gradient's mean", 0.9, low=0, below=1),
-    Param("beta2", "float", "decay of the squared gradient's mean", 0.95, low=0, below=1),
-    Param("eps", "float", "added to the root of the squared mean", 1e-8, above=0, high=1),
+    number("learning_rate", "step size", low=0, high=1),
+    number("beta1", "decay of the gradient's mean", 0.9, low=0, below=1),
+    number("beta2", "decay of the squared gradient's mean", 0.95, low=0, below=1),
+    number("eps", "added to the root of the squared mean", 1e-8, above=0, high=1),
     share("weight_decay", "decoupled weight decay", 0.0),
-    Param("grad_clip_norm", "float", "largest gradient norm; 0 for any", 0.0, low=0),
+    number("grad_clip_norm", "largest gradient norm; 0 for any", 0.0, low=0),
     Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
     aliases="adamw adam_w adamw_torch",
     example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
 )
 
 
-GROUP_SIZE = Param(
-    "group_size",
-    "int",
-    "rollouts of each task",
-    8,
-    low=1,
-    high=1_024,
-    formerly=("of", "group", "size"),
+GROUP_SIZE = count(
+    "group_size", "rollouts of each task", 8, high=1_024, formerly=("of", "group", "size")
 )
-_UPDATES = Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64)
+_UPDATES = count("updates", "optimiser updates a batch is split into", 1, high=64)
 
 BATCHES = (
     builtin(
@@ -100,7 +106,7 @@ BATCHES = (
         lambda args: BatchPlan(
             "groups", args.count, args.group_size, None, args.updates, args.resample
         ),
-        Param("count", "int", "tasks in a step", low=1, high=10_000),
+        count("count", "tasks in a step", high=10_000),
         GROUP_SIZE,
         _UPDATES,
         Param(
@@ -118,16 +124,15 @@ BATCHES = (
         "batch",
         "single episodes until there are enough turns, then a random choice of exactly so many",
         lambda args: BatchPlan("turns", args.count, 1, args.parallel, args.updates),
-        Param("count", "int", "turns that a step trains on", low=1, high=1_000_000),
-        Param("parallel", "int", "episodes played side by side", 64, low=1, high=10_000),
+        count("count", "turns that a step trains on", high=1_000_000),
+        count("parallel", "episodes played side by side", 64, high=10_000),
         _UPDATES,
         example=("batch     = turns(128, parallel = 64)\nadvantage = rebn()"),
     ),
 )
 
-STOP = Param(
+STOP = text(
     "stop",
-    "string",
     "texts that end a reply, which keeps them; the renderer's own end of a turn goes on holding",
     (),
     form=(r"(?s).+", "</answer>"),
@@ -139,17 +144,16 @@ SAMPLE = builtin(
     "sampling",
     "how replies are sampled",
     lambda args: SamplingPlan(**args.values),
-    Param("max_tokens", "int", "longest reply, in tokens", low=1),
-    Param(
+    count("max_tokens", "longest reply, in tokens"),
+    number(
         "temperature",
-        "float",
         "1 samples the model itself",
         1.0,
         above=0,
         high=10,
         instead="`top_k = 1` always takes the most likely token, at any temperature",
     ),
-    Param("top_p", "float", "share of the probability to sample from", 1.0, above=0, high=1),
+    number("top_p", "share of the probability to sample from", 1.0, above=0, high=1),
     Param("top_k", "int", "most likely tokens to sample from; -1 for all", -1, low=-1),
     optional(
         "max_prompt_tokens",
@@ -204,7 +208,7 @@ OVERLAPS = (
         "overlap",
         "sampling goes on while training: a rollout may come from somewhat older weights",
         lambda args: OverlapPlan("asynchronous", 1, args.max_staleness),
-        Param("max_staleness", "int", "most steps that its weights lag", 1, low=1, high=64),
+        count("max_staleness", "most steps that its weights lag", 1, high=64),
         example=("loss    = cispo()\noverlap = asynchronous(max_staleness = 2)"),
     ),
 )
@@ -215,8 +219,8 @@ EVERY = builtin(
     "save",
     "a checkpoint every so many steps and at the end",
     lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
-    Param("n", "int", "steps from one checkpoint to the next", low=1),
-    Param("keep", "int", "newest checkpoints that are kept", 3, low=1),
+    count("n", "steps from one checkpoint to the next"),
+    count("keep", "newest checkpoints that are kept", 3),
     optional(
         "ttl",
         "duration",
@@ -225,12 +229,10 @@ EVERY = builtin(
         high=LONGEST_TTL,
     ),
     Param("best", "bool", "also keep the one with the highest mean reward", False),
-    Param(
+    count(
         "rolling",
-        "int",
         "newest steps whose state is kept too, to go on from if the run is killed",
         1,
-        low=1,
         high=100,
         optional=True,
     ),
@@ -291,7 +293,7 @@ KL_GUARD = builtin(
     "kl_guard",
     "watches how far the trainer's logprobs are from the sampler's",
     lambda args: KlGuardPlan(**args.values),
-    Param("max", "float", "most that is normal, in nats a token", 0.1, above=0, high=100),
+    number("max", "most that is normal, in nats a token", 0.1, above=0, high=100),
     word(
         "then",
         "what happens above it: a warning, an end to asynchronous steps, or to the run",
@@ -308,8 +310,8 @@ FAILURE_LIMIT = builtin(
     "give_up",
     "ends a run, resumable, in which step after step fails",
     lambda args: GiveUpPlan(**args.values),
-    Param("steps", "int", "such steps in a row", 3, low=1),
-    Param("share", "float", "share of failed rollouts in each", 1.0, above=0, high=1),
+    count("steps", "such steps in a row", 3),
+    number("share", "share of failed rollouts in each", 1.0, above=0, high=1),
     example="give_up = failures(steps = 3, share = 0.5)",
 )
 DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
@@ -344,7 +346,7 @@ FAILURES = (
         "failure",
         "count the failed rollout with a reward of its own",
         lambda args: FailurePlan(0, "penalise", args.reward),
-        Param("reward", "float", "what a failed rollout gets"),
+        number("reward", "what a failed rollout gets"),
         example="on_error = retry(2) then penalise(-1)",
     ),
     builtin(
@@ -352,7 +354,7 @@ FAILURES = (
         "retry",
         "play the rollout again, up to n times; `then` says what if that fails too",
         lambda args: args,
-        Param("n", "int", "attempts after the first", low=1, high=100),
+        count("n", "attempts after the first", high=100),
         example="on_error = retry(3) then drop",
     ),
 )
@@ -392,8 +394,8 @@ AXES = (
         "axis",
         "numbers from low to high, all equally likely; whole ones if its arguments are whole",
         lambda args: _range(args, "linear"),
-        Param("low", "float", "the smallest"),
-        Param("high", "float", "the largest"),
+        number("low", "the smallest"),
+        number("high", "the largest"),
         optional("step", "float", "only every so many; none: any", above=0),
         example=_tried("range(1e-5, 1e-4)", "random(20)"),
     ),
@@ -402,13 +404,13 @@ AXES = (
         "axis",
         "numbers from low to high, whose logarithms are all equally likely",
         lambda args: _range(args, "log"),
-        Param("low", "float", "the smallest", above=0),
-        Param("high", "float", "the largest", above=0),
+        number("low", "the smallest", above=0),
+        number("high", "the largest", above=0),
         example=_tried("log(1e-5, 1e-3)", "random(20)"),
     ),
 )
 
-_N = Param("n", "int", "configurations that are tried", low=1, high=10_000)
+_N = count("n", "configurations that are tried", high=10_000)
 
 SEARCHES = (
     _search("grid", "every configuration of the axes", _tried("[1e-5, 4e-5, 1e-4]", "grid()")),
