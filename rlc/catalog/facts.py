@@ -66,7 +66,7 @@ class BaseModelFacts:
 
     @property
     def chatml(self) -> bool:
-        """Whether its chat markup is ChatML, which the ``qwen3_`` templates write out."""
+        """Return whether its chat markup is ChatML, which the ``qwen3_`` templates write out."""
         return self.base == TINY or self.base.startswith("Qwen/")
 
 
@@ -82,7 +82,7 @@ _TINY = BaseModelFacts(TINY, LOCAL, 8192, ("qwen3_instruct",), FREE, 128, (1e-5,
 
 
 def find_model(base: str) -> BaseModelFacts | None:
-    """The catalogue's model of that name; a folder on this machine is not in it."""
+    """Return the catalogue's model of that name; None for others, such as a folder."""
     return _models().get(base)
 
 
@@ -104,11 +104,8 @@ def renderer_names() -> tuple[str, ...]:
 
 
 def renderer_keeps_prefix(renderer: str) -> bool | None:
-    """Whether a prompt rendered with it extends the tokens before; None if unknown.
-
-    A renderer that drops earlier reasoning, or that ends a turn with text instead of a token,
-    does not.
-    """
+    """Return whether a prompt rendered with it extends the tokens before; None if unknown. It does
+    not if it drops earlier reasoning, or ends a turn with text instead of a token."""
     groups = _data()["renderers"]
     if renderer in groups["keeps_prefix"]:
         return True
@@ -116,25 +113,22 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
 
 
 def renderer_fits(base: str, renderer: str) -> bool:
-    """Whether a renderer writes chats in a markup that a model knows, or in none; so it may be for
+    """Return whether a renderer writes chats in a markup that a model knows, or in none; True for
     a model that is not in the catalogue."""
-    model = find_model(base)
-    if model is None:
+    if (model := find_model(base)) is None:
         return True
-    plain = "role_colon"  # no markup at all
-    known = {_markup(name) for name in (*model.renderers, plain)}
+    known = {_markup(name) for name in (*model.renderers, "role_colon")}  # which has no markup
     return _markup(renderer) in known | ({"qwen"} if model.chatml else set())
 
 
 def _markup(renderer: str) -> str:
-    """The family that the name of a renderer begins with. Nemotron's markup is ChatML, as Qwen's
-    is."""
+    """Return the family in the name of a renderer; Nemotron's markup is ChatML, as Qwen's is."""
     family = renderer[: next((i for i, c in enumerate(renderer) if not c.isalpha()), None)]
     return {"nemotron": "qwen"}.get(family, family)
 
 
 def tokenizer_of(base: str) -> str | None:
-    """The vocabulary of a model of the catalogue; None for others."""
+    """Return the vocabulary of a model of the catalogue; None for others."""
     if base == TINY:
         return TINY
     name = base.partition(":peft:")[0]
@@ -143,40 +137,37 @@ def tokenizer_of(base: str) -> str | None:
 
 
 def storage_price() -> float:
-    """USD for a GB of checkpoints and month."""
+    """Return USD for a GB of checkpoints and month."""
     return float(_data()["storage"])
 
 
 def prices_as_of() -> str:
-    """Date and source of the prices."""
+    """Return the date and source of the prices."""
     return f"{_data()['as_of']}, {_data()['source']}"
 
 
 @cache
 def _models() -> dict[str, BaseModelFacts]:
-    return {TINY: _TINY} | {name: _hosted(name, f) for name, f in _data()["models"].items()}
-
-
-def _hosted(name: str, facts: dict[str, Any]) -> BaseModelFacts:
-    return BaseModelFacts(
-        base=name,
-        service=TINKER,
-        context=facts["context"],
-        renderers=tuple(facts["renderers"]),
-        price=Price(facts["prefill"], facts["cached"], facts["sample"], facts["train"]),
-        max_rank=facts.get("max_rank"),
-        lora=tuple(facts["lora"]) if "lora" in facts else None,
-        unconfirmed=tuple(facts.get("unconfirmed", ())),
-    )
+    hosted = {
+        name: BaseModelFacts(
+            base=name,
+            service=TINKER,
+            context=facts["context"],
+            renderers=tuple(facts["renderers"]),
+            price=Price(facts["prefill"], facts["cached"], facts["sample"], facts["train"]),
+            max_rank=facts.get("max_rank"),
+            lora=tuple(facts["lora"]) if "lora" in facts else None,
+            unconfirmed=tuple(facts.get("unconfirmed", ())),
+        )
+        for name, facts in _data()["models"].items()
+    }
+    return {TINY: _TINY} | hosted
 
 
 @cache
 def _data() -> Any:
     with open(_PATH, encoding="utf-8") as file:
         return json.load(file)
-
-
-_MILLION = 1e6
 
 
 class TokenCounts(Protocol):
@@ -189,15 +180,15 @@ class TokenCounts(Protocol):
 
 
 def price_of(base: str, service: str) -> Price | None:
-    """The prices of a model on a service; None if nothing is known of them."""
-    if service == "local":
+    """Return the prices of a model on a service; None if they are unknown."""
+    if service == LOCAL:
         return FREE
     model = find_model(base)
     return model.price if model else None
 
 
 def dollars(base: str, usage: TokenCounts) -> float | None:
-    """The cost of what was used, in USD; None if a price that it needs is unknown."""
+    """Return the cost of used tokens in USD; None if a price that it needs is unknown."""
     model = find_model(base)
     price = model.price if model else FREE  # a model outside the catalogue runs locally
     parts = (
@@ -211,10 +202,10 @@ def dollars(base: str, usage: TokenCounts) -> float | None:
 
 
 def part_cost(tokens: float, price: float | None) -> float | None:
-    """No tokens cost nothing, also at an unknown price."""
+    """Return the cost of tokens at a price per million; None if unknown, but 0 for no tokens."""
     if tokens == 0:
         return 0.0
-    return None if price is None else tokens * price / _MILLION
+    return None if price is None else tokens * price / 1e6
 
 
 # Environments, without their version, that rlc has a player for (rlc.envs.gem.oracles).
@@ -229,7 +220,7 @@ _AT_LEAST_ONE = {"max_turns", "size", "max_tests", "max_workers"}
 
 @cache
 def snapshot(library: str) -> Any:
-    """What ``python -m tools.gem_snapshot`` wrote of ``gem``, or ``python -m
+    """Return the data that ``python -m tools.gem_snapshot`` wrote of ``gem``, or ``python -m
     tools.textarena_snapshot`` of ``textarena``."""
     path = os.path.join(os.path.dirname(__file__), "data", f"{library}.json")
     with open(path, encoding="utf-8") as file:
@@ -241,10 +232,8 @@ def gem_ids() -> tuple[str, ...]:
 
 
 def gem_facts(env_id: str) -> dict[str, Any]:
-    """``class, args, chars`` of an environment with its class's ``params, multi_turn, needs``.
-
-    ``boxed``: its answers are read from a box that its questions do not ask for.
-    """
+    """Return ``class, args, chars`` of an environment with its class's ``params, multi_turn,
+    needs``. ``boxed``: its answers are read from a box that its questions do not ask for."""
     facts = snapshot("gem")
     environment = facts["environments"][env_id]
     boxed = environment["class"] in _BOXED
@@ -252,19 +241,19 @@ def gem_facts(env_id: str) -> dict[str, Any]:
 
 
 def is_broken(env_id: str) -> bool:
-    """Whether the library itself cannot make it: nothing is missing, and yet it fails."""
+    """Return whether the library itself cannot make it: nothing is missing, and yet it fails."""
     facts = gem_facts(env_id)
     return facts["chars"] is None and not facts["needs"]
 
 
 def library() -> str:
-    """``gem-llm 0.1.0``, the version that the snapshot was taken of."""
+    """Return the library and version of the snapshot: ``gem-llm 0.1.0``."""
     stored = snapshot("gem")
     return f"{stored['library']} {stored['version']}"
 
 
 def gem_signature(env_id: str) -> Signature:
-    """The keyword arguments that an environment honours, with its registered values as defaults."""
+    """Return the keyword arguments of an environment, with its registered values as defaults."""
     facts = gem_facts(env_id)
     params = tuple(
         Param(
@@ -292,8 +281,8 @@ def textarena_ids() -> tuple[str, ...]:
 
 
 def textarena_facts(env_id: str) -> dict[str, Any]:
-    """The numbers of ``players`` of a game, None if unknown; what it ``needs`` to be made, and the
-    characters of its first ``prompt``. ``broken_in``: the library that cannot make it."""
+    """Return the numbers of ``players`` of a game, None if unknown; its ``needs``, the characters
+    of its first ``prompt``, and ``broken_in``, the library that cannot make it."""
     stored = snapshot("textarena")
     game = stored["games"][env_id]
     broken = game["players"] is None and not game["needs"]
@@ -301,7 +290,7 @@ def textarena_facts(env_id: str) -> dict[str, Any]:
 
 
 def textarena_signature(env_id: str) -> Signature:
-    """The number of players, as the game takes it, and what a move that is not allowed costs."""
+    """Return the parameters of a game: its number of players, and the cost of an illegal move."""
     players = textarena_facts(env_id)["players"] or range(1, _MOST_PLAYERS + 1)
     fewest = min(players) if len(players) < _MOST_PLAYERS else 2
     return Signature(

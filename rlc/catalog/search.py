@@ -96,8 +96,8 @@ BY_STRING = ("base", "environment", "problems", "prompt")
 
 @frozen
 class NameEntry:
-    """One thing that a recipe can name. ``reason`` says why one that is known elsewhere is not
-    possible here; ``facts`` are what else is known, by name."""
+    """One thing that a recipe can name. ``reason``: why one that is known elsewhere is not possible
+    here; ``facts``: what else is known, by name."""
 
     kind: str
     name: str
@@ -111,7 +111,7 @@ class NameEntry:
 
 
 def entries() -> tuple[NameEntry, ...]:
-    """Everything, kind by kind."""
+    """Return everything, kind by kind."""
     builtins = (b for kind in KINDS for b in BUILTINS if b.kind == kind)
     return (
         *(
@@ -153,16 +153,16 @@ def entries() -> tuple[NameEntry, ...]:
 
 
 def kinds() -> dict[str, str]:
-    """Every kind of entry, and what it is in words."""
+    """Return every kind of entry, and what it is in words."""
     known = {entry.kind for entry in entries()}
     nouns = {name: kind.noun for name, kind in KINDS.items() if name in known}
     return {"declaration": OTHER_KINDS["declaration"], **nouns, **OTHER_KINDS}
 
 
 def find(term: str, among: Sequence[NameEntry]) -> list[NameEntry]:
-    """The entries that ``term`` may mean, the best first: named so, those whose name or a word in
-    it begins so, what is written about it, and what has such a parameter. What has it inside of a
-    word, as Minesweeper has sweep, only if there is nothing else."""
+    """Return the entries that ``term`` may mean, the best first: by their name, its beginning, the
+    beginning of a word in it, their text, and their parameters. Only if there are none, those with
+    it inside of a word, as Minesweeper has sweep."""
     wanted = term.lower().rstrip("()")
     ranked = [(rank, entry) for entry in among if (rank := _rank(wanted, entry)) is not None]
     ranked.sort(key=lambda pair: pair[0])
@@ -170,8 +170,8 @@ def find(term: str, among: Sequence[NameEntry]) -> list[NameEntry]:
 
 
 def related(named: Sequence[NameEntry], found: Sequence[NameEntry]) -> list[NameEntry]:
-    """The other entries that were found, those of the kinds of the ``named`` ones first; then what
-    their parameters take, and what else is of their kinds."""
+    """Return the other entries that were found, those of the kinds of the ``named`` ones first;
+    then the values of their parameters, and others of their kinds."""
     kinds = {entry.kind for entry in named}
     taken = {param.type for entry in named for param in entry.params}
     nearest = sorted(found, key=lambda entry: entry.kind not in kinds)
@@ -182,34 +182,30 @@ def related(named: Sequence[NameEntry], found: Sequence[NameEntry]) -> list[Name
 
 
 def words(among: Sequence[NameEntry]) -> list[str]:
-    """The names and the words in them, as candidates for a mistyped one."""
+    """Return the names and the words in them, as candidates for a mistyped one."""
     names = [entry.name for entry in among]
     parts = [part for name in names for part in re.split(r"[\W_]+", name) if len(part) > 3]
     return list(dict.fromkeys([*names, *parts]))
 
 
 def as_data(entry: NameEntry) -> dict[str, Any]:
-    """An entry as data for JSON."""
-    return {**asdict(entry, recurse=False), "params": [_param_data(each) for each in entry.params]}
-
-
-def _param_data(param: Param) -> dict[str, Any]:
-    """A parameter as data; ``default`` is None if it is ``required``."""
-    return {
-        "name": param.name,
-        "type": param.type,
-        "doc": param.doc,
-        "required": param.required,
-        "default": plain_default(param),
-        **{bound: getattr(param, bound) for bound in ("low", "high", "above", "below")},
-        "choices": param.all_choices(),
-        "many": param.many,
-        "named": param.named,
-    }
+    """Return an entry as data for JSON; the ``default`` of a ``required`` parameter is None."""
+    params = [
+        {
+            **{name: getattr(param, name) for name in ("name", "type", "doc", "required")},
+            "default": plain_default(param),
+            **{bound: getattr(param, bound) for bound in ("low", "high", "above", "below")},
+            "choices": param.all_choices(),
+            "many": param.many,
+            "named": param.named,
+        }
+        for param in entry.params
+    ]
+    return {**asdict(entry, recurse=False), "params": params}
 
 
 def plain_default(param: Param) -> Any:
-    """A default as data: a record as its fields; None if there is no default."""
+    """Return a default as data: a record as its fields; None if there is no default."""
     if isinstance(param.default, tuple):
         return [asdict(item) for item in param.default]
     if param.required:
@@ -218,7 +214,7 @@ def plain_default(param: Param) -> Any:
 
 
 def is_named(term: str, entry: NameEntry) -> bool:
-    """Whether ``term`` is the entry's very name."""
+    """Return whether ``term`` is the name of an entry."""
     return entry.name.lower() == term.lower().rstrip("()")
 
 

@@ -40,7 +40,6 @@ from rlc.pricing import StageCost, judged_before
 from rlc.records import asdict
 
 Format = Literal["mermaid", "dot"]
-FORMATS: tuple[Format, ...] = ("mermaid", "dot")
 _quoted = partial(json.dumps, ensure_ascii=False)  # a string of Graphviz
 
 

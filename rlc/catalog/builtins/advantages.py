@@ -53,9 +53,8 @@ def preset(
     constant: Any = "keep",
     example: str = "",
 ) -> Builtin:
-    """A preset with the steps that ``steps`` makes of its arguments. If it has a parameter
-    ``gamma``, that discounts the return of each turn; a parameter ``constant`` overrides
-    ``constant`` here."""
+    """Return a preset with the ``steps`` of its arguments. A parameter ``gamma`` discounts the
+    return of each turn, a parameter ``constant`` overrides ``constant`` here."""
 
     def build(args: Args) -> AdvantageScheme:
         gamma = args.values.get("gamma")
@@ -74,12 +73,12 @@ def scoped(
     scope: Param = SCOPE,
     constant: Any = "keep",
 ) -> Builtin:
-    """A preset with a ``scope``, its last parameter."""
+    """Return a preset with a ``scope``, its last parameter."""
     return preset(name, doc, steps, *params, scope, constant=constant)
 
 
 def when(condition: bool, *steps: AdvantageStep) -> tuple[AdvantageStep, ...]:
-    """The steps if ``condition`` holds, else none."""
+    """Return the steps if ``condition`` holds, else none."""
     return steps if condition else ()
 
 
@@ -96,7 +95,7 @@ def length_weighted(over: Any, singleton: Any = "zero") -> Baseline:
 
 
 def best_margin(over: Any, singleton: Any = "zero") -> tuple[Baseline, Clip]:
-    """The best one gets its lead over the second best, the others nothing."""
+    """Give the best one its lead over the second best, and the others nothing."""
     return Baseline("best_of_others", over, "value", singleton), Clip(0.0, None)
 
 
@@ -114,12 +113,12 @@ def nonzero_share(over: Any) -> Scale:
 
 
 def whitened(ddof: int, place: Any) -> tuple[Baseline, Scale]:
-    """To mean 0 and deviation 1 over all tokens of the batch."""
+    """Scale to mean 0 and deviation 1 over all tokens of the batch."""
     return mean("batch", weight="tokens"), Scale("std", "batch", "tokens", ddof, 1e-8, place)
 
 
 def one_by_one(*apart: AdvantageStep, summed: Iterable[AdvantageStep]) -> tuple[AdvantageStep, ...]:
-    """The components of the reward normalised each by itself, then their weighted sum (GDPO)."""
+    """Normalise each component of the reward by itself, then add them by their weights (GDPO)."""
     return (*apart, WeightedSum(), *summed)
 
 
@@ -238,7 +237,7 @@ PRESETS = (
 
 
 def _baseline(args: Args) -> Baseline:
-    """Without ``weight`` each kind counts as it is defined: ``length_weighted`` by tokens."""
+    """Return a baseline, by default weighted as its kind is defined: some by tokens."""
     weight = args.weight
     if weight.data is None:
         weight = evolve(weight, data="tokens" if args.kind.data == "length_weighted" else "value")
@@ -246,7 +245,7 @@ def _baseline(args: Args) -> Baseline:
 
 
 def _scale(args: Args) -> Scale:
-    """Without ``of`` a deviation is that of the values, a mean or share that of the returns."""
+    """Return a scale, by default of the values for a deviation, else of the returns."""
     of = args.of
     if of.data is None:
         deviation = args.kind.data in ("std", "std_of_others", "rms")

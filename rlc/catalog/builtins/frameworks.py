@@ -49,6 +49,24 @@ def _agent(args: Args) -> EnvPlan:
     )
 
 
+def _against(opponent: str) -> str:
+    """Return an example of a game against an opponent."""
+    env = f'textarena("TicTacToe-v0") |> chat() |> play(against = {opponent})'
+    return f"env       = {env}\nadvantage = rae()"
+
+
+def _textarena_env(env: EnvPlan) -> EnvFacts:
+    facts = textarena_facts(env.id)
+    return EnvFacts(
+        chars={"prompt": facts["prompt"]} if facts["prompt"] else {},
+        needs=tuple(facts["needs"]),
+        uncounted=True,
+        broken_in=facts["broken_in"],
+        endless=True,
+        lists_moves=facts["lists_moves"],
+    )
+
+
 FRAMEWORKS = (
     builtin(
         AGENT,
@@ -196,28 +214,6 @@ FRAMEWORKS = (
         ),
         example='env = verifiers("primeintellect/wordle", args = { max_turns = 6 })',
     ),
-)
-
-
-def _against(opponent: str) -> str:
-    """Return an example of a game against an opponent."""
-    env = f'textarena("TicTacToe-v0") |> chat() |> play(against = {opponent})'
-    return f"env       = {env}\nadvantage = rae()"
-
-
-def _textarena_env(env: EnvPlan) -> EnvFacts:
-    facts = textarena_facts(env.id)
-    return EnvFacts(
-        chars={"prompt": facts["prompt"]} if facts["prompt"] else {},
-        needs=tuple(facts["needs"]),
-        uncounted=True,
-        broken_in=facts["broken_in"],
-        endless=True,
-        lists_moves=facts["lists_moves"],
-    )
-
-
-GAMES = (
     source(
         "textarena",
         "a game of TextArena, by its id; its seats are `player_0`, `player_1` …",
@@ -266,35 +262,38 @@ def _play(args: Args) -> PlayPlan:
     )
 
 
-PLAY = Builtin(
-    "play",
-    "wrapper",
-    "who plays a game of several seats: the policy all of them, or some against an opponent",
-    _play,
-    (
-        Param("against", "opponent", "who plays the other seats; `self`: all seats are trained"),
-        optional(
-            "seat",
-            "string",
-            "the role that is trained; `any`: one seat of a match, each in turn",
-            choices=(ANY,),
-            noun="seat",
-            form=(r"\w+", "judge"),
+PLAYERS = (
+    Builtin(
+        "play",
+        "wrapper",
+        "who plays a game of several seats: the policy all of them, or some against an opponent",
+        _play,
+        (
+            Param(
+                "against", "opponent", "who plays the other seats; `self`: all seats are trained"
+            ),
+            optional(
+                "seat",
+                "string",
+                "the role that is trained; `any`: one seat of a match, each in turn",
+                choices=(ANY,),
+                noun="seat",
+                form=(r"\w+", "judge"),
+            ),
+            optional(
+                "temperature",
+                "float",
+                "of the opponent's sampling; none: that of the policy's",
+                above=0,
+                high=10,
+            ),
+            optional(
+                "max_tokens", "int", "longest reply of the opponent; none: the policy's", low=1
+            ),
         ),
-        optional(
-            "temperature",
-            "float",
-            "of the opponent's sampling; none: that of the policy's",
-            above=0,
-            high=10,
-        ),
-        optional("max_tokens", "int", "longest reply of the opponent; none: the policy's", low=1),
+        traits=WrapperTraits("setting"),
+        example=_against("past(every = 20)"),
     ),
-    traits=WrapperTraits("setting"),
-    example=_against("past(every = 20)"),
-)
-
-OPPONENTS = (
     Builtin(
         "self",
         "opponent",

@@ -57,7 +57,7 @@ def _likelihood(b: Builder, _: Mapping[str, int]) -> int:
 
 
 def _surrogate(b: Builder, ratio: int, of: Mapping[str, int]) -> int:
-    """PPO's, with any ratio."""
+    """Return the loss of PPO, with any ratio."""
     clipped = b.apply("clip", ratio, of["clip_low"], of["clip_high"])
     terms = [b.apply("*", each, b.input("adv")) for each in (ratio, clipped)]
     return b.apply("neg", b.apply("min", *terms))
@@ -89,7 +89,7 @@ def _loss(
     params: tuple[Param, ...] = (),
     example: str = "",
 ) -> Builtin:
-    """A loss under the service's own name."""
+    """Return a loss under the service's own name."""
 
     def build(args: Args) -> LossPlan:
         return LossPlan(name, {key: args.values[own] for own, key in keys.items()})
@@ -105,6 +105,31 @@ def _loss(
         )
     own = {"formula": formula, "hint": hint, "traits": traits, "example": example}
     return builtin(name, "loss", doc, build, *params, **own)
+
+
+LIKELIHOOD = LossPlan("cross_entropy", {})  # of supervised training, and of requests for logprobs
+DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
+KL_DISCOUNT = share(
+    "discount", "above 0 a token also answers for the later ones, discounted by this", 0.0
+)
+
+
+def _aggregate(
+    name: str,
+    doc: str,
+    formula: str,
+    token_weight: Callable[[float, float, int | None], float],
+    *params: Param,
+    **more: str,
+) -> Builtin:
+    """Return an aggregation, named as in verl's loss_agg_mode; :mod:`rlc.algo.aggregate` computes
+    its weights."""
+
+    def build(args: Args) -> AggregatePlan:
+        return AggregatePlan(name, args.values.get("length"))
+
+    own = {"formula": (formula,), "traits": AggregateTraits(SHARED_BY[name], token_weight)}
+    return builtin(name, "aggregate", doc, build, *params, **own, **more)
 
 
 LOSSES = (
@@ -173,31 +198,6 @@ LOSSES = (
         (number("kl_coeff", "strength of the pull to the sampler", low=0),),
         example="loss = stable_reinforce(kl_coeff = 0.01)",
     ),
-)
-
-# What supervised training computes, and how a service is asked for logprobs.
-LIKELIHOOD = LossPlan("cross_entropy", {})
-
-
-def _aggregate(
-    name: str,
-    doc: str,
-    formula: str,
-    token_weight: Callable[[float, float, int | None], float],
-    *params: Param,
-    **more: str,
-) -> Builtin:
-    def build(args: Args) -> AggregatePlan:
-        return AggregatePlan(name, args.values.get("length"))
-
-    traits = AggregateTraits(SHARED_BY[name], token_weight)
-    return builtin(
-        name, "aggregate", doc, build, *params, formula=(formula,), traits=traits, **more
-    )
-
-
-# Names: verl's loss_agg_mode. The weights are computed in rlc.algo.aggregate.
-AGGREGATES = (
     _aggregate(
         "token_sum",
         "the service's own: every token counts once",
@@ -239,32 +239,29 @@ AGGREGATES = (
         "L = Σ_p (Σ_i∈p Σ_t l_it / Σ_i∈p n_i) / P",
         lambda _, tokens, __: 1 / tokens,
     ),
-)
-DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
-
-KL_DISCOUNT = share(
-    "discount", "above 0 a token also answers for the later ones, discounted by this", 0.0
-)
-
-REFERENCE = builtin(
-    "reference",
-    "kl",
-    "takes the distance from a reference model off the advantages, token by token",
-    lambda args: KlPlan(**args.values),
-    text(
+    builtin(
         "reference",
-        "a base model (`policy.base`), a model, a stage as it ends, or the path of saved weights",
-        file=MODEL_FOLDER,
-        also="model",
+        "kl",
+        "takes the distance from a reference model off the advantages, token by token",
+        lambda args: KlPlan(**args.values),
+        text(
+            "reference",
+            "a base model (`policy.base`), a model, a stage as it ends, or the path of saved "
+            "weights",
+            file=MODEL_FOLDER,
+            also="model",
+        ),
+        number(
+            "coef", "strength; 0: the logprobs are for a loss that reads `ref`", low=0, high=100
+        ),
+        KL_DISCOUNT,
+        formula=(
+            "d_t = log q_t − log p_ref,t",
+            "A_t = A_t + coef (mean(d) − d_t)",
+            "mean(d): over all sampled tokens of the batch",
+        ),
+        example="kl = reference(policy.base, coef = 0.01)",
     ),
-    number("coef", "strength; 0: the logprobs are for a loss that reads `ref`", low=0, high=100),
-    KL_DISCOUNT,
-    formula=(
-        "d_t = log q_t − log p_ref,t",
-        "A_t = A_t + coef (mean(d) − d_t)",
-        "mean(d): over all sampled tokens of the batch",
-    ),
-    example="kl = reference(policy.base, coef = 0.01)",
 )
 
 

@@ -81,11 +81,175 @@ _OF_ROWS = (
     word("too_long", "what becomes of a row with more", ("stop", "drop"), "stop"),
 )
 _OF_FILES = (SPLIT, *_OF_ROWS)
-# What a supervised builder of tinker-cookbook is given by other parts of the recipe.
+# The arguments of a supervised builder of tinker-cookbook that other parts of the recipe decide.
 COOKBOOK_COMMON, COOKBOOK_BATCH = "common_config", "batch_size"
 
 
-DATA = (
+def _at(name: str, doc: str, formula: str) -> Builtin:
+    return builtin(
+        name,
+        "metric",
+        doc,
+        lambda args: MetricPlan(name, args.k),
+        count("k", "episodes of a task that are looked at", high=1_024),
+        formula=(formula,),
+        traits=MetricTraits(),
+        example=f"samples  = 8\nsampling = sample(max_tokens = 512)\nmetrics  = [{name}(8)]",
+    )
+
+
+def _tracker(name: str, doc: str, traits: TrackerTraits, *params: Param, **more: str) -> Builtin:
+    return builtin(
+        name,
+        "tracker",
+        doc,
+        lambda args: TrackPlan(name, dict(args.values)),
+        *params,
+        traits=traits,
+        **more,
+    )
+
+
+_PROJECT = text("project", "the project that the run is part of")
+_RUN = optional("run", "string", "name of the run; none: that of its folder")
+
+
+def _column(name: str, doc: str, usual: str) -> Param:
+    return optional(name, "string", f"field of {doc}; none: the usual ones, such as {usual}")
+
+
+_PROMPT = _column("prompt", "the prompt, text or messages", "`prompt`, `question`, `instruction`")
+
+
+def _loss(
+    name: str,
+    doc: str,
+    traits: PreferenceTraits,
+    formula: tuple[str, ...],
+    *params: Param,
+    **more: str,
+) -> Builtin:
+    def build(args: Args) -> PreferenceLossPlan:
+        return PreferenceLossPlan(name, dict(args.values))
+
+    own = {"formula": formula, "traits": traits, **more}
+    return builtin(name, "preference_loss", doc, build, *params, **own)
+
+
+def _beta(default: float, doc: str) -> Param:
+    return number("beta", doc, default, above=0)
+
+
+_SMOOTHING = number(
+    "label_smoothing",
+    "how many of the pairs are taken for mislabelled",
+    0.0,
+    low=0,
+    below=0.5,
+    instead="from 0.5 on the worse reply would be the better one",
+)
+_HOLDS = "how much it holds to the reference"
+_ALPHA = number("alpha", "weight of the log-likelihood of the better replies", 1.0, low=0)
+_RATIO = "s = log p(reply) − log p_ref(reply), summed over its n tokens"
+
+
+# The advantages of a stage that only its teachers teach: nothing but 0.
+NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
+
+_WHO = Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it")
+_SHOWN = (
+    optional(
+        "system",
+        "string",
+        "the system message of the prompt that it reads, or a .md or .txt file with it; none: that "
+        "of the environment",
+        file=TEXT_FILE,
+    ),
+    optional(
+        "demonstration",
+        "string",
+        "field of the task's row that it is shown after the question, as an example of a "
+        "response; none: nothing",
+        holds="texts",
+    ),
+)
+
+
+TEACHERS = (
+    builtin(
+        "reverse_kl",
+        "teacher",
+        "a teacher scores every sampled token: by how much likelier it finds it than the model "
+        "that sampled it (on-policy distillation, arXiv 2306.13649)",
+        lambda args: TeacherPlan(None, "reverse_kl", **args.values),
+        _WHO,
+        number(
+            "coef",
+            "how much its scores count; 0: they are for a loss that reads `ref`",
+            1.0,
+            low=0,
+            high=100,
+        ),
+        KL_DISCOUNT,
+        *_SHOWN,
+        formula=("d_t = log q_t − log p_teacher,t", "A_t = A_t − coef d_t"),
+        traits=TeacherTraits(),
+        aliases="on_policy_distillation distill opd gkd teacher",
+        example="teacher = reverse_kl(big, coef = 1.0)",
+    ),
+    builtin(
+        "forward_kl",
+        "teacher",
+        "a teacher names the tokens that it finds most likely where each was sampled, and the "
+        "model learns their shares (as `topk` of the cookbook's SDFT, 0.5.8)",
+        lambda args: TeacherPlan(None, "forward_kl", discount=0.0, **args.values),
+        _WHO,
+        number("coef", "how much its loss counts beside that of the stage", 1.0, above=0, high=100),
+        count("top_k", "how many of its most likely tokens are learnt", 20, high=1_024),
+        *_SHOWN,
+        formula=(
+            "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k most likely tokens)",
+            "L = L − coef Σ_t Σ_k s_t,k log p_t,k",
+            "the gradient is that of coef Σ_t KL(s_t ‖ p_t)",
+        ),
+        traits=TeacherTraits(targets=True),
+        aliases="top_k_distillation soft_targets sdft kd forward_kl_topk knowledge_distillation",
+        example="teacher = forward_kl(big, top_k = 20)",
+    ),
+    *(
+        Builtin(
+            name,
+            "keep",
+            doc,
+            lambda _, name=name: KeepPlan(name),  # type: ignore[misc]
+            word=True,
+            example="data = samples(big, env = guess, n = 512, samples_per_task = 4, "
+            f"keep = {name})",
+        )
+        for name, doc in (
+            ("all", "every episode that did not fail"),
+            ("solved", "those that solve their task: with a reward of 1 or more"),
+            ("best", "the one with the highest reward of each task"),
+        )
+    ),
+    builtin(
+        "at_least",
+        "keep",
+        "those with at least some reward",
+        lambda args: KeepPlan("at_least", args.reward),
+        number("reward", "the least reward"),
+        example="data = samples(big, env = guess, n = 1_000, keep = at_least(0.5))",
+    ),
+)
+DEFAULT_SAMPLING = SamplingPlan(1_024)
+
+
+def _samples(args: Args) -> Samples:
+    given = dict(args.values)
+    return Samples(count=given.pop("n"), size=given.pop("samples_per_task"), **given)
+
+
+STAGE_PARTS = (
     _data(
         Demonstrations,
         "episodes of an environment that went well",
@@ -154,115 +318,6 @@ DATA = (
             ")"
         ),
     ),
-)
-
-
-def _at(name: str, doc: str, formula: str) -> Builtin:
-    return builtin(
-        name,
-        "metric",
-        doc,
-        lambda args: MetricPlan(name, args.k),
-        count("k", "episodes of a task that are looked at", high=1_024),
-        formula=(formula,),
-        traits=MetricTraits(),
-        example=f"samples  = 8\nsampling = sample(max_tokens = 512)\nmetrics  = [{name}(8)]",
-    )
-
-
-METRICS = (
-    _at(
-        "pass_at",
-        "chance that one of k episodes solves the task, without bias (arXiv 2107.03374)",
-        "pass@k = mean over tasks of 1 − C(n−c, k) / C(n, k)",
-    ),
-    _at(
-        "any_at",
-        "share of tasks that one of the first k episodes solves",
-        "any@k = mean over tasks of [c_k > 0]",
-    ),
-    Builtin(
-        "mean_reward",
-        "metric",
-        "mean reward of all episodes",
-        lambda _: MetricPlan("mean_reward", None),
-        traits=MetricTraits(share=False),
-        example=("samples  = 8\nsampling = sample(max_tokens = 512)\nmetrics  = [mean_reward()]"),
-    ),
-    Builtin(
-        "win_rate",
-        "metric",
-        "share of the matches of a game that were won; one that was drawn, or cut off, was not",
-        lambda _: MetricPlan("win_rate", None),
-        traits=MetricTraits(of_games=True),
-        example=(
-            'env      = textarena("TicTacToe-v0") |> chat() |> play(against = big)\n'
-            "samples  = 8\n"
-            "sampling = sample(max_tokens = 512)\n"
-            "metrics  = [win_rate()]"
-        ),
-    ),
-)
-
-
-def _tracker(name: str, doc: str, traits: TrackerTraits, *params: Param, **more: str) -> Builtin:
-    return builtin(
-        name,
-        "tracker",
-        doc,
-        lambda args: TrackPlan(name, dict(args.values)),
-        *params,
-        traits=traits,
-        **more,
-    )
-
-
-_PROJECT = text("project", "the project that the run is part of")
-_RUN = optional("run", "string", "name of the run; none: that of its folder")
-
-TRACKERS = (
-    _tracker(
-        "wandb",
-        "Weights & Biases (WANDB_API_KEY in the environment)",
-        TrackerTraits("wandb", "metrics to wandb", Key("WANDB_API_KEY", "", "a login of wandb")),
-        _PROJECT,
-        _RUN,
-        example='track = wandb("my-project")',
-    ),
-    _tracker(
-        "trackio",
-        "trackio, on this machine",
-        TrackerTraits("trackio", "metrics to trackio"),
-        _PROJECT,
-        _RUN,
-        example='track = trackio("my-project")',
-    ),
-    _tracker(
-        "tensorboard",
-        "event files in the run folder",
-        TrackerTraits("tensorboardX", "event files in the run folder, tensorboard/{stage}"),
-    ),
-    _tracker(
-        "openreward_rollouts",
-        "episodes uploaded to OpenReward (OPENREWARD_API_KEY in the environment)",
-        TrackerTraits("openreward", "episodes to OpenReward", OPENREWARD_KEY, "openreward"),
-        text("run", "name of the run"),
-        example=(
-            'env   = openreward("GeneralReasoning/WhoDunIt")\ntrack = openreward_rollouts("my-run")'
-        ),
-    ),
-)
-
-
-def _column(name: str, doc: str, usual: str, **more: str) -> Param:
-    return optional(
-        name, "string", f"field of {doc}; none: the usual ones, such as {usual}", **more
-    )
-
-
-_PROMPT = _column("prompt", "the prompt, text or messages", "`prompt`, `question`, `instruction`")
-
-PREFERENCES = (
     _data(
         Pairs,
         "pairs of replies of which one is better, from the rows of a file or data set",
@@ -283,52 +338,15 @@ PREFERENCES = (
         *_OF_FILES,
         example=('data = labelled("rated.jsonl")\nloss = kto()'),
     ),
-)
-
-
-PREFERRED = _data(
-    PreferredPairs,
-    "pairs that a model makes: of several replies to a task the best and the worst",
-    Param("model", "model", "who replies: a model, or a stage as it ends"),
-    Param("env", "env", "what it is asked, and what rewards the replies"),
-    count("n", "how many pairs; tasks whose rewards are all equal make none"),
-    Param("samples", "int", "replies to each task", 4, low=2, high=1_024),
-    example="data = preferred(policy, env = guess, n = 512, samples = 4)",
-)
-
-
-def _loss(
-    name: str,
-    doc: str,
-    traits: PreferenceTraits,
-    formula: tuple[str, ...],
-    *params: Param,
-    **more: str,
-) -> Builtin:
-    def build(args: Args) -> PreferenceLossPlan:
-        return PreferenceLossPlan(name, dict(args.values))
-
-    own = {"formula": formula, "traits": traits, **more}
-    return builtin(name, "preference_loss", doc, build, *params, **own)
-
-
-def _beta(default: float, doc: str) -> Param:
-    return number("beta", doc, default, above=0)
-
-
-_SMOOTHING = number(
-    "label_smoothing",
-    "how many of the pairs are taken for mislabelled",
-    0.0,
-    low=0,
-    below=0.5,
-    instead="from 0.5 on the worse reply would be the better one",
-)
-_HOLDS = "how much it holds to the reference"
-_ALPHA = number("alpha", "weight of the log-likelihood of the better replies", 1.0, low=0)
-_RATIO = "s = log p(reply) − log p_ref(reply), summed over its n tokens"
-
-PREFERENCE_LOSSES = (
+    _data(
+        PreferredPairs,
+        "pairs that a model makes: of several replies to a task the best and the worst",
+        Param("model", "model", "who replies: a model, or a stage as it ends"),
+        Param("env", "env", "what it is asked, and what rewards the replies"),
+        count("n", "how many pairs; tasks whose rewards are all equal make none"),
+        Param("samples", "int", "replies to each task", 4, low=2, high=1_024),
+        example="data = preferred(policy, env = guess, n = 512, samples = 4)",
+    ),
     _loss(
         "dpo",
         "direct preference optimisation (arXiv 2305.18290; smoothing as in cDPO)",
@@ -406,139 +424,101 @@ PREFERENCE_LOSSES = (
         number("undesirable", "weight of the bad replies", 1.0, low=0),
         example=('data = labelled("rated.jsonl")\nloss = kto(beta = 0.1, undesirable = 1.5)'),
     ),
-)
-
-
-# The advantages of a stage that only its teachers teach: nothing but 0.
-NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
-
-_WHO = Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it")
-_SHOWN = (
-    optional(
-        "system",
-        "string",
-        "the system message of the prompt that it reads, or a .md or .txt file with it; none: that "
-        "of the environment",
-        file=TEXT_FILE,
-    ),
-    optional(
-        "demonstration",
-        "string",
-        "field of the task's row that it is shown after the question, as an example of a "
-        "response; none: nothing",
-        holds="texts",
-    ),
-)
-
-TEACHERS = (
     builtin(
-        "reverse_kl",
-        "teacher",
-        "a teacher scores every sampled token: by how much likelier it finds it than the model "
-        "that sampled it (on-policy distillation, arXiv 2306.13649)",
-        lambda args: TeacherPlan(None, "reverse_kl", **args.values),
-        _WHO,
-        number(
-            "coef",
-            "how much its scores count; 0: they are for a loss that reads `ref`",
-            1.0,
-            low=0,
-            high=100,
+        "samples",
+        "data",
+        "episodes that a model plays: rejection sampling, expert iteration, off-policy "
+        "distillation",
+        _samples,
+        Param("model", "model", "who plays: a model as it is declared, or as a stage leaves it"),
+        Param("env", "env", "where they are played"),
+        count("n", "how many are learnt from", high=10_000_000),
+        Param("keep", "keep", "which of a task's episodes are learnt from", KeepPlan("solved")),
+        count("samples_per_task", "episodes of each task", 1, high=1_024),
+        optional("per_task", "int", "most of a task that are learnt from; none: all", low=1),
+        count("tries", "most episodes played for each that is wanted", 20, high=10_000),
+        Param("sampling", "sampling", "how replies are sampled", DEFAULT_SAMPLING),
+        optional(
+            "without",
+            "word",
+            "`system`: learnt without the system message that they were played with",
+            choices=("system",),
         ),
-        KL_DISCOUNT,
-        *_SHOWN,
-        formula=("d_t = log q_t − log p_teacher,t", "A_t = A_t − coef d_t"),
-        traits=TeacherTraits(),
-        aliases="on_policy_distillation distill opd gkd teacher",
-        example="teacher = reverse_kl(big, coef = 1.0)",
-    ),
-    builtin(
-        "forward_kl",
-        "teacher",
-        "a teacher names the tokens that it finds most likely where each was sampled, and the "
-        "model learns their shares (as `topk` of the cookbook's SDFT, 0.5.8)",
-        lambda args: TeacherPlan(None, "forward_kl", discount=0.0, **args.values),
-        _WHO,
-        number("coef", "how much its loss counts beside that of the stage", 1.0, above=0, high=100),
-        count("top_k", "how many of its most likely tokens are learnt", 20, high=1_024),
-        *_SHOWN,
+        optional(
+            "top_k",
+            "int",
+            "how many of the tokens that the player finds most likely are learnt, by their shares; "
+            "none: the token that it sampled",
+            low=1,
+            high=1_024,
+        ),
         formula=(
-            "s_t,k = p_teacher,t,k / Σ_j p_teacher,t,j   (k, j: its top_k most likely tokens)",
-            "L = L − coef Σ_t Σ_k s_t,k log p_t,k",
-            "the gradient is that of coef Σ_t KL(s_t ‖ p_t)",
+            "s_t,k = p_player,t,k / Σ_j p_player,t,j   (k, j: its top_k most likely tokens)",
+            "L = − Σ_t Σ_k s_t,k log p_t,k",
+            "the gradient is that of Σ_t KL(s_t ‖ p_t)",
         ),
-        traits=TeacherTraits(targets=True),
-        aliases="top_k_distillation soft_targets sdft kd forward_kl_topk knowledge_distillation",
-        example="teacher = forward_kl(big, top_k = 20)",
+        aliases="rejection_sampling rollouts generate synthetic",
+        example="data = samples(big, env = guess, n = 1_000, keep = solved)",
     ),
-)
-
-KEEPS = (
-    *(
-        Builtin(
-            name,
-            "keep",
-            doc,
-            lambda _, name=name: KeepPlan(name),  # type: ignore[misc]
-            word=True,
-            example="data = samples(big, env = guess, n = 512, samples_per_task = 4, "
-            f"keep = {name})",
-        )
-        for name, doc in (
-            ("all", "every episode that did not fail"),
-            ("solved", "those that solve their task: with a reward of 1 or more"),
-            ("best", "the one with the highest reward of each task"),
-        )
+    _at(
+        "pass_at",
+        "chance that one of k episodes solves the task, without bias (arXiv 2107.03374)",
+        "pass@k = mean over tasks of 1 − C(n−c, k) / C(n, k)",
     ),
-    builtin(
-        "at_least",
-        "keep",
-        "those with at least some reward",
-        lambda args: KeepPlan("at_least", args.reward),
-        number("reward", "the least reward"),
-        example="data = samples(big, env = guess, n = 1_000, keep = at_least(0.5))",
+    _at(
+        "any_at",
+        "share of tasks that one of the first k episodes solves",
+        "any@k = mean over tasks of [c_k > 0]",
     ),
-)
-DEFAULT_SAMPLING = SamplingPlan(1_024)
-
-
-def _samples(args: Args) -> Samples:
-    given = dict(args.values)
-    return Samples(count=given.pop("n"), size=given.pop("samples_per_task"), **given)
-
-
-SAMPLES = builtin(
-    "samples",
-    "data",
-    "episodes that a model plays: rejection sampling, expert iteration, off-policy distillation",
-    _samples,
-    Param("model", "model", "who plays: a model as it is declared, or as a stage leaves it"),
-    Param("env", "env", "where they are played"),
-    count("n", "how many are learnt from", high=10_000_000),
-    Param("keep", "keep", "which of a task's episodes are learnt from", KeepPlan("solved")),
-    count("samples_per_task", "episodes of each task", 1, high=1_024),
-    optional("per_task", "int", "most of a task that are learnt from; none: all", low=1),
-    count("tries", "most episodes played for each that is wanted", 20, high=10_000),
-    Param("sampling", "sampling", "how replies are sampled", DEFAULT_SAMPLING),
-    optional(
-        "without",
-        "word",
-        "`system`: learnt without the system message that they were played with",
-        choices=("system",),
+    Builtin(
+        "mean_reward",
+        "metric",
+        "mean reward of all episodes",
+        lambda _: MetricPlan("mean_reward", None),
+        traits=MetricTraits(share=False),
+        example=("samples  = 8\nsampling = sample(max_tokens = 512)\nmetrics  = [mean_reward()]"),
     ),
-    optional(
-        "top_k",
-        "int",
-        "how many of the tokens that the player finds most likely are learnt, by their shares; "
-        "none: the token that it sampled",
-        low=1,
-        high=1_024,
+    Builtin(
+        "win_rate",
+        "metric",
+        "share of the matches of a game that were won; one that was drawn, or cut off, was not",
+        lambda _: MetricPlan("win_rate", None),
+        traits=MetricTraits(of_games=True),
+        example=(
+            'env      = textarena("TicTacToe-v0") |> chat() |> play(against = big)\n'
+            "samples  = 8\n"
+            "sampling = sample(max_tokens = 512)\n"
+            "metrics  = [win_rate()]"
+        ),
     ),
-    formula=(
-        "s_t,k = p_player,t,k / Σ_j p_player,t,j   (k, j: its top_k most likely tokens)",
-        "L = − Σ_t Σ_k s_t,k log p_t,k",
-        "the gradient is that of Σ_t KL(s_t ‖ p_t)",
+    _tracker(
+        "wandb",
+        "Weights & Biases (WANDB_API_KEY in the environment)",
+        TrackerTraits("wandb", "metrics to wandb", Key("WANDB_API_KEY", "", "a login of wandb")),
+        _PROJECT,
+        _RUN,
+        example='track = wandb("my-project")',
     ),
-    aliases="rejection_sampling rollouts generate synthetic",
-    example="data = samples(big, env = guess, n = 1_000, keep = solved)",
+    _tracker(
+        "trackio",
+        "trackio, on this machine",
+        TrackerTraits("trackio", "metrics to trackio"),
+        _PROJECT,
+        _RUN,
+        example='track = trackio("my-project")',
+    ),
+    _tracker(
+        "tensorboard",
+        "event files in the run folder",
+        TrackerTraits("tensorboardX", "event files in the run folder, tensorboard/{stage}"),
+    ),
+    _tracker(
+        "openreward_rollouts",
+        "episodes uploaded to OpenReward (OPENREWARD_API_KEY in the environment)",
+        TrackerTraits("openreward", "episodes to OpenReward", OPENREWARD_KEY, "openreward"),
+        text("run", "name of the run"),
+        example=(
+            'env   = openreward("GeneralReasoning/WhoDunIt")\ntrack = openreward_rollouts("my-run")'
+        ),
+    ),
 )

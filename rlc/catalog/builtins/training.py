@@ -37,9 +37,29 @@ if TYPE_CHECKING:
     from rlc.plan import RangePlan, SearchPlan
 
 
-_FLOOR = share("floor", "share of the rate that it falls towards", 0.0)
+# What a stage has where the recipe leaves it out.
+DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)
+DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
+DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
+DEFAULT_BUDGET = BudgetPlan(None, None, None)
+DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
+DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
+DEFAULT_FAILURE = FailurePlan(retries=1, then="drop", penalty=None)
 
+_DECADE = 10 * 365 * 24 * 3_600  # seconds
+_FLOOR = share("floor", "share of the rate that it falls towards", 0.0)
 _DONE = "x = (s − w) / (steps + 1 − w), w = max(warmup, 1): the last step still learns"
+GROUP_SIZE = count(
+    "group_size", "rollouts of each task", 8, high=1_024, formerly=("of", "group", "size")
+)
+_UPDATES = count("updates", "optimiser updates a batch is split into", 1, high=64)
+STOP = text(
+    "stop",
+    "texts that end a reply, which keeps them; the renderer's own end of a turn goes on holding",
+    (),
+    form=(r"(?s).+", "</answer>"),
+    many=True,
+)
 
 
 def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> Builtin:
@@ -55,7 +75,27 @@ def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> 
     )
 
 
-SCHEDULES = (
+def retry_then(retries: Args, then: FailurePlan) -> FailurePlan:
+    """Return ``retry(n) then drop``."""
+    return FailurePlan(retries.n, then.then, then.penalty)
+
+
+SETTINGS = (
+    builtin(
+        "adam",
+        "optimizer",
+        "Adam with decoupled weight decay",
+        lambda args: AdamPlan(**args.values),
+        number("learning_rate", "step size", low=0, high=1),
+        number("beta1", "decay of the gradient's mean", 0.9, low=0, below=1),
+        number("beta2", "decay of the squared gradient's mean", 0.95, low=0, below=1),
+        number("eps", "added to the root of the squared mean", 1e-8, above=0, high=1),
+        share("weight_decay", "decoupled weight decay", 0.0),
+        number("grad_clip_norm", "largest gradient norm; 0 for any", 0.0, low=0),
+        Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
+        aliases="adamw adam_w adamw_torch",
+        example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
+    ),
     _schedule(
         "constant",
         "the full learning rate from the end of the warm-up on",
@@ -73,32 +113,6 @@ SCHEDULES = (
         ("lr_s = lr (floor + (1 − floor) (1 + cos π x) / 2)", _DONE),
         _FLOOR,
     ),
-)
-DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)
-
-ADAM = builtin(
-    "adam",
-    "optimizer",
-    "Adam with decoupled weight decay",
-    lambda args: AdamPlan(**args.values),
-    number("learning_rate", "step size", low=0, high=1),
-    number("beta1", "decay of the gradient's mean", 0.9, low=0, below=1),
-    number("beta2", "decay of the squared gradient's mean", 0.95, low=0, below=1),
-    number("eps", "added to the root of the squared mean", 1e-8, above=0, high=1),
-    share("weight_decay", "decoupled weight decay", 0.0),
-    number("grad_clip_norm", "largest gradient norm; 0 for any", 0.0, low=0),
-    Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
-    aliases="adamw adam_w adamw_torch",
-    example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
-)
-
-
-GROUP_SIZE = count(
-    "group_size", "rollouts of each task", 8, high=1_024, formerly=("of", "group", "size")
-)
-_UPDATES = count("updates", "optimiser updates a batch is split into", 1, high=64)
-
-BATCHES = (
     builtin(
         "groups",
         "batch",
@@ -129,58 +143,45 @@ BATCHES = (
         _UPDATES,
         example=("batch     = turns(128, parallel = 64)\nadvantage = rebn()"),
     ),
-)
-
-STOP = text(
-    "stop",
-    "texts that end a reply, which keeps them; the renderer's own end of a turn goes on holding",
-    (),
-    form=(r"(?s).+", "</answer>"),
-    many=True,
-)
-
-SAMPLE = builtin(
-    "sample",
-    "sampling",
-    "how replies are sampled",
-    lambda args: SamplingPlan(**args.values),
-    count("max_tokens", "longest reply, in tokens"),
-    number(
-        "temperature",
-        "1 samples the model itself",
-        1.0,
-        above=0,
-        high=10,
-        instead="`top_k = 1` always takes the most likely token, at any temperature",
+    builtin(
+        "sample",
+        "sampling",
+        "how replies are sampled",
+        lambda args: SamplingPlan(**args.values),
+        count("max_tokens", "longest reply, in tokens"),
+        number(
+            "temperature",
+            "1 samples the model itself",
+            1.0,
+            above=0,
+            high=10,
+            instead="`top_k = 1` always takes the most likely token, at any temperature",
+        ),
+        number("top_p", "share of the probability to sample from", 1.0, above=0, high=1),
+        Param("top_k", "int", "most likely tokens to sample from; -1 for all", -1, low=-1),
+        optional(
+            "max_prompt_tokens",
+            "int",
+            "a longer prompt ends the episode; none: the model's context decides",
+            low=1,
+        ),
+        optional(
+            "max_episode_tokens",
+            "int",
+            "longest episode, prompts and replies together; none: the model's context decides",
+            low=1,
+        ),
+        optional(
+            "concurrency",
+            "int",
+            "most replies sampled at once; none: as many as the service bears",
+            low=1,
+            high=100_000,
+        ),
+        STOP,
+        aliases="generate generation sampling_params",
+        example="sampling = sample(max_tokens = 512)",
     ),
-    number("top_p", "share of the probability to sample from", 1.0, above=0, high=1),
-    Param("top_k", "int", "most likely tokens to sample from; -1 for all", -1, low=-1),
-    optional(
-        "max_prompt_tokens",
-        "int",
-        "a longer prompt ends the episode; none: the model's context decides",
-        low=1,
-    ),
-    optional(
-        "max_episode_tokens",
-        "int",
-        "longest episode, prompts and replies together; none: the model's context decides",
-        low=1,
-    ),
-    optional(
-        "concurrency",
-        "int",
-        "most replies sampled at once; none: as many as the service bears",
-        low=1,
-        high=100_000,
-    ),
-    STOP,
-    aliases="generate generation sampling_params",
-    example="sampling = sample(max_tokens = 512)",
-)
-
-
-OVERLAPS = (
     Builtin(
         "synchronous",
         "overlap",
@@ -211,120 +212,40 @@ OVERLAPS = (
         count("max_staleness", "most steps that its weights lag", 1, high=64),
         example=("loss    = cispo()\noverlap = asynchronous(max_staleness = 2)"),
     ),
-)
-DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
-
-EVERY = builtin(
-    "every",
-    "save",
-    "a checkpoint every so many steps and at the end",
-    lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
-    count("n", "steps from one checkpoint to the next"),
-    count("keep", "newest checkpoints that are kept", 3),
-    optional(
-        "ttl",
-        "duration",
-        "time after which the service may delete one",
-        low=SHORTEST_TTL,
-        high=LONGEST_TTL,
+    builtin(
+        "every",
+        "save",
+        "a checkpoint every so many steps and at the end",
+        lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
+        count("n", "steps from one checkpoint to the next"),
+        count("keep", "newest checkpoints that are kept", 3),
+        optional(
+            "ttl",
+            "duration",
+            "time after which the service may delete one",
+            low=SHORTEST_TTL,
+            high=LONGEST_TTL,
+        ),
+        Param("best", "bool", "also keep the one with the highest mean reward", False),
+        count(
+            "rolling",
+            "newest steps whose state is kept too, to go on from if the run is killed",
+            1,
+            high=100,
+            optional=True,
+        ),
+        example="save = every(10, keep = 3, ttl = 7d)",
     ),
-    Param("best", "bool", "also keep the one with the highest mean reward", False),
-    count(
-        "rolling",
-        "newest steps whose state is kept too, to go on from if the run is killed",
-        1,
-        high=100,
-        optional=True,
+    builtin(
+        "limit",
+        "budget",
+        "what a stage may use before it stops with a checkpoint",
+        lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
+        optional("usd", "money", "most to spend", above=0),
+        optional("tokens", "int", "most tokens, of all kinds together", low=1),
+        optional("time", "duration", "longest time", above=0),
+        example="budget = limit(usd = $60, time = 12h)",
     ),
-    example="save = every(10, keep = 3, ttl = 7d)",
-)
-DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
-
-LIMIT = builtin(
-    "limit",
-    "budget",
-    "what a stage may use before it stops with a checkpoint",
-    lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
-    optional("usd", "money", "most to spend", above=0),
-    optional("tokens", "int", "most tokens, of all kinds together", low=1),
-    optional("time", "duration", "longest time", above=0),
-    example="budget = limit(usd = $60, time = 12h)",
-)
-DEFAULT_BUDGET = BudgetPlan(None, None, None)
-
-
-_DECADE = 10 * 365 * 24 * 3_600
-
-
-DEADLINES = builtin(
-    "deadlines",
-    "deadlines",
-    "how long a stage waits before it ends, resumable, with what it waited for",
-    lambda args: DeadlinesPlan(**{name: as_float(value) for name, value in args.values.items()}),
-    Param(
-        "request",
-        "duration",
-        "longest silence of a service that owes answers and does not say that it pauses",
-        15 * 60,
-        above=0,
-        high=_DECADE,
-    ),
-    Param(
-        "unreachable",
-        "duration",
-        "longest time that its server cannot be reached",
-        60,
-        above=0,
-        high=_DECADE,
-    ),
-    optional(
-        "step",
-        "duration",
-        "longest time from one finished step to the next; none: for ever",
-        above=0,
-        high=_DECADE,
-    ),
-    example="deadlines = deadlines(request = 15m, unreachable = 5m)",
-)
-DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
-
-KL_GUARD = builtin(
-    "kl_guard",
-    "kl_guard",
-    "watches how far the trainer's logprobs are from the sampler's",
-    lambda args: KlGuardPlan(**args.values),
-    number("max", "most that is normal, in nats a token", 0.1, above=0, high=100),
-    word(
-        "then",
-        "what happens above it: a warning, an end to asynchronous steps, or to the run",
-        ("warn", "synchronous", "stop"),
-        "warn",
-        noun="reaction",
-    ),
-    formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
-    example="kl_guard = kl_guard(max = 0.1, then = stop)",
-)
-
-FAILURE_LIMIT = builtin(
-    "failures",
-    "give_up",
-    "ends a run, resumable, in which step after step fails",
-    lambda args: GiveUpPlan(**args.values),
-    count("steps", "such steps in a row", 3),
-    number("share", "share of failed rollouts in each", 1.0, above=0, high=1),
-    example="give_up = failures(steps = 3, share = 0.5)",
-)
-DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
-
-DEFAULT_FAILURE = FailurePlan(retries=1, then="drop", penalty=None)
-
-
-def retry_then(retries: Args, then: FailurePlan) -> FailurePlan:
-    """Return ``retry(n) then drop``."""
-    return FailurePlan(retries.n, then.then, then.penalty)
-
-
-FAILURES = (
     Builtin(
         "drop",
         "failure",
@@ -357,6 +278,63 @@ FAILURES = (
         count("n", "attempts after the first", high=100),
         example="on_error = retry(3) then drop",
     ),
+    builtin(
+        "failures",
+        "give_up",
+        "ends a run, resumable, in which step after step fails",
+        lambda args: GiveUpPlan(**args.values),
+        count("steps", "such steps in a row", 3),
+        number("share", "share of failed rollouts in each", 1.0, above=0, high=1),
+        example="give_up = failures(steps = 3, share = 0.5)",
+    ),
+    builtin(
+        "deadlines",
+        "deadlines",
+        "how long a stage waits before it ends, resumable, with what it waited for",
+        lambda args: DeadlinesPlan(
+            **{name: as_float(value) for name, value in args.values.items()}
+        ),
+        Param(
+            "request",
+            "duration",
+            "longest silence of a service that owes answers and does not say that it pauses",
+            15 * 60,
+            above=0,
+            high=_DECADE,
+        ),
+        Param(
+            "unreachable",
+            "duration",
+            "longest time that its server cannot be reached",
+            60,
+            above=0,
+            high=_DECADE,
+        ),
+        optional(
+            "step",
+            "duration",
+            "longest time from one finished step to the next; none: for ever",
+            above=0,
+            high=_DECADE,
+        ),
+        example="deadlines = deadlines(request = 15m, unreachable = 5m)",
+    ),
+    builtin(
+        "kl_guard",
+        "kl_guard",
+        "watches how far the trainer's logprobs are from the sampler's",
+        lambda args: KlGuardPlan(**args.values),
+        number("max", "most that is normal, in nats a token", 0.1, above=0, high=100),
+        word(
+            "then",
+            "what happens above it: a warning, an end to asynchronous steps, or to the run",
+            ("warn", "synchronous", "stop"),
+            "warn",
+            noun="reaction",
+        ),
+        formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
+        example="kl_guard = kl_guard(max = 0.1, then = stop)",
+    ),
 )
 
 
@@ -371,15 +349,17 @@ def _range(args: Args, scale: Literal["linear", "log"]) -> RangePlan:
     return RangePlan(scale, args.low, args.high, step, whole)
 
 
-def _search(name: str, doc: str, example: str, *params: Param, **more: Any) -> Builtin:
+def _search(
+    name: str, doc: str, example: str, *params: Param, learns: bool = False, aliases: str = ""
+) -> Builtin:
     """Return a search, whose parameters have the names of its record's fields."""
 
     def build(args: Args) -> SearchPlan:
         from rlc.plan import SearchPlan
 
-        return SearchPlan(name, **{"n": None, **args.values, "learns": name == "tpe"})
+        return SearchPlan(name, **{"n": None, **args.values, "learns": learns})
 
-    return builtin(name, "search", doc, build, *params, example=example, **more)
+    return builtin(name, "search", doc, build, *params, example=example, aliases=aliases)
 
 
 def _tried(rates: str, search: str) -> str:
@@ -388,7 +368,9 @@ def _tried(rates: str, search: str) -> str:
     return f"of     = main\nover   = {over}\nsearch = {search}"
 
 
-AXES = (
+_N = count("n", "configurations that are tried", high=10_000)
+
+SWEEPS = (
     builtin(
         "range",
         "axis",
@@ -408,11 +390,6 @@ AXES = (
         number("high", "the largest", above=0),
         example=_tried("log(1e-5, 1e-3)", "random(20)"),
     ),
-)
-
-_N = count("n", "configurations that are tried", high=10_000)
-
-SEARCHES = (
     _search("grid", "every configuration of the axes", _tried("[1e-5, 4e-5, 1e-4]", "grid()")),
     _search(
         "random",
@@ -426,6 +403,7 @@ SEARCHES = (
         "are random (Optuna's TPESampler, NeurIPS 2011)",
         _tried("log(1e-5, 1e-3)", "tpe(20)"),
         _N,
+        learns=True,
         aliases="bayes bayesian optuna",
     ),
     _search(

@@ -29,8 +29,8 @@ from rlc.records import evolve, frozen
 
 @frozen(eq=False)
 class Template:
-    """A prompt around an observation that is known by name (its text: rlc.chat.prompts).
-    ``chatml``: it is written in Qwen's chat markup. ``asks``: as of a wrapper."""
+    """A prompt around an observation that is known by name (its text: rlc.chat.prompts), with
+    ``chatml`` in Qwen's chat markup. ``asks``: as of a wrapper."""
 
     chatml: bool = False
     asks: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ def _wrapper(
     build: Callable[[Args], StepPlan | RolloutsPlan | RewardPlan] | None = None,
     **more: Any,
 ) -> Builtin:
-    """A wrapper: by default a step with all its arguments, of which a pipeline has one."""
+    """Return a wrapper: by default a step with all its arguments, of which a pipeline has one."""
     build = build or (lambda args: StepPlan(name, dict(args.values)))
     return builtin(
         name, "wrapper", doc, build, *params, traits=traits, **{"not_after": {name: _ONCE}, **more}
@@ -89,7 +89,7 @@ def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
 
 
 def _workers(args: Args) -> StepPlan:
-    """Workers; an executor of the user's counts as a kind."""
+    """Return a step of workers; an executor of the user's counts as a kind."""
     own = args.executor.data is not None
     kind = evolve(args.executor, type="word", data="executor") if own else args.kind
     of_cluster = {param.name for param in _OF_CLUSTER} if kind.data != _RAY else set()
