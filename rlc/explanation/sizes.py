@@ -351,7 +351,12 @@ def cost_lines(cost: StageCost) -> Lines:
     levels = _cells(LEVELS, _TOKENS)
     yield f"{'':{_LABEL}}{levels}" + ("" if cost.free else _cells(LEVELS))
     for kind in KINDS:
-        yield from _kind_line(kind, cost)
+        tokens = [cost.step_parts(level).get(kind) for level in LEVELS]
+        bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
+        if any(tokens) or any(bill):
+            counts = _cells(("" if n is None else f"{round(n):,}" for n in tokens), _TOKENS)
+            paid = "" if cost.free else _money(bill)
+            yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{paid}".rstrip()
     if any(cost.tokens_before[level].total for level in LEVELS):
         before = " / ".join(f"{cost.tokens_before[level].total:,.0f}" for level in LEVELS)
         yield f"before the first step: {before} tokens"
@@ -363,16 +368,6 @@ def cost_lines(cost: StageCost) -> Lines:
     yield f"{'total':{_LABEL}}{blank}{_money(cost.total(level) for level in LEVELS)}"
     yield from wrapped(f"prices of {prices_as_of()}")
     yield "a server of your own (--base-url) bills none of it"
-
-
-def _kind_line(kind: str, cost: StageCost) -> Lines:
-    """Yield the row of a kind, unless it is empty."""
-    tokens = [cost.step_parts(level).get(kind) for level in LEVELS]
-    bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
-    if not any(tokens) and not any(bill):
-        return
-    counts = _cells(("" if n is None else f"{round(n):,}" for n in tokens), _TOKENS)
-    yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{'' if cost.free else _money(bill)}".rstrip()
 
 
 def job_cost_lines(costs: tuple[StageCost, ...]) -> Lines:
@@ -395,9 +390,6 @@ def _money(amounts: Iterable[Money]) -> str:
 def _cells(texts: Iterable[str], width: int = _USD) -> str:
     """Return cells of a row, with a blank before a text that is too wide for its column."""
     return "".join(f" {text:>{width - 1}}" for text in texts)
-
-
-_BEFORE_STEADY = 2  # a pipeline is full after so many times its depth
 
 
 def timing_lines(plan: Plan, stage: StagePlan, latencies: Latencies) -> Lines:
@@ -423,8 +415,8 @@ def stage_timing(plan: Plan, stage: StagePlan, latencies: Latencies) -> dict[str
     if not is_training(stage) or not given:
         return None
     path = critical_path(plan.graph, stage.name, given)
-    depth = _BEFORE_STEADY * (1 + max(edge.slack for edge in plan.graph.edges))
-    head = min(depth, stage.steps)
+    depth = 1 + max(edge.slack for edge in plan.graph.edges)
+    head = min(2 * depth, stage.steps)  # a pipeline is full after twice its depth
     begun = completion_times(plan.graph, stage.name, [given] * head)[-1]
     return {
         "stage": stage.name,

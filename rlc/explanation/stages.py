@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rlc.algo import Program, needs_batch
@@ -43,7 +43,7 @@ from rlc.pricing import rollout_shape, shares
 from rlc.records import frozen
 
 
-def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
+def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield titles and lines, in the order in which things are computed."""
     for env in stage.environments:
         if formulas := reward_formulas(env):
@@ -92,29 +92,19 @@ def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
     return found | {"loss": [*loss_formula(objective.loss), *_derivative(objective.loss)]}
 
 
-def _likelihood_sections(stage: Training, paint: Paint) -> Iterator[tuple[str, Lines]]:  # noqa: ARG001
-    yield f"loss: {LIKELIHOOD.name}", iter(_likelihood(stage))
-
-
-def _preference_sections(stage: Training, paint: Paint) -> Iterator[tuple[str, Lines]]:
-    yield f"loss: {stage.of(PreferenceLoss).loss.name}", _preference_loss(stage, paint)
-
-
-def _evaluation_sections(stage: Evaluation, paint: Paint) -> Iterator[tuple[str, Lines]]:
-    yield "metrics", _metrics(stage, paint)
-
-
 def _evaluation_formulas(stage: Evaluation) -> dict[str, list[str]]:
     names = sorted({metric.name for metric in stage.metrics})
     return {"metrics": [text for name in names for text in _formula("metric", name)]}
 
 
-_SECTIONS: Table[Callable[[Any, Paint], Iterator[tuple[str, Lines]]]] = Table(
+_SECTIONS: Table[Callable[[Any, Paint], Iterable[tuple[str, Iterable[str]]]]] = Table(
     {
         PolicyGradient: _policy_gradient_sections,
-        Likelihood: _likelihood_sections,
-        PreferenceLoss: _preference_sections,
-        Evaluation: _evaluation_sections,
+        Likelihood: lambda stage, _: [(f"loss: {LIKELIHOOD.name}", _likelihood(stage))],
+        PreferenceLoss: lambda stage, paint: [
+            (f"loss: {stage.objective.loss.name}", _preference_loss(stage, paint))
+        ],
+        Evaluation: lambda stage, paint: [("metrics", _metrics(stage, paint))],
     }
 )
 _FORMULAS: Table[Callable[[Any], dict[str, list[str]]]] = Table(

@@ -35,6 +35,7 @@ from rlc.pricing.shapes import (
     Rollout,
     rollout_shape,
     rollout_shapes,
+    rollout_tokens,
     text_tokens,
 )
 from rlc.pricing.tokens import (
@@ -137,8 +138,7 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
             if teacher_of(objective.teacher, env.name) is teacher:
                 played = env_tokens(stage, env, level).reference
                 shape = rollout_shape(env, stage.model, stage.of(Rollouts).sampling, level)
-                length = sum(one.copies * one.datum_tokens() for one in shape)
-                read += played + more * played / length
+                read += played + more * played / rollout_tokens(shape)
         yield AskedTokens("teacher", teacher.model.model, Tokens(prefill=read))
 
 
@@ -146,34 +146,36 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
 QUESTION_TOKENS = {"low": 60, "expected": 110, "high": 200}
 
 
-@frozen
-class _PlayedGroups:
-    """Groups of an environment that are played, in a step or before the first."""
-
-    env: EnvPlan
-    groups: float
-    size: int
-    before: bool = False
+# An environment, how many groups of it are played, and their size.
+_Groups = tuple[EnvPlan, float, int]
 
 
 def _judge_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
-    data = (
-        _PlayedGroups(one.env, one.tasks, one.size, before=True)
-        for one in played_data(stage, level)
-    )
-    for played in (*_IN_STEP[stage](stage, level), *data):
-        asked = list[tuple[ModelPlan | EndpointPlan, Tokens]]()
-        for _, judging, judge in rubrics_of(played.env):
-            model = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
-            asked.append((model, _rubric_tokens(stage, played, judging, judge, level)))
-        for _, _, learnt in reward_models_of(played.env):  # which reads each episode, whole
-            shape = rollout_shape(played.env, stage.model, stage.sampling, level)
-            episode = sum(one.copies * one.datum_tokens() for one in shape)
-            read = Tokens(prefill=played.groups * played.size * episode)
-            asked += [(state.model, read) for state in (learnt.model, learnt.reference) if state]
-        for model, tokens in asked:
-            when = {"before": tokens} if played.before else {"step": tokens}
-            yield AskedTokens("judge", model, **when)
+    for groups in _IN_STEP[stage](stage, level):
+        for model, tokens in _judged(stage, groups, level):
+            yield AskedTokens("judge", model, tokens)
+    for data in played_data(stage, level):
+        for model, tokens in _judged(stage, (data.env, data.tasks, data.size), level):
+            yield AskedTokens("judge", model, before=tokens)
+
+
+def _judged(
+    stage: StagePlan, played: _Groups, level: Level
+) -> Iterator[tuple[ModelPlan | EndpointPlan, Tokens]]:
+    """Yield the judges of groups that are played, with their tokens."""
+    env, groups, size = played
+    for _, judging, judge in rubrics_of(env):
+        questions = {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
+        asked = groups * questions * (judge.attempts if level == "high" else 1)
+        given = stage.model, stage.sampling, env, judging, judge, size, level
+        replies = asked * judge.max_tokens * REPLY_SHARE[level]
+        model = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
+        yield model, Tokens(prefill=asked * question_tokens(*given), sample=replies)
+    for _, _, learnt in reward_models_of(env):  # which reads each episode, whole
+        shape = rollout_shape(env, stage.model, stage.sampling, level)
+        read = Tokens(prefill=groups * size * rollout_tokens(shape))
+        for state in filter(None, (learnt.model, learnt.reference)):
+            yield state.model, read
 
 
 def question_tokens(
@@ -207,7 +209,7 @@ def endpoint_dollars(plan: EndpointPlan, prompt: float, reply: float) -> float |
     return (prompt * plan.prompt_price + reply * plan.reply_price) / 1e6  # of a million tokens
 
 
-def _groups_in_step(stage: Training, level: Level) -> Iterator[_PlayedGroups]:
+def _groups_in_step(stage: Training, level: Level) -> Iterator[_Groups]:
     rollouts = stage.of(Rollouts)
     again = rollouts.batch.resample * RESAMPLED[level]
     for env in rollouts.envs:
@@ -216,26 +218,15 @@ def _groups_in_step(stage: Training, level: Level) -> Iterator[_PlayedGroups]:
         if rollouts.batch.kind == "turns":
             episode = rollout_shape(env, stage.model, rollouts.sampling, level)[0]
             groups, size = groups / episode.turns, 1
-        yield _PlayedGroups(env, groups + again, size)
+        yield env, groups + again, size
 
 
-def _groups_in_evaluation(stage: Evaluation, level: Level) -> Iterator[_PlayedGroups]:  # noqa: ARG001
+def _groups_in_evaluation(stage: Evaluation, _: Level) -> Iterator[_Groups]:
     for env in stage.envs:
-        yield _PlayedGroups(env, stage.tasks * shares(stage.envs)[env.name], stage.samples)
+        yield env, stage.tasks * shares(stage.envs)[env.name], stage.samples
 
 
-_IN_STEP: Table[Callable[[Any, Level], Iterator[_PlayedGroups]]] = Table(
+_IN_STEP: Table[Callable[[Any, Level], Iterator[_Groups]]] = Table(
     {Rollouts: _groups_in_step, FromData: lambda *_: iter(()), Evaluation: _groups_in_evaluation},
     by="source",
 )
-
-
-def _rubric_tokens(
-    stage: StagePlan, played: _PlayedGroups, judging: JudgingPlan, judge: JudgePlan, level: Level
-) -> Tokens:
-    size = played.size
-    asked = played.groups * {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
-    asked *= judge.attempts if level == "high" else 1
-    given = stage.model, stage.sampling, played.env
-    question = question_tokens(*given, judging, judge, size, level)
-    return Tokens(prefill=asked * question, sample=asked * judge.max_tokens * REPLY_SHARE[level])

@@ -284,6 +284,11 @@ class EpisodeShape:
 Rollout = tuple[EpisodeShape, ...]
 
 
+def rollout_tokens(rollout: Rollout) -> float:
+    """Return the tokens of all training sequences of a rollout."""
+    return sum(episode.copies * episode.datum_tokens() for episode in rollout)
+
+
 def rollout_shapes(
     env: EnvPlan,
     model: ModelPlan,

@@ -49,11 +49,18 @@ from rlc.pricing.shapes import (
     example_tokens,
     preference_tokens,
     rollout_shapes,
+    rollout_tokens,
 )
 from rlc.records import evolve, frozen
 
 SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that cannot be read
 HELDOUT = 1_000  # held-out preferences or examples, where they cannot be counted
+ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that cannot be read
+TRIES = {"low": 1, "expected": 2, "high": 20}  # episodes for each demonstration of the model
+# Of the groups that may be replaced.
+RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
+# Of the rollouts: those of a group whose rewards are all equal are not trained on.
+TAUGHT: Mapping[Level, float] = {"low": 0.25, "expected": 1.0, "high": 1.0}
 
 
 def _sides(data: AnyData) -> int:
@@ -68,8 +75,7 @@ def _of_preference(stage: Training, data: AnyData, level: Level) -> Tokens:
     if rows is not None:
         whole = rows.at(level) + sides * CHAT_TOKENS[level]
     for env in data.environments:
-        shapes = rollout_shapes(env, stage.model, None, level)
-        whole = sides * max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+        whole = sides * max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level)))
     if not _labelled(stage):
         return Tokens(prefill=whole, train=whole)
     reply = whole / sides
@@ -96,9 +102,8 @@ def rows_taken(rows: RowTokens, data: AnyData) -> int:
 
 def compared(stage: Training) -> int:
     """Return how often held-out data is compared."""
-    if stage.heldout is None:
-        return 0
-    return 1 + (0 if stage.every is None else (stage.steps - 1) // stage.every)
+    between = 0 if stage.every is None else (stage.steps - 1) // stage.every
+    return 0 if stage.heldout is None else 1 + between
 
 
 def reference_tokens(stage: Training, level: Level) -> float:
@@ -107,15 +112,6 @@ def reference_tokens(stage: Training, level: Level) -> float:
     used, count = stage.steps * source.batch, count_of(stage, source.data)
     read = _of_preference(stage, source.data, level).prefill
     return (used if count is None else min(used, count)) * read + heldout_tokens(stage, level)
-
-
-# Episodes played for each demonstration that the model itself has to give.
-TRIES = {"low": 1, "expected": 2, "high": 20}
-# Of the groups that may be replaced.
-RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
-# Of the rollouts: those of a group whose rewards are all equal are not trained on.
-TAUGHT: Mapping[Level, float] = {"low": 0.25, "expected": 1.0, "high": 1.0}
-ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that cannot be read
 
 
 @frozen
@@ -159,8 +155,7 @@ def _likelihood_tokens(stage: Training, level: Level) -> Tokens:
     longest = _of_row(source.data, stage.model, level)
     for env in source.data.environments:
         shares = ORACLE_SHARE if source.data.by_oracle else REPLY_SHARE
-        shapes = rollout_shapes(env, stage.model, None, level, shares)
-        longest = max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+        longest = max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level, shares)))
     return Tokens(train=source.batch * longest)
 
 
@@ -172,8 +167,7 @@ def _of_row(data: AnyData, model: ModelPlan, level: Level) -> float:
 
 def heldout_examples(stage: StagePlan) -> int | None:
     """Return how many examples a stage holds out; None if that is unknown."""
-    data = stage.heldout
-    if data is None:
+    if (data := stage.heldout) is None:
         return 0
     rows = example_tokens(data, stage.model)
     return data.count if data.count or rows is None else rows_taken(rows, data)
@@ -212,32 +206,29 @@ def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
     """Yield the episodes that a model plays for the data of a stage, before its first step."""
     for data in stage.data:
         kind = next(kind for kind in _PLAYED if isinstance(data, kind))
-        played = _PLAYED[kind](stage, data, level)
-        if played is not None:
-            yield played
+        yield from _PLAYED[kind](stage, data, level)
 
 
-def _played_demonstrations(stage: StagePlan, data: Any, level: Level) -> PlayedData | None:
-    tasks = data.count * TRIES[level]
-    return None if data.by_oracle else PlayedData(data, data.env, stage.model, tasks, 1)
+def _played_demonstrations(stage: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
+    if not data.by_oracle:
+        yield PlayedData(data, data.env, stage.model, data.count * TRIES[level], 1)
 
 
-def _played_samples(stage: StagePlan, data: Any, level: Level) -> PlayedData:  # noqa: ARG001
+def _played_samples(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
     tasks = data.count * played_for_one(data, level) / data.size
-    return PlayedData(data, data.env, data.model.model, tasks, data.size, data.sampling)
+    yield PlayedData(data, data.env, data.model.model, tasks, data.size, data.sampling)
 
 
-def _played_pairs(stage: StagePlan, data: Any, level: Level) -> PlayedData:  # noqa: ARG001
-    tasks = data.count * TRIES[level]
-    return PlayedData(data, data.env, data.model.model, tasks, data.samples)
+def _played_pairs(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
+    yield PlayedData(data, data.env, data.model.model, data.count * TRIES[level], data.samples)
 
 
-_PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], PlayedData | None]] = {
+_PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], Iterator[PlayedData]]] = {
     Demonstrations: _played_demonstrations,
     Samples: _played_samples,
     PreferredPairs: _played_pairs,
-    FileData: lambda *_: None,
-    BuilderData: lambda *_: None,
+    FileData: lambda *_: iter(()),
+    BuilderData: lambda *_: iter(()),
 }
 
 
@@ -273,7 +264,7 @@ def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> T
 
 def group_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
     """Return the tokens of playing groups, training on each rollout, and reading it once."""
-    read = groups * size * sum(episode.copies * episode.datum_tokens() for episode in shape)
+    read = groups * size * rollout_tokens(shape)
     return sampling_tokens(shape, groups, size, cached) + Tokens(train=read, reference=read)
 
 
@@ -284,8 +275,7 @@ def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
     parallel = batch.parallel or 1
     if not cached:
         return _most_turn_tokens(shape, batch.count, parallel)
-    turns = sum(episode.copies * episode.turns for episode in shape)
-    read = sum(episode.copies * episode.datum_tokens() for episode in shape)
+    turns, read = sum(episode.copies * episode.turns for episode in shape), rollout_tokens(shape)
     episodes = ceil(batch.count / (parallel * turns)) * parallel  # all in parallel each time
     train = batch.count * read / turns
     if all(episode.one_datum for episode in shape):
