@@ -34,6 +34,8 @@ _BUDGET = Param("budget", "budget", "most to spend; by default no limit", DEFAUL
 _TRACK = Param("track", "tracker", "where metrics go beside the run folder", (), many=True)
 _DEADLINES = Param("deadlines", "deadlines", "how long it waits for what", DEFAULT_DEADLINES)
 _OPTIMIZER = Param("optimizer", "optimizer", "how the gradient becomes an update")
+_UPDATES = (_OPTIMIZER, _STEPS, _EPOCHS)
+_LIMITS = (_SAVE, _DEADLINES, _BUDGET, _TRACK)
 
 
 def _heldout(kind: str, what: str) -> tuple[Param, Param]:
@@ -97,14 +99,9 @@ SFT_FIELDS = (
     _MODEL,
     Param("data", "data", "what it learns to say"),
     _batch("examples in a step"),
-    _OPTIMIZER,
-    _STEPS,
-    _EPOCHS,
+    *_UPDATES,
     *_heldout("data", "examples that are scored"),
-    _SAVE,
-    _DEADLINES,
-    _BUDGET,
-    _TRACK,
+    *_LIMITS,
 )
 
 PREFERENCE_FIELDS = (
@@ -118,14 +115,9 @@ PREFERENCE_FIELDS = (
         None,
     ),
     _batch("pairs, or labelled replies, in a step"),
-    _OPTIMIZER,
-    _STEPS,
-    _EPOCHS,
+    *_UPDATES,
     *_heldout("preferences", "preferences that are compared"),
-    _SAVE,
-    _DEADLINES,
-    _BUDGET,
-    _TRACK,
+    *_LIMITS,
 )
 
 EVAL_FIELDS = (

@@ -112,44 +112,44 @@ class NameEntry:
 
 def entries() -> tuple[NameEntry, ...]:
     """Return everything, kind by kind."""
-    builtins = (b for kind in KINDS for b in BUILTINS if b.kind == kind)
-    return (
-        *(
-            NameEntry(
-                "declaration", d.kind, d.doc, d.written(), d.fields, (), example_of_declaration(d)
-            )
-            for d in DECLARATIONS.values()
-        ),
-        *(
-            NameEntry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
-            for b in builtins
-        ),
-        *(
-            NameEntry(
-                "input", each.name, each.doc, facts={"of a": kind, "is one": f"each {each.shape}"}
-            )
-            for kind, inputs in INPUTS.items()
-            for each in inputs.values()
-        ),
-        *(
-            NameEntry("function", each.name, each.doc, each.usage)
-            for each in OPERATIONS.values()
-            if each.usage.startswith(each.name)
-        ),
-        *(_model(name) for name in model_names()),
-        *(_retired(name) for name in retired_names()),
-        *(_environment(env_id) for env_id in gem_ids()),
-        *_problem_sets(),
-        *(
-            NameEntry("prompt", name, "a prompt template", f"template({name})")
-            for name in TEMPLATES
-        ),
-        *(
-            NameEntry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
-            for name, reason in UNSUPPORTED.items()
-        ),
-        *(NameEntry("code", code, title, f"rlc explain {code}") for code, title in CODES.items()),
-    )
+    return tuple(_entries())
+
+
+def _entries() -> Iterator[NameEntry]:
+    for each in DECLARATIONS.values():
+        example = example_of_declaration(each)
+        yield NameEntry(
+            "declaration", each.kind, each.doc, each.written(), each.fields, (), example
+        )
+    for b in (b for kind in KINDS for b in BUILTINS if b.kind == kind):
+        yield NameEntry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
+    for kind, inputs in INPUTS.items():
+        for item in inputs.values():
+            facts = {"of a": kind, "is one": f"each {item.shape}"}
+            yield NameEntry("input", item.name, item.doc, facts=facts)
+    for operation in OPERATIONS.values():
+        if operation.usage.startswith(operation.name):
+            yield NameEntry("function", operation.name, operation.doc, operation.usage)
+    yield from map(_model, model_names())
+    for name in retired_names():
+        retired = find_retired(name)
+        assert retired is not None
+        reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
+        yield NameEntry("base", name, "retired", reason=reason)
+    yield from map(_environment, gem_ids())
+    for name, known in PROBLEM_SETS.items():
+        sizes = {
+            f"split {split}": f"{size:,} tasks" if size else "tasks without end"
+            for split, size in known.splits.items()
+        }
+        doc = f"questions with answers; splits {', '.join(known.splits)}"
+        yield NameEntry("problems", name, doc, f'problems("{name}")', facts=sizes)
+    for name in TEMPLATES:
+        yield NameEntry("prompt", name, "a prompt template", f"template({name})")
+    for name, reason in UNSUPPORTED.items():
+        yield NameEntry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
+    for code, title in CODES.items():
+        yield NameEntry("code", code, title, f"rlc explain {code}")
 
 
 def kinds() -> dict[str, str]:
@@ -274,13 +274,6 @@ def _dollars(usd: float | None) -> str:
     return UNKNOWN if usd is None else f"${usd:g}"
 
 
-def _retired(name: str) -> NameEntry:
-    retired = find_retired(name)
-    assert retired is not None
-    reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
-    return NameEntry("base", name, "retired", reason=reason)
-
-
 def _environment(env_id: str) -> NameEntry:
     facts = gem_facts(env_id)
     chars = facts["chars"] or {}
@@ -297,13 +290,3 @@ def _environment(env_id: str) -> NameEntry:
     reason = f"{library()} registers it but cannot make it" if is_broken(env_id) else None
     usage, params = f'gem("{env_id}")', gem_signature(env_id).params
     return NameEntry("environment", env_id, doc, usage, params, facts=known, reason=reason)
-
-
-def _problem_sets() -> Iterator[NameEntry]:
-    for name, known in PROBLEM_SETS.items():
-        facts = {
-            f"split {split}": f"{size:,} tasks" if size else "tasks without end"
-            for split, size in known.splits.items()
-        }
-        doc = f"questions with answers; splits {', '.join(known.splits)}"
-        yield NameEntry("problems", name, doc, f'problems("{name}")', facts=facts)
