@@ -22,7 +22,7 @@ from typing import Any
 from rlc.catalog.facts import TINY
 from rlc.pricing.shapes import tokenizer_at_hand
 
-PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"
+PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "data" / "gem.json"
 
 # What an environment class needs beyond the library itself.
 _NEEDS = {
