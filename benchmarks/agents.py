@@ -37,8 +37,7 @@ from rlc.compile.recipe import compile_source
 from rlc.data.code import search_beside
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
-from rlc.plan.models import SamplingPlan
-from rlc.plan.parts import FailurePlan
+from rlc.plan.parts import FailurePlan, SamplingPlan
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import play_tasks

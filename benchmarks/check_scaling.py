@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from rlc.catalog.facts.environments import gem_ids
+from rlc.catalog.facts import gem_ids
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 

@@ -18,7 +18,7 @@ from paths import ROOT
 
 import rlc
 from rlc.catalog.index import names_of
-from rlc.catalog.traits import Role
+from rlc.catalog.records import Role
 
 # From the ground floor up. A room may import the rooms named here, and nothing else of rlc.
 MAY_IMPORT = {

@@ -131,7 +131,7 @@ def test_what_attrs_refuses_is_refused() -> None:
 
 
 def test_equal_records_have_one_hash_and_are_pickled() -> None:
-    from rlc.plan.models import Sampling
+    from rlc.plan.parts import Sampling
 
     one = Sampling(max_tokens=8, temperature=0.5)
     assert hash(one) == hash(Sampling(max_tokens=8, temperature=0.5))

@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlc.catalog.facts.models import TINY
-from rlc.pricing.texts import tokenizer_at_hand
+from rlc.catalog.facts import TINY
+from rlc.pricing.shapes import tokenizer_at_hand
 
-PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "gem.json"
+PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "data" / "gem.json"
 
 # What an environment class needs beyond the library itself.
 _NEEDS = {

@@ -22,7 +22,7 @@ from typing import Any
 
 from rlc.envs.games import TextArenaGame
 
-PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "facts" / "data" / "textarena.json"
+PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "data" / "textarena.json"
 MOST_PLAYERS = 15
 _SEEDS = (0, 1, 2)
 _SECONDS = 10  # that a game may take to begin, or to be tried

@@ -4,7 +4,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.catalog.aliases import *
     from rlc.catalog.builtins.advantages import *
-    from rlc.catalog.builtins.distillation import *
     from rlc.catalog.builtins.frameworks import *
     from rlc.catalog.builtins.graders import *
     from rlc.catalog.builtins.losses import *
@@ -14,9 +13,7 @@ if TYPE_CHECKING:
     from rlc.catalog.builtins.wrappers import *
     from rlc.catalog.declarations import *
     from rlc.catalog.environments import *
-    from rlc.catalog.facts.environments import *
-    from rlc.catalog.facts.models import *
-    from rlc.catalog.files import *
+    from rlc.catalog.facts import *
     from rlc.catalog.index import *
     from rlc.catalog.metrics import *
     from rlc.catalog.plan_files import *
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from rlc.catalog.saved_weights import *
     from rlc.catalog.schema import *
     from rlc.catalog.search import *
-    from rlc.catalog.traits import *
 else:
     from rlc.doors import door
 
@@ -33,38 +29,36 @@ else:
         """
         aliases: EXPRESSIONS WORDS advice_for alias_of
         builtins.advantages: UNSUPPORTED
-        builtins.distillation: DEFAULT_SAMPLING NO_ADVANTAGE
         builtins.frameworks: AGENT
         builtins.graders: FORMAT JUDGE_PROMPT finds_answers
         builtins.losses: LIKELIHOOD service_loss
         builtins.sources: AS_THEY_COME COOKBOOK_GROUP COOKBOOK_MODEL COOKBOOK_RENDERER
             FORMAT_COEF GRADER OPENREWARD_KEY UNDECIDED have_tasks_in_common
-        builtins.stages: COOKBOOK_BATCH COOKBOOK_COMMON
+        builtins.stages: COOKBOOK_BATCH COOKBOOK_COMMON DEFAULT_SAMPLING NO_ADVANTAGE
         builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP
             retry_then
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
         environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
-            history_of is_chat judges_of makes_text max_turns opponent_name played_as
-            players_of_role prompt_rules reward_models_of roles_of rubrics_of seats_of
-            task_count templates_of trained_seats unknown_turns with_role
-        facts.environments: gem_facts gem_ids textarena_facts
-        facts.models: BaseModelFacts END_MARKS FREE LORA_RATES Price TINY TINY_TOKENIZER dollars
-            find_model find_retired model_names part_cost price_of prices_as_of renderer_fits
-            renderer_keeps_prefix renderer_names storage_price tokenizer_of
-        files: located_files located_stages paths_in with_files
+            history_of is_chat judges_of located_files located_stages makes_text max_turns
+            opponent_name paths_in played_as players_of_role prompt_rules reward_models_of
+            roles_of rubrics_of seats_of task_count templates_of trained_seats unknown_turns
+            with_files with_role
+        facts: BaseModelFacts END_MARKS FREE LORA_RATES Price TINY TINY_TOKENIZER dollars
+            find_model find_retired gem_facts gem_ids model_names part_cost price_of prices_as_of
+            renderer_fits renderer_keeps_prefix renderer_names storage_price textarena_facts
+            tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
             service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits
         metrics: find_metric metrics_of
         plan_files: plan_from_file plan_to_file recipe_in_file
-        records: Args Builtin Declaration MODEL_FOLDER Param REQUIRED SCALARS Signature
+        records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
-        traits: LossTraits
         """,
     )

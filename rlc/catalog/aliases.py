@@ -1,7 +1,5 @@
-"""What words of other libraries are here: TRL, verl, OpenRLHF, SkyRL, tinker-cookbook, PyTorch.
-
-Their names for parameters of ours; what has no parameter here, or another form, with what to write
-instead; and how any name finds the builtin or declaration that has it.
+"""Words of other libraries, and what they are here: TRL, verl, OpenRLHF, SkyRL, tinker-cookbook,
+PyTorch. Some are parameters of ours, others have no parameter here, or another form, with advice.
 """
 
 from __future__ import annotations
@@ -189,25 +187,21 @@ _NAMES: Mapping[tuple[str, ...], str] = {
 ELSEWHERE = {name: advice for names, advice in _NAMES.items() for name in names}
 
 MAX_HOMES = 3  # builtins that a message names
-
-
 Entry = TypeVar("Entry", Param, Builtin, Declaration)
 
 
 def alias_of(name: str, entries: Iterable[Entry]) -> Entry | None:
-    """What another library calls ``name``."""
+    """Return the entry that another library calls ``name``."""
     return next((entry for entry in entries if name.lower() in aliases_of(entry)), None)
 
 
 def aliases_of(entry: Param | Builtin | Declaration) -> list[str]:
-    """The names of an entry in other libraries."""
-    if isinstance(entry, Param):
-        return _aliases_of_params().get(entry, [])
-    return entry.aliases.split()
+    """Return the names of an entry in other libraries."""
+    return _param_aliases().get(entry, []) if isinstance(entry, Param) else entry.aliases.split()
 
 
 @cache
-def _aliases_of_params() -> dict[Param, list[str]]:
+def _param_aliases() -> dict[Param, list[str]]:
     names = {place: aliases.split() for key, aliases in _PARAMS.items() for place in key.split()}
     return {
         param: names[place]
@@ -218,32 +212,30 @@ def _aliases_of_params() -> dict[Param, list[str]]:
 
 
 def _owners() -> Iterator[tuple[Builtin | Declaration, tuple[Param, ...]]]:
-    """Every builtin and block, with its parameters."""
+    """Yield every builtin and block, with its parameters."""
     yield from ((builtin, builtin.params) for builtin in BUILTINS)
     yield from ((each, each.fields) for each in DECLARATIONS.values() if each.value is None)
 
 
 def advice_for(name: str, fields: Sequence[Param] = ()) -> str | None:
-    """What to write for a name that the ``fields`` around it do not have; None if unknown.
-
-    What can stand in one of the fields comes first.
-    """
-    key, taken = name.lower(), {field.type: field.name for field in fields}
-    homes = _homes().get(key, ())
+    """Return what to write for a name that the ``fields`` around it do not have, first what can
+    stand in one of them; None if unknown."""
+    key, slots = name.lower(), {field.type: field.name for field in fields}
     if key in ELSEWHERE:
         return ELSEWHERE[key]
-    near = [home for home in homes if home[0] in taken]
+    homes = _homes().get(key, ())
+    near = [home for home in homes if home[0] in slots]
     # Elsewhere in the language, a short word says little.
     far = [home for home in homes if len(key) > 4 or key != home[2].name]
     by_name: dict[str, list[Home]] = {}
     for home in near or far:
         by_name.setdefault(home[2].name, []).append(home)
-    found = [_place(key, alike, taken) for alike in by_name.values()]
+    found = [_place(key, alike, slots) for alike in by_name.values()]
     return "; or ".join(found[:2]) or None
 
 
-def _place(key: str, homes: Sequence[Home], taken: Mapping[str, str]) -> str:
-    """Where a parameter that several builtins or blocks have is written (`eval_every`: an eval)."""
+def _place(key: str, homes: Sequence[Home], slots: Mapping[str, str]) -> str:
+    """Return where a parameter of several builtins or blocks is written (`eval_every`: an eval)."""
     words = key.split("_")
     homes = sorted(homes, key=lambda home: home[1].kind not in words)
     _, owner, param = homes[0]
@@ -255,7 +247,7 @@ def _place(key: str, homes: Sequence[Home], taken: Mapping[str, str]) -> str:
     known = f"`{param.name}` is {slot} of {where}"
     if key != param.name.lower():
         known = f"it is called `{param.name}` here, {slot} of {where}"
-    return f"{known}: `{_written(owner, param, taken)}`"
+    return f"{known}: `{_written(owner, param, slots)}`"
 
 
 Home = tuple[str, Builtin | Declaration, Param]
@@ -263,7 +255,7 @@ Home = tuple[str, Builtin | Declaration, Param]
 
 @cache
 def _homes() -> dict[str, list[Home]]:
-    """Every builtin and block that has a parameter of a name or alias, with its kind."""
+    """Return every builtin and block that has a parameter of a name or alias, with its kind."""
     homes: dict[str, list[Home]] = {}
     for owner, params in _owners():
         for param in params:
@@ -274,7 +266,7 @@ def _homes() -> dict[str, list[Home]]:
 
 @cache
 def _slots() -> dict[str, str]:
-    """The name of a field or argument that takes a value of each kind."""
+    """Return the name of a field or argument that takes a value of each kind."""
     fields = [field for declaration in DECLARATIONS.values() for field in declaration.fields]
     params = [param for builtin in BUILTINS for param in builtin.params]
     return {param.type: param.name for param in reversed([*fields, *params])}
@@ -286,13 +278,13 @@ def _called(owner: Builtin | Declaration) -> str:
     return f"{'an' if owner.kind[0] in 'aes' else 'a'} `{owner.kind}`"
 
 
-def _written(owner: Builtin | Declaration, param: Param, taken: Mapping[str, str]) -> str:
-    """The parameter as it is written in a recipe."""
+def _written(owner: Builtin | Declaration, param: Param, slots: Mapping[str, str]) -> str:
+    """Return a parameter as a recipe writes it."""
     if isinstance(owner, Declaration):
         return f"{owner.kind} name {{ {param.name} = … }}"
     others = "…, " * any(other.required and other is not param for other in owner.params)
     call = f"{owner.name}({others}{param.name} = …)"
     if owner.kind in {kind.step for kind in KINDS.values()}:
         return f"|> {call}"
-    slot = taken.get(owner.kind) or _slots().get(owner.kind)
+    slot = slots.get(owner.kind) or _slots().get(owner.kind)
     return f"{slot} = {call}" if slot else call

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
 from rlc.catalog.builtins.losses import DEFAULT_AGGREGATE
+from rlc.catalog.builtins.stages import NO_ADVANTAGE
 from rlc.catalog.builtins.training import (
     DEFAULT_BUDGET,
     DEFAULT_DEADLINES,
@@ -12,22 +12,30 @@ from rlc.catalog.builtins.training import (
     DEFAULT_OVERLAP,
     DEFAULT_SAVE,
 )
-from rlc.catalog.facts.models import model_names, renderer_names
+from rlc.catalog.facts import model_names, renderer_names
 from rlc.catalog.index import KINDS
-from rlc.catalog.records import MODEL_FOLDER, Declaration, Param, optional, word
-from rlc.catalog.traits import StageTraits
+from rlc.catalog.records import (
+    MODEL_FOLDER,
+    Declaration,
+    Param,
+    StageTraits,
+    count,
+    optional,
+    text,
+    word,
+)
 from rlc.plan import RUN_WEIGHTS, SERVICES, MetricPlan
 
 _MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")
-_STEPS = Param("steps", "int", "number of updates", None, low=1)
-_EPOCHS = Param(
-    "epochs", "int", "how often all tasks are gone through, instead of `steps`", None, low=1
-)
+_STEPS = count("steps", "number of updates", None)
+_EPOCHS = count("epochs", "how often all tasks are gone through, instead of `steps`", None)
 _SAVE = Param("save", "save", "when checkpoints are made; by default at the end", DEFAULT_SAVE)
 _BUDGET = Param("budget", "budget", "most to spend; by default no limit", DEFAULT_BUDGET)
 _TRACK = Param("track", "tracker", "where metrics go beside the run folder", (), many=True)
 _DEADLINES = Param("deadlines", "deadlines", "how long it waits for what", DEFAULT_DEADLINES)
 _OPTIMIZER = Param("optimizer", "optimizer", "how the gradient becomes an update")
+_UPDATES = (_OPTIMIZER, _STEPS, _EPOCHS)
+_LIMITS = (_SAVE, _DEADLINES, _BUDGET, _TRACK)
 
 
 def _heldout(kind: str, what: str) -> tuple[Param, Param]:
@@ -43,7 +51,7 @@ def _heldout(kind: str, what: str) -> tuple[Param, Param]:
 
 
 def _batch(doc: str) -> Param:
-    return Param("batch", "int", doc, 32, low=1, high=100_000)
+    return count("batch", doc, 32, high=100_000)
 
 
 TRAIN_FIELDS = (
@@ -91,14 +99,9 @@ SFT_FIELDS = (
     _MODEL,
     Param("data", "data", "what it learns to say"),
     _batch("examples in a step"),
-    _OPTIMIZER,
-    _STEPS,
-    _EPOCHS,
+    *_UPDATES,
     *_heldout("data", "examples that are scored"),
-    _SAVE,
-    _DEADLINES,
-    _BUDGET,
-    _TRACK,
+    *_LIMITS,
 )
 
 PREFERENCE_FIELDS = (
@@ -112,21 +115,16 @@ PREFERENCE_FIELDS = (
         None,
     ),
     _batch("pairs, or labelled replies, in a step"),
-    _OPTIMIZER,
-    _STEPS,
-    _EPOCHS,
+    *_UPDATES,
     *_heldout("preferences", "preferences that are compared"),
-    _SAVE,
-    _DEADLINES,
-    _BUDGET,
-    _TRACK,
+    *_LIMITS,
 )
 
 EVAL_FIELDS = (
     Param("model", "model", "what is evaluated: a model, or a stage's"),
     Param("env", "env", "what it is evaluated on"),
-    Param("tasks", "int", "tasks that are played", 64, low=1, high=1_000_000),
-    Param("samples", "int", "episodes of each task", 1, low=1, high=1_024),
+    count("tasks", "tasks that are played", 64, high=1_000_000),
+    count("samples", "episodes of each task", 1, high=1_024),
     Param("sampling", "sampling", "how replies are sampled; by default as in the stage", None),
     Param("metrics", "metric", "what is counted", (MetricPlan("mean_reward", None),), many=True),
     optional("every", "int", "also after so many steps of the stage; none: at its end only", low=1),
@@ -138,14 +136,13 @@ EVAL_FIELDS = (
 PARAM_TYPES = ("int", "float", "bool", "string", "money", "duration")
 
 MODEL_FIELDS = (
-    Param(
+    text(
         "base",
-        "string",
         "a model of the catalogue, or a folder of this machine",
         file=MODEL_FOLDER,
         suggests=model_names,
     ),
-    Param("lora_rank", "int", "rank of the LoRA adapter, a power of two", 32, low=1),
+    count("lora_rank", "rank of the LoRA adapter, a power of two", 32),
     Param("train_mlp", "bool", "adapt the feed-forward layers", True),
     Param("train_attn", "bool", "adapt the attention layers", True),
     Param("train_unembed", "bool", "adapt the output layer", True),
@@ -157,9 +154,8 @@ MODEL_FIELDS = (
         form=(rf"tinker://.+/weights/.+|{RUN_WEIGHTS}", "runs/NAME@main:20"),
         file=RUN_WEIGHTS,
     ),
-    Param(
+    text(
         "renderer",
-        "string",
         "how a chat becomes tokens; by default the one recommended for the model",
         None,
         choices=renderer_names,
@@ -177,14 +173,7 @@ MODEL_FIELDS = (
 SWEEP_FIELDS = (
     Param("of", "stage", "the stage that is tried, with those that it needs"),
     Param("over", "axis", "what is varied: values, or a range, of each param or field", named=True),
-    Param(
-        "seeds",
-        "int",
-        "runs of each configuration, each with a seed of its own",
-        1,
-        low=1,
-        high=100,
-    ),
+    count("seeds", "runs of each configuration, each with a seed of its own", 1, high=100),
     Param(
         "metric",
         "measure",

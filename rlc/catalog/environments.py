@@ -1,19 +1,22 @@
-"""What the rest of rlc asks the catalogue about a planned environment."""
+"""What the catalogue knows of a planned environment, and the files that a plan names."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any, Literal
 
 from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
-from rlc.catalog.index import data_traits, find_builtin, source_traits, wrapper_traits
-from rlc.catalog.records import Param
-from rlc.catalog.traits import EnvFacts, Role
+from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
+from rlc.catalog.index import BUILTINS, data_traits, find_builtin, source_traits, wrapper_traits
+from rlc.catalog.records import MODEL_FOLDER, EnvFacts, Param, Role
 from rlc.data import Code, module_of_package
 from rlc.plan import (
     ANY,
+    LOCAL,
     MAX_TURNS,
     AnyData,
     AnyJudge,
@@ -22,58 +25,63 @@ from rlc.plan import (
     EnvPlan,
     JudgePlan,
     JudgingPlan,
+    ModelPlan,
+    Plan,
     RewardModelPlan,
     StagePlan,
     StepPlan,
     file_part,
+    located,
 )
-from rlc.plan.leaves import children_of
-from rlc.records import values_of
+from rlc.plan.leaves import children_of, evolved, with_asked_models
+from rlc.records import Record, evolve, values_of
 
 
 def env_facts(env: EnvPlan) -> EnvFacts:
-    """What is known of an environment before it is made."""
+    """Return what is known of an environment before it is made."""
     return source_traits(env.source).facts(env)
 
 
 def played_as(env: EnvPlan) -> str:
-    """The builtin that decides how an environment is played: its agent, or else its source."""
+    """Return the builtin that decides how an environment is played: its agent, or its source."""
     return env.source if env.agent is None else AGENT
 
 
 def with_role(env: EnvPlan, *roles: Role) -> StepPlan | None:
-    """The first wrapper of an environment that has one of some roles; None if it has none."""
+    """Return the first wrapper of an environment with one of some roles; None if it has none."""
     return next((w for w in env.wrappers if wrapper_traits(w.name).role in roles), None)
 
 
 def unknown_turns(env: EnvPlan) -> str:
-    """Why it may not be known how many replies an episode has."""
+    """Return why the number of replies of an episode may be unknown."""
     return source_traits(played_as(env)).unknown_turns
 
 
 def prompt_rules(env: EnvPlan) -> dict[str, bool]:
-    """What the recipe asks of the prompts in an environment's rows: the last arguments of
-    :func:`rlc.data.chats.read_prompt`."""
+    """Return the last arguments of :func:`rlc.data.chats.read_prompt` for the prompts in an
+    environment's rows."""
     chat = with_role(env, "chat")
-    system = chat is not None and bool(chat.args.get("system"))
-    one_text, cut = with_role(env, "game") is not None, env.args.get("replied") == "cut"
-    return {"system": system, "one_text": one_text, "cut": cut}
+    return {
+        "system": chat is not None and bool(chat.args.get("system")),
+        "one_text": with_role(env, "game") is not None,
+        "cut": env.args.get("replied") == "cut",
+    }
 
 
 def is_chat(env: EnvPlan) -> bool:
-    """Whether the model sees a chat through its renderer, which the source does not make itself."""
+    """Return whether the model sees a chat through its renderer, not one made by the source."""
     if with_role(env, "chat", "template") is None:
         return source_traits(played_as(env)).prompts == "chat"
     return with_role(env, "chat") is not None
 
 
 def makes_text(env: EnvPlan) -> bool:
-    """Whether each prompt is a text of its own, tokenised anew for each turn."""
+    """Return whether each prompt is a text of its own, tokenised anew for each turn."""
     return source_traits(env.source).prompts == "text" and with_role(env, "chat") is None
 
 
 def history_of(env: EnvPlan) -> Literal["all", "observations", "latest"]:
-    """What a prompt holds of the episode so far."""
+    """Return which part of the episode so far is in a prompt."""
     if source_traits(env.source).prompts != "text":
         return "all"
     kept = (wrapper_traits(wrapper.name).history for wrapper in env.wrappers)
@@ -81,7 +89,7 @@ def history_of(env: EnvPlan) -> Literal["all", "observations", "latest"]:
 
 
 def max_turns(env: EnvPlan) -> int | None:
-    """Most replies in an episode, tools included; None if unknown."""
+    """Return the most replies in an episode, tools included; None if unknown."""
     tools = (w for w in env.wrappers if wrapper_traits(w.name).role in ("tool", "server_tools"))
     limit = env.rollouts.max_turns
     if env.max_turns is None:
@@ -90,13 +98,13 @@ def max_turns(env: EnvPlan) -> int | None:
 
 
 def task_count(env: EnvPlan) -> int | None:
-    """How many tasks an environment has; None if that is unknown, or there is no end."""
+    """Return how many tasks an environment has; None if that is unknown, or there is no end."""
     samples = env.args.get("samples")
     return int(samples) if samples is not None else env_facts(env).tasks
 
 
 def players_of_role(env: EnvPlan) -> int:
-    """How many players of the largest role an episode has: the solvers of a game; else 1."""
+    """Return how many players of the largest role an episode has: the solvers of a game; else 1."""
     if env.play is not None:
         return max(Counter(seats_of(env)[seat] for seat in trained_seats(env)).values(), default=1)
     game = with_role(env, "game")
@@ -104,14 +112,14 @@ def players_of_role(env: EnvPlan) -> int:
 
 
 def seats_of(env: EnvPlan) -> tuple[str, ...]:
-    """The role of each seat of a game; none where there is one player."""
+    """Return the role of each seat of a game; none if there is one player."""
     seats = source_traits(env.source).seats
     return () if seats is None else seats(env)
 
 
 def trained_seats(env: EnvPlan, match: int = 0) -> list[int]:
-    """The seats of a match whose episodes are trained on; of a game in which they are taken in
-    turn the one of the ``match`` of that number."""
+    """Return the seats of a match whose episodes are trained on; if they take turns, the one of the
+    ``match`` of that number."""
     assert env.play is not None
     roles, wanted = seats_of(env), env.play.seat
     if wanted == ANY:
@@ -120,7 +128,7 @@ def trained_seats(env: EnvPlan, match: int = 0) -> list[int]:
 
 
 def roles_of(env: EnvPlan) -> tuple[str, ...]:
-    """The roles in which episodes are played and trained on; none where there are no roles."""
+    """Return the roles in which episodes are played and trained on; none without roles."""
     if env.play is not None:
         wanted = env.play.seat
         return tuple(dict.fromkeys(r for r in seats_of(env) if wanted in (None, ANY, r)))
@@ -129,7 +137,7 @@ def roles_of(env: EnvPlan) -> tuple[str, ...]:
 
 
 def opponent_name(env: EnvPlan) -> str:
-    """Who a game is played against, for people."""
+    """Return the opponent in a game, for people."""
     play = env.play
     if play is None or play.is_self_play:
         return "itself"
@@ -143,48 +151,48 @@ def opponent_name(env: EnvPlan) -> str:
 
 
 def decides(env: EnvPlan, role: str) -> bool:
-    """Whether the episodes of a role tell if a task is solved: of those of one environment that
-    work on it together, the last one's."""
+    """Return whether the episodes of a role tell if a task is solved: of roles that work on it
+    together, those of the last one."""
     return env.play is not None or role in ("", *roles_of(env)[-1:])
 
 
 def judges_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, AnyJudge]]:
-    """The judges of an environment: the path of each in the plan's record, and what it is for."""
+    """Yield the judges of an environment, each with its path in the record and its judging."""
     for at, judging in (children_of(env.judging) or {}).items():
         for name, judge in (children_of(judging.judges) or {}).items():
             yield f"judging.{at}.judges.{name}", judging, judge
 
 
 def rubrics_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
-    """Those of :func:`judges_of` that are asked by a rubric."""
+    """Yield those of :func:`judges_of` that are asked by a rubric."""
     for path, judging, judge in judges_of(env):
         if isinstance(judge, JudgePlan):
             yield path, judging, judge
 
 
 def reward_models_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, RewardModelPlan]]:
-    """Those of :func:`judges_of` whose reward is what a stage has learnt."""
+    """Yield those of :func:`judges_of` whose reward is what a stage has learnt."""
     for path, judging, judge in judges_of(env):
         if isinstance(judge, RewardModelPlan):
             yield path, judging, judge
 
 
 def comparers_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, ComparerPlan]]:
-    """Those of :func:`judges_of` that are functions of the user's own."""
+    """Yield those of :func:`judges_of` that are functions of the user's own."""
     for path, judging, judge in judges_of(env):
         if isinstance(judge, ComparerPlan):
             yield path, judging, judge
 
 
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
-    """The files that an environment reads, each with its path within the plan's record."""
+    """Yield the files that an environment reads, each with its path in the record."""
     for path, param, value, _ in _arguments(env):
         if param.names_file(value) and not param.folders:
             yield path, file_part(value)
 
 
 def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
-    """The Python code that an environment names, each with its path within the plan's record."""
+    """Yield the Python code that an environment names, each with its path in the record."""
     for path, param, value, others in _arguments(env):
         if param.code is not None and value is not None:
             decided = source_traits(env.source).decides if path == "id" else {}
@@ -194,31 +202,30 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
 
 
 def code_of_data(data: AnyData) -> Code | None:
-    """The Python code that makes the data of a stage; None if that is read, or played."""
+    """Return the Python code that makes the data of a stage; None if that is read, or played."""
     if not isinstance(data, BuilderData):
         return None
     return Code(data.builder, "factory", data.args, data_traits(data.word).decides)
 
 
 def code_of_stage(stage: StagePlan) -> Iterator[Code]:
-    """The Python code that a stage names."""
+    """Yield the Python code that a stage names."""
     yield from (code for env in stage.environments for _, code in code_of(env))
     yield from filter(None, map(code_of_data, stage.data))
 
 
 def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:
-    """The files with templates that an environment reads, each with its path within the plan's
-    record and the parameter that names it."""
+    """Yield the files with templates that an environment reads, each with its path in the record
+    and the parameter that names it."""
     for path, param, value, _ in _arguments(env):
         if param.variables and param.names_file(value):
             yield path, param, value
 
 
 def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any]]]:
-    """The arguments of all builtins that an environment is made with: the path of each in the
-    plan's record, its parameter, its value, and the arguments beside it."""
-    source = find_builtin("env", env.source)
-    for index, param in enumerate(source.params if source else ()):
+    """Yield the arguments of all builtins of an environment: the path of each in the record, its
+    parameter, its value, and the arguments beside it."""
+    for index, param in enumerate(_params("env", env.source)):
         if index == 0:
             yield "id", param, env.id, env.args
         else:
@@ -234,6 +241,145 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
     if env.play is not None and (script := env.play.script) is not None:
         called.append(("opponent", script.player, values_of(script), "play.script"))
     for kind, name, args, path in called:
-        builtin = find_builtin(kind, name)
-        for param in builtin.params if builtin else ():
+        for param in _params(kind, name):
             yield f"{path}.{param.name}", param, args.get(param.name), args
+
+
+def _params(kind: str, name: str) -> tuple[Param, ...]:
+    builtin = find_builtin(kind, name)
+    return builtin.params if builtin else ()
+
+
+Change = Callable[[str], str]
+
+
+def located_files(plan: Plan) -> Plan:
+    """Return the plan with every file where it is, as this process opens it."""
+    return evolve(plan, stages=located_stages(plan.stages, plan.recipe))
+
+
+def located_stages(stages: Iterable[StagePlan], recipe: str) -> tuple[StagePlan, ...]:
+    """Return the stages of a recipe with every file where it is, as this process opens it."""
+    return tuple(_stage(stage, partial(located, recipe=recipe)) for stage in stages)
+
+
+def paths_in(plan: Plan) -> list[str]:
+    """Return every file of a plan, as the plan has it."""
+    found = list[str]()
+
+    def note(path: str) -> str:
+        found.append(file_part(path))
+        return path
+
+    with_files(plan, note)
+    return [*found, *_modules_beside(plan)]
+
+
+def _modules_beside(plan: Plan) -> Iterator[str]:
+    """Yield the files of the Python modules that a plan names as ``module:attr``, of those in its
+    recipe's folder or below: others are installed, and have versions."""
+    folder = os.path.dirname(plan.recipe) or os.curdir
+    for code in (code for stage in plan.stages for code in code_of_stage(stage)):
+        module = code.target.rpartition(":")[0]
+        if module.endswith(".py"):
+            continue  # a path
+        from rlc.data import DataError, module_file
+
+        try:
+            file = module_file(module, [os.path.abspath(folder)])
+        except DataError:
+            continue  # reported elsewhere
+        home = os.path.join(os.path.realpath(folder), "")
+        if file is not None and os.path.realpath(file).startswith(home):
+            yield os.path.relpath(file, folder).replace(os.sep, "/")
+
+
+def with_files(plan: Plan, change: Change) -> Plan:
+    """Return the plan with ``change`` applied to every path that starts at its recipe's folder."""
+    return evolve(plan, stages=tuple(_stage(stage, change) for stage in plan.stages))
+
+
+def _stage(stage: StagePlan, change: Change) -> StagePlan:
+    """Change the parts of a stage: their attributes are the parameters of their builtins."""
+    parts: dict[str, Any] = {}
+    children = children_of(stage) or {}
+    for declared in DECLARATIONS[stage.kind].fields:
+        part = children.get(declared.name)
+        params = _files_among(_params_of(declared.type), stage.model)
+        if isinstance(part, Record):
+            parts[declared.name] = _part(part, params, change)
+        elif isinstance(part, tuple) and params:
+            parts[declared.name] = tuple(_part(one, params, change) for one in part)
+    if stage.played:
+        parts["envs"] = tuple(_env(env, change) for env in stage.played)
+    parts["model"] = _model(stage.model, change)
+    located: StagePlan = with_asked_models(
+        evolved(stage, parts), lambda state: evolve(state, model=_model(state.model, change))
+    )
+    return located
+
+
+def _part(part: Any, params: Iterable[Param], change: Change) -> Any:
+    values = values_of(part)
+    new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
+    new |= _changed(values, params, change)
+    return evolve(part, **new) if new else part
+
+
+def _model(model: ModelPlan, change: Change) -> ModelPlan:
+    new = _changed(values_of(model), _files_among(MODEL_FIELDS, model), change)
+    return evolve(model, **new) if new else model
+
+
+def _files_among(params: Iterable[Param], model: ModelPlan) -> list[Param]:
+    """Return the parameters that may be paths; a folder of a served model is a name instead."""
+    served = model.service != LOCAL
+    return [p for p in params if p.file and not (served and p.file == MODEL_FOLDER)]
+
+
+@cache
+def _params_of(kind: str) -> tuple[Param, ...]:
+    return tuple(p for builtin in BUILTINS if builtin.kind == kind for p in builtin.params)
+
+
+def _env(env: EnvPlan, change: Change) -> EnvPlan:
+    first, *others = _params("env", env.source)
+
+    def called(kind: str, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        return args | _changed(args, _params(kind, name), change)
+
+    def judge(one: AnyJudge) -> AnyJudge:
+        if isinstance(one, RewardModelPlan):
+            return one
+        if isinstance(one, ComparerPlan):
+            return evolve(one, **called("judge", COMPARE_WITH, {"function": one.function}))
+        return evolve(one, **called("judge", RUBRIC, {"rubric": one.rubric, "prompt": one.prompt}))
+
+    play, agent = env.play, env.agent
+    if play is not None and (script := play.script) is not None:
+        new = called("opponent", script.player, values_of(script))
+        play = evolve(play, script=evolve(script, **new))
+    if agent is not None:
+        values = values_of(agent)
+        if not agent.command:  # the folder is that of a command
+            del values["folder"]
+        agent = evolve(agent, **called("env", AGENT, values))
+    return evolve(
+        env,
+        play=play,
+        id=change(env.id) if first.names_file(env.id) else env.id,
+        args={**env.args, **_changed(env.args, others, change)},
+        wrappers=tuple(evolve(w, args=called("wrapper", w.name, w.args)) for w in env.wrappers),
+        graders=tuple(evolve(g, args=called("grader", g.grader, g.args)) for g in env.graders),
+        judging=tuple(evolve(j, judges=tuple(map(judge, j.judges))) for j in env.judging),
+        agent=agent,
+    )
+
+
+def _changed(values: Mapping[str, Any], params: Iterable[Param], change: Change) -> dict[str, Any]:
+    """Return the values that are paths, changed."""
+    return {
+        param.name: change(value)
+        for param in params
+        if param.names_file(value := values.get(param.name))
+    }

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from rlc.algo import AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
     dialects,
-    distillation,
     frameworks,
-    games,
     graders,
     losses,
     sources,
     stages,
-    sweeps,
     training,
     wrappers,
 )
-from rlc.catalog.builtins.distillation import NO_ADVANTAGE
-from rlc.catalog.records import Builtin, Kind
-from rlc.catalog.traits import (
+from rlc.catalog.builtins.stages import NO_ADVANTAGE
+from rlc.catalog.records import (
     AggregateTraits,
+    Builtin,
     DataTraits,
     GraderTraits,
+    Kind,
     LossTraits,
     MetricTraits,
     OpponentTraits,
@@ -132,43 +130,18 @@ KINDS = {
 BUILTINS: tuple[Builtin, ...] = (
     *sources.SOURCES,
     *frameworks.FRAMEWORKS,
-    *games.GAMES,
     *sources.SPLITS,
     *wrappers.WRAPPERS,
-    games.PLAY,
-    *games.OPPONENTS,
-    *graders.JUDGINGS,
-    *graders.JUDGES,
-    *graders.ENDPOINTS,
+    *frameworks.PLAYERS,
     *graders.GRADERS,
     *advantages.PRESETS,
     *dialects.DIALECTS,
     *advantages.STEPS,
     *losses.LOSSES,
-    *losses.AGGREGATES,
-    losses.REFERENCE,
-    *distillation.TEACHERS,
-    *distillation.KEEPS,
-    training.ADAM,
-    *training.SCHEDULES,
-    *training.BATCHES,
-    training.SAMPLE,
-    *training.OVERLAPS,
-    training.EVERY,
-    training.LIMIT,
-    *training.FAILURES,
-    training.FAILURE_LIMIT,
-    training.DEADLINES,
-    training.KL_GUARD,
-    *stages.DATA,
-    *stages.PREFERENCES,
-    stages.PREFERRED,
-    *stages.PREFERENCE_LOSSES,
-    distillation.SAMPLES,
-    *stages.METRICS,
-    *stages.TRACKERS,
-    *sweeps.AXES,
-    *sweeps.SEARCHES,
+    *stages.TEACHERS,
+    *training.SETTINGS,
+    *stages.STAGE_PARTS,
+    *training.SWEEPS,
 )
 
 
@@ -181,18 +154,18 @@ _OF_ANY_KIND = {builtin.name: builtin for builtin in reversed(BUILTINS)}
 
 
 def find_builtin(kind: str, name: str) -> Builtin | None:
-    """The builtin of a kind with that name."""
+    """Return the builtin of a kind with that name."""
     return _BY_NAME.get((kind, name))
 
 
 def find_anywhere(name: str) -> Builtin | None:
-    """The first builtin of that name: those of different kinds may share one."""
+    """Return the first builtin of that name: those of different kinds may share one."""
     return _OF_ANY_KIND.get(name)
 
 
 def is_taken(name: str, kind: str | None = None) -> bool:
-    """Whether no declaration may have a name: it is that of something that is called, or of a word
-    that stands where a value of the declaration's ``kind`` does."""
+    """Return whether no declaration may have a name: it is that of a call, or of a word that stands
+    where a value of the declaration's ``kind`` does."""
     builtin = find_anywhere(name)
     if builtin is None or KINDS[builtin.kind].as_is is not None or KINDS[builtin.kind].apart:
         return False
@@ -221,19 +194,32 @@ tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 
 def loss_traits(loss: LossPlan) -> LossTraits:
-    """Return what a loss does, the service's or a recipe's own. Raise UnknownBuiltinError if the
-    service has none of its name."""
-    if loss.program is None:
-        return service_loss_traits(loss.name)
-    from rlc.catalog.own_losses import traits_of
+    """Return the traits of a loss, the service's or a recipe's own. Raise UnknownBuiltinError if
+    the service has none of its name."""
+    return service_loss_traits(loss.name) if loss.program is None else own_loss_traits(loss.program)
 
-    return traits_of(loss.program)
+
+@lru_cache(maxsize=64)
+def own_loss_traits(program: Program) -> LossTraits:
+    """Return the traits of a recipe's own loss. It takes stale rollouts if the weight of a token
+    that is to become likelier stays bounded, as PPO's does."""
+    from rlc.algo import degree, needs_batch, ratio_is_bounded, reads_trainer, unbounded
+
+    return LossTraits(
+        takes_stale=ratio_is_bounded(program).positive,
+        sampler_logprobs="logq" in program.inputs,
+        reference="ref" in program.inputs,
+        # What is computed over the batch takes the advantages as they are.
+        weighted=degree(program).of != 1 or needs_batch(program),
+        forward=reads_trainer(program),
+        unbounded=unbounded(program),
+    )
 
 
 def learns_targets_alone(
     advantage: AdvantageScheme, kl: KlPlan | None, teachers: Iterable[TeacherPlan]
 ) -> bool:
-    """Whether no token has an advantage, and all that is learnt are the tokens that teachers find
+    """Return whether no token has an advantage, and only the tokens are learnt that teachers find
     most likely."""
     scored = [one for one in teachers if one.coef and not teacher_traits(one.kind).targets]
     taught = any(teacher_traits(one.kind).targets for one in teachers)
@@ -241,16 +227,16 @@ def learns_targets_alone(
 
 
 def service_settings(loss: str) -> dict[str, float | None]:
-    """Return the settings that a service takes for a loss, with their defaults there: those of
-    recipes, but None for the strength of a pull, which has to be given."""
+    """Return the settings of a loss on a service, with their defaults there: those of recipes, but
+    None for the strength of a pull, which is required."""
     traits, builtin = service_loss_traits(loss), _BY_NAME["loss", loss]
     keys = {traits.config[param.name]: param.default for param in builtin.params}
     return {key: None if key == traits.pull else default for key, default in keys.items()}
 
 
 def known_loss(program: Program) -> KnownLoss | None:
-    """Return the loss of the service that an expression is by another name, with its settings as
-    the service calls them; None if it is none of those whose definition is known."""
+    """Return the loss of the service that equals an expression, with its settings as the service
+    calls them; None if there is none of known definition."""
     from rlc.algo import Candidate, known_loss
 
     written = {b.name: b.traits for b in builtins_of("loss") if b.traits.written is not None}
@@ -273,12 +259,12 @@ def names_of(kind: str) -> list[str]:
 
 @cache
 def words_of(kind: str) -> list[str]:
-    """Those of them that are words, without parentheses."""
+    """Return the names of a kind that are words, without parentheses."""
     return [builtin.name for builtin in BUILTINS if builtin.kind == kind and builtin.word]
 
 
 def how_to_make(kind: str) -> str:
-    """A hint at what makes a thing of some kind."""
+    """Return a hint at what makes a thing of some kind."""
     names = ", ".join(f"`{name}()`" for name in names_of(kind)[:8])
     if not names or words_of(kind):
         return f"for example `{KINDS[kind].example}`"

@@ -1,4 +1,4 @@
-"""The entries of ``metrics.jsonl``, each declared once: whose they are, what they can be.
+"""The entries of ``metrics.jsonl``, each declared once: the stages that have it, and its values.
 
 `expect` reads them by the same names, with ``.`` for ``/`` and without the stage's own prefix:
 ``main.kl.sample_train``, ``heldout.pass_at_1``. docs/metrics.md explains the same entries.
@@ -16,11 +16,9 @@ from rlc.algo import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
-from rlc.catalog.traits import Role
+from rlc.catalog.records import Role
 from rlc.plan import LOCAL, Over, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
 from rlc.records import evolve, frozen
-
-SIDES = ("chosen", "rejected")  # of a preference
 
 
 @frozen(eq=False)
@@ -41,7 +39,7 @@ class MetricEntry:
 
 @frozen(eq=False)
 class StageMetric:
-    """One entry that a stage has. ``name`` is what a recipe calls it, without its stage."""
+    """One entry of a stage. ``name`` is its name in a recipe, without the stage."""
 
     name: str
     key: str
@@ -79,21 +77,12 @@ def _clips(stage: StagePlan) -> bool:
     return traits is not None and not (traits.clip is None and traits.unbounded is None)
 
 
-def _averages(stage: StagePlan) -> bool:
-    objective = stage.policy_gradient
-    return objective is not None and running_baseline(objective.advantage) is not None
-
-
 def _compares(stage: StagePlan) -> bool:
     return stage.policy_gradient is not None and stage.policy_gradient.kl is not None
 
 
 def _teachers(stage: StagePlan) -> tuple[TeacherPlan, ...]:
     return stage.policy_gradient.teacher if stage.policy_gradient else ()
-
-
-def _taught(stage: StagePlan) -> bool:
-    return bool(_teachers(stage))
 
 
 def _names_targets(stage: StagePlan) -> bool:
@@ -106,7 +95,7 @@ def _refers(stage: StagePlan) -> bool:
     return stage.preference is not None and stage.preference.reference is not None
 
 
-def _estimates(stage: StagePlan) -> bool:
+def _is_labelled(stage: StagePlan) -> bool:
     objective = stage.preference
     return objective is not None and preference_traits(objective.loss.name).labelled
 
@@ -145,7 +134,7 @@ ENTRIES = (
     _share("accuracy", of=("preference",)),
     MetricEntry(("margin", "rewards/{side}", "logps/{side}"), ("preference",)),
     MetricEntry(("kl/reference",), ("preference",), low=0, needs=_refers),
-    MetricEntry(("kl/mismatched",), ("preference",), low=0, needs=_estimates),
+    MetricEntry(("kl/mismatched",), ("preference",), low=0, needs=_is_labelled),
     MetricEntry(("heldout/accuracy",), ("preference",), "share", 0, 1, needs=_holds_out),
     MetricEntry(
         ("heldout/loss", "heldout/margin", "heldout/rewards/{side}", "heldout/logps/{side}"),
@@ -155,10 +144,13 @@ ENTRIES = (
     MetricEntry(("heldout/loss",), ("train", "sft"), low=0, needs=_holds_out),
     MetricEntry(("kl/sample_train", "kl/sample_train_k2", "kl/sample_train_k3", "kl/train_sample")),
     MetricEntry(("kl/reference",), needs=_compares),
-    MetricEntry(("teacher/kl", "teacher/kl/{taught}"), needs=_taught),
+    MetricEntry(("teacher/kl", "teacher/kl/{taught}"), needs=lambda stage: bool(_teachers(stage))),
     MetricEntry(("teacher/forward_kl",), ("train", "sft"), low=0, needs=_names_targets),
     MetricEntry(("teacher/mass",), ("train", "sft"), "share", 0, 1, needs=_names_targets),
-    MetricEntry(("baseline/{env}", "baseline/{env}/{role}"), needs=_averages),
+    MetricEntry(
+        ("baseline/{env}", "baseline/{env}/{role}"),
+        needs=lambda s: bool(s.policy_gradient and running_baseline(s.policy_gradient.advantage)),
+    ),
     _share("policy/ess"),
     MetricEntry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),
     _count("optim/lr", "optim/grad_norm", "optim/datums", of=_TRAINED),
@@ -171,7 +163,7 @@ ENTRIES = (
     _share("eval/{name}/cut_off", "eval/{name}/format", of=("eval",)),
     _count("tokens/prefill", "tokens/cached", "tokens/sampled", "tokens/trained", of=_ALL),
     MetricEntry(("tokens/reference",), low=0, needs=_compares),
-    MetricEntry(("tokens/teacher",), low=0, needs=_taught),
+    MetricEntry(("tokens/teacher",), low=0, needs=lambda stage: bool(_teachers(stage))),
     MetricEntry(("tokens/reference",), ("preference",), low=0, needs=_refers),
     _count("examples/tokens", of=("sft", "preference")),
     MetricEntry(("spend/usd",), _TRAINED, "money", 0),
@@ -192,9 +184,8 @@ ENTRIES = (
 
 
 def metrics_of(stage: StagePlan) -> dict[str, StageMetric]:
-    """What is measured of a stage, by name: ``reward/mean`` is its ``reward``, ``time/total`` its
-    ``time``. A name that ends in ``.*`` stands for any one that begins so: whether that is there is
-    not known before the run."""
+    """Return the metrics of a stage by name: ``reward/mean`` is its ``reward``, ``time/total`` its
+    ``time``. A name that ends in ``.*`` stands for all that begin so, which only the run shows."""
     found: dict[str, StageMetric] = {}
     for entry in ENTRIES:
         if stage.kind in entry.of and entry.needs(stage):
@@ -206,7 +197,7 @@ def metrics_of(stage: StagePlan) -> dict[str, StageMetric]:
 
 
 def find_metric(stage: StagePlan, name: str) -> StageMetric | None:
-    """The entry that a name stands for, if the stage has it."""
+    """Return the entry that a name stands for, if the stage has it."""
     known, name = metrics_of(stage), name.removesuffix(".total")
     if name in known:
         return known[name]
@@ -217,7 +208,7 @@ def find_metric(stage: StagePlan, name: str) -> StageMetric | None:
 
 
 def _filled(key: str, stage: StagePlan) -> Iterator[str]:
-    """A key with every filling of its first hole, and of the others."""
+    """Yield a key with every filling of its first hole, and of the others."""
     hole = re.search(r"{(\w+)}", key)
     if hole is None:
         yield key
@@ -227,9 +218,9 @@ def _filled(key: str, stage: StagePlan) -> Iterator[str]:
 
 
 def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
-    """What stands in the holes of keys: the stage, its environments (``mixed``: if there are
-    several) and the roles in them, its metrics, of which some are shares, of what was
-    ``solved``. What environments measure is not known before they do: ``*``."""
+    """Return the fillings of the holes of keys: the stage, its environments (``mixed``: if there
+    are several) and their roles, its metrics, of which shares are ``solved``. The measurements of
+    environments are not known before they are made: ``*``."""
     envs = stage.environments
     teachers, metrics = _teachers(stage), stage.metrics
     return {
@@ -238,7 +229,7 @@ def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
         "mixed": tuple(env.name for env in envs if len(envs) > 1),
         "taught": tuple(env.name for env in envs if teacher_of(teachers, env.name) is not None),
         "role": tuple(dict.fromkeys(role for env in envs for role in roles_of(env))),
-        "side": SIDES,
+        "side": ("chosen", "rejected"),  # of a preference
         "solved": tuple(metric_label(m) for m in metrics if metric_traits(m.name).share),
         "reward": tuple(metric_label(m) for m in metrics if not metric_traits(m.name).share),
         "part": ("*",),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rlc.catalog.files import with_files
+from rlc.catalog.environments import with_files
 from rlc.plan import (
     Plan,
     PlanFormatError,
@@ -30,7 +30,7 @@ _HASHES = ("plan_hash", _OF_PROVENANCE)
 
 
 def plan_to_file(plan: Plan, folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Plain data for a JSON file in ``folder``, with the plan's hash as ``plan_hash``."""
+    """Return data for a JSON file in ``folder``, with the plan's hash as ``plan_hash``."""
     recipe = os.path.relpath(plan.recipe, folder or os.curdir).replace(os.sep, "/")
     data = plan_to_dict(evolve(plan, recipe=recipe))
     hashes = {"plan_hash": content_hash(data), _OF_PROVENANCE: provenance_hash(data)}

@@ -1,5 +1,4 @@
-"""What the parts of a recipe need where it is run: packages, keys, files, code, servers, weights.
-
+"""The requirements of a recipe where it is run: packages, keys, files, code, servers, weights.
 Checks, explanations, the preflight of a run and emitted jobs filter this list, and phrase it.
 """
 
@@ -19,7 +18,7 @@ from rlc.catalog.environments import (
     rubrics_of,
 )
 from rlc.catalog.index import grader_traits, source_traits, tracker_traits, wrapper_traits
-from rlc.catalog.traits import Key
+from rlc.catalog.records import Key
 from rlc.plan import (
     LOCAL,
     TINKER,
@@ -43,7 +42,7 @@ KEY_OF_TINKER = "TINKER_API_KEY"
 _OF_HUB, _OF_COLUMNS, _OF_OWN_LOSSES = "datasets", "pyarrow", "torch"
 _MODULES = {"gem-llm": "gem"}
 _KEYS = {"openrouter": Key("OPENROUTER_API_KEY", "for the models that the game asks itself")}
-# What an environment does when it is made, as people are told.
+# What an environment does when it is made, for people.
 _BEGINNINGS = {
     "nltk": "the word list of nltk, downloaded when the run starts",
     "patience": "more than ten seconds to begin a game",
@@ -66,17 +65,10 @@ Kind = Literal[
 
 @frozen(eq=False)
 class Requirement:
-    """One thing that has to be there, or is used, when a recipe is run.
-
-    Attributes:
-        kind: what it is.
-        name: its name: of a package as pip calls it, of a variable, a path, an address.
-        path: the dotted path of what needs it, within its stage or the plan.
-        by: what needs it, as people call it: an environment, a stage, a judge.
-        extra: rlc's extra with the package; empty if it is in none.
-        purpose: what it is for, if that is to be said.
-        instead: what does as well, of a key.
-    """
+    """One thing that a run needs, or uses. ``name``: of a package as pip calls it, of a variable, a
+    path, an address. ``path``: the dotted path of what needs it, within its stage or the plan;
+    ``by``: its name for people. ``extra``: rlc's extra with the package. ``purpose``: what it is
+    for, ``instead``: what will do in place of a key; empty if there is nothing to say."""
 
     kind: Kind
     name: str

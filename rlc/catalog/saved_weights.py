@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from rlc.catalog.facts.models import TINY, TINY_TOKENIZER
+from rlc.catalog.facts import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
 from rlc.data import best_key, meta, saved
@@ -76,12 +76,12 @@ class SavedWeights:
 
 
 def is_run_weights(name: str) -> bool:
-    """Whether weights are named by a folder, and not by a path of a service."""
+    """Return whether weights are named by a folder, and not by a path of a service."""
     return re.fullmatch(RUN_WEIGHTS, name) is not None
 
 
 def weights_folder(name: str) -> str:
-    """Return the folder in the name of weights, which is the whole name if that is a folder."""
+    """Return the folder in the name of weights: the whole name if that is a folder."""
     found = re.fullmatch(RUN_WEIGHTS, name)
     return name if found is None or os.path.isdir(name) else found[1]
 
@@ -180,7 +180,7 @@ def _stage(
     states: Mapping[str, Mapping[int, Any]],
     name: str | None,
 ) -> Training:
-    """The stage of a name, or the last one that has left a state."""
+    """Return the stage of a name, or the last one that has left a state."""
     left = [stage for stage in trained if states[stage.name] and name in (None, stage.name)]
     if left:
         return left[-1]
@@ -192,7 +192,7 @@ def _stage(
 
 
 def _of_adapter(path: Path) -> SavedWeights:
-    """An adapter of Hugging Face PEFT (0.21)."""
+    """Return the weights of an adapter of Hugging Face PEFT (0.21)."""
     try:
         config = json.loads((path / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         layers = _layers(path / ADAPTER_WEIGHTS)
@@ -221,7 +221,7 @@ def _of_adapter(path: Path) -> SavedWeights:
 
 
 def layer_kind(name: str) -> str:
-    """``attn``, ``mlp`` or ``unembed``, by what transformers calls a linear layer."""
+    """Return ``attn``, ``mlp`` or ``unembed``, by what transformers calls a linear layer."""
     inside, _, last = name.rpartition(".")
     parent = inside.rpartition(".")[2].lower()
     if last in ("lm_head", "embed_out"):
@@ -230,7 +230,8 @@ def layer_kind(name: str) -> str:
 
 
 def _layers(file: Path) -> set[str]:
-    """The layers of an adapter, from the header of its file. Raise ValueError if it has none."""
+    """Return the layers of an adapter, from the header of its file. Raise ValueError if it has
+    none."""
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
         if not 0 < size < _MOST_HEADER:

@@ -104,27 +104,19 @@ _FIELDS: Mapping[type, Mapping[str, str]] = {
 
 
 def plan_schema() -> Schema:
-    """The schema of `rlc explain --out`, and of the plan.json of a run."""
+    """Return the schema of `rlc explain --out`, and of the plan.json of a run."""
     generator = _Generator()
     body = generator.record(Plan)
-    body["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
-    body["properties"]["plan_hash"] = {
-        "type": "string",
-        "pattern": "^[0-9a-f]{64}$",
-        "description": "SHA-256 of everything but `recipe`, `provenance` and `made_from`",
-    }
-    body["properties"]["provenance_hash"] = {
-        "type": "string",
-        "pattern": "^[0-9a-f]{64}$",
-        "description": "SHA-256 of `provenance`",
-    }
-    body["properties"]["paths_start_at"] = {
-        "const": "recipe",
-        "description": "paths start at the folder of `recipe`, and `recipe` at that of this file",
-    }
-    body["properties"]["made_from"] = {
-        "type": "object",
-        "description": "the recipe and the options that the plan was compiled from",
+    digest = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+    content = "SHA-256 of everything but `recipe`, `provenance` and `made_from`"
+    start = "paths start at the folder of `recipe`, and `recipe` at that of this file"
+    source = "the recipe and the options that the plan was compiled from"
+    body["properties"] |= {
+        "schema_version": {"const": SCHEMA_VERSION},
+        "plan_hash": {**digest, "description": content},
+        "provenance_hash": {**digest, "description": "SHA-256 of `provenance`"},
+        "paths_start_at": {"const": "recipe", "description": start},
+        "made_from": {"type": "object", "description": source},
     }
     body["required"].append("schema_version")
     return {
@@ -142,7 +134,7 @@ class _Generator:
         self.definitions: dict[str, Schema] = {}
 
     def record(self, cls: type) -> Schema:
-        """An object with exactly the fields of a record."""
+        """Return the schema of an object with exactly the fields of a record."""
         hints = get_type_hints(cls, localns=LATE)
         renamed = _FIELDS.get(cls, {})
         params = {renamed.get(param.name, param.name): param for param in _PARAMS.get(cls, ())}
@@ -165,7 +157,7 @@ class _Generator:
         }
 
     def _field(self, cls: type, name: str, hint: Any, param: Param | None) -> Schema:
-        """A field of a record, with what the catalogue says of it; its bounds hold for numbers."""
+        """Return the schema of a field, with its text and bounds in the catalogue."""
         schema = self._type(hint)
         if (cls, name) in _NAMES:
             schema = {"enum": names_of(_NAMES[cls, name])}
@@ -181,11 +173,11 @@ class _Generator:
         }
         if schema.get("type") not in ("integer", "number"):
             bounds = {}
-        said = {word: bound for word, bound in bounds.items() if bound is not None}
-        return {**schema, "description": param.doc, **said}
+        known = {word: bound for word, bound in bounds.items() if bound is not None}
+        return {**schema, "description": param.doc, **known}
 
     def _type(self, hint: Any) -> Schema:
-        """The schema of a type of the plan tree."""
+        """Return the schema of a type of the plan tree."""
         origin, args = get_origin(hint), get_args(hint)
         if hint is Any:
             return {}
@@ -202,7 +194,7 @@ class _Generator:
         return self._reference(hint)
 
     def _union(self, args: tuple[Any, ...]) -> Schema:
-        """A value that may be null, or one of several records that a tag distinguishes."""
+        """Return the schema of a value that may be null, or one of several records with a tag."""
         if NoneType in args:
             others = [arg for arg in args if arg is not NoneType]
             some = self._type(others[0]) if len(others) == 1 else self._union(tuple(others))
@@ -217,7 +209,7 @@ class _Generator:
         raise TypeError(f"the codec has no tag for {args}")
 
     def _tagged(self, tag: str, name: str, cls: type) -> Schema:
-        """A record with the tag that the codec writes beside its fields."""
+        """Return the schema of a record with the tag that the codec writes beside its fields."""
         reference = self._reference(cls)
         definition = self.definitions[cls.__name__]
         definition["properties"] = {tag: {"const": name}, **definition["properties"]}
@@ -225,7 +217,7 @@ class _Generator:
         return reference
 
     def _reference(self, cls: Any) -> Schema:
-        """A record, defined once. Raise TypeError if it is not a record."""
+        """Return a reference to a record, defined once. Raise TypeError if it is not a record."""
         if not hasattr(cls, "__attrs_attrs__"):
             raise TypeError(f"a plan has no values of type {cls!r}")
         if cls.__name__ not in self.definitions:

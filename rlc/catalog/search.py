@@ -14,11 +14,15 @@ from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.builtins.sources import PROBLEM_SETS
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.facts.environments import gem_facts, gem_ids, gem_signature, is_broken, library
-from rlc.catalog.facts.models import (
+from rlc.catalog.facts import (
     BaseModelFacts,
     find_model,
     find_retired,
+    gem_facts,
+    gem_ids,
+    gem_signature,
+    is_broken,
+    library,
     model_names,
     retired_names,
 )
@@ -94,8 +98,8 @@ BY_STRING = ("base", "environment", "problems", "prompt")
 
 @frozen
 class NameEntry:
-    """One thing that a recipe can name. ``reason`` says why one that is known elsewhere is not
-    possible here; ``facts`` are what else is known, by name."""
+    """One thing that a recipe can name. ``reason``: why one that is known elsewhere is not possible
+    here; ``facts``: what else is known, by name."""
 
     kind: str
     name: str
@@ -110,58 +114,58 @@ class NameEntry:
 
 @cache
 def entries() -> tuple[NameEntry, ...]:
-    """Everything, kind by kind."""
-    builtins = (b for kind in KINDS for b in BUILTINS if b.kind == kind)
-    return (
-        *(
-            NameEntry(
-                "declaration", d.kind, d.doc, d.written(), d.fields, (), example_of_declaration(d)
-            )
-            for d in DECLARATIONS.values()
-        ),
-        *(
-            NameEntry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
-            for b in builtins
-        ),
-        *(
-            NameEntry(
-                "input", each.name, each.doc, facts={"of a": kind, "is one": f"each {each.shape}"}
-            )
-            for kind, inputs in INPUTS.items()
-            for each in inputs.values()
-        ),
-        *(
-            NameEntry("function", each.name, each.doc, each.usage)
-            for each in OPERATIONS.values()
-            if each.usage.startswith(each.name)
-        ),
-        *(_model(name) for name in model_names()),
-        *(_retired(name) for name in retired_names()),
-        *(_environment(env_id) for env_id in gem_ids()),
-        *_problem_sets(),
-        *(
-            NameEntry("prompt", name, "a prompt template", f"template({name})")
-            for name in TEMPLATES
-        ),
-        *(
-            NameEntry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
-            for name, reason in UNSUPPORTED.items()
-        ),
-        *(NameEntry("code", code, title, f"rlc explain {code}") for code, title in CODES.items()),
-    )
+    """Return everything, kind by kind."""
+    return tuple(_entries())
+
+
+def _entries() -> Iterator[NameEntry]:
+    for each in DECLARATIONS.values():
+        example = example_of_declaration(each)
+        yield NameEntry(
+            "declaration", each.kind, each.doc, each.written(), each.fields, (), example
+        )
+    for b in (b for kind in KINDS for b in BUILTINS if b.kind == kind):
+        yield NameEntry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
+    for kind, inputs in INPUTS.items():
+        for item in inputs.values():
+            facts = {"of a": kind, "is one": f"each {item.shape}"}
+            yield NameEntry("input", item.name, item.doc, facts=facts)
+    for operation in OPERATIONS.values():
+        if operation.usage.startswith(operation.name):
+            yield NameEntry("function", operation.name, operation.doc, operation.usage)
+    yield from map(_model, model_names())
+    for name in retired_names():
+        retired = find_retired(name)
+        assert retired is not None
+        reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
+        yield NameEntry("base", name, "retired", reason=reason)
+    yield from map(_environment, gem_ids())
+    for name, known in PROBLEM_SETS.items():
+        sizes = {
+            f"split {split}": f"{size:,} tasks" if size else "tasks without end"
+            for split, size in known.splits.items()
+        }
+        doc = f"questions with answers; splits {', '.join(known.splits)}"
+        yield NameEntry("problems", name, doc, f'problems("{name}")', facts=sizes)
+    for name in TEMPLATES:
+        yield NameEntry("prompt", name, "a prompt template", f"template({name})")
+    for name, reason in UNSUPPORTED.items():
+        yield NameEntry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
+    for code, title in CODES.items():
+        yield NameEntry("code", code, title, f"rlc explain {code}")
 
 
 def kinds() -> dict[str, str]:
-    """Every kind of entry, and what it is in words."""
+    """Return every kind of entry, and what it is in words."""
     known = {entry.kind for entry in entries()}
     nouns = {name: kind.noun for name, kind in KINDS.items() if name in known}
     return {"declaration": OTHER_KINDS["declaration"], **nouns, **OTHER_KINDS}
 
 
 def find(term: str, among: Sequence[NameEntry]) -> list[NameEntry]:
-    """The entries that ``term`` may mean, the best first: named so, those whose name or a word in
-    it begins so, what is written about it, and what has such a parameter. What has it inside of a
-    word, as Minesweeper has sweep, only if there is nothing else."""
+    """Return the entries that ``term`` may mean, the best first: by their name, its beginning, the
+    beginning of a word in it, their text, and their parameters. Only if there are none, those with
+    it inside of a word, as Minesweeper has sweep."""
     wanted = term.lower().rstrip("()")
     ranked = [(rank, entry) for entry in among if (rank := _rank(wanted, entry)) is not None]
     ranked.sort(key=lambda pair: pair[0])
@@ -169,8 +173,8 @@ def find(term: str, among: Sequence[NameEntry]) -> list[NameEntry]:
 
 
 def related(named: Sequence[NameEntry], found: Sequence[NameEntry]) -> list[NameEntry]:
-    """The other entries that were found, those of the kinds of the ``named`` ones first; then what
-    their parameters take, and what else is of their kinds."""
+    """Return the other entries that were found, those of the kinds of the ``named`` ones first;
+    then the values of their parameters, and others of their kinds."""
     kinds = {entry.kind for entry in named}
     taken = {param.type for entry in named for param in entry.params}
     nearest = sorted(found, key=lambda entry: entry.kind not in kinds)
@@ -181,34 +185,30 @@ def related(named: Sequence[NameEntry], found: Sequence[NameEntry]) -> list[Name
 
 
 def words(among: Sequence[NameEntry]) -> list[str]:
-    """The names and the words in them, as candidates for a mistyped one."""
+    """Return the names and the words in them, as candidates for a mistyped one."""
     names = [entry.name for entry in among]
     parts = [part for name in names for part in re.split(r"[\W_]+", name) if len(part) > 3]
     return list(dict.fromkeys([*names, *parts]))
 
 
 def as_data(entry: NameEntry) -> dict[str, Any]:
-    """An entry as data for JSON."""
-    return {**asdict(entry, recurse=False), "params": [_param_data(each) for each in entry.params]}
-
-
-def _param_data(param: Param) -> dict[str, Any]:
-    """A parameter as data; ``default`` is None if it is ``required``."""
-    return {
-        "name": param.name,
-        "type": param.type,
-        "doc": param.doc,
-        "required": param.required,
-        "default": plain_default(param),
-        **{bound: getattr(param, bound) for bound in ("low", "high", "above", "below")},
-        "choices": param.all_choices(),
-        "many": param.many,
-        "named": param.named,
-    }
+    """Return an entry as data for JSON; the ``default`` of a ``required`` parameter is None."""
+    params = [
+        {
+            **{name: getattr(param, name) for name in ("name", "type", "doc", "required")},
+            "default": plain_default(param),
+            **{bound: getattr(param, bound) for bound in ("low", "high", "above", "below")},
+            "choices": param.all_choices(),
+            "many": param.many,
+            "named": param.named,
+        }
+        for param in entry.params
+    ]
+    return {**asdict(entry, recurse=False), "params": params}
 
 
 def plain_default(param: Param) -> Any:
-    """A default as data: a record as its fields; None if there is no default."""
+    """Return a default as data: a record as its fields; None if there is no default."""
     if isinstance(param.default, tuple):
         return [asdict(item) for item in param.default]
     if param.required:
@@ -217,7 +217,7 @@ def plain_default(param: Param) -> Any:
 
 
 def is_named(term: str, entry: NameEntry) -> bool:
-    """Whether ``term`` is the entry's very name."""
+    """Return whether ``term`` is the name of an entry."""
     return entry.name.lower() == term.lower().rstrip("()")
 
 
@@ -277,13 +277,6 @@ def _dollars(usd: float | None) -> str:
     return UNKNOWN if usd is None else f"${usd:g}"
 
 
-def _retired(name: str) -> NameEntry:
-    retired = find_retired(name)
-    assert retired is not None
-    reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
-    return NameEntry("base", name, "retired", reason=reason)
-
-
 def _environment(env_id: str) -> NameEntry:
     facts = gem_facts(env_id)
     chars = facts["chars"] or {}
@@ -300,13 +293,3 @@ def _environment(env_id: str) -> NameEntry:
     reason = f"{library()} registers it but cannot make it" if is_broken(env_id) else None
     usage, params = f'gem("{env_id}")', gem_signature(env_id).params
     return NameEntry("environment", env_id, doc, usage, params, facts=known, reason=reason)
-
-
-def _problem_sets() -> Iterator[NameEntry]:
-    for name, known in PROBLEM_SETS.items():
-        facts = {
-            f"split {split}": f"{size:,} tasks" if size else "tasks without end"
-            for split, size in known.splits.items()
-        }
-        doc = f"questions with answers; splits {', '.join(known.splits)}"
-        yield NameEntry("problems", name, doc, f'problems("{name}")', facts=facts)

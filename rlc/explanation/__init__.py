@@ -2,17 +2,15 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rlc.explanation.data import *
     from rlc.explanation.diff import *
     from rlc.explanation.entries import *
-    from rlc.explanation.formulas.schemes import *
-    from rlc.explanation.formulas.stages import *
-    from rlc.explanation.job.graph import *
-    from rlc.explanation.job.sweeps import *
+    from rlc.explanation.full import *
+    from rlc.explanation.job import *
     from rlc.explanation.layout import *
-    from rlc.explanation.notebook import *
+    from rlc.explanation.schemes import *
+    from rlc.explanation.stages import *
     from rlc.explanation.summary import *
-    from rlc.explanation.text import *
+    from rlc.explanation.sweeps import *
     from rlc.explanation.values import *
 else:
     from rlc.doors import door
@@ -20,17 +18,15 @@ else:
     __getattr__ = door(
         __name__,
         """
-        data: explain_dict
         diff: diff_dict diff_plans diff_text
         entries: default_of formulas_of meaning_of type_of
-        formulas.schemes: scheme_formulas
-        formulas.stages: formula_sections loss_formula
-        job.graph: Format edge_notes render_graph
-        job.sweeps: sweep_lines
+        full: explain_dict explain_html explain_markdown explain_text text_html
+        job: Format edge_notes render_graph
         layout: count dollars
-        notebook: explain_html explain_markdown text_html
+        schemes: scheme_formulas
+        stages: formula_sections loss_formula
         summary: summary_text
-        text: explain_text
+        sweeps: sweep_lines
         values: ValueRow value_rows
         """,
     )

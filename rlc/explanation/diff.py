@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlc.compile import Sweep
-from rlc.explanation.formulas.stages import stage_formulas
-from rlc.explanation.job.graph import edge_notes
-from rlc.explanation.job.sweeps import sweep_changes
+from rlc.explanation.job import edge_notes
 from rlc.explanation.layout import WIDTH, Lines, dollars, section
+from rlc.explanation.stages import stage_formulas
+from rlc.explanation.sweeps import sweep_changes
 from rlc.lang.render import Paint
 from rlc.plan import (
     SCHEMA_VERSION,
@@ -42,21 +42,13 @@ class FormulaChange:
 
 
 @frozen
-class GraphChange:
-    """Nodes and edges that only one of the plans has."""
-
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
-
-
-@frozen
 class PlanDiff:
-    """From one plan to another; false where both do the same."""
+    """The differences of two plans; false if both do the same."""
 
     same: bool
     values: tuple[Change, ...]
     formulas: tuple[FormulaChange, ...]
-    graph: GraphChange
+    graph: dict[str, tuple[str, ...]]  # nodes and edges that were "removed" and "added"
     cost: dict[Level, tuple[Money, Money]]
     bill: dict[str, tuple[Money, Money]]  # what is expected, by kind, where it differs
     sweeps: tuple[Change, ...] = ()
@@ -77,10 +69,10 @@ def diff_plans(
         same=plan_hash(before) == plan_hash(after) and not changed,
         values=tuple(value_changes(before, after)),
         formulas=tuple(_formula_changes(before, after)),
-        graph=GraphChange(
-            removed=tuple(line for line in old if line not in new),
-            added=tuple(line for line in new if line not in old),
-        ),
+        graph={
+            "removed": tuple(line for line in old if line not in new),
+            "added": tuple(line for line in new if line not in old),
+        },
         cost={
             level: (total_cost(costs[0], level), total_cost(costs[1], level)) for level in LEVELS
         },
@@ -104,18 +96,17 @@ def _formula_changes(before: Plan, after: Plan) -> Iterator[FormulaChange]:
 
 
 def _graph_lines(plan: Plan) -> dict[str, None]:
-    """Nodes and edges, each as a line such as ``main.optim_step → main.snapshot: weights (step −
-    1)``; a set that keeps its order."""
-    nodes = [f"{node.id} ({node.label})" for node in plan.graph.nodes]
-    edges = [
+    """Return nodes and edges as an ordered set, each as a line: ``a.optim_step → a.snapshot:
+    weights (step − 1)``."""
+    nodes = dict.fromkeys(f"{node.id} ({node.label})" for node in plan.graph.nodes)
+    return nodes | dict.fromkeys(
         f"{edge.source} → {edge.target}: {edge.carries}{edge_notes(edge, plan)}"
         for edge in plan.graph.edges
-    ]
-    return dict.fromkeys([*nodes, *edges])
+    )
 
 
 def diff_text(diff: PlanDiff, before: str, after: str, color: bool = False) -> str:
-    """For a person; ``before`` and ``after`` name the two."""
+    """Return the differences as text; ``before`` and ``after`` name the two plans."""
     paint = Paint(color)
     head = paint.title(f"{before} → {after}")
     if not diff:
@@ -131,7 +122,7 @@ def diff_text(diff: PlanDiff, before: str, after: str, color: bool = False) -> s
 
 
 def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
-    """For a program."""
+    """Return the differences as data for JSON; ``before`` and ``after`` name the two plans."""
     return {
         "schema_version": SCHEMA_VERSION,
         "before": before,
@@ -139,7 +130,7 @@ def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
         "same": diff.same,
         "values": list(map(_change, diff.values)),
         "formulas": [asdict(change) for change in diff.formulas],
-        "graph": asdict(diff.graph),
+        "graph": diff.graph,
         "cost": {
             "currency": "USD",
             **{
@@ -156,15 +147,10 @@ def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    return {
-        "path": change.path,
-        "before": _plain(change.before),
-        "after": _plain(change.after),
-    }
+    def plain(side: ComparedValue) -> dict[str, Any] | None:
+        return {"value": side.value, "origin": side.origin} if side.exists else None
 
-
-def _plain(side: ComparedValue) -> dict[str, Any] | None:
-    return {"value": side.value, "origin": side.origin} if side.exists else None
+    return {"path": change.path, "before": plain(change.before), "after": plain(change.after)}
 
 
 def _formulas(diff: PlanDiff, paint: Paint) -> Lines:
@@ -175,10 +161,9 @@ def _formulas(diff: PlanDiff, paint: Paint) -> Lines:
 
 
 def _graph(diff: PlanDiff) -> Lines:
-    for sign, lines in (("-", diff.graph.removed), ("+", diff.graph.added)):
-        for line in lines:
-            shown = f"{sign} {line}"
-            yield shown if len(shown) < WIDTH - 4 else f"{shown[: WIDTH - 5]}…"
+    lines = [f"- {line}" for line in diff.graph["removed"]]
+    for line in lines + [f"+ {line}" for line in diff.graph["added"]]:
+        yield line if len(line) < WIDTH - 4 else f"{line[: WIDTH - 5]}…"
 
 
 def _cost(diff: PlanDiff) -> Lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlc.catalog import KINDS, NameEntry, Param, find_builtin, plain_default
 from rlc.check import bounds
-from rlc.explanation.formulas.schemes import preset_formulas
+from rlc.explanation.schemes import preset_formulas
 from rlc.plan import show
 
 MOST_CHOICES = 16  # of a parameter, that are listed

@@ -17,11 +17,10 @@ Lines = Iterator[str]
 
 
 def section(title: str, lines: Iterable[str], paint: Paint) -> Lines:
-    """A titled part, indented; nothing where it has no lines."""
+    """Yield lines with a title, indented; nothing if there are none."""
     for number, line in enumerate(lines):
         if number == 0:
-            yield ""
-            yield f"  {paint.title(title)}"
+            yield from ("", f"  {paint.title(title)}")
         yield f"{'':{INDENT}}{line}"
 
 
@@ -33,19 +32,18 @@ def wrap(text: str, room: int, first: str = "", later: str = "") -> list[str]:
 
 
 def wrapped(text: str, bullet: str = "", hang: int = 0) -> Lines:
-    """A sentence over as many lines as it needs, those after the first indented."""
-    later = " " * (hang or len(bullet))
-    yield from wrap(text, ROOM, bullet, later)
+    """Yield a sentence in as many lines as it needs, those after the first indented."""
+    yield from wrap(text, ROOM, bullet, " " * (hang or len(bullet)))
 
 
 def count(number: int, noun: str) -> str:
-    """``1 step``, ``2,000 steps``."""
+    """Return ``1 step``, ``2,000 steps``."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def dollars(money: Money, sign: str = "$") -> str:
-    """``$1.25``, or ``$0.0125`` below a dollar; ``≥ $1.25`` for a lower bound; ``unknown`` where
-    nothing is known."""
+    """Return ``$1.25``, or ``$0.0125`` below a dollar; ``≥ $1.25`` for a lower bound; ``unknown``
+    where nothing is known."""
     if not money.complete and money.usd == 0:
         return UNKNOWN
     places = 4 if 0 < money.usd < 1 else 2

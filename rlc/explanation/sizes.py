@@ -1,4 +1,4 @@
-"""How much a job takes: what a stage collects and trains on, costs, time."""
+"""Sizes: what a stage collects and trains on, its cost, its time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rlc.catalog import (
     seats_of,
     with_role,
 )
-from rlc.explanation.formulas.distillation import sampled
 from rlc.explanation.layout import Lines, count, dollars, wrapped
+from rlc.explanation.stages import sampled
 from rlc.plan import (
     ANY,
     AnyData,
@@ -54,72 +54,53 @@ from rlc.pricing.critical_path import Latencies, completion_times, critical_path
 
 
 def size_lines(stage: StagePlan, cost: StageCost) -> Lines:
-    """Groups, rollouts, turns, tokens, and what becomes of an episode."""
-    for sentence in _SENTENCES[stage](stage, cost):
+    """Yield what one step collects, what becomes of an episode, and the most tokens of a step."""
+    for sentence in (collected(stage), *_SENTENCES[stage](stage, cost)):
         yield from wrapped(sentence, hang=2)
     tokens = round(cost.step_tokens["high"].total)
     yield f"at most {tokens:,} tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
 
 
-def pipeline(env: EnvPlan) -> str:
-    """An environment as a recipe writes it, without the arguments that are defaults."""
-    source = find_builtin("env", env.source)
-    params = source.params if source else ()
-    if source is not None and source.more is not None:
-        params += source.more(env.id).params
-    args = env.args | ({GRADER: env.graders} if env.graders else {})
+def _pipeline(env: EnvPlan) -> str:
+    """Return an environment as a recipe writes it, without the arguments that are defaults."""
+    graders = {GRADER: env.graders} if env.graders else {}
+    first = _call("env", env.source, env.args | ({} if env.agent else graders), env.id)
     if env.agent is not None:
-        calls = [_agent(env, _call(env.source, params, env.args, env.id))]
-    else:
-        calls = [_call(env.source, params, args, env.id)]
-    for wrapper in env.wrappers:
-        builtin = find_builtin("wrapper", wrapper.name)
-        calls.append(_call(wrapper.name, builtin.params if builtin else (), wrapper.args))
+        parts = children_of(env.agent) or {}
+        given = {name: part for name, part in parts.items() if part is not None}
+        agent = _call("env", AGENT, given | graders)
+        first = f"{agent.removesuffix(')')}, tasks = {first})"
+    calls = [first, *(_call("wrapper", wrapper.name, wrapper.args) for wrapper in env.wrappers)]
     if env.play is not None:
-        calls.append(f"play(against = {opponent_of(env.play)}{_seat(env.play)})")
+        seat = "" if env.play.seat in (None, ANY) else f', seat = "{env.play.seat}"'
+        calls.append(f"play(against = {_opponent(env.play)}{seat})")
     return " |> ".join(calls)
 
 
-def _agent(env: EnvPlan, tasks: str) -> str:
-    """An agent as a recipe writes it, with its tasks."""
-    made = find_builtin("env", AGENT)
-    assert made is not None
-    given = {
-        name: part for name, part in (children_of(env.agent) or {}).items() if part is not None
-    }
-    program = _call(AGENT, made.params, given | ({GRADER: env.graders} if env.graders else {}))
-    return f"{program.removesuffix(')')}, tasks = {tasks})"
-
-
-def opponent_of(play: PlayPlan) -> str:
-    """Who plays against the seats that are trained, as a recipe names it."""
+def _opponent(play: PlayPlan) -> str:
+    """Return the opponent of the seats that are trained, as a recipe names it."""
     if play.past is not None:
         return f"past(every = {play.past.every})"
     if (script := play.script) is not None:
-        builtin = find_builtin("opponent", script.player)
         given = {"args": script.args} if script.args else {}
-        return _call(script.player, builtin.params if builtin else (), given, script.function)
+        return _call("opponent", script.player, given, script.function)
     if play.opponent is None:
         return "self"
     return play.opponent.after or play.opponent.model.name
 
 
-def _seat(play: PlayPlan) -> str:
-    if play.seat in (None, ANY):
-        return ""
-    return f', seat = "{play.seat}"'
-
-
-def _call(
-    name: str, params: tuple[Param, ...], args: Mapping[str, Any], first: str | None = None
-) -> str:
+def _call(kind: str, name: str, args: Mapping[str, Any], first: str | None = None) -> str:
+    """Return the call of a builtin as a recipe writes it, without arguments that are defaults."""
+    builtin = find_builtin(kind, name)
+    params = builtin.params if builtin else ()
+    if builtin is not None and builtin.more is not None and first is not None:
+        params += builtin.more(first).params
     by_name = {param.name: param for param in params}
 
     def written(param: Param | None, value: Any) -> str:
         if param is not None and param.type == "split" and isinstance(value, Mapping):
-            part, own = value["part"], {key: v for key, v in value.items() if key != "part"}
-            made = find_builtin("split", part)
-            return _call(part, made.params if made else (), own)
+            own = {key: v for key, v in value.items() if key != "part"}
+            return _call("split", value["part"], own)
         if param is not None and param.type == "grader":
             return _graders(value)
         if param is not None and (param.type == "word" or param.is_word(value)):
@@ -129,22 +110,20 @@ def _call(
     given = [] if first is None else [written(params[0] if params else None, first)]
     for key, value in args.items():
         param = by_name.get(key)
-        if param is not None and param.default == value:
-            continue
-        required = param is not None and param.default is REQUIRED
-        shown = written(param, value)
-        given.append(shown if required else f"{key} = {shown}")
+        if param is None or param.default != value:
+            required = param is not None and param.default is REQUIRED
+            shown = written(param, value)
+            given.append(shown if required else f"{key} = {shown}")
     return f"{name}({', '.join(given)})"
 
 
 def _graders(graders: Sequence[GraderPlan]) -> str:
-    """Graders as a recipe writes them: one alone, or a record."""
+    """Return graders as a recipe writes them: one alone, or a record."""
     parts = {}
     for part in graders:
         builtin = find_builtin("grader", part.grader)
-        call = part.grader
-        if builtin is not None and not builtin.word:
-            call = _call(part.grader, builtin.params, part.args)
+        is_word = builtin is None or builtin.word
+        call = part.grader if is_word else _call("grader", part.grader, part.args)
         parts[part.name] = call if part.weight == 1 else f"{show(part.weight, 'float')} * {call}"
     if len(parts) == 1:
         return "".join(parts.values())
@@ -160,7 +139,7 @@ def _examples(stage: Training) -> str:
     return f"{count(stage.of(FromData).batch, 'example')} a step"
 
 
-def _compared(stage: Training) -> str:
+def _pairs(stage: Training) -> str:
     labelled = preference_traits(stage.of(PreferenceLoss).loss.name).labelled
     what = "labelled reply" if labelled else "pair"
     return f"{count(stage.of(FromData).batch, what)} a step".replace("replys", "replies")
@@ -186,19 +165,13 @@ def _rollouts(stage: Training) -> str:
 
 
 _COLLECTED: Table[Callable[[Any], str]] = Table(
-    {
-        PolicyGradient: _rollouts,
-        Likelihood: _examples,
-        PreferenceLoss: _compared,
-        Evaluation: _tasks,
-    }
+    {PolicyGradient: _rollouts, Likelihood: _examples, PreferenceLoss: _pairs, Evaluation: _tasks}
 )
 
 
 def _policy_gradient(stage: Training, _: StageCost) -> Iterator[str]:
     source = stage.of(Rollouts)
     batch, overlap = source.batch, source.overlap
-    yield collected(stage)
     if batch.resample:
         yield (
             f"at most {count(batch.resample, 'group')} of equals a step are replaced by other tasks"
@@ -215,8 +188,7 @@ def _policy_gradient(stage: Training, _: StageCost) -> Iterator[str]:
 
 
 def _preferences(stage: Training, _: StageCost) -> Iterator[str]:
-    yield collected(stage)
-    yield pairs_of(stage.data[0])
+    yield data_text(stage.data[0])
     yield from _held_out(stage)
     for data in stage.data:
         yield from _environments(data.environments, stage.model)
@@ -225,27 +197,21 @@ def _preferences(stage: Training, _: StageCost) -> Iterator[str]:
 def _held_out(stage: Training) -> Iterator[str]:
     if stage.heldout is not None:
         every = f"after every {count(stage.every, 'step')} and " if stage.every else ""
-        if stage.heldout.compares:
-            yield f"held out: {pairs_of(stage.heldout)}, compared {every}at the end"
-        else:
-            yield f"held out: {_rows_of(stage.heldout)}, scored {every}at the end"
+        scored = ", compared " if stage.heldout.compares else ", scored "
+        yield f"held out: {data_text(stage.heldout)}{scored}{every}at the end"
 
 
-def pairs_of(data: AnyData) -> str:
-    """What is compared: ``rows of pairs.jsonl``, ``256 pairs that policy makes in spell``."""
+def data_text(data: AnyData) -> str:
+    """Return ``rows of pairs.jsonl``, or ``256 pairs that policy makes in spell, …``."""
     if not isinstance(data, PreferredPairs):
-        return _rows_of(data)
+        return f"rows of {data.read}" + (f", the first {data.count:,}" if data.count else "")
     who = data.model.after or data.model.model.name
     made = f"{data.count:,} pairs that {who} makes in {data.env.name}"
     return f"{made}, the best and the worst of {data.samples} replies to a task"
 
 
-def _rows_of(data: AnyData) -> str:
-    return f"rows of {data.read}" + (f", the first {data.count:,}" if data.count else "")
-
-
 def _streamed(stage: Training) -> Iterator[str]:
-    """What is done in parts, and what waits for all of them."""
+    """Yield what is computed part by part, and what waits for the whole batch."""
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     given = objective.advantage, objective.loss, objective.aggregate, objective.kl, source.batch
     waits = dict.fromkeys(barrier.why for barrier in barriers(*given))
@@ -264,7 +230,6 @@ def _streamed(stage: Training) -> Iterator[str]:
 
 
 def _imitation(stage: Training, _: StageCost) -> Iterator[str]:
-    yield collected(stage)
     yield from _held_out(stage)
     data, model = stage.data[0], stage.model
     if isinstance(data, Samples):
@@ -277,18 +242,17 @@ def _imitation(stage: Training, _: StageCost) -> Iterator[str]:
             f"{data.min_reward:g}, played by {who}"
         )
     else:
-        yield _rows_of(data)
+        yield data_text(data)
     yield from _environments(data.environments, model)
 
 
 def _evaluation(stage: Evaluation, cost: StageCost) -> Iterator[str]:
-    yield collected(stage)
     yield f"{count(cost.times, 'evaluation')} {when_evaluated(stage)}"
     yield from _environments(stage.envs, stage.model)
 
 
 def when_evaluated(stage: Evaluation) -> str:
-    """``before the first step of main, after every 5, at its end``."""
+    """Return ``of main (before its first step, after every 5 steps, at its end)``."""
     if stage.after is None:
         return f"of {stage.model.name} as it is"
     first = "before its first step, " if stage.first else ""
@@ -296,11 +260,10 @@ def when_evaluated(stage: Evaluation) -> str:
     return f"of {stage.after} ({first}{every}at its end)"
 
 
-def _environments(envs: Iterable[EnvPlan], model: ModelPlan) -> Iterator[str]:
-    envs = tuple(envs)
+def _environments(envs: Sequence[EnvPlan], model: ModelPlan) -> Iterator[str]:
     part = shares(envs)
     for env in envs:
-        yield f"{env.name}: {pipeline(env)}"
+        yield f"{env.name}: {_pipeline(env)}"
         if len(envs) > 1:
             share, size = part[env.name], env.rollouts.group
             yield f"{env.name}: {share:.0%} of the tasks, in groups of {size:,}"
@@ -309,7 +272,7 @@ def _environments(envs: Iterable[EnvPlan], model: ModelPlan) -> Iterator[str]:
 
 
 def _environment(env: EnvPlan) -> Iterator[str]:
-    """How long its episodes are, and what is compared and played where that is unusual."""
+    """Yield how long its episodes are, and what is unusual about how they are played."""
     turns, reply = max_turns(env), env.rollouts.max_tokens
     if (game := with_role(env, "game")) is not None:
         solvers = int(game.args["solvers"])
@@ -334,16 +297,15 @@ def _environment(env: EnvPlan) -> Iterator[str]:
 
 
 def _players(env: EnvPlan, play: PlayPlan) -> str:
-    """Who has which seat in a match."""
-    seats, by = seats_of(env), opponent_of(play)
-    listed = ", ".join(seats)
+    """Return who has which seat in a match."""
+    seats, by = seats_of(env), _opponent(play)
+    match = f"a match has the seats {', '.join(seats)}: the policy"
     if play.is_self_play:
-        return f"a match has the seats {listed}: the policy has all, {len(seats)} rollouts a match"
+        return f"{match} has all, {len(seats)} rollouts a match"
     if play.past is not None:
         by = f"the policy as it was after the last step that is a multiple of {play.past.every}"
-    if play.seat == ANY:
-        return f"a match has the seats {listed}: the policy has each in turn, and {by} the others"
-    return f"a match has the seats {listed}: the policy is {play.seat}, and {by} the others"
+    own = "has each in turn" if play.seat == ANY else f"is {play.seat}"
+    return f"{match} {own}, and {by} the others"
 
 
 def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:
@@ -382,14 +344,19 @@ _LABEL, _TOKENS, _USD = 15, 13, 12  # columns
 
 
 def cost_lines(cost: StageCost) -> Lines:
-    """The bill of one stage."""
+    """Yield the bill of one stage."""
     head = f"tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
     whole = "" if cost.free else f"{f'USD of {count(cost.times, cost.unit)}':>{3 * _USD}}"
     yield f"{'':{_LABEL}}{head:>{3 * _TOKENS}}{whole}".rstrip()
     levels = _cells(LEVELS, _TOKENS)
     yield f"{'':{_LABEL}}{levels}" + ("" if cost.free else _cells(LEVELS))
     for kind in KINDS:
-        yield from _kind_line(kind, cost)
+        tokens = [cost.step_parts(level).get(kind) for level in LEVELS]
+        bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
+        if any(tokens) or any(bill):
+            counts = _cells(("" if n is None else f"{round(n):,}" for n in tokens), _TOKENS)
+            paid = "" if cost.free else _money(bill)
+            yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{paid}".rstrip()
     if any(cost.tokens_before[level].total for level in LEVELS):
         before = " / ".join(f"{cost.tokens_before[level].total:,.0f}" for level in LEVELS)
         yield f"before the first step: {before} tokens"
@@ -403,18 +370,8 @@ def cost_lines(cost: StageCost) -> Lines:
     yield "a server of your own (--base-url) bills none of it"
 
 
-def _kind_line(kind: str, cost: StageCost) -> Lines:
-    """One kind, unless none of it is used."""
-    tokens = [cost.step_parts(level).get(kind) for level in LEVELS]
-    bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
-    if not any(tokens) and not any(bill):
-        return
-    counts = _cells(("" if n is None else f"{round(n):,}" for n in tokens), _TOKENS)
-    yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{'' if cost.free else _money(bill)}".rstrip()
-
-
 def job_cost_lines(costs: tuple[StageCost, ...]) -> Lines:
-    """The bill of all stages together, by kind."""
+    """Yield the bill of all stages together, by kind."""
     if all(cost.free for cost in costs):
         yield FREE
         return
@@ -431,15 +388,12 @@ def _money(amounts: Iterable[Money]) -> str:
 
 
 def _cells(texts: Iterable[str], width: int = _USD) -> str:
-    """Columns, with a blank before a number that is too wide for its own."""
+    """Return cells of a row, with a blank before a text that is too wide for its column."""
     return "".join(f" {text:>{width - 1}}" for text in texts)
 
 
-_BEFORE_STEADY = 2  # a pipeline is full after so many times its depth
-
-
 def timing_lines(plan: Plan, stage: StagePlan, latencies: Latencies) -> Lines:
-    """Seconds of a step, what it waits for, and how much slower all else could be."""
+    """Yield the seconds of a step, its critical path and the slack of each node."""
     timing = stage_timing(plan, stage, latencies)
     if timing is None:
         return
@@ -461,8 +415,8 @@ def stage_timing(plan: Plan, stage: StagePlan, latencies: Latencies) -> dict[str
     if not is_training(stage) or not given:
         return None
     path = critical_path(plan.graph, stage.name, given)
-    depth = _BEFORE_STEADY * (1 + max(edge.slack for edge in plan.graph.edges))
-    head = min(depth, stage.steps)
+    depth = 1 + max(edge.slack for edge in plan.graph.edges)
+    head = min(2 * depth, stage.steps)  # a pipeline is full after twice its depth
     begun = completion_times(plan.graph, stage.name, [given] * head)[-1]
     return {
         "stage": stage.name,

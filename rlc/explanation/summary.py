@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from rlc.catalog import NO_ADVANTAGE
 from rlc.compile import left_out
-from rlc.explanation.formulas.distillation import reference_name, teaching, whose
-from rlc.explanation.job.expectations import expectation_lines
+from rlc.explanation.job import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars, wrap
-from rlc.explanation.sizes import FREE, collected, pairs_of, stage_timing, when_evaluated
+from rlc.explanation.sizes import FREE, collected, data_text, stage_timing, when_evaluated
+from rlc.explanation.stages import reference_name, teaching, whose
 from rlc.lang import Diagnostics, in_order, printable
 from rlc.lang.render import Paint
 from rlc.plan import (
@@ -50,16 +50,16 @@ def summary_text(
     latencies: Latencies | None = None,
     sweeps: Sequence[Sweep] = (),
 ) -> str:
-    """The plan in short, with the arguments of the full text. A part without anything to say is
-    left out."""
+    """Return a plan in short, with the arguments of :func:`rlc.explanation.full.explain_text`."""
     paint = Paint(color)
     costs = plan_cost(plan)
+    free = all(cost.free for cost in costs)
     made: list[tuple[str, Iterable[str]]] = [
         *((s.name, _stage(s, cost)) for s, cost in zip(plan.stages, costs, strict=True)),
         *((f"sweep {sweep.plan.name}", _sweep(sweep)) for sweep in sweeps),
-        ("tokens", _tokens(costs)),
+        ("tokens", [_range(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))]),
         ("time", _time(plan, latencies or {})),
-        ("cost", _cost(costs)),
+        ("cost", [FREE if free else _range(lambda level: dollars(total_cost(costs, level)))]),
         ("budget", _budget(plan, costs)),
         ("expected", expectation_lines(plan, Paint())),
         ("unusual", _unusual(plan, costs, found)),
@@ -81,7 +81,7 @@ def summary_text(
 
 
 def _stage(stage: StagePlan, cost: StageCost) -> Lines:
-    """What is done with which model, and how often."""
+    """Yield what is done with which model, and how often."""
     times = count(cost.times, cost.unit)
     each = collected(stage).removesuffix(" an evaluation").removesuffix(" a step")
     if is_evaluation(stage):
@@ -95,11 +95,11 @@ def _stage(stage: StagePlan, cost: StageCost) -> Lines:
         yield f"{times}, each {each}"
 
 
-def _by_preferences(stage: Training, rate: str) -> str:
-    return f"{pairs_of(stage.data[0])} by {stage.of(PreferenceLoss).loss.name}, {rate}"
+def _preferences(stage: Training, rate: str) -> str:
+    return f"{data_text(stage.data[0])} by {stage.of(PreferenceLoss).loss.name}, {rate}"
 
 
-def _by_imitation(stage: Training, rate: str) -> str:
+def _imitation(stage: Training, rate: str) -> str:
     data = stage.data[0]
     episodes = "".join(f"{data.count or 0:,} episodes of {env.name}" for env in data.environments)
     if isinstance(data, Samples):
@@ -107,7 +107,7 @@ def _by_imitation(stage: Training, rate: str) -> str:
     return f"{episodes or data.read}, supervised, {rate}"
 
 
-def _by_policy_gradient(stage: Training, rate: str) -> str:
+def _policy_gradient(stage: Training, rate: str) -> str:
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     scheme = "" if objective.advantage == NO_ADVANTAGE else f"{objective.advantage.name} with "
     how = [f"{scheme}{objective.loss.name}", rate]
@@ -120,12 +120,11 @@ def _by_policy_gradient(stage: Training, rate: str) -> str:
     return f"{_environments(source.envs)} by {', '.join(how)}"
 
 
-# What a stage trains on, and how.
 _HOW: Table[Callable[[Training, str], str]] = Table(
     {
-        PolicyGradient: _by_policy_gradient,
-        Likelihood: _by_imitation,
-        PreferenceLoss: _by_preferences,
+        PolicyGradient: _policy_gradient,
+        Likelihood: _imitation,
+        PreferenceLoss: _preferences,
     }
 )
 
@@ -138,15 +137,15 @@ def _model(model: ModelPlan, after: str | None) -> str:
 
 
 def _environments(envs: Sequence[EnvPlan]) -> str:
-    """``guess (gem game:Sudoku-v0)``, ``75% guess (…), 25% duel (…, with big)``."""
+    """Return ``guess (gem game:Sudoku-v0)``, ``75% guess (…), 25% duel (…, with big)``."""
     part = shares(envs)
-    said = []
+    listed = []
     for env in envs:
         share = f"{part[env.name]:.0%} " if len(envs) > 1 else ""
         asked = dict.fromkeys(state.after or state.model.name for _, state in asked_models(env))
         others = f", with {' and '.join(asked)}" if asked else ""
-        said.append(f"{share}{env.name} ({env.played}{others})")
-    return ", ".join(said)
+        listed.append(f"{share}{env.name} ({env.played}{others})")
+    return ", ".join(listed)
 
 
 def _sweep(sweep: Sweep) -> Lines:
@@ -156,22 +155,11 @@ def _sweep(sweep: Sweep) -> Lines:
     yield f"{trials}, compared by {plan.metric.name}{paid} (`rlc sweep` runs it)"
 
 
-def _tokens(costs: Sequence[StageCost]) -> Lines:
-    yield _range(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))
-
-
 def _time(plan: Plan, latencies: Latencies) -> Lines:
     for stage in plan.stages:
         if timing := stage_timing(plan, stage, latencies):
             step = elapsed(timing["seconds_per_step"])
             yield f"{stage.name}: {step} a step, {elapsed(timing['seconds'])} in all"
-
-
-def _cost(costs: Sequence[StageCost]) -> Lines:
-    if all(cost.free for cost in costs):
-        yield FREE
-    else:
-        yield _range(lambda level: dollars(total_cost(costs, level)))
 
 
 def _range(of: Callable[[Level], str]) -> str:
@@ -180,7 +168,7 @@ def _range(of: Callable[[Level], str]) -> str:
 
 
 def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
-    """What limits each stage with its evaluations, and whether the estimates reach it."""
+    """Yield the limits of each stage with its evaluations, compared with the estimates."""
     limited = False
     by_stage = {cost.stage: cost for cost in costs}
     for stage in plan.trainings:
@@ -203,16 +191,15 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
 def _limit(stage: str, most: float, sums: dict[Level, float], spec: str) -> str:
     """Compare a limit with the estimates of what counts against it."""
     limit = f"{spec.format(most)} for {stage}"
-    level = next((level for level in LEVELS if sums[level] > most), None)
-    if level is None:
-        return f"{limit}: enough even for the high estimate"
-    return (
-        f"{limit}: the {level} estimate, {spec.format(sums[level])}, is more: the run stops there"
-    )
+    for level in LEVELS:
+        if sums[level] > most:
+            estimate = f"the {level} estimate, {spec.format(sums[level])}"
+            return f"{limit}: {estimate}, is more: the run stops there"
+    return f"{limit}: enough even for the high estimate"
 
 
 def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iterator[str]:
-    """What a reader would not assume, and the findings of the recipe, a line each."""
+    """Yield what a reader would not assume, and the findings of the recipe."""
     if plan.rehearses:
         yield "a rehearsal: a small and short version on the tiny model"
         yield from filter(None, [left_out(plan)])
@@ -226,7 +213,7 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
 
 
 def _rounded(number: float) -> str:
-    """``119 million``: three digits are more than an estimate has."""
+    """Return ``119 million``: three digits are more than an estimate has."""
     for size, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"), (1e3, "k")):
         if number >= 0.9995 * size:
             return f"{number / size:.3g}{name}"

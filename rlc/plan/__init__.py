@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rlc.plan.environments import *
     from rlc.plan.expectations import *
     from rlc.plan.graph import *
-    from rlc.plan.models import *
     from rlc.plan.parts import *
     from rlc.plan.paths import *
     from rlc.plan.records import *
@@ -38,10 +37,10 @@ else:
             amount shown
         graph: Graph GraphEdge GraphNode IN_ORDER SCORERS barriers build_graph evaluations_of
             in_parts takes_what_is_ready
-        models: LOCAL ModelPlan ModelState SERVICES Sampling SamplingPlan TINKER
         parts: AdamPlan AggregatePlan BatchPlan BudgetPlan DeadlinesPlan FailurePlan GiveUpPlan
-            KeepPlan KlGuardPlan KlPlan LossPlan MetricPlan OverlapPlan PreferenceLossPlan
-            SavePlan SchedulePlan TeacherPlan TrackPlan teacher_of
+            KeepPlan KlGuardPlan KlPlan LOCAL LossPlan MetricPlan ModelPlan ModelState OverlapPlan
+            PreferenceLossPlan SERVICES Sampling SamplingPlan SavePlan SchedulePlan TINKER
+            TeacherPlan TrackPlan teacher_of
         paths: CHECKPOINTS_FOLDER HUB_DATASET JOURNAL_FILE PLAN_FILE RUN_WEIGHTS SAVED_SET
             SAVED_SPLITS WHERE_PATHS_START file_part hub_dataset is_saved_set is_there located
             rebased

@@ -43,8 +43,6 @@ from rlc.records import evolve
 
 OLDER = (3,)  # the schemas that are read beside today's
 
-_ROLLOUTS = ("envs", "batch", "sampling", "overlap", "on_error", "give_up", "kl_guard")
-_POLICY_GRADIENT = ("advantage", "aggregate", "loss", "kl", "teacher")
 _OF_FILES = ("path", "split", "count", "max_tokens", "too_long")
 # The fields of each kind of data, of which schema 3 had one record with all of them.
 _DATA = {
@@ -56,26 +54,29 @@ _DATA = {
     "labelled": (*_OF_FILES, "prompt", "reply", "label"),
     "preferred": ("env", "count", "model", "samples"),
 }
-_LABELLED_LOSSES = ("kto",)  # of those that schema 3 had
 
 
 def upgraded(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a plan of schema 3 in schema 4. What does not have the form of a plan is
-    left as it is, for the reader to say so."""
+    """Return the JSON of a plan of schema 3 in schema 4. Anything that does not have the form of a
+    plan is left as it is, for the reader to report."""
     stages = data.get("stages")
-    made = [_stage(one) for one in stages] if isinstance(stages, list) else stages
-    return {**data, "schema_version": 4, "stages": made}
+    if isinstance(stages, list):
+        stages = [_stage(one) if isinstance(one, Mapping) else one for one in stages]
+    return {**data, "schema_version": 4, "stages": stages}
 
 
-def _stage(stage: Any) -> Any:
-    if not isinstance(stage, Mapping):
-        return stage
+def _stage(stage: Mapping[str, Any]) -> Mapping[str, Any]:
+    def part(kind: str, *names: str) -> dict[str, Any]:
+        """Return a part of the stage, whose fields are taken out of the stage."""
+        return {"kind": kind} | {name: rest.pop(name) for name in names if name in rest}
+
     rest, kind = dict(stage), stage.get("kind")
     if kind == "eval":
         return {**rest, "kind": "evaluation"}
     if kind == "train":
-        source = _taken(rest, "rollouts", _ROLLOUTS)
-        objective = _taken(rest, "policy_gradient", _POLICY_GRADIENT)
+        of_sampling = ("sampling", "overlap", "on_error", "give_up", "kl_guard")
+        source = part("rollouts", "envs", "batch", *of_sampling)
+        objective = part("policy_gradient", "advantage", "aggregate", "loss", "kl", "teacher")
         objective["kl"] = _kl(objective.get("kl"), rest.get("model"))
     elif kind in ("sft", "preference"):
         source = {"kind": "from_data", "data": _data(rest.pop("data", None))}
@@ -83,9 +84,9 @@ def _stage(stage: Any) -> Any:
         objective = {"kind": "likelihood"}
         if kind == "preference":
             loss = rest.get("loss")
-            name = loss.get("name") if isinstance(loss, Mapping) else None
-            word = "labelled" if name in _LABELLED_LOSSES else "pairwise"
-            objective = _taken(rest, f"{word}_preference", ("loss", "reference"))
+            labelled = isinstance(loss, Mapping) and loss.get("name") == "kto"
+            word = "labelled" if labelled else "pairwise"
+            objective = part(f"{word}_preference", "loss", "reference")
         if rest.get("heldout") is not None:
             rest["heldout"] = _data(rest["heldout"])
     else:
@@ -94,7 +95,7 @@ def _stage(stage: Any) -> Any:
 
 
 def _kl(kl: Any, model: Any) -> Any:
-    """A penalty, whose reference was a base model or the path of a saved state."""
+    """Return a penalty, whose reference was a base model or the path of a saved state."""
     if not isinstance(kl, Mapping) or not isinstance(model, Mapping):
         return kl
     name = str(kl.get("reference"))
@@ -106,23 +107,13 @@ def _kl(kl: Any, model: Any) -> Any:
     return {**kl, "reference": {"model": other, "after": None}}
 
 
-def _taken(rest: dict[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a part of a stage, taken out of the stage."""
-    return {"kind": kind} | {name: rest.pop(name) for name in names if name in rest}
-
-
 def _data(data: Any) -> Any:
     if not isinstance(data, Mapping):
         return data
     kind = str(data.get("kind"))
     if kind == "samples" and isinstance(data.get("sampled"), Mapping):
-        return {
-            "kind": kind,
-            "env": data.get("env"),
-            "count": data.get("count"),
-            "top_k": None,
-            **data["sampled"],
-        }
+        own = {name: data.get(name) for name in ("env", "count", "top_k")}
+        return {"kind": kind, **own, **data["sampled"]}
     return {"kind": kind} | {name: data.get(name) for name in _DATA.get(kind, data)}
 
 
@@ -136,7 +127,7 @@ STEPS = {
 
 
 def _tags(*classes: type) -> dict[str, type]:
-    """Classes by their names in JSON: ``policy_gradient``."""
+    """Return classes by their names in JSON: ``policy_gradient``."""
     return {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in classes}
 
 
@@ -154,8 +145,6 @@ LATE = {one.__name__: one for one in (ExpectationPlan, Graph, Program)} | {
     "AnyData": AnyData,
     "StagePlan": StagePlan,
 }
-_NOT_CONTENT = ("recipe", "provenance")
-_OF_GRADERS = ("grade_with", "pattern")  # the arguments that graders had
 
 
 class PlanFormatError(Error, ValueError):
@@ -163,7 +152,7 @@ class PlanFormatError(Error, ValueError):
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Plain data for JSON."""
+    """Return a plan as data for JSON."""
     data: dict[str, Any] = _converter().unstructure(plan)
     return data
 
@@ -185,7 +174,7 @@ def plan_from_dict(data: object) -> Plan:
         plan: Plan = _converter().structure(data, Plan)
     except Exception as error:  # cattrs raises many kinds
         raise PlanFormatError("; ".join(transform_error(error, path="plan"))) from error
-    # A graph names what each stage asks, of which an older version knew less.
+    # The graph has the models that each stage asks, of which an older version knew less.
     return evolve(plan, graph=build_graph(plan.stages)) if version in OLDER else plan
 
 
@@ -207,34 +196,30 @@ def word_of(stage: Mapping[str, Any]) -> str:
 
 
 def plan_hash(plan: Plan) -> str:
-    """The :func:`content_hash` of a plan."""
+    """Return the :func:`content_hash` of a plan."""
     return content_hash(plan_to_dict(plan))
 
 
 def content_hash(data: Mapping[str, Any]) -> str:
-    """SHA-256 of what a plan's JSON says will be done: everything but the recipe's name and
-    provenance."""
-    content = {key: value for key, value in data.items() if key not in _NOT_CONTENT}
+    """Return the SHA-256 of a plan's JSON without the recipe's name and provenance."""
+    content = {key: data[key] for key in data if key not in ("recipe", "provenance")}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return _sha256(text)
-
-
-def provenance_hash(data: Mapping[str, Any]) -> str:
-    """SHA-256 of the provenance in a plan's JSON."""
-    return _sha256(json.dumps(data.get("provenance", {}), sort_keys=True, ensure_ascii=True))
-
-
-def _sha256(text: str) -> str:
     return sha256(text.encode("ascii")).hexdigest()
 
 
-def _env_as_now(data: Any) -> Any:
-    """An environment of a plan's JSON. Its grader was an argument once."""
+def provenance_hash(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the provenance in a plan's JSON."""
+    text = json.dumps(data.get("provenance", {}), sort_keys=True, ensure_ascii=True)
+    return sha256(text.encode("ascii")).hexdigest()
+
+
+def _with_graders(data: Any) -> Any:
+    """Return an environment of a plan's JSON, whose grader may be an argument, as it once was."""
     args = data.get("args") if isinstance(data, Mapping) else None
     if not isinstance(args, dict) or "grader" not in args:
         return data
     args = dict(args)
-    name, function, pattern = (args.pop(key, None) for key in ("grader", *_OF_GRADERS))
+    name, function, pattern = (args.pop(k, None) for k in ("grader", "grade_with", "pattern"))
     own = {"function": function, "weights": {}} if name == "python" else {"pattern": pattern}
     grader = {
         "name": "correct",
@@ -257,7 +242,7 @@ def _converter() -> Any:
     for kind in (int, float, str, bool):
         converter.register_structure_hook(kind, _exactly)
     env = make_dict_structure_fn(EnvPlan, converter, _cattrs_forbid_extra_keys=True)
-    converter.register_structure_hook(EnvPlan, lambda data, cls: env(_env_as_now(data), cls))
+    converter.register_structure_hook(EnvPlan, lambda data, cls: env(_with_graders(data), cls))
 
     def without_empty_defaults(cls: Any) -> Any:
         """Leave out a value that is its default and empty: a new field changes no older hash."""
@@ -268,35 +253,29 @@ def _converter() -> Any:
     converter.register_unstructure_hook_factory(has, without_empty_defaults)
     program = make_dict_structure_fn(Program, converter, _cattrs_forbid_extra_keys=True)
 
-    def checked(data: Any, cls: type) -> Program:
-        made: Program = program(data, cls)
-        validate(made)
-        return made
+    def valid(data: Any, cls: type) -> Program:
+        loaded: Program = program(data, cls)
+        validate(loaded)
+        return loaded
 
-    converter.register_structure_hook(Program, checked)
-
-    def tagged(union: Any, tag: str, classes: Mapping[str, type]) -> None:
+    converter.register_structure_hook(Program, valid)
+    data, optional_data = AnyData, AnyData | None  # which cattrs takes for another union
+    for union, tag, classes in UNIONS:
         names = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
-
-    data, *unions = UNIONS
-    tagged(*data)
-    held: Any = AnyData | None  # which cattrs takes for another union
-
-    data_type: Any = AnyData
-    converter.register_unstructure_hook(
-        held, lambda one: None if one is None else converter.unstructure(one, data_type)
-    )
-    converter.register_structure_hook(
-        held, lambda one, _: None if one is None else converter.structure(one, data_type)
-    )
-    for union in unions:
-        tagged(*union)
+        if union is data:
+            converter.register_unstructure_hook(
+                optional_data, lambda one: None if one is None else converter.unstructure(one, data)
+            )
+            converter.register_structure_hook(
+                optional_data,
+                lambda one, _: None if one is None else converter.structure(one, data),
+            )
     return converter
 
 
 def _exactly(value: Any, kind: type) -> Any:
-    """A plain value of the right type: nothing is converted, an int as a float excepted."""
+    """Return a plain value of the right type: nothing is converted, except an int to a float."""
     if type(value) is kind:
         return value
     if kind is float and type(value) is int:

@@ -1,4 +1,4 @@
-"""Which values of two plans differ."""
+"""The values in which plans differ."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _VALUE_WIDTH = 48  # columns of a change from one value to another
 
 @frozen
 class ComparedValue:
-    """A value and where it came from. ``exists`` is false where a plan has no such value."""
+    """A value and its origin. ``exists`` is false if a plan has no such value."""
 
     value: Any = None
     origin: str = ""
     exists: bool = True
 
     def is_same(self, other: ComparedValue) -> bool:
-        """Whether the other is the same value, of the same type: 1 and true differ."""
-        mine = (self.exists, type(self.value), self.value)
-        return mine == (other.exists, type(other.value), other.value)
+        """Return whether the other is the same value, of the same type: 1 and true differ."""
+        own = (self.exists, type(self.value), self.value)
+        return own == (other.exists, type(other.value), other.value)
 
 
 class WrittenValue(str):
@@ -51,42 +51,35 @@ class Change:
 
 
 def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
-    """In the order of the plans; a stage that only one has is one change."""
-    yield from changes_between(plan_values(before), plan_values(after))
+    """Return the changes between plans, in their order; a stage that only one has is one change."""
+    return changes_between(plan_values(before), plan_values(after))
 
 
 def differing_paths(plans: Sequence[Mapping[str, ComparedValue]]) -> list[str]:
-    """Return the paths of what is not the same in all of several plans, by their
-    :func:`plan_values`; of a stage that some have not, only its name."""
+    """Return the paths of what differs between plans, of which these are the :func:`plan_values`;
+    of a stage that some lack, only its name."""
     first, *others = plans
-    return list(
-        dict.fromkeys(change.path for other in others for change in changes_between(first, other))
-    )
+    changes = (change for other in others for change in changes_between(first, other))
+    return list(dict.fromkeys(change.path for change in changes))
 
 
 def changes_between(
     old: Mapping[str, ComparedValue], new: Mapping[str, ComparedValue]
 ) -> Iterator[Change]:
-    """What differs between values by path, in their order; what is only in one, with all that is
-    inside of it, is one change."""
-    paths = dict.fromkeys([*old, *new])
-    parts = list(dict.fromkeys(map(_part, paths)))  # what is of one part of a stage comes together
-    changed = [
-        path
-        for path in sorted(paths, key=lambda path: parts.index(_part(path)))
-        if not old.get(path, ABSENT).is_same(new.get(path, ABSENT))
-    ]
-    whole = {path for path in changed if "." not in path and (path in old) != (path in new)}
+    """Yield what differs between values by path, in their order; something that only one has, with
+    all that is inside of it, is one change."""
+    parts: dict[str, list[str]] = {}  # the values of one part of a stage stay together
+    for path in dict.fromkeys([*old, *new]):
+        parts.setdefault(".".join(path.split(".")[:2]), []).append(path)
+    paths = [path for part in parts.values() for path in part]
+    changed = [p for p in paths if not old.get(p, ABSENT).is_same(new.get(p, ABSENT))]
+    alone = {path for path in changed if "." not in path and (path in old) != (path in new)}
     for path in changed:
-        if path not in whole and path.partition(".")[0] in whole:
+        if path not in alone and path.partition(".")[0] in alone:
             continue  # of something that only one has
-        if path not in whole and any(other.startswith(f"{path}.") for other in changed):
+        if path not in alone and any(other.startswith(f"{path}.") for other in changed):
             continue  # a part took the place of `none`: its own values say so
         yield Change(path, old.get(path, ABSENT), new.get(path, ABSENT))
-
-
-def _part(path: str) -> tuple[str, ...]:
-    return tuple(path.split(".")[:2])
 
 
 def plan_values(plan: Plan) -> dict[str, ComparedValue]:
@@ -108,19 +101,19 @@ def plan_values(plan: Plan) -> dict[str, ComparedValue]:
 
 
 def change_lines(changes: Sequence[Change], dim: Callable[[str], str] = str) -> Iterator[str]:
-    """One line for each value that changed, with where both came from, in the style ``dim``."""
+    """Yield one line for each value that changed, with both origins in the style ``dim``."""
     rows = []
     for change in changes:
-        given = (change.before.origin, change.after.origin)
-        rows.append((change.path, _change(change), " → ".join(dict.fromkeys(filter(None, given)))))
+        origins = dict.fromkeys(filter(None, (change.before.origin, change.after.origin)))
+        rows.append((change.path, _change(change), " → ".join(origins)))
     paths = max((len(path) for path, _, _ in rows), default=0)
     values = min(max((len(value) for _, value, _ in rows), default=0), _VALUE_WIDTH)
-    for path, value, origins in rows:
-        yield f"{path:{paths}}  {value:{values}}  {dim(origins)}".rstrip()
+    for path, value, origin in rows:
+        yield f"{path:{paths}}  {value:{values}}  {dim(origin)}".rstrip()
 
 
 def difference_lines(before: Plan, after: Plan) -> list[str]:
-    """The same, indented, for a message; empty if both plans do the same, on any data."""
+    """Return :func:`change_lines`, indented; empty if both plans do the same, on any data."""
     if plan_hash(evolve(before, data=())) == plan_hash(evolve(after, data=())):
         return []
     lines = [f"  {line}" for line in change_lines(list(value_changes(before, after)))]
@@ -130,8 +123,8 @@ def difference_lines(before: Plan, after: Plan) -> list[str]:
 def _change(change: Change) -> str:
     name = change.path.rpartition(".")[2]
     if "." not in change.path and not (change.before.exists and change.after.exists):
-        here, how = (change.after, "added") if change.after.exists else (change.before, "removed")
-        return f"sweep {how}" if here.value == "sweep" else f"{here.value} stage {how}"
+        side, how = (change.after, "added") if change.after.exists else (change.before, "removed")
+        return f"sweep {how}" if side.value == "sweep" else f"{side.value} stage {how}"
     if isinstance(change.before.value, Program) and isinstance(change.after.value, Program):
         return "another expression"
     return " → ".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from rlc.plan.models import ModelState, Sampling
+from rlc.plan.parts import ModelState, Sampling
 from rlc.records import Record, evolve, field_names, frozen
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ TEXT_FILE = r"[^\n]+\.(md|txt)"  # where a text may stand too: a rubric, a syste
 
 
 def is_text_file(text: str) -> bool:
-    """Whether the text that a plan has is the path of a file with it."""
+    """Return whether a text of a plan is the path of a file with the text."""
     return re.fullmatch(TEXT_FILE, text) is not None
 
 
@@ -233,7 +233,7 @@ class AgentPlan(Record):
 
     @property
     def called(self) -> str:
-        """What is called, for people."""
+        """Return what is called, for people."""
         return self.program or " ".join(self.command or ())
 
 
@@ -260,6 +260,6 @@ class EnvPlan(Record):
 
     @property
     def played(self) -> str:
-        """What is played, in a few words: ``gem game:Sudoku-v0``."""
+        """Return what is played, in a few words: ``gem game:Sudoku-v0``."""
         by = "" if self.agent is None else f"agent {self.agent.called} on "
         return f"{by}{self.source} {self.id}"

@@ -1,4 +1,4 @@
-"""Expectations: what a recipe says of its own job, to be held before it runs, or after it."""
+"""Expectations: comparisons in a recipe, checked before the job runs, or after it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ExpectationPlan(Record):
 
     @property
     def after(self) -> bool:
-        """Whether it is known only once the run is over."""
+        """Return whether it is known only after the run."""
         return self.quantity.kind == "metric"
 
     @property
@@ -70,16 +70,21 @@ class ExpectationPlan(Record):
 
     @property
     def right(self) -> str:
-        """What stands on the right of the comparison, as a recipe writes it."""
-        unit = self.quantity.unit
-        parts = [_term(term, unit) for term in self.terms]
+        """Return the right side of the comparison, as a recipe writes it."""
+        unit, parts = self.quantity.unit, list[str]()
+        for term in self.terms:
+            path, own = term.quantity.path, term.quantity.unit
+            if unit in ("money", "duration") and own != unit:  # so much for each
+                parts.append(f"{amount(term.factor, unit)} * {path}")
+            else:
+                parts.append(path if term.factor == 1 else f"{term.factor:.10g} * {path}")
         if self.constant or not parts:
             parts.append(amount(self.constant, unit))
         return " + ".join(parts).replace("+ -", "- ")
 
     @property
     def compared(self) -> str:
-        """What is compared, and how."""
+        """Return the left side of the comparison, with its operator."""
         return f"{self.quantity.path} {self.op}"
 
     @property
@@ -99,21 +104,21 @@ class ExpectationPlan(Record):
         return ExpectationResult(self.text, holds, found, expected, self.quantity.unit)
 
     def unknown(self, why: str, holds: bool | None = None) -> ExpectationResult:
-        """Return that its numbers are not known, and why."""
+        """Return a result without numbers, and why they are not known."""
         return ExpectationResult(self.text, holds, None, None, self.quantity.unit, why)
 
 
 @frozen(eq=False)
 class ExpectationResult(Record):
-    """An expectation as it turned out.
+    """The result of an expectation.
 
     Attributes:
         text: the expectation, as a recipe writes it.
-        holds: whether it does; None if that is not known, or not yet.
+        holds: True if it is met; None if that is not known, or not yet.
         found: the number on its left; None if it is not known.
         expected: the number on its right; None if it is not known.
-        unit: what both are of: "number", "share" (of 1), "money" (USD) or "duration" (seconds).
-        why: why its numbers are not known; empty if they are.
+        unit: of both numbers: "number", "share" (of 1), "money" (USD) or "duration" (seconds).
+        why: the reason why its numbers are not known; empty if they are.
     """
 
     text: str
@@ -125,17 +130,16 @@ class ExpectationResult(Record):
 
     @property
     def said(self) -> str:
-        """What was found, for people: ``it is 62.5%``."""
+        """Return the numbers, for people: ``it is 62.5%``."""
         if self.found is None or self.expected is None:
             return self.why
-        said = f"it is {shown(self.found, self.unit)}"
-        if not self.text.endswith(f" {amount(self.expected, self.unit)}"):
-            said += f", to be compared with {shown(self.expected, self.unit)}"
-        return said
+        is_constant = self.text.endswith(f" {amount(self.expected, self.unit)}")
+        other = "" if is_constant else f", to be compared with {shown(self.expected, self.unit)}"
+        return f"it is {shown(self.found, self.unit)}{other}"
 
 
 def amount(value: float, unit: Unit) -> str:
-    """A number as a recipe writes it."""
+    """Return a number as a recipe writes it."""
     if unit == "share":
         return f"{100 * value:.10g}%"
     if unit == "duration":
@@ -146,16 +150,9 @@ def amount(value: float, unit: Unit) -> str:
 
 
 def shown(value: float, unit: Unit) -> str:
-    """The same, rounded to what people read."""
+    """Return a number as a recipe writes it, rounded for people."""
     if unit == "money" and abs(value) >= 0.1:
         return amount(round(value, 2), unit)
     if unit == "number" and abs(value) >= 1_000:
         return amount(round(value), unit)
     return amount(float(f"{value:.4g}"), unit)
-
-
-def _term(term: TermPlan, unit: Unit) -> str:
-    path, own = term.quantity.path, term.quantity.unit
-    if unit in ("money", "duration") and own != unit:  # so much for each
-        return f"{amount(term.factor, unit)} * {path}"
-    return path if term.factor == 1 else f"{term.factor:.10g} * {path}"

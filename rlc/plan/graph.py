@@ -1,11 +1,11 @@
 """The job graph: stages, the artifacts between them, and the step graph of each stage.
 
-Overlap is a property of edges. An edge with ``delay = 1`` hands on what the step before made, so
+Overlap is a property of edges. An edge with ``delay = 1`` carries the result of the step before, so
 a synchronous stage is the cycle ``snapshot -> … -> optim_step -(delay 1)-> snapshot``. With
-``slack = k`` what is handed on may be up to k steps older still: an asynchronous stage samples
-from such weights while it trains. With ``parts = n`` it is handed on in n parts, each as soon as
-it is there: a streamed stage takes its gradient so. What is computed from the whole batch is a
-barrier: an edge in one part, for which all the parts before it are waited for.
+``slack = k`` the result may be up to k steps older still: an asynchronous stage samples from such
+weights while it trains. With ``parts = n`` it is carried in n parts, each as soon as it is there:
+a streamed stage takes its gradient so. A barrier, computed from the whole batch, is an edge in one
+part, which waits for all parts before it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from typing import Any
 
 from rlc.algo import SHARED_BY, AdvantageScheme
 from rlc.plan.leaves import asked_models
-from rlc.plan.models import LOCAL, ModelState
-from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan
+from rlc.plan.parts import (
+    LOCAL,
+    AggregatePlan,
+    BatchPlan,
+    KlPlan,
+    LossPlan,
+    ModelState,
+    OverlapPlan,
+)
 from rlc.plan.stages import (
     Evaluation,
     Likelihood,
@@ -68,20 +75,20 @@ class Graph(Record):
 
     @cached_property
     def nodes_of(self) -> Mapping[str, Sequence[GraphNode]]:
-        """The nodes by their stages, in order."""
+        """Return the nodes by their stages, in order."""
         found = defaultdict[str, list[GraphNode]](list)
         for node in self.nodes:
             found[node.stage].append(node)
         return found
 
     def edges_of(self, stage: str) -> tuple[GraphEdge, ...]:
-        """The edges between nodes of a stage, in order."""
+        """Return the edges between nodes of a stage, in order."""
         own = {node.id for node in self.nodes_of[stage]}
         return tuple(edge for edge in self.edges if edge.source in own and edge.target in own)
 
     @cached_property
     def edges_at(self) -> Mapping[str, Sequence[GraphEdge]]:
-        """The edges by the nodes at their two ends, in order."""
+        """Return the edges by the nodes at their two ends, in order."""
         found = defaultdict[str, list[GraphEdge]](list)
         for edge in self.edges:
             for node in {edge.source, edge.target}:
@@ -107,12 +114,14 @@ _LABELS = {
     "metrics": "count what was solved",
 }
 
-_POLICY_GRADIENT_EDGES = (
+_ROLLOUT_EDGES = (
     GraphEdge("snapshot", "rollouts", "weights"),
     GraphEdge("rollouts", "returns", "rewards"),
     GraphEdge("returns", "advantages", "rewards"),
     GraphEdge("returns", "datums", "tokens"),
     GraphEdge("advantages", "datums", "advantages"),
+)
+_UPDATE_EDGES = (
     GraphEdge("datums", "forward_backward", "datums"),
     GraphEdge("forward_backward", "optim_step", "gradient"),
     GraphEdge("optim_step", "checkpoint", "weights"),
@@ -134,11 +143,10 @@ _PREFERENCE_EDGES = (
     GraphEdge("optim_step", "checkpoint", "weights"),
     GraphEdge("optim_step", "forward", "weights", 1),
 )
-_COMPARED_EDGES = (
+_REFERENCE_EDGES = (
     GraphEdge("examples", "reference", "datums"),
     GraphEdge("reference", "forward_backward", "logprobs"),
 )
-_HELDOUT_EDGES = (GraphEdge("optim_step", "heldout", "weights"),)
 _EVAL_EDGES = (
     GraphEdge("snapshot", "episodes", "weights"),
     GraphEdge("episodes", "metrics", "rewards"),
@@ -163,12 +171,12 @@ _IN_PARTS = ("rollouts", "returns", *SCORERS, "advantages", "datums", "forward_b
 
 
 def build_graph(stages: Iterable[StagePlan]) -> Graph:
-    """The graph of a whole job, in the order of its stages."""
+    """Return the graph of a whole job, in the order of its stages."""
     nodes: dict[str, GraphNode] = {}
     edges: list[GraphEdge] = []
 
     def weights(state: ModelState, fresh: str = "") -> str:
-        """The node that a model's weights come from."""
+        """Return the node that a model's weights come from."""
         model, name = state.model, f"model.{state.model.name}"
         if state.after is not None:
             return f"{state.after}.optim_step"
@@ -177,14 +185,16 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
         return name
 
     for stage in stages:
-        start, own = weights(ModelState(stage.model, stage.after), " + LoRA"), step_edges(stage)
+        start, own = weights(ModelState(stage.model, stage.after), " + LoRA"), _EDGES[stage](stage)
+        if stage.heldout is not None:
+            own += (GraphEdge("optim_step", "heldout", "weights"),)
         own_labels = _LABELS_OF_PREFERENCES if stage.preference else {}
         kinds = list(dict.fromkeys(end for edge in own for end in (edge.source, edge.target)))
         for kind in kinds:
             label = own_labels.get(kind, _LABELS[kind])
             node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, label)
             nodes[node.id] = node
-        # What takes the weights of the step before; an evaluation takes them first of all.
+        # The node that takes the weights of the step before; in an evaluation the first.
         first = next((edge.target for edge in own if edge.delay), own[0].source)
         edges.append(GraphEdge(start, f"{stage.name}.{first}", "weights"))
         for path, state in asked_models(stage):
@@ -198,41 +208,27 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
 
 
 def evaluations_of(stage: Training, stages: Iterable[StagePlan]) -> list[Evaluation]:
-    """The evaluations of a stage among those of a job. They share its budget."""
+    """Return the evaluations of a stage among those of a job. They share its budget."""
     return [one for one in stages if is_evaluation(one) and one.after == stage.name]
-
-
-def step_edges(stage: StagePlan) -> tuple[GraphEdge, ...]:
-    """The edges of one step of a stage, before its overlap."""
-    edges = _STEP_EDGES[stage](stage)
-    return edges if stage.heldout is None else (*edges, *_HELDOUT_EDGES)
 
 
 def _policy_gradient_edges(stage: Training) -> tuple[GraphEdge, ...]:
     objective = stage.of(PolicyGradient)
-    there = (objective.kl is not None, bool(objective.teacher))
-    read = [
-        edge
-        for scorer, asked in zip(SCORERS, there, strict=True)
-        for edge in (
-            GraphEdge("returns", scorer, "tokens"),
-            GraphEdge(scorer, "datums", "logprobs"),
-        )
-        if asked
-    ]
-    # The logprobs of other models are there before the gradient is computed.
-    edges = _POLICY_GRADIENT_EDGES
-    at = next(i for i, edge in enumerate(edges) if edge.target == "forward_backward")
-    return (*edges[:at], *read, *edges[at:])
+    edges = list(_ROLLOUT_EDGES)
+    for scorer, asked in zip(SCORERS, (objective.kl, objective.teacher), strict=True):
+        if asked:
+            edges.append(GraphEdge("returns", scorer, "tokens"))
+            edges.append(GraphEdge(scorer, "datums", "logprobs"))
+    return (*edges, *_UPDATE_EDGES)
 
 
 def _preference_edges(stage: Training) -> tuple[GraphEdge, ...]:
     first, *others = _PREFERENCE_EDGES
-    compared = _COMPARED_EDGES if stage.of(PreferenceLoss).reference is not None else ()
-    return (first, *compared, *others)
+    reference = _REFERENCE_EDGES if stage.of(PreferenceLoss).reference is not None else ()
+    return (first, *reference, *others)
 
 
-_STEP_EDGES: Table[Callable[[Any], tuple[GraphEdge, ...]]] = Table(
+_EDGES: Table[Callable[[Any], tuple[GraphEdge, ...]]] = Table(
     {
         PolicyGradient: _policy_gradient_edges,
         Likelihood: lambda _: _LIKELIHOOD_EDGES,
@@ -244,8 +240,8 @@ _STEP_EDGES: Table[Callable[[Any], tuple[GraphEdge, ...]]] = Table(
 
 @frozen
 class Barrier:
-    """Why a node needs the whole batch: a clause that calls it "it", and the path, within the
-    stage, of the value that it is due to."""
+    """A node that needs the whole batch: ``why`` is a clause that calls the batch "it", ``path``
+    that of the reason within the stage."""
 
     node: str
     path: str
@@ -259,11 +255,11 @@ def barriers(
     kl: KlPlan | None,
     batch: BatchPlan,
 ) -> Iterator[Barrier]:
-    """What a stage of these parts computes from a whole batch, before its first gradient.
+    """Yield what a stage of these parts computes from a whole batch, before its first gradient.
 
     A weight that all sequences share is no exception: Adam's moments, its eps and the clipping of
-    gradients take the gradient as it is, so it cannot be scaled once it is accumulated. What a
-    teacher says of a token does not depend on the other tokens, so nothing waits for a batch of it.
+    gradients take the gradient as it is, so it cannot be scaled once it is accumulated. The scores
+    of a teacher do not depend on other tokens, so nothing waits for a batch of them.
     """
     for index, step in enumerate(advantage.steps):
         over = getattr(step, "over", "group")
@@ -284,7 +280,7 @@ def barriers(
 
 
 def in_parts(stage: Training) -> tuple[str, ...]:
-    """The kinds of node that run once for each part of a batch."""
+    """Return the kinds of node that run once for each part of a batch."""
     rollouts, objective = stage.rollouts, stage.policy_gradient
     if rollouts is None or objective is None or rollouts.overlap.minibatches == 1:
         return ()
@@ -305,10 +301,10 @@ def _in_stage(stage: StagePlan, edge: GraphEdge) -> GraphEdge:
 
 
 def takes_what_is_ready(overlap: OverlapPlan, service: str) -> bool:
-    """Whether a part of a batch is made of the groups that are in, instead of a fixed choice.
+    """Return whether a part of a batch has the groups that are ready, instead of a fixed choice.
 
-    Where sampling and training share a processor there is nothing to gain, and the sum of a
-    gradient's parts would differ in its last bits from run to run.
+    If sampling and training share a processor there is nothing to gain, and the sum of a gradient's
+    parts would differ in its last bits from run to run.
     """
     chosen = overlap.order or ("fixed" if service == LOCAL else "ready")
     return overlap.minibatches > 1 and chosen == "ready"

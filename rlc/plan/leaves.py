@@ -7,7 +7,7 @@ from functools import cache
 from operator import is_
 from typing import Any, TypeVar
 
-from rlc.plan.models import ModelState
+from rlc.plan.parts import ModelState
 from rlc.records import Record, evolve, fields, has
 
 R = TypeVar("R", bound=Record)
@@ -16,7 +16,7 @@ INLINE = "inline"  # in the metadata of a field: its parts are called as those o
 
 
 def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every leaf of a record with its dotted path, in order."""
+    """Yield every leaf of a record with its dotted path, in order."""
     children = children_of(node)
     if children is None:
         yield path, node
@@ -44,12 +44,9 @@ def evolved(node: R, parts: Mapping[str, Any]) -> R:
 def children_of(
     node: Any, plain: Callable[[Any], Any] = lambda value: value
 ) -> Mapping[str, Any] | None:
-    """The parts of a record, dict or tuple by what they are called in a path; None for a leaf,
-    such as an expression.
-
-    The items of a tuple are called by their names if they have different ones, else by their
-    numbers. ``plain`` takes the origin off a value where values still have one.
-    """
+    """Return the parts of a record, dict or tuple by their names in a path; None for a leaf, such
+    as an expression. The items of a tuple have their own names if these differ, else their numbers.
+    ``plain`` takes the origin off a value where values still have one."""
     kind: Any = type(node)
     if kind in PLAIN or (isinstance(node, Record) and node.is_whole):
         return None
@@ -71,15 +68,15 @@ def children_of(
 
 @cache
 def _names(kind: Any) -> tuple[tuple[str, str], ...]:
-    """The fields of a record that is no value of its own, and what they are called in a path: an
-    inline one is not."""
+    """Return the fields of a record, unless it is one value, and their names in a path, which are
+    empty for inline ones."""
     if not has(kind) or (issubclass(kind, Record) and kind.is_whole):
         return ()
     return tuple((one.name, "" if one.metadata.get(INLINE) else one.name) for one in fields(kind))
 
 
 def asked_models(node: Any, path: str = "") -> list[tuple[str, ModelState]]:
-    """Every model that a stage's plan, or a part of one, asks, with its path there."""
+    """Return every model that a stage's plan, or a part of one, asks, with its path there."""
     found: list[tuple[str, ModelState]] = []
     _collect(node, path, found)
     return found
@@ -104,7 +101,7 @@ def _collect(node: Any, path: str, found: list[tuple[str, ModelState]]) -> None:
 
 
 def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:
-    """The same plan of a stage, or part of one, with each model that it asks changed."""
+    """Return the plan of a stage, or a part of one, with each model that it asks changed."""
     kind: Any = type(node)
     if kind is ModelState:
         return change(node)
@@ -124,6 +121,6 @@ def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> 
 
 
 def needed_stages(node: Any) -> tuple[str, ...]:
-    """The stages whose weights are asked."""
+    """Return the stages whose weights are asked."""
     found = (state.after for _, state in asked_models(node))
     return tuple(dict.fromkeys(name for name in found if name is not None))

@@ -40,7 +40,7 @@ def is_saved_set(path: str) -> bool:
 
 
 def is_there(path: str) -> bool:
-    """Whether there is a file or folder, or one that matches a pattern."""
+    """Return whether there is a file or folder, or one that matches a pattern."""
     if os.path.exists(path):
         return True
     import glob  # few recipes have patterns
@@ -49,10 +49,8 @@ def is_there(path: str) -> bool:
 
 
 def rebased(path: str, folder: str, recipe: str) -> str:
-    """Return a path that starts at ``folder`` as one that starts at the folder of ``recipe``.
-
-    It stays as it is written if these are the same folder.
-    """
+    """Return a path that starts at ``folder`` as one that starts at the folder of ``recipe``: as it
+    is written if these are the same folder."""
     home = os.path.dirname(recipe)
     whole = os.path.expanduser(path)
     if os.path.isabs(whole) or os.path.abspath(folder) == os.path.abspath(home):
@@ -63,7 +61,7 @@ def rebased(path: str, folder: str, recipe: str) -> str:
 
 
 def file_part(path: str) -> str:
-    """The file of ``rewards.py:reward``, which names a function in it, and the folder of
+    """Return the file of ``rewards.py:reward``, which names a function in it, and the folder of
     ``runs/x@main:20``, which names weights; any other path as it is."""
     file, _, _ = path.rpartition(":")
     weights = re.fullmatch(RUN_WEIGHTS, path)
@@ -73,6 +71,6 @@ def file_part(path: str) -> str:
 
 
 def hub_dataset(name: str) -> tuple[str, str | None, str | None] | None:
-    """A data set of the hub, its revision and its configuration; None for any other name."""
+    """Return a data set of the hub, its revision and configuration; None for any other name."""
     found = re.fullmatch(HUB_DATASET, name)
     return None if found is None else (found[1], found[2], found[3])

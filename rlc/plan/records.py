@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 4
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes
-
-
 # Seconds for which Tinker keeps a checkpoint: between an hour and ten years.
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
 
@@ -59,17 +57,17 @@ class Plan(Record):
 
     @property
     def trainings(self) -> tuple[Training, ...]:
-        """The stages that train, in their order."""
+        """Return the stages that train, in their order."""
         return tuple(stage for stage in self.stages if is_training(stage))
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """The evaluations, in their order."""
+        """Return the evaluations, in their order."""
         return tuple(stage for stage in self.stages if is_evaluation(stage))
 
     @property
     def rehearses(self) -> bool:
-        """Whether it is a small version of a job, which need not learn anything."""
+        """Return whether it is a small version of a job, which need not learn anything."""
         return REHEARSAL in self.provenance.values()
 
     def _repr_html_(self) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeGuard
 
 from rlc.plan.environments import EnvPlan
-from rlc.plan.models import ModelState, SamplingPlan
-from rlc.plan.parts import KeepPlan
+from rlc.plan.parts import KeepPlan, ModelState, SamplingPlan
 from rlc.records import Record, frozen
 
 Split = str | Mapping[str, Any]
@@ -15,47 +14,46 @@ FIELD = "split"  # of a row: which split it belongs to
 
 
 def base_split(split: Split) -> str:
-    """The name of the split that is meant, or that a part is taken of."""
+    """Return the name of a split, or of the one that it is a part of."""
     return split if isinstance(split, str) else str(split["of"])
 
 
 @frozen
 class Data(Record):
-    """What all data has: ``word`` is the builtin that a recipe writes it with, ``compares`` whether
-    its examples are preferences."""
+    """Base of all data: ``word`` is the builtin that a recipe writes it with, ``compares`` is set
+    if its examples are preferences."""
 
     word: ClassVar[str]
     compares: ClassVar[bool] = False
 
     @property
     def environments(self) -> tuple[EnvPlan, ...]:
-        """The environments whose episodes it is made of."""
+        """Return the environments whose episodes it has."""
         return ()
 
     @property
     def file(self) -> str | None:
-        """The path of the file, or the name of the data set, whose rows it has; None without."""
+        """Return the path of the file, or the name of the data set, of its rows; None without."""
         return None
 
     @property
     def read(self) -> str | None:
-        """What it is read from: a file, a data set, a builder; None if it is played."""
+        """Return what it is read from: a file, a data set, a builder; None if it is played."""
         return self.file
 
     @property
     def soft_targets(self) -> tuple[ModelState, int] | None:
-        """The model whose top-k logprobs are learnt, and how many of each token; None if the
-        tokens themselves are."""
+        """Return the model whose top-k logprobs are learnt, and k; None if tokens are learnt."""
         return None
 
     @property
     def from_policy(self) -> bool:
-        """Whether the model that is trained plays its episodes."""
+        """Return whether the model that is trained plays its episodes."""
         return False
 
     @property
     def by_oracle(self) -> bool:
-        """Whether an oracle of the environment plays its episodes, and no model."""
+        """Return whether an oracle of the environment plays its episodes, and no model."""
         return False
 
 
@@ -118,7 +116,7 @@ class Samples(EpisodeData):
 
     @property
     def kept_of_task(self) -> int:
-        """How many episodes of a task can be learnt from, at most."""
+        """Return how many episodes of a task can be learnt from, at most."""
         if self.keep.kind == "best":
             return 1
         return self.size if self.per_task is None else min(self.per_task, self.size)
@@ -225,13 +223,7 @@ AnyData = ReadData | Demonstrations | Samples | PreferredPairs
 DATA: dict[str, type[AnyData]] = {
     kind.word: kind
     for kind in (
-        Demonstrations,
-        Samples,
-        Rows,
-        Chats,
-        BuilderData,
-        Pairs,
-        LabelledReplies,
+        *(Demonstrations, Samples, Rows, Chats, BuilderData, Pairs, LabelledReplies),
         PreferredPairs,
     )
 }

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, Ty
 from rlc.algo import AdvantageScheme
 from rlc.plan.environments import EnvPlan
 from rlc.plan.leaves import INLINE
-from rlc.plan.models import ModelPlan, ModelState, SamplingPlan
 from rlc.plan.parts import (
     AdamPlan,
     AggregatePlan,
@@ -21,8 +20,11 @@ from rlc.plan.parts import (
     KlPlan,
     LossPlan,
     MetricPlan,
+    ModelPlan,
+    ModelState,
     OverlapPlan,
     PreferenceLossPlan,
+    SamplingPlan,
     SavePlan,
     TeacherPlan,
     TrackPlan,
@@ -31,6 +33,7 @@ from rlc.records import Record, field, fields, frozen
 
 if TYPE_CHECKING:
     from rlc.plan.sources import AnyData
+
 
 _INLINE = {INLINE: True}
 
@@ -51,7 +54,7 @@ class Rollouts(Record):
 
     @property
     def size(self) -> int:
-        """How many groups, or turns, a step takes."""
+        """Return how many groups, or turns, a step takes."""
         return self.batch.count
 
     @property
@@ -70,7 +73,7 @@ class FromData(Record):
 
     @property
     def size(self) -> int:
-        """How many examples a step takes."""
+        """Return how many examples a step takes."""
         return self.batch
 
     @property
@@ -161,22 +164,22 @@ class Training(Record):
 
     @property
     def kind(self) -> str:
-        """The word that a recipe declares the stage with."""
+        """Return the word that a recipe declares the stage with."""
         return self.objective.word
 
     @property
     def data(self) -> tuple[AnyData, ...]:
-        """The data that it reads or makes: what it learns from comes first."""
+        """Return the data that it reads or makes: what it learns from comes first."""
         learnt = (self.source.data,) if isinstance(self.source, FromData) else ()
         return learnt if self.heldout is None else (*learnt, self.heldout)
 
     @property
     def rollouts(self) -> Rollouts | None:
-        """The episodes that it plays in each step; None if it learns from data."""
+        """Return the source of its rollouts; None if it learns from data."""
         return self.source if isinstance(self.source, Rollouts) else None
 
     def of(self, kind: type[P]) -> P:
-        """Return the source or the objective, known to be of a class. Raise TypeError if neither
+        """Return the source or the objective, if it is of a class. Raise TypeError if neither
         is."""
         for part in (self.source, self.objective):
             if isinstance(part, kind):
@@ -185,29 +188,29 @@ class Training(Record):
 
     @property
     def policy_gradient(self) -> PolicyGradient | None:
-        """Its objective, if it is a policy gradient."""
+        """Return its objective, if it is a policy gradient."""
         return self.objective if isinstance(self.objective, PolicyGradient) else None
 
     @property
     def preference(self) -> PreferenceLoss | None:
-        """Its objective, if it is one over preferences."""
+        """Return its objective, if it is one over preferences."""
         return self.objective if isinstance(self.objective, PreferenceLoss) else None
 
     @property
     def played(self) -> tuple[EnvPlan, ...]:
-        """The environments that it plays in each step."""
+        """Return the environments that it plays in each step."""
         return () if self.rollouts is None else self.rollouts.envs
 
     @property
     def sampling(self) -> SamplingPlan | None:
-        """How the replies of its rollouts are sampled; None if it learns from data."""
+        """Return how the replies of its rollouts are sampled; None if it learns from data."""
         return None if self.rollouts is None else self.rollouts.sampling
 
     @property
     def environments(self) -> tuple[EnvPlan, ...]:
-        """The environments that it plays, in its steps or to make its data."""
-        held = () if self.heldout is None else self.heldout.environments
-        return (*self.source.environments, *held)
+        """Return the environments that it plays, in its steps or to make its data."""
+        heldout = () if self.heldout is None else self.heldout.environments
+        return (*self.source.environments, *heldout)
 
 
 @frozen
@@ -251,12 +254,8 @@ class Evaluation(Record):
 
 
 StagePlan = Training | Evaluation
-OBJECTIVES: list[type[Objective]] = [
-    PolicyGradient,
-    Likelihood,
-    PairwisePreference,
-    LabelledPreference,
-]
+OBJECTIVES: list[type[Objective]]
+OBJECTIVES = [PolicyGradient, Likelihood, PairwisePreference, LabelledPreference]
 SOURCES: list[type[Source]] = [Rollouts, FromData]
 T = TypeVar("T")
 
@@ -269,16 +268,14 @@ def stage_of(word: str, name: str, parts: Mapping[str, Any], labelled: bool = Fa
         return Evaluation(name=name, **parts)
     source = next(kind for kind in SOURCES if kind.made_of in parts)
     objective = next(kind for kind in OBJECTIVES if (kind.word, kind.labelled) == (word, labelled))
-    made = {"source": _made(source, parts), "objective": _made(objective, parts)}
-    return Training(name=name, **made, **{n: parts[n] for n in _own(Training) if n in parts})
 
+    def own(kind: type[Any]) -> dict[str, Any]:
+        names = (one.name for one in fields(kind) if not one.metadata.get(INLINE))
+        return {name: parts[name] for name in names if name in parts}
 
-def _made(kind: type[Any], parts: Mapping[str, Any]) -> Any:
-    return kind(**{name: parts[name] for name in _own(kind) if name in parts})
-
-
-def _own(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if not field.metadata.get(INLINE))
+    inline: dict[str, type[Any]] = {"source": source, "objective": objective}
+    made: dict[str, Any] = {field: kind(**own(kind)) for field, kind in inline.items()}
+    return Training(name=name, **made, **own(Training))
 
 
 def is_evaluation(stage: StagePlan) -> TypeGuard[Evaluation]:
@@ -292,11 +289,9 @@ def is_training(stage: StagePlan) -> TypeGuard[Training]:
 
 
 class Table(Generic[T]):
-    """What differs by the kind of a stage, once for a room: an entry for each objective (or each
-    source, with ``by = "source"``), under its class or one that it derives from, and one for
-    :class:`Evaluation` where evaluations are asked for. ``tables`` are all that were made: a test
-    finds what has no entry.
-    """
+    """Entries by the kind of a stage: one for each objective (or each source, with ``by =
+    "source"``), under its class or a base of it, and one for :class:`Evaluation` if evaluations are
+    looked up. ``tables`` are all tables: a test finds an entry that is missing."""
 
     tables: ClassVar[list[Table[Any]]] = []
 

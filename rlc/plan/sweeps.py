@@ -85,35 +85,35 @@ class Trial:
 
     @property
     def id(self) -> str:
-        """What it is: two trials with one id are the same run."""
+        """Return a hash of the configuration and the seed: trials with one id are the same run."""
         import hashlib
         import json  # every check reads these records, and only sweeps need it
 
-        what = json.dumps([sorted(self.configuration.items()), self.seed])
-        return hashlib.sha256(what.encode()).hexdigest()[:10]
+        content = json.dumps([sorted(self.configuration.items()), self.seed])
+        return hashlib.sha256(content.encode()).hexdigest()[:10]
 
     @property
     def settings(self) -> list[str]:
-        """The same as values of ``--set``."""
+        """Return the configuration as values of ``--set``."""
         return [f"{path}={text}" for path, text in self.configuration.items()]
 
     @property
     def options(self) -> str:
-        """The same as options of a command, as a shell takes it."""
+        """Return the configuration as options of a command in a shell."""
         quoted = (text.replace("'", "'\\''") for text in self.settings)
         return " ".join(f"--set '{text}'" for text in quoted)
 
 
 def values_text(configuration: Configuration) -> str:
-    """``learning_rate 1e-5, scheme grpo()``."""
+    """Return ``learning_rate 1e-5, scheme grpo()``."""
     return ", ".join(f"{path} {text}" for path, text in configuration.items())
 
 
 def metric_word(metric: MetricPlan) -> str:
-    """What a metric is called in a recipe: ``pass_at_8``, ``mean_reward``."""
+    """Return the name of a metric in a recipe: ``pass_at_8``, ``mean_reward``."""
     return metric.name if metric.k is None else f"{metric.name}_{metric.k}"
 
 
 def metric_label(metric: MetricPlan) -> str:
-    """What it is called in metrics.jsonl: ``pass@8``, ``mean_reward``."""
+    """Return the name of a metric in metrics.jsonl: ``pass@8``, ``mean_reward``."""
     return metric.name if metric.k is None else f"{metric.name.replace('_at', '')}@{metric.k}"

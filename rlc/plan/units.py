@@ -10,35 +10,25 @@ from rlc.records import Record
 UNKNOWN = "unknown"
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
-# What None stands for, by the name of the value.
+# None in words, by the name of the value.
 _NONE = {
-    "usd": "no limit",
-    "tokens": "no limit",
-    "seconds": "no limit",
+    **dict.fromkeys(("usd", "tokens", "seconds"), "no limit"),
     "ttl_seconds": "never deleted",
-    "context": UNKNOWN,
-    "max_turns": UNKNOWN,
+    **dict.fromkeys(("context", "max_turns"), UNKNOWN),
     "weights": "a fresh adapter",
     "concurrency": "as the service bears",
     "order": "as the service needs",
 }
-# How a value is written, by its name.
-_UNITS = {
-    "usd": "money",
-    "seconds": "duration",
-    "ttl_seconds": "duration",
-    "timeout": "duration",
-    "turn_timeout": "duration",
-    "step_timeout": "duration",
-    "request": "duration",
-    "unreachable": "duration",
-    "step": "duration",
+# Names of durations.
+_DURATIONS = {
+    *("seconds", "ttl_seconds", "timeout", "turn_timeout", "step_timeout"),
+    *("request", "unreachable", "step"),
 }
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def show(data: Any, kind: str) -> str:
-    """A value as a recipe would write it."""
+    """Return a value as a recipe writes it."""
     if kind == "duration" and isinstance(data, (int, float)):
         unit = next(u for u in ("d", "h", "m", "s") if data % SECONDS[u] == 0 or u == "s")
         return f"{data / SECONDS[unit]:g}{unit}"
@@ -55,19 +45,15 @@ def show(data: Any, kind: str) -> str:
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(data, list):
         return f"[{', '.join(map(_within, data))}]"
-    return _quoted(data) if isinstance(data, str) and kind == "string" else str(data)
+    if not isinstance(data, str) or kind != "string":
+        return str(data)
+    escapes = {'"': '\\"', "\\": "\\\\"}
+    chars = (c if c.isprintable() else repr(c)[1:-1] for c in data)  # a terminal obeys some
+    return f'"{"".join(escapes.get(c, c) for c in chars)}"'
 
 
 def _within(value: Any) -> str:
-    """A value in a list or a record, as a recipe would write it."""
     return "none" if value is None else show(value, "string" if isinstance(value, str) else "any")
-
-
-def _quoted(text: str) -> str:
-    """A string with its escapes; what a terminal would obey is shown by its number."""
-    escapes = {'"': '\\"', "\\": "\\\\"}
-    chars = (c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return f'"{"".join(escapes.get(c, c) for c in chars)}"'
 
 
 def elapsed(seconds: float) -> str:
@@ -83,12 +69,13 @@ def elapsed(seconds: float) -> str:
 
 
 def unit_of(name: str) -> str:
-    """What a value is measured in, by its name: ``money``, ``duration``, or empty for neither."""
-    return _UNITS.get(name.rpartition(".")[2], "")
+    """Return the unit of a value by its name: ``money``, ``duration``, or empty for neither."""
+    last = name.rpartition(".")[2]
+    return "money" if last == "usd" else "duration" if last in _DURATIONS else ""
 
 
 def shown_value(name: str, value: object) -> str:
-    """A value as a recipe would write it; None in words where there are any."""
+    """Return a value as a recipe writes it; None in words, for the names that have some."""
     last = name.rpartition(".")[2]
     if name == "every" and value is None:
         return "at the end"

@@ -6,8 +6,6 @@ if TYPE_CHECKING:
     from rlc.pricing.cost import *
     from rlc.pricing.quantities import *
     from rlc.pricing.shapes import *
-    from rlc.pricing.sweeps import *
-    from rlc.pricing.texts import *
     from rlc.pricing.tokens import *
 else:
     from rlc.doors import door
@@ -16,12 +14,10 @@ else:
         __name__,
         """
         asked: endpoint_dollars question_tokens
-        cost: KINDS Money StageCost bill_of bill_rows plan_cost stage_cost stage_costs
-            total_cost
+        cost: KINDS Money StageCost SweepCost bill_of bill_rows plan_cost stage_cost
+            stage_costs sweep_cost total_cost
         quantities: ESTIMATES EstimatedQuantities JOB judged_before values_of
-        shapes: extends_prefix rollout_shape
-        sweeps: SweepCost sweep_cost
-        texts: LEVELS Level tokenizer_at_hand
+        shapes: LEVELS Level extends_prefix rollout_shape tokenizer_at_hand
         tokens: Tokens shares
         """,
     )

@@ -35,33 +35,14 @@ from rlc.plan import (
     is_training,
     show,
 )
-from rlc.pricing import cost, tokens
+from rlc.pricing import cost, shapes, tokens
 from rlc.pricing.asked import endpoint_dollars
-from rlc.pricing.shapes import ORACLE_SHARE, REPLY_SHARE, TURN_SHARE, UNKNOWN_TURNS, rollout_shape
-from rlc.pricing.texts import (
-    CHARACTERS_PER_TOKEN,
-    FIRST_ROWS,
-    LEVELS,
-    Level,
-    RowTokens,
-    example_tokens,
-    preference_tokens,
-    tokenizer_at_hand,
-    tokens_of_rows,
-)
-from rlc.pricing.tokens import (
-    RESAMPLED,
-    ROW_TOKENS,
-    TAUGHT,
-    TRIES,
-    heldout_examples,
-    played_for_one,
-)
+from rlc.pricing.shapes import Level
 from rlc.records import values_of
 
 
 def assumptions(stage: StagePlan) -> list[str]:
-    """Everything that the estimates of a stage assume."""
+    """Return everything that the estimates of a stage assume."""
     envs = [
         f"{env.name}: {sentence}"
         for env in stage.environments
@@ -71,36 +52,36 @@ def assumptions(stage: StagePlan) -> list[str]:
 
 
 def _judges(stage: StagePlan) -> Iterator[str]:
-    """What judges are asked, and what of that has no known price."""
-    said = list[str]()
+    """Yield what judges are asked, and which of them have no known price."""
+    found = list[str]()
     for env in stage.environments:
         for _, _, learnt in reward_models_of(env):
-            said.append(f"{learnt.name} is billed as two prefills of each episode")
+            found.append(f"{learnt.name} is billed as two prefills of each episode")
         for _, judging, judge in rubrics_of(env):
             times = {
                 "score": "once for each episode",
                 "ranking": "once for each group",
                 "pairwise": "n (n − 1) times for each group of n",
             }[judging.by]
-            said.append(
+            found.append(
                 f"low, expected, high: {judge.name} is asked {times}, at most {judge.attempts} "
-                f"times each, and answers {_shares(REPLY_SHARE)} of its max_tokens"
+                f"times each, and answers {_shares(shapes.REPLY_SHARE)} of its max_tokens"
             )
             asked = judge.model
             if isinstance(asked, EndpointPlan) and endpoint_dollars(asked, 0, 0) is None:
-                said.append(
+                found.append(
                     f"the price of {asked.model} at {asked.url} is unknown: the sums are lower "
                     "bounds (`prompt_price` and `reply_price` say it)"
                 )
-    yield from dict.fromkeys(said)
+    yield from dict.fromkeys(found)
 
 
 def _sampling(stage: StagePlan) -> Iterator[str]:
     envs = stage.environments
     if envs and not any(data.by_oracle for data in stage.data):
-        yield f"low, expected, high: replies of {_shares(REPLY_SHARE)} of max_tokens"
+        yield f"low, expected, high: replies of {_shares(shapes.REPLY_SHARE)} of max_tokens"
     if any(max_turns(env) != 1 for env in envs):
-        yield f"low, expected, high: episodes of {_shares(TURN_SHARE)} of the turns allowed"
+        yield f"low, expected, high: episodes of {_shares(shapes.TURN_SHARE)} of the turns allowed"
     yield from _BY_KIND[stage](stage)
 
 
@@ -108,47 +89,43 @@ def _likelihood(stage: Training) -> Iterator[str]:
     data = stage.of(FromData).data
     yield from _heldout(stage)
     if data.read is not None:
-        if (rows := example_tokens(data, stage.model)) is not None:
+        if (rows := shapes.example_tokens(data, stage.model)) is not None:
             yield f"examples of {rows.expected:.0f} tokens on average ({_rows(rows)})"
         else:
-            least, usual, most = ROW_TOKENS.values()
+            least, usual, most = tokens.ROW_TOKENS.values()
             yield f"low, expected, high: examples of {least}, {usual}, {most:,} tokens, assumed"
     elif data.by_oracle:
         yield (
             "low, expected, high: replies of the oracle, which cost nothing, of "
-            f"{_shares(ORACLE_SHARE)} of max_tokens"
+            f"{_shares(shapes.ORACLE_SHARE)} of max_tokens"
         )
     elif isinstance(data, Samples):
-        tries = ", ".join(f"{played_for_one(data, level):g}" for level in LEVELS)
+        tries = ", ".join(f"{tokens.played_for_one(data, level):g}" for level in shapes.LEVELS)
         yield f"low, expected, high: {tries} episodes played for each that is kept, assumed"
     else:
-        tries = ", ".join(str(number) for number in TRIES.values())
+        tries = ", ".join(str(number) for number in tokens.TRIES.values())
         yield f"low, expected, high: {tries} episodes played for each that is good enough"
 
 
 def _heldout(stage: Training) -> Iterator[str]:
-    if stage.heldout is not None and heldout_examples(stage) is None:
+    if stage.heldout is not None and tokens.heldout_examples(stage) is None:
         yield f"{tokens.HELDOUT:,} held-out examples, assumed"
 
 
 def _policy_gradient(stage: Training) -> Iterator[str]:
     batch = stage.of(Rollouts).batch
     yield _CACHED
-    yield f"low, expected, high: {_shares(TAUGHT)} of the rollouts trained on"
+    yield f"low, expected, high: {_shares(tokens.TAUGHT)} of the rollouts trained on"
     yield "rollouts that fail and are repeated are not counted"
     if batch.resample:
         again = f"{batch.resample:,} replacements"
-        yield f"low, expected, high: {_shares(RESAMPLED)} of the {again} played"
+        yield f"low, expected, high: {_shares(tokens.RESAMPLED)} of the {again} played"
     yield from _heldout(stage)
-
-
-def _evaluation(stage: Evaluation) -> Iterator[str]:  # noqa: ARG001
-    yield _CACHED
 
 
 def _preferences(stage: Training) -> Iterator[str]:
     data = stage.of(FromData).data
-    rows = preference_tokens(data, stage.model)
+    rows = shapes.preference_tokens(data, stage.model)
     what = "pairs" if data.word == Pairs.word else "replies"
     if rows is not None:
         yield f"{what} of {rows.expected:.0f} tokens on average, prompts included ({_rows(rows)})"
@@ -168,7 +145,7 @@ _BY_KIND: Table[Callable[[Any], Iterator[str]]] = Table(
         PolicyGradient: _policy_gradient,
         Likelihood: _likelihood,
         PreferenceLoss: _preferences,
-        Evaluation: _evaluation,
+        Evaluation: lambda _: iter([_CACHED]),
     }
 )
 
@@ -179,14 +156,14 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     how = {kind: f"{number:,} characters" for kind, number in facts.chars.items()}
     how |= dict.fromkeys(counted, "counted")
     sampling = stage.sampling
-    usual = rollout_shape(env, stage.model, sampling, "expected")[0]
-    first, *others = rollout_shape(env, stage.model, sampling, "high")
-    if (rows := tokens_of_rows(env, stage.model)) is not None:
+    usual = shapes.rollout_shape(env, stage.model, sampling, "expected")[0]
+    first, *others = shapes.rollout_shape(env, stage.model, sampling, "high")
+    if (rows := shapes.tokens_of_rows(env, stage.model)) is not None:
         how["prompt"] = _rows(rows)
-    said = how.get("prompt", "not measured, assumed")
-    yield f"a first prompt of about {usual.prompt:g} tokens ({said})"
-    if tokenizer_at_hand(stage.model.base) is None:
-        characters = ", ".join(f"{number:g}" for number in CHARACTERS_PER_TOKEN.values())
+    assumed = "not measured, assumed"
+    yield f"a first prompt of about {usual.prompt:g} tokens ({how.get('prompt', assumed)})"
+    if shapes.tokenizer_at_hand(stage.model.base) is None:
+        characters = ", ".join(f"{number:g}" for number in shapes.CHARACTERS_PER_TOKEN.values())
         yield f"low, expected, high: {characters} characters a token"
     if others:
         judge = others[0].prompt
@@ -194,10 +171,10 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     if max_turns(env) == 1:
         return
     if env.max_turns is None:
-        yield f"at most {UNKNOWN_TURNS} turns, assumed ({unknown_turns(env)})"
-    said = how.get("observation", "not measured, assumed")
-    yield f"later observations of about {usual.observation:g} tokens ({said})"
-    allowed = max_turns(env) or UNKNOWN_TURNS
+        yield f"at most {shapes.UNKNOWN_TURNS} turns, assumed ({unknown_turns(env)})"
+    seen = how.get("observation", assumed)
+    yield f"later observations of about {usual.observation:g} tokens ({seen})"
+    allowed = max_turns(env) or shapes.UNKNOWN_TURNS
     if first.turns < allowed:
         yield (
             f"replies at max_tokens leave room for {first.turns:,} of its {allowed:,} turns; high "
@@ -264,9 +241,11 @@ def _storage(stage: StagePlan) -> Iterator[str]:
     )
 
 
-def _rows(rows: RowTokens) -> str:
+def _rows(rows: shapes.RowTokens) -> str:
     measured = "counted" if rows.counted else "by their characters"
-    read = f"the first {rows.rows:,} rows" if rows.rows == FIRST_ROWS else f"{rows.rows:,} rows"
+    read = (
+        f"the first {rows.rows:,} rows" if rows.rows == shapes.FIRST_ROWS else f"{rows.rows:,} rows"
+    )
     return f"{measured}, {read} of the file"
 
 

@@ -1,4 +1,4 @@
-"""Dollars of a plan, before anything runs: low, expected and high.
+"""Dollars of a plan and of a sweep, before anything runs: low, expected and high.
 
 ``high`` has every reply at max_tokens, every episode at its last turn and no cache hit;
 ``expected`` and ``low`` have the shares of :mod:`rlc.pricing.shapes` and a cache that never misses.
@@ -10,7 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from rlc.catalog import FREE, Price, find_model, located_files, part_cost, price_of, storage_price
+from rlc.catalog import (
+    FREE,
+    Price,
+    find_model,
+    located_files,
+    located_stages,
+    part_cost,
+    price_of,
+    storage_price,
+)
 from rlc.plan import (
     LOCAL,
     EndpointPlan,
@@ -19,11 +28,13 @@ from rlc.plan import (
     Plan,
     SavePlan,
     StagePlan,
+    SweepPlan,
     is_evaluation,
     is_training,
 )
+from rlc.plan.leaves import children_of, evolved
 from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
-from rlc.pricing.texts import LEVELS, Level
+from rlc.pricing.shapes import LEVELS, Level
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
 from rlc.records import frozen, values_of
 
@@ -48,13 +59,16 @@ class Money:
     def __add__(self, other: Money) -> Money:
         return Money(self.usd + other.usd, self.complete and other.complete)
 
+    def __mul__(self, number: float) -> Money:
+        return Money(self.usd * number, self.complete)
+
     def __bool__(self) -> bool:
-        """Return whether there is something to pay, as far as is known."""
+        """Return whether anything is paid, as far as is known."""
         return bool(self.usd) or not self.complete
 
     @property
     def total(self) -> float | None:
-        """USD; None if only a lower bound is known."""
+        """Return USD; None if only a lower bound is known."""
         return self.usd if self.complete else None
 
 
@@ -81,46 +95,46 @@ class StageCost:
         return "evaluation" if self.kind == "eval" else "step"
 
     def step_parts(self, level: Level) -> dict[str, float]:
-        """Tokens of one step by the lines of a bill."""
+        """Return the tokens of one step by the lines of a bill."""
         parts = values_of(self.step_tokens[level])
         for one in self.asked[level]:
             parts[one.kind] = parts.get(one.kind, 0.0) + one.step.total
         return parts
 
     def parts(self, level: Level) -> dict[str, float]:
-        """Tokens of the whole stage by the lines of a bill."""
+        """Return the tokens of the whole stage by the lines of a bill."""
         parts = values_of(self.step_tokens[level] * self.times + self.tokens_before[level])
         for one in self.asked[level]:
             parts[one.kind] = parts.get(one.kind, 0.0) + one.total(self.times).total
         return parts
 
     def total(self, level: Level) -> Money:
-        """The whole stage."""
+        """Return the cost of the whole stage."""
         return sum(self.bill[level].values(), Money())
 
     def tokens(self, level: Level) -> float:
-        """Tokens of the whole stage, and of the models that it asks."""
+        """Return the tokens of the whole stage, and of the models that it asks."""
         return sum(self.parts(level).values())
 
 
 def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
-    """The cost of each stage."""
+    """Return the cost of each stage."""
     return stage_costs(located_files(plan).stages)
 
 
 def stage_costs(located: Sequence[StagePlan]) -> tuple[StageCost, ...]:
-    """The cost of each stage of a plan whose paths start at the working directory."""
+    """Return the cost of each stage of a plan whose paths start at the working directory."""
     stages = {stage.name: stage for stage in located}
     return tuple(stage_cost(stage, stages) for stage in located)
 
 
 def total_cost(stages: Iterable[StageCost], level: Level) -> Money:
-    """The whole plan."""
+    """Return the cost of the whole plan."""
     return sum((stage.total(level) for stage in stages), Money())
 
 
 def bill_of(stages: Iterable[StageCost], level: Level) -> dict[str, Money]:
-    """The bill of the whole plan, by :data:`KINDS`: what evaluations take is one kind."""
+    """Return the bill of the whole plan by :data:`KINDS`: all evaluations are one kind."""
     bill = dict.fromkeys(KINDS, Money())
     for stage in stages:
         for kind, money in stage.bill[level].items():
@@ -130,7 +144,8 @@ def bill_of(stages: Iterable[StageCost], level: Level) -> dict[str, Money]:
 
 
 def bill_rows(stages: Iterable[StageCost]) -> dict[str, list[Money]]:
-    """The bill of the whole plan: the amounts by level of each kind that it has, and the total."""
+    """Return the bill of the whole plan: the amounts by level of each kind that it has, and the
+    total."""
     stages = tuple(stages)
     bills = [bill_of(stages, level) for level in LEVELS]
     rows = {kind: [bill[kind] for bill in bills] for kind in KINDS}
@@ -139,16 +154,21 @@ def bill_rows(stages: Iterable[StageCost]) -> dict[str, list[Money]]:
 
 
 def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) -> StageCost:
-    """The cost of one stage; ``stages`` holds those that an evaluation may follow. Files are read
-    where its paths say, so that they must start at the working directory."""
-    times = _times(stage, stages or {})
+    """Return the cost of one stage, whose paths start at the working directory; ``stages`` holds
+    those that an evaluation may follow."""
+    times = 1  # steps, or evaluations
+    evaluated = (stages or {}).get(stage.after or "")
+    if is_training(stage):
+        times = stage.steps
+    elif is_evaluation(stage) and evaluated is not None and is_training(evaluated):
+        times += stage.first + (0 if stage.every is None else (evaluated.steps - 1) // stage.every)
     one = {level: step_tokens(stage, level) for level in LEVELS}
     before = {level: tokens_before(stage, level) for level in LEVELS}
     asked = {level: tuple(asked_tokens(stage, level)) for level in LEVELS}
     bill = {
-        level: _priced(stage, one[level] * times + before[level])
+        level: _own(stage, one[level] * times + before[level])
         | _asked(asked[level], times)
-        | {"storage": storage_cost(stage, level)}
+        | {"storage": _storage(stage, level)}
         for level in LEVELS
     }
     return StageCost(
@@ -161,8 +181,7 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
         asked=asked,
         step={
             level: sum(
-                (*_priced(stage, one[level]).values(), *_asked(asked[level], None).values()),
-                Money(),
+                (*_own(stage, one[level]).values(), *_asked(asked[level], None).values()), Money()
             )
             for level in LEVELS
         },
@@ -170,36 +189,28 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
     )
 
 
-def _times(stage: StagePlan, stages: Mapping[str, StagePlan]) -> int:
-    """Steps of a stage; how often an evaluation is done."""
-    if is_training(stage):
-        return stage.steps
-    evaluated = stages.get(stage.after or "")
-    if not is_evaluation(stage) or evaluated is None or not is_training(evaluated):
-        return 1
-    between = 0 if stage.every is None else (evaluated.steps - 1) // stage.every
-    return 1 + between + stage.first
-
-
-def _priced(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
-    """The price of tokens, by kind."""
+def _own(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:
+    """Return the price of a stage's own tokens, by kind."""
     kl = stage.policy_gradient.kl if stage.policy_gradient else None
     prices = _prices(stage.model)
     prices["reference"] = None if kl is None else reference_price(kl)
-    costs = {kind: part_cost(count, prices[kind]) for kind, count in values_of(tokens).items()}
-    return {kind: UNKNOWN if cost is None else Money(cost) for kind, cost in costs.items()}
+    return {kind: _money(count, prices[kind]) for kind, count in values_of(tokens).items()}
 
 
 def _asked(asked: Iterable[AskedTokens], times: int | None) -> dict[str, Money]:
-    """The price of what is asked of other models, by kind: of a whole stage, or of one step."""
+    """Return the price of the tokens of other models, by kind: of a whole stage, or of one step."""
     bill: dict[str, Money] = {}
     for one in asked:
         prices, tokens = _prices(one.model), one.step if times is None else one.total(times)
         for kind, count in values_of(tokens).items():
-            cost = part_cost(count, prices.get(kind))
-            money = UNKNOWN if cost is None else Money(cost)
+            money = _money(count, prices.get(kind))
             bill[one.kind] = bill.get(one.kind, Money()) + money
     return bill
+
+
+def _money(tokens: float, price: float | None) -> Money:
+    cost = part_cost(tokens, price)
+    return UNKNOWN if cost is None else Money(cost)
 
 
 def is_free(model: ModelPlan) -> bool:
@@ -218,12 +229,12 @@ def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
 
 
 def reference_price(kl: KlPlan) -> float | None:
-    """USD per million tokens that the reference reads: a prefill of its model."""
+    """Return USD per million tokens that the reference reads: a prefill of its model."""
     return _prices(kl.reference.model)["prefill"]
 
 
-def storage_cost(stage: StagePlan, level: Level) -> Money:
-    """The checkpoints that a stage leaves, for as long as they are kept, or for a month."""
+def _storage(stage: StagePlan, level: Level) -> Money:
+    """Return the price of the checkpoints that a stage leaves, until they expire or for a month."""
     if not is_training(stage) or is_free(stage.model):
         return Money()
     size = checkpoint_bytes(stage.model, level)
@@ -235,21 +246,141 @@ def storage_cost(stage: StagePlan, level: Level) -> Money:
 
 
 def kept_checkpoints(save: SavePlan, steps: int) -> int:
-    """Checkpoints that are there when the stage ends."""
-    made = 1 if save.every is None else -(-steps // save.every)
-    return min(made, save.keep + save.best)
+    """Return how many checkpoints there are when the stage ends."""
+    saved = 1 if save.every is None else -(-steps // save.every)
+    return min(saved, save.keep + save.best)
 
 
 def checkpoint_bytes(model: ModelPlan, level: Level) -> float | None:
-    """Size of a checkpoint; None if the adapter's size is unknown."""
+    """Return the bytes of a checkpoint; None if the adapter's size is unknown."""
     parameters = lora_parameters(model)
     return None if parameters is None else parameters * BYTES_PER_PARAMETER[level]
 
 
 def lora_parameters(model: ModelPlan) -> int | None:
-    """Parameters of the adapter; None if unknown."""
+    """Return the number of parameters of the adapter; None if unknown."""
     known = find_model(model.base)
     if known is None or known.lora is None:
         return None
     trained = (model.train_mlp, model.train_attn, model.train_unembed)
     return model.lora_rank * sum(n for n, on in zip(known.lora, trained, strict=True) if on)
+
+
+# Parts of stages that cost nothing, whatever they are. Stages are priced without them, so that the
+# price of one cannot depend on them, and trials that differ in nothing else are priced once.
+UNPRICED = (
+    *("optimizer", "advantage", "aggregate", "on_error", "give_up", "deadlines", "kl_guard"),
+    *("budget", "track"),
+)
+
+
+@frozen
+class SweepCost:
+    """The cost of a sweep, by level. ``trials`` is its number of runs, ``least`` and ``most`` the
+    expected cost of the cheapest and of the dearest one alone, ``least_tokens`` the least expected
+    tokens of one; ``shared`` is saved by running the stages before the one that is tried once for
+    all trials that have them. Of sampled configurations ``low`` has the cheapest only and ``high``
+    the dearest; with a halving, ``low`` and ``expected`` have as many steps as its rungs leave."""
+
+    trials: int
+    total: Mapping[Level, Money]
+    least: Money
+    most: Money
+    least_tokens: float
+    shared: Money
+    free: bool
+    priced: int  # configurations that differ in what costs something
+
+
+@frozen
+class _PricedConfiguration:
+    """A configuration: the bill of the stages before the one that is tried, and of the rest."""
+
+    before: Mapping[Level, Money]
+    tried: Mapping[Level, Money]
+    tokens: float  # that are expected of all of it
+    steps: int  # of the stage that is tried
+    free: bool
+
+
+def sweep_cost(
+    sweep: SweepPlan, configurations: Iterable[Sequence[StagePlan]], recipe: str
+) -> SweepCost:
+    """Return the cost of a sweep. ``configurations`` are the stages of each one, or, if they are
+    sampled, of those that they are sampled from, at both ends of every range."""
+    known: dict[str, _PricedConfiguration] = {}
+    found, befores = [], dict[str, _PricedConfiguration]()
+    for stages in configurations:
+        bare = [_bare(stage) for stage in stages]
+        key = repr(bare)
+        if key not in known:
+            known[key] = _priced(sweep.of, bare, recipe)
+        found.append(known[key])
+        befores.setdefault(repr(_before(sweep.of, stages)), known[key])
+    count = sweep.search.n or len(found)
+    total: dict[Level, Money] = {}
+    for level in LEVELS:
+        bills = [one.tried[level] * _runs(sweep, level, one) for one in found]
+        if sweep.search.n is not None:
+            by_size = sorted(bills, key=lambda money: money.usd)
+            ends = {"low": by_size[:1], "expected": by_size, "high": by_size[-1:]}[level]
+            bills = [money * (count / len(ends)) for money in ends]
+        shared = [one.before[level] * sweep.seeds for one in befores.values()]
+        total[level] = sum([*bills, *shared], Money())
+    runs = (one.before["expected"] + one.tried["expected"] for one in found)
+    alone = sorted(runs, key=lambda money: money.usd)
+    before = sum((one.before["expected"].usd for one in found), 0.0) * count / len(found)
+    once = sum(one.before["expected"].usd for one in befores.values())
+    return SweepCost(
+        trials=count * sweep.seeds,
+        total=total,
+        least=alone[0],
+        most=alone[-1],
+        least_tokens=min(one.tokens for one in found),
+        shared=Money((before - once) * sweep.seeds),
+        free=all(one.free for one in found),
+        priced=len(known),
+    )
+
+
+def _priced(of: str, stages: Sequence[StagePlan], recipe: str) -> _PricedConfiguration:
+    before = {stage.name for stage in _before(of, stages)}
+    costs = stage_costs(located_stages(stages, recipe))
+    first = [cost for cost in costs if cost.stage in before]
+    rest = [cost for cost in costs if cost.stage not in before]
+    return _PricedConfiguration(
+        before={level: total_cost(first, level) for level in LEVELS},
+        tried={level: total_cost(rest, level) for level in LEVELS},
+        tokens=sum(cost.tokens("expected") for cost in costs),
+        steps=next(cost.times for cost in costs if cost.stage == of),
+        free=all(cost.free for cost in costs),
+    )
+
+
+def _before(of: str, stages: Sequence[StagePlan]) -> tuple[StagePlan, ...]:
+    """Return the stages before the one that is tried."""
+    return tuple(stage for stage in stages if stage.name != of and stage.trains)
+
+
+def _bare(stage: StagePlan) -> StagePlan:
+    """Return a stage without the parts that cost nothing."""
+    return evolved(stage, {name: None for name in children_of(stage) or {} if name in UNPRICED})
+
+
+def _runs(sweep: SweepPlan, level: Level, one: _PricedConfiguration) -> float:
+    """Return the steps that the trials of a configuration are expected to run, in whole runs."""
+    search = sweep.search
+    if search.eta is None or search.first is None or level == "high":
+        return sweep.seeds
+    steps, survivors = rung_share(search.eta, search.first, one.steps)
+    return steps + (sweep.seeds - 1) * survivors
+
+
+def rung_share(eta: int, first: int, steps: int) -> tuple[float, float]:
+    """Return the share of all steps that a halving runs, and that of the runs that it finishes:
+    after ``first``, ``first * eta``, … steps one of ``eta`` goes on."""
+    alive, done, at, run = 1.0, 0, first, 0.0
+    while at < steps:
+        run += alive * (at - done)
+        alive, done, at = alive / eta, at, at * eta
+    return (run + alive * (steps - done)) / steps, alive

@@ -1,12 +1,10 @@
-"""How long a step of a stage takes, from how long its nodes take: as the user says, or as a run
-has measured.
+"""The seconds of a step of a stage, from the seconds of its nodes: declared, or measured by a run.
 
-What the executor (:mod:`rlc.runtime.graph`) waits for is written down as constraints between
-events: an event of step n starts no earlier than another of step n − delay ends. Steps in the
-steady state are then as long as the slowest cycle of constraints, the seconds on it by its delay
-(the maximum cycle ratio of a timed event graph; Baccelli et al., Synchronization and Linearity,
-1992).
-Synchronous, streamed and asynchronous stages differ in their edges only.
+The executor (:mod:`rlc.runtime.graph`) waits for constraints between events: an event of step n
+starts no earlier than another of step n − delay ends. In the steady state a step takes as long as
+the slowest cycle of constraints, its seconds divided by its delay (the maximum cycle ratio of a
+timed event graph; Baccelli et al., Synchronization and Linearity, 1992). Synchronous, streamed and
+asynchronous stages differ in their edges only.
 """
 
 from __future__ import annotations
@@ -40,13 +38,9 @@ class Constraint(NamedTuple):
 
 @frozen
 class CriticalPath:
-    """The critical path of a step in the steady state.
-
-    Args:
-        seconds: of a step, in the mean.
-        critical: the kinds of the nodes on the critical cycle, in their order.
-        slack: by kind, by how many seconds (one part of) a node could be slower at no cost.
-    """
+    """The critical path of a step in the steady state: its mean ``seconds``, the kinds of the
+    ``critical`` nodes in their order, and the ``slack`` by kind: the seconds by which (one part of)
+    a node could be slower at no cost."""
 
     seconds: float
     critical: tuple[str, ...]
@@ -54,10 +48,8 @@ class CriticalPath:
 
 
 def critical_path(graph: Graph, stage: str, seconds: Seconds) -> CriticalPath:
-    """The critical path of a stage whose nodes take so long.
-
-    Raises ValueError where the stage has no node, or a node not as many parts as ``seconds``.
-    """
+    """Return the critical path of a stage whose nodes take so long. Raise ValueError if the stage
+    has no node, or a node not as many parts as ``seconds``."""
     system = _System.of(graph, stage, seconds)
     cycles = list(system.cycles())
     worst = max(cycles, key=lambda cycle: system.seconds_of(cycle) / _delay(cycle))
@@ -76,8 +68,8 @@ def critical_path(graph: Graph, stage: str, seconds: Seconds) -> CriticalPath:
 
 
 def completion_times(graph: Graph, stage: str, by_step: Sequence[Seconds]) -> list[float]:
-    """When each of the first steps is done, in seconds since the stage began; ``by_step`` says how
-    long the nodes of each take. Raises ValueError as :func:`critical_path` does."""
+    """Return when each of the first steps is done, in seconds since the start of the stage, with
+    the seconds of its nodes ``by_step``. Raise ValueError as :func:`critical_path` does."""
     if not by_step:
         return []
     steps = range(1, len(by_step) + 1)
@@ -107,7 +99,7 @@ def completion_times(graph: Graph, stage: str, by_step: Sequence[Seconds]) -> li
 
 
 def parts_of(graph: Graph, stage: str) -> dict[str, int]:
-    """In how many parts each node of a stage runs, by its kind."""
+    """Return the number of parts of each node of a stage, by its kind."""
     own = {node.id: node.kind for node in graph.nodes_of[stage]}
     parts = dict.fromkeys(own.values(), 1)
     for edge in graph.edges_of(stage):
@@ -178,7 +170,7 @@ class _System:
         return [event for event in self.order if event not in (BEGIN, TURN, DONE)]
 
     def cycles(self) -> Iterator[Cycle]:
-        """The cycles that are the longest of those with their delayed constraints."""
+        """Yield the cycles that are the longest of those with their delayed constraints."""
         delayed = [constraint for constraint in self.given if constraint.delay]
         for index, first in enumerate(delayed):
             yield from self._closed([first], delayed[index + 1 :])
@@ -213,7 +205,7 @@ def _seconds(seconds: Seconds, event: Event, parts: int) -> float:
 
 
 def _ways(cycle: Cycle) -> Iterator[tuple[Event, Event]]:
-    """From where each delayed constraint leads to where the next one starts."""
+    """Yield, for each delayed constraint, its target and the source of the next one."""
     for constraint, follower in zip(cycle, (*cycle[1:], cycle[0]), strict=True):
         yield constraint.target, follower.source
 
@@ -228,7 +220,7 @@ def _longest(
     ways: Sequence[tuple[Event, Event]],
     took: Mapping[Event, float],
 ) -> dict[Event, float]:
-    """The seconds of the longest way from ``start`` to each event."""
+    """Return the seconds of the longest way from ``start`` to each event."""
     longest = dict.fromkeys(order, _NEVER)
     longest[start] = took[start]
     onward: dict[Event, list[Event]] = {event: [] for event in order}
@@ -262,10 +254,7 @@ class LatencyError(Error, ValueError):
 def declared_latencies(plan: Plan, texts: Iterable[str]) -> Latencies:
     """Read ``sampling=30s,training=5s``: seconds for a whole batch, for every stage that has the
     node. Of a node in parts, those that wait side by side end evenly between the first and the
-    last of ``10s..30s``; others share the time.
-
-    Raises LatencyError.
-    """
+    last of ``10s..30s``; others share the time. Raise LatencyError if a text cannot be read."""
     stages = _shapes(plan)
     kinds = {kind for parts in stages.values() for kind in parts}
     given: dict[str, tuple[float, float]] = {}
@@ -276,7 +265,11 @@ def declared_latencies(plan: Plan, texts: Iterable[str]) -> Latencies:
             near = get_close_matches(name.strip(), [*ALIASES, *kinds], 1) if equals else []
             hint = f"did you mean {near[0]}? " if near else ""
             raise LatencyError(f"`{text}` is no latency of this job: {hint}give {_FORM}")
-        given[kind] = _range(value.strip())
+        ends = [_TIME.fullmatch(end) for end in value.strip().split("..")]
+        seconds = [float(end[1]) * _UNITS[end[2]] for end in ends if end]
+        if len(seconds) != len(ends) or len(ends) > 2 or seconds != sorted(seconds):
+            raise LatencyError(f"`{value.strip()}` is no time: give {_FORM}")
+        given[kind] = seconds[0], seconds[-1]
     return {
         stage: {kind: _spread(kind, *given[kind], n) for kind, n in parts.items() if kind in given}
         for stage, parts in stages.items()
@@ -284,11 +277,9 @@ def declared_latencies(plan: Plan, texts: Iterable[str]) -> Latencies:
 
 
 def measured_latencies(plan: Plan, records: Iterable[Mapping[str, Any]]) -> Latencies:
-    """The medians over steps of a run's ``timeline.jsonl``, which has ``stage``, ``step``,
-    ``part``, ``kind``, ``start`` and ``end`` (seconds).
-
-    Raises LatencyError where it is of other stages, or of other overlap.
-    """
+    """Return the medians over the steps in a run's ``timeline.jsonl``, which has ``stage``,
+    ``step``, ``part``, ``kind``, ``start`` and ``end`` (seconds). Raise LatencyError if it is of
+    other stages, or of another overlap."""
     from statistics import median
 
     spans: dict[tuple[str, str, int], list[float]] = {}
@@ -318,14 +309,6 @@ def measured_latencies(plan: Plan, records: Iterable[Mapping[str, Any]]) -> Late
 
 def _shapes(plan: Plan) -> dict[str, dict[str, int]]:
     return {stage.name: parts_of(plan.graph, stage.name) for stage in plan.trainings}
-
-
-def _range(text: str) -> tuple[float, float]:
-    ends = [_TIME.fullmatch(end) for end in text.split("..")]
-    seconds = [float(end[1]) * _UNITS[end[2]] for end in ends if end]
-    if len(seconds) != len(ends) or len(ends) > 2 or seconds != sorted(seconds):
-        raise LatencyError(f"`{text}` is no time: give {_FORM}")
-    return seconds[0], seconds[-1]
 
 
 def _spread(kind: str, first: float, last: float, parts: int) -> list[float]:

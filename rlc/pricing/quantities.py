@@ -1,4 +1,4 @@
-"""What can be said of a job before it runs, as `expect` names it: cost, tokens, sizes, values."""
+"""The numbers of a job that are known before it runs, as `expect` names them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rlc.plan import (
     Unit,
 )
 from rlc.plan.leaves import leaves
-from rlc.pricing.cost import StageCost, stage_cost, total_cost
-from rlc.pricing.texts import LEVELS, Level
+from rlc.pricing.cost import StageCost, stage_costs, total_cost
+from rlc.pricing.shapes import LEVELS, Level
 from rlc.pricing.tokens import shares
 from rlc.records import define, frozen
 
@@ -32,8 +32,8 @@ JOB = "job"  # stands for all stages together, where no stage has that name
 
 @frozen(eq=False)
 class Estimate:
-    """A number that follows from a plan. ``of`` takes the costs of the stages that it is of, and
-    these; it returns None if the number is not known."""
+    """A number that follows from a plan. ``of`` takes the costs of its stages, and the stages, and
+    returns None if the number is not known."""
 
     unit: Unit
     of: Callable[[Sequence[StageCost], Sequence[StagePlan]], float | None]
@@ -48,21 +48,18 @@ def _tokens(level: Level) -> Estimate:
 
 
 def _played(with_members: bool) -> Estimate:
-    """Tasks that are played, or episodes, failures and replacements aside; None if turns are
-    counted."""
-    return Estimate(
-        "number",
-        lambda costs, stages: _summed([_PLAYED[s](s, with_members) for s in stages], costs),
-    )
+    """Return tasks that are played, or episodes, without failures and replacements; None if turns
+    are counted."""
 
+    def total(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
+        total = 0.0
+        for cost, stage in zip(costs, stages, strict=True):
+            if (played := _PLAYED[stage](stage, with_members)) is None:
+                return None
+            total += cost.times * played
+        return total
 
-def _summed(each: Sequence[float | None], costs: Sequence[StageCost]) -> float | None:
-    total = 0.0
-    for one, cost in zip(each, costs, strict=True):
-        if one is None:
-            return None
-        total += cost.times * one
-    return total
+    return Estimate("number", total)
 
 
 def _in_step(stage: Training, with_members: bool) -> float | None:
@@ -93,7 +90,7 @@ ESTIMATES: Mapping[str, Estimate] = {
 
 
 def values_of(stage: StagePlan) -> dict[str, Any]:
-    """The values of a stage's plan, by their paths in it."""
+    """Return the values of a stage's plan, by their paths in it."""
     return {path.partition(".")[2]: value for path, value in leaves(stage, stage.name)}
 
 
@@ -107,12 +104,10 @@ class EstimatedQuantities:
 
     @cached_property
     def costs(self) -> tuple[StageCost, ...]:
-        located = located_stages(self.stages, self.recipe)
-        by_name = {stage.name: stage for stage in located}
-        return tuple(stage_cost(stage, by_name) for stage in located)
+        return stage_costs(located_stages(self.stages, self.recipe))
 
     def value(self, quantity: QuantityPlan) -> float | None:
-        """A number; None if it is not known."""
+        """Return a number; None if it is not known."""
         if quantity.kind == "value":
             (stage,) = (stage for stage in self.stages if stage.name == quantity.stage)
             found = values_of(stage).get(quantity.key)
@@ -121,17 +116,14 @@ class EstimatedQuantities:
         return ESTIMATES[quantity.key].of([c for c, _ in pairs], [s for _, s in pairs])
 
     def parts(self, quantity: QuantityPlan) -> dict[str, float]:
-        """What a cost or a number of tokens is made of, by kind, as far as it is known."""
+        """Return the parts of a cost or of a number of tokens, by kind, as far as it is known."""
         what, _, of = quantity.key.partition(".")
-        level = next((level for level in LEVELS if level == of), None)
         found: defaultdict[str, float] = defaultdict(float)
-        for cost, _ in self._of(quantity) if level else ():
-            assert level is not None
-            numbers = {kind: money.usd for kind, money in cost.bill[level].items()}
-            if what == "tokens":
-                numbers = cost.parts(level)
-            for kind, number in numbers.items():
-                found[kind] += number
+        for level in LEVELS:
+            for cost, _ in self._of(quantity) if level == of else ():
+                numbers = {kind: money.usd for kind, money in cost.bill[level].items()}
+                for kind, number in (cost.parts(level) if what == "tokens" else numbers).items():
+                    found[kind] += number
         return {kind: number for kind, number in found.items() if number}
 
     def _of(self, quantity: QuantityPlan) -> list[tuple[StageCost, StagePlan]]:

@@ -1,4 +1,4 @@
-"""How long episodes are, in tokens and turns, before anything runs.
+"""Length of episodes, texts and rows, in tokens, before anything runs.
 
 For an episode of T turns with a first prompt of p tokens, replies of r and later observations of
 o tokens, the prompts are, for t = 0 … T-1,
@@ -17,14 +17,21 @@ the model's context or the limits of the sampling.
 
 from __future__ import annotations
 
+import importlib
 import os
 from bisect import bisect_left
-from collections.abc import Mapping
-from math import ceil
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, lru_cache
+from itertools import islice
+from math import ceil, fsum
+from typing import Any, Literal
 
 from rlc.catalog import (
+    TINY,
+    TINY_TOKENIZER,
     env_facts,
+    find_builtin,
     history_of,
     makes_text,
     max_turns,
@@ -33,9 +40,172 @@ from rlc.catalog import (
     trained_seats,
     with_role,
 )
-from rlc.plan import EnvPlan, ModelPlan, SamplingPlan
-from rlc.pricing.texts import CHARACTERS_PER_TOKEN, Level, text_tokens, tokens_of_rows
-from rlc.records import evolve, frozen
+from rlc.data import DataError
+from rlc.plan import DATA, AnyData, EnvPlan, ModelPlan, Rows, SamplingPlan, has_rows
+from rlc.records import evolve, frozen, values_of
+
+Level = Literal["low", "expected", "high"]
+LEVELS: tuple[Level, ...] = ("low", "expected", "high")
+
+CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
+FIRST_ROWS = 10_000  # of a file that are measured
+_MEAN_SHARE = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
+
+
+@frozen
+class RowTokens:
+    """The mean length of the rows of a file, and that of the longest: in tokens if they were
+    ``counted`` by the model's tokenizer, else in characters. ``rows`` were read."""
+
+    mean: float
+    longest: int
+    rows: int
+    counted: bool
+
+    def at(self, level: Level) -> int:
+        """Return the assumed tokens of a row."""
+        if level == "high":
+            return ceil(self._tokens(self.longest, level))
+        return ceil(self._tokens(self.mean, level) * _MEAN_SHARE[level])
+
+    @property
+    def expected(self) -> float:
+        """Return the expected mean in tokens."""
+        return self._tokens(self.mean, "expected")
+
+    def _tokens(self, length: float, level: Level) -> float:
+        return length if self.counted else length / CHARACTERS_PER_TOKEN[level]
+
+
+def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
+    """Return the tokens of a text: counted if the tokenizer of the model is at hand, else by its
+    length."""
+    tokenizer = tokenizer_at_hand(model.base)
+    length = _length(text, tokenizer)
+    return length if tokenizer else ceil(length / CHARACTERS_PER_TOKEN[level])
+
+
+def tokenizer_at_hand(base: str) -> Any:
+    """Return the tokenizer of the included model, or of a model in a folder; None for others, which
+    are on a hub."""
+    if tokenizer_of(base) == TINY:
+        return _tokenizer_in(TINY_TOKENIZER)
+    file = os.path.join(os.path.expanduser(base), "tokenizer.json")
+    return _tokenizer_in(file) if os.path.isfile(file) else None
+
+
+@cache
+def _tokenizer_in(file: str) -> Any:
+    """Return the tokenizer in a file; None if the package tokenizers is missing or cannot read
+    it."""
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+        return tokenizers.Tokenizer.from_file(file)
+    except Exception:  # it raises no other kind for a file that it does not know
+        return None
+
+
+def tokens_of_rows(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
+    """Return the tokens of the prompts of an environment; None unless they are in a file that
+    exists."""
+    source = find_builtin("env", env.source)
+    asked = [param.name for param in source.params if param.holds == "asked"] if source else []
+    fields = tuple(str(env.args.get(name)) for name in asked)
+    return _row_tokens(env.id, fields, model) if fields else None
+
+
+def example_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
+    """Return the tokens of the examples in a file; None if it does not exist."""
+    fields = (data.prompt, data.reply) if isinstance(data, Rows) else ()
+    return None if data.file is None else _row_tokens(data.file, fields, model)
+
+
+def preference_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
+    """Return the tokens of the preferences in a file, each with all its replies and their prompts;
+    None if it does not exist."""
+    if not has_rows(data):
+        return None
+    whole = evolve(data, split=None, count=None, max_tokens=None, too_long="stop")
+    return _row_tokens(data.path, tuple(values_of(whole).items()), model, data.word)
+
+
+def _row_tokens(
+    path: str, fields: tuple[Any, ...], model: ModelPlan, word: str = ""
+) -> RowTokens | None:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None  # a set known by name, or a file that is not there
+    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, word, model.base)
+
+
+@lru_cache(maxsize=64)
+def _measured(
+    path: str,
+    state: tuple[int, int],  # noqa: ARG001 (a file that changed is measured again)
+    fields: tuple[Any, ...],
+    word: str,
+    base: str,
+) -> RowTokens | None:
+    """Measure the ``fields`` of rows, without any whole rows; with a ``word`` the replies of
+    preferences, whose record has these fields."""
+    from rlc.data import rows_of
+
+    replies = _replies_of(DATA[word](**dict(fields))) if word else None
+    tokenizer, lengths = tokenizer_at_hand(base), list[int]()
+    with suppress(DataError):  # the first row that cannot be read is the last: `rlc check` says it
+        for row in islice(rows_of(path), FIRST_ROWS):
+            if replies is not None:
+                shown: Any = replies(row.fields)
+            else:
+                shown = [row.fields.get(name) for name in fields] if fields else row.fields
+            if shown is not None:
+                lengths.append(sum(_length(text, tokenizer) for text in _texts(shown)))
+    if not lengths:
+        return None
+    mean = fsum(lengths) / len(lengths)
+    return RowTokens(mean, max(lengths), len(lengths), tokenizer is not None)
+
+
+def _replies_of(data: AnyData) -> Callable[[Mapping[str, Any]], list[Any] | None]:
+    """Return what finds the messages of the replies of a row; None for a row without any, or one
+    that cannot be read."""
+    from rlc.data import Comparison, LabelledReply, reader_of
+
+    read = reader_of(data)
+
+    def replies(fields: Mapping[str, Any]) -> list[Any] | None:
+        with suppress(DataError):
+            found = read(fields)
+            if isinstance(found, Comparison):
+                return [found.chosen.messages, found.rejected.messages]
+            if isinstance(found, LabelledReply):
+                return [found.reply.messages]
+        return None
+
+    return replies
+
+
+def _length(text: str, tokenizer: Any) -> int:
+    """Return the tokens of a text; its characters if there is no tokenizer."""
+    if tokenizer is None:
+        return len(text)
+    return len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a field, or in its messages."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    elif value is not None:
+        yield str(value)
+
 
 History = Literal["all", "observations", "latest"]
 
@@ -77,34 +247,34 @@ class EpisodeShape:
         return self.extends or self.turns == 1
 
     def prompt_at(self, turn: int) -> float:
-        """Length of the prompt of a turn, from 0 on."""
+        """Return the length of the prompt of a turn, from 0 on."""
         if self.history == "latest":
             return self.prompt if turn == 0 else self.observation
         grows = self.observation + (self.reply if self.history == "all" else 0)
         return self.prompt + turn * grows
 
     def prompts(self, turns: int | None = None) -> float:
-        """Tokens of the prompts of all turns, or of the first few, together."""
+        """Return the tokens of the prompts of all turns, or of the first few, together."""
         count = self.turns if turns is None else turns
         if self.history == "latest":
             return self.prompt + (count - 1) * self.observation
         return count * (self.prompt + self.prompt_at(count - 1)) / 2
 
     def fresh(self) -> float:
-        """Prompt tokens that no earlier prompt of the episode began with."""
+        """Return the prompt tokens that no earlier prompt of the episode began with."""
         return self.prompts() if self.history == "latest" else self.prompt_at(self.turns - 1)
 
     def sampled(self) -> float:
         return self.turns * self.reply
 
     def datum_tokens(self) -> float:
-        """Tokens of all its training sequences."""
+        """Return the tokens of all its training sequences."""
         if self.one_datum:
             return self.prompt_at(self.turns - 1) + self.reply
         return self.prompts() + self.sampled()
 
     def length(self, turn: int) -> float:
-        """Tokens of the episode once the prompt of a turn is there, repeated ones once."""
+        """Return the tokens of the episode up to the prompt of a turn, repeated ones once."""
         if self.extends:
             return self.prompt_at(turn)
         return self.prompts(turn + 1) + turn * self.reply
@@ -114,6 +284,11 @@ class EpisodeShape:
 Rollout = tuple[EpisodeShape, ...]
 
 
+def rollout_tokens(rollout: Rollout) -> float:
+    """Return the tokens of all training sequences of a rollout."""
+    return sum(episode.copies * episode.datum_tokens() for episode in rollout)
+
+
 def rollout_shapes(
     env: EnvPlan,
     model: ModelPlan,
@@ -121,11 +296,9 @@ def rollout_shapes(
     level: Level,
     reply_share: Mapping[Level, float] = REPLY_SHARE,
 ) -> tuple[Rollout, ...]:
-    """The assumed shapes of one rollout of an environment: one, or those that ``high`` covers.
-
-    Where an episode of longest replies meets a limit before its last turn, more turns with shorter
-    replies sample less and read more.
-    """
+    """Return the assumed shapes of one rollout of an environment: one, or two at ``high`` if an
+    episode of longest replies meets a limit before its last turn, as more turns with shorter
+    replies sample less and read more."""
     episode = _episode(env, model, level, reply_share[level])
     game = with_role(env, "game")
     if game is not None:  # solvers answer the same question; the judge reads it and all answers
@@ -144,7 +317,7 @@ def rollout_shapes(
 def rollout_shape(
     env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None, level: Level
 ) -> Rollout:
-    """The first of :func:`rollout_shapes`: that with the longest replies."""
+    """Return the first of :func:`rollout_shapes`: that with the longest replies."""
     return rollout_shapes(env, model, sampling, level)[0]
 
 
@@ -165,31 +338,23 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -
 
 
 def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int]:
-    """Tokens of the first observation, with what the recipe puts around it, and of a later one.
-
-    They were counted for the vocabulary of the model, or follow from characters that were.
-    """
+    """Return the tokens of the first observation, with the texts that the recipe adds, and of a
+    later one: as counted for the vocabulary of the model, or by their characters."""
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
     measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
     measured |= facts.tokens.get(vocabulary or "", {})
     if (rows := tokens_of_rows(env, model)) is not None:
         measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]
-    added += [env.args.get("suffix"), _few_shot(env)]
+    added.append(env.args.get("suffix"))
+    if (path := env.args.get("few_shot")) and os.path.isfile(path):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            added.append(file.read())
     around = sum(text_tokens(f"\n{text}", model, level) for text in added if text)
     return (
         measured.get("prompt", UNKNOWN_PROMPT[level]) + around,
         measured.get("observation", UNKNOWN_OBSERVATION[level]),
     )
-
-
-def _few_shot(env: EnvPlan) -> str:
-    """The solved problems before each question; empty if there are none that can be read."""
-    path = env.args.get("few_shot")
-    if not path or not os.path.isfile(path):
-        return ""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
 
 
 def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
@@ -224,13 +389,13 @@ class Limits:
         )
 
     def cut(self, episode: EpisodeShape) -> EpisodeShape:
-        """The episode with the turns that fit; the first always does."""
+        """Return an episode with the turns that fit; the first always does."""
         later = range(1, episode.turns)
         fits = 1 + bisect_left(later, True, key=lambda turn: self._ends(episode, turn))
         return evolve(episode, turns=fits)
 
     def reply_for(self, episode: EpisodeShape) -> int:
-        """The longest reply with which all its turns fit; one token where none does."""
+        """Return the longest reply with which all its turns fit; one token if none does."""
         last = episode.turns - 1
 
         def too_long(reply: int) -> bool:

@@ -26,7 +26,6 @@ from rlc.plan import (
     FromData,
     LabelledReplies,
     Likelihood,
-    LossPlan,
     ModelPlan,
     PolicyGradient,
     PreferenceLoss,
@@ -44,46 +43,43 @@ from rlc.pricing.shapes import (
     ORACLE_SHARE,
     REPLY_SHARE,
     EpisodeShape,
+    Level,
     Rollout,
+    RowTokens,
+    example_tokens,
+    preference_tokens,
     rollout_shapes,
+    rollout_tokens,
 )
-from rlc.pricing.texts import Level, RowTokens, example_tokens, preference_tokens
 from rlc.records import evolve, frozen
 
 SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that cannot be read
 HELDOUT = 1_000  # held-out preferences or examples, where they cannot be counted
-
-
-@frozen
-class PreferenceTokens:
-    """Tokens of one preference: those that are ``trained`` on, and those that are only ``read``
-    beside them."""
-
-    trained: float
-    read: float
-
-    @property
-    def total(self) -> float:
-        return self.trained + self.read
+ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that cannot be read
+TRIES = {"low": 1, "expected": 2, "high": 20}  # episodes for each demonstration of the model
+# Of the groups that may be replaced.
+RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
+# Of the rollouts: those of a group whose rewards are all equal are not trained on.
+TAUGHT: Mapping[Level, float] = {"low": 0.25, "expected": 1.0, "high": 1.0}
 
 
 def _sides(data: AnyData) -> int:
-    """How many replies one of the preferences of data has."""
+    """Return how many replies each preference of data has."""
     return 1 if data.word == LabelledReplies.word else 2
 
 
-def of_one(stage: Training, data: AnyData, level: Level) -> PreferenceTokens:
-    """What one preference takes, both replies of a pair together."""
+def _of_preference(stage: Training, data: AnyData, level: Level) -> Tokens:
+    """Return the tokens of one preference, both replies of a pair together."""
     rows, sides = preference_tokens(data, stage.model), _sides(data)
     whole: float = sides * SIDE_TOKENS[level]
     if rows is not None:
         whole = rows.at(level) + sides * CHAT_TOKENS[level]
     for env in data.environments:
-        shapes = rollout_shapes(env, stage.model, None, level)
-        whole = sides * max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+        whole = sides * max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level)))
     if not _labelled(stage):
-        return PreferenceTokens(whole, 0.0)
-    return PreferenceTokens(whole / sides, whole / sides)  # a reply, and that to another prompt
+        return Tokens(prefill=whole, train=whole)
+    reply = whole / sides
+    return Tokens(prefill=reply + reply, train=reply)  # it is read with that to another prompt
 
 
 def _labelled(stage: Training) -> bool:
@@ -91,7 +87,7 @@ def _labelled(stage: Training) -> bool:
 
 
 def count_of(stage: Training, data: AnyData) -> int | None:
-    """How many preferences data has; None if that is unknown."""
+    """Return how many preferences data has; None if that is unknown."""
     rows, count = preference_tokens(data, stage.model), data.count
     if count is None and rows is not None:
         count = rows_taken(rows, data)
@@ -99,41 +95,23 @@ def count_of(stage: Training, data: AnyData) -> int | None:
 
 
 def rows_taken(rows: RowTokens, data: AnyData) -> int:
-    """How many of the rows of a file the split of data has."""
+    """Return how many of the rows of a file the split of data has."""
     split = getattr(data, "split", None)
     return ceil(rows.rows * (split["share"] if isinstance(split, Mapping) else 1.0))
 
 
 def compared(stage: Training) -> int:
-    """How often what is held out is compared."""
-    if stage.heldout is None:
-        return 0
-    return 1 + (0 if stage.every is None else (stage.steps - 1) // stage.every)
-
-
-def heldout_preferences(stage: Training, level: Level) -> float:
-    """Tokens of comparing the held-out preferences once."""
-    if stage.heldout is None:
-        return 0.0
-    count = count_of(stage, stage.heldout)
-    return (HELDOUT if count is None else count) * of_one(stage, stage.heldout, level).total
+    """Return how often held-out data is compared."""
+    between = 0 if stage.every is None else (stage.steps - 1) // stage.every
+    return 0 if stage.heldout is None else 1 + between
 
 
 def reference_tokens(stage: Training, level: Level) -> float:
-    """Tokens that the reference reads in the whole stage: every reply once."""
+    """Return the tokens that the reference reads in the whole stage: every reply once."""
     source = stage.of(FromData)
     used, count = stage.steps * source.batch, count_of(stage, source.data)
-    learnt = (used if count is None else min(used, count)) * of_one(stage, source.data, level).total
-    return learnt + heldout_preferences(stage, level)
-
-
-# Episodes played for each demonstration that the model itself has to give.
-TRIES = {"low": 1, "expected": 2, "high": 20}
-# Of the groups that may be replaced.
-RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
-# Of the rollouts: those of a group whose rewards are all equal are not trained on.
-TAUGHT: Mapping[Level, float] = {"low": 0.25, "expected": 1.0, "high": 1.0}
-ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that cannot be read
+    read = _of_preference(stage, source.data, level).prefill
+    return (used if count is None else min(used, count)) * read + heldout_tokens(stage, level)
 
 
 @frozen
@@ -154,7 +132,7 @@ class Tokens:
 
     @property
     def counts(self) -> tuple[float, ...]:
-        """The numbers alone, in the order of the kinds."""
+        """Return the numbers alone, in the order of the kinds."""
         return self.prefill, self.cached, self.sample, self.train, self.reference
 
     @property
@@ -163,14 +141,13 @@ class Tokens:
 
 
 def step_tokens(stage: StagePlan, level: Level) -> Tokens:
-    """Tokens of one step of a stage, or of one evaluation."""
+    """Return the tokens of one step of a stage, or of one evaluation."""
     return _STEP[stage](stage, level)
 
 
 def _preference_tokens(stage: Training, level: Level) -> Tokens:
     source = stage.of(FromData)
-    one = of_one(stage, source.data, level)
-    return Tokens(prefill=source.batch * one.total, train=source.batch * one.trained)
+    return _of_preference(stage, source.data, level) * source.batch
 
 
 def _likelihood_tokens(stage: Training, level: Level) -> Tokens:
@@ -178,34 +155,33 @@ def _likelihood_tokens(stage: Training, level: Level) -> Tokens:
     longest = _of_row(source.data, stage.model, level)
     for env in source.data.environments:
         shares = ORACLE_SHARE if source.data.by_oracle else REPLY_SHARE
-        shapes = rollout_shapes(env, stage.model, None, level, shares)
-        longest = max(sum(e.copies * e.datum_tokens() for e in shape) for shape in shapes)
+        longest = max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level, shares)))
     return Tokens(train=source.batch * longest)
 
 
 def _of_row(data: AnyData, model: ModelPlan, level: Level) -> float:
-    """Tokens of one example from a file."""
+    """Return the tokens of one example from a file."""
     rows = example_tokens(data, model)
     return rows.at(level) + CHAT_TOKENS[level] if rows else ROW_TOKENS[level]
 
 
 def heldout_examples(stage: StagePlan) -> int | None:
-    """How many examples a stage holds out; None if that is unknown."""
-    data = stage.heldout
-    if data is None:
+    """Return how many examples a stage holds out; None if that is unknown."""
+    if (data := stage.heldout) is None:
         return 0
     rows = example_tokens(data, stage.model)
     return data.count if data.count or rows is None else rows_taken(rows, data)
 
 
 def heldout_tokens(stage: Training, level: Level) -> float:
-    """Tokens of comparing once what a stage holds out."""
-    if stage.heldout is None:
+    """Return the tokens of comparing held-out data once."""
+    if (data := stage.heldout) is None:
         return 0.0
-    if stage.heldout.compares:
-        return heldout_preferences(stage, level)
-    count = heldout_examples(stage)
-    return (HELDOUT if count is None else count) * _of_row(stage.heldout, stage.model, level)
+    if data.compares:
+        count, one = count_of(stage, data), _of_preference(stage, data, level).prefill
+    else:
+        count, one = heldout_examples(stage), _of_row(data, stage.model, level)
+    return (HELDOUT if count is None else count) * one
 
 
 @frozen
@@ -230,38 +206,34 @@ def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
     """Yield the episodes that a model plays for the data of a stage, before its first step."""
     for data in stage.data:
         kind = next(kind for kind in _PLAYED if isinstance(data, kind))
-        played = _PLAYED[kind](stage, data, level)
-        if played is not None:
-            yield played
+        yield from _PLAYED[kind](stage, data, level)
 
 
-def _played_demonstrations(stage: StagePlan, data: Any, level: Level) -> PlayedData | None:
-    if data.by_oracle:
-        return None
-    return PlayedData(data, data.env, stage.model, data.count * TRIES[level], 1)
+def _played_demonstrations(stage: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
+    if not data.by_oracle:
+        yield PlayedData(data, data.env, stage.model, data.count * TRIES[level], 1)
 
 
-def _played_samples(stage: StagePlan, data: Any, level: Level) -> PlayedData:  # noqa: ARG001
+def _played_samples(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
     tasks = data.count * played_for_one(data, level) / data.size
-    return PlayedData(data, data.env, data.model.model, tasks, data.size, data.sampling)
+    yield PlayedData(data, data.env, data.model.model, tasks, data.size, data.sampling)
 
 
-def _played_pairs(stage: StagePlan, data: Any, level: Level) -> PlayedData:  # noqa: ARG001
-    tasks = data.count * TRIES[level]
-    return PlayedData(data, data.env, data.model.model, tasks, data.samples)
+def _played_pairs(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
+    yield PlayedData(data, data.env, data.model.model, data.count * TRIES[level], data.samples)
 
 
-_PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], PlayedData | None]] = {
+_PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], Iterator[PlayedData]]] = {
     Demonstrations: _played_demonstrations,
     Samples: _played_samples,
     PreferredPairs: _played_pairs,
-    FileData: lambda *_: None,
-    BuilderData: lambda *_: None,
+    FileData: lambda *_: iter(()),
+    BuilderData: lambda *_: iter(()),
 }
 
 
 def played_for_one(samples: Samples, level: Level) -> float:
-    """The episodes that are assumed to be played for each that is kept."""
+    """Return how many episodes are assumed to be played for each that is kept."""
     least = samples.size / samples.kept_of_task
     if samples.keep.kind in ("best", "all"):
         return least
@@ -270,13 +242,14 @@ def played_for_one(samples: Samples, level: Level) -> float:
 
 
 def tokens_before(stage: StagePlan, level: Level) -> Tokens:
-    """Tokens of a stage before its first step: demonstrations that the model plays itself."""
+    """Return the tokens of a stage before its first step, of demonstrations by the model itself."""
     played = (one for one in played_data(stage, level) if one.data.from_policy)
     return sum((one.tokens(level) for one in played), Tokens())
 
 
 def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
-    """Tokens of playing groups of ``size`` rollouts; with ``cached`` the cache never misses."""
+    """Return the tokens of playing groups of ``size`` rollouts; with ``cached`` the cache never
+    misses."""
     total = Tokens()
     for episode in shape:
         members = size * episode.copies
@@ -290,35 +263,33 @@ def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> T
 
 
 def group_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
-    """Tokens of playing groups, training on every rollout of them, and reading each as a reference
-    would."""
-    read = groups * size * sum(episode.copies * episode.datum_tokens() for episode in shape)
+    """Return the tokens of playing groups, training on each rollout, and reading it once."""
+    read = groups * size * rollout_tokens(shape)
     return sampling_tokens(shape, groups, size, cached) + Tokens(train=read, reference=read)
 
 
 def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
-    """Tokens of a batch that is counted in turns, of which exactly ``batch.count`` are trained
-    on; a reference reads all that were played. A sequence of several turns holds the whole
-    episode, whichever turns are chosen. Without ``cached`` no batch takes more."""
+    """Return the tokens of a batch that is counted in turns, of which ``batch.count`` are trained
+    on; a reference reads all that were played. A sequence of several turns is a whole episode,
+    whichever turns are chosen. Without ``cached`` no batch takes more."""
     parallel = batch.parallel or 1
     if not cached:
         return _most_turn_tokens(shape, batch.count, parallel)
-    turns = sum(episode.copies * episode.turns for episode in shape)
-    read = sum(episode.copies * episode.datum_tokens() for episode in shape)
-    episodes = ceil(batch.count / (parallel * turns)) * parallel  # whole waves
+    turns, read = sum(episode.copies * episode.turns for episode in shape), rollout_tokens(shape)
+    episodes = ceil(batch.count / (parallel * turns)) * parallel  # all in parallel each time
+    train = batch.count * read / turns
     if all(episode.one_datum for episode in shape):
         train = min(episodes, batch.count) * read
-    else:
-        train = batch.count * read / turns
     played = sampling_tokens(shape, episodes, 1, cached)
     return played + Tokens(train=train, reference=episodes * read)
 
 
 def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
-    """The most tokens of waves of ``parallel`` rollouts that end with ``count`` turns or more.
+    """Return the most tokens of rollouts, ``parallel`` at a time, with ``count`` turns or more.
 
-    At worst one turn is missing and a whole wave is played for it. The turns before it are those
-    of long rollouts or of rollouts of one turn, whichever take more; the longest are trained on.
+    At worst one turn is missing and ``parallel`` rollouts are played for it. The turns before it
+    are of long rollouts or of rollouts of one turn, whichever take more; the longest are trained
+    on.
     """
     turns = sum(episode.copies * episode.turns for episode in shape)
 
@@ -343,15 +314,15 @@ def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
 
 
 def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
-    """Which part of the tasks each environment of a mixture has."""
+    """Return the share of the tasks of each environment of a mixture."""
     weights = {env.name: env.weight for env in envs}
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
 
 
 def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
-    """Tokens of one step that the episodes of one environment take, each read by a reference; those
-    of groups that are replaced aside."""
+    """Return the tokens of one step in one environment, with those of a reference, without groups
+    that are replaced."""
     rollouts = stage.of(Rollouts)
     part, cached = shares(rollouts.envs)[env.name], level != "high"
     shapes = rollout_shapes(env, stage.model, rollouts.sampling, level)
@@ -379,19 +350,14 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     )
     alone = learns_targets_alone(objective.advantage, objective.kl, objective.teacher)
     total = evolve(total, train=0.0 if alone else total.train * TAUGHT[level])
-    if _are_read_first(objective.loss, stage.model, level):
+    loss, traits = objective.loss, loss_traits(objective.loss)
+    # A custom loss is computed by the server; at worst it has none, and its client asks for the
+    # logprobs first.
+    by_client = loss.program is not None and stage.model.service != LOCAL and level == "high"
+    if by_client or traits.reaches_prompt or traits.forward:
         total += Tokens(prefill=total.train)
     total = evolve(total, train=total.train + targets)  # a gradient of its own
     return total if objective.kl is not None else evolve(total, reference=0.0)
-
-
-def _are_read_first(loss: LossPlan, model: ModelPlan, level: Level) -> bool:
-    """Whether sequences are read once before their gradient. A custom loss is computed by the
-    server; at worst it has none, and its client asks for the logprobs first."""
-    if loss.program is not None and model.service != LOCAL and level == "high":
-        return True
-    traits = loss_traits(loss)
-    return traits.reaches_prompt or traits.forward
 
 
 def _evaluation_tokens(stage: Evaluation, level: Level) -> Tokens:

@@ -6,8 +6,8 @@ import ast
 from importlib.util import find_spec
 from pathlib import Path
 
-from rlc.catalog.facts.models import find_model, model_names
-from rlc.plan.models import LOCAL
+from rlc.catalog.facts import find_model, model_names
+from rlc.plan.parts import LOCAL
 
 _TABLE = "_LORA_PARAMS_PER_RANK_BY_COMPONENT"
 

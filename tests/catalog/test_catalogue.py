@@ -9,7 +9,7 @@ import pytest
 
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
-from rlc.catalog.facts.models import (
+from rlc.catalog.facts import (
     FREE,
     dollars,
     find_model,
@@ -91,7 +91,7 @@ def test_cached_prefill_costs_a_fifth() -> None:
 
 
 def test_a_retired_model_has_a_living_replacement() -> None:
-    from rlc.catalog.facts.models import _data
+    from rlc.catalog.facts import _data
 
     for name in _data()["retired"]:
         retired = find_retired(name)

@@ -12,7 +12,7 @@ from paths import RECIPES
 from rlc.catalog.requirements import SERVICE_PACKAGES, Requirement, requirements
 from rlc.compile.recipe import compile_source, load
 from rlc.emit.job.needs import commands, extras, packages, variables
-from rlc.explanation.job.requirements import needed
+from rlc.explanation.job import needed
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.preflight import require_runnable

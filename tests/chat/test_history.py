@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.catalog.builtins.wrappers import TEMPLATES
-from rlc.catalog.facts.models import TINY, renderer_fits, renderer_names
-from rlc.catalog.traits import BOX, TAG
+from rlc.catalog.facts import TINY, renderer_fits, renderer_names
+from rlc.catalog.records import BOX, TAG
 from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory, load_template
 from rlc.chat.turns import EnvError, Observation
 from rlc.envs.build import build_env

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from rlc.catalog.facts.models import renderer_names
+from rlc.catalog.facts import renderer_names
 from rlc.chat.prompts import (
     ToolChatHistory,
     calls_of,

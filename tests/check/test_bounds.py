@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.catalog.facts.models import find_model
+from rlc.catalog.facts import find_model
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 

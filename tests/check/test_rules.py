@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_support import TINY, block, train
 
-from rlc.catalog.facts.models import LORA_RATES, find_model, model_names, renderer_keeps_prefix
+from rlc.catalog.facts import LORA_RATES, find_model, model_names, renderer_keeps_prefix
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 

@@ -18,7 +18,7 @@ from rlc.compile.recipe import compile_source
 from rlc.emit.errors import EmitError
 from rlc.emit.script.program import script
 from rlc.explanation.diff import diff_plans, diff_text
-from rlc.explanation.formulas.stages import stage_formulas
+from rlc.explanation.stages import stage_formulas
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.environments import RewardPlan

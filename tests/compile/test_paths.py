@@ -13,7 +13,7 @@ from attrs import evolve
 from stage_parts import flat
 
 import rlc
-from rlc.catalog.files import located_files, with_files
+from rlc.catalog.environments import located_files, with_files
 from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.compile.recipe import load
 from rlc.compile.saved import load_plan

@@ -8,7 +8,7 @@ from plan_recipes import recipe
 
 from rlc.compile.recipe import CompileResult, compile_source
 from rlc.compile.sweeps import SAMPLED, Sweep, TrialError
-from rlc.explanation.job.sweeps import sweep_lines
+from rlc.explanation.sweeps import sweep_lines
 from rlc.lang.render import Paint, render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
@@ -16,8 +16,7 @@ from rlc.plan.graph import build_graph
 from rlc.plan.leaves import children_of
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import Trial
-from rlc.pricing.cost import plan_cost, total_cost
-from rlc.pricing.sweeps import UNPRICED, rung_share
+from rlc.pricing.cost import UNPRICED, plan_cost, rung_share, total_cost
 
 RATES = "sweep rates { of = main  over = { learning_rate = [1e-5, 4e-5, 1e-4] } %s }\n"
 

@@ -13,7 +13,7 @@ from run_support import compiled, tiny, train
 from rlc.compile.recipe import compile_source
 from rlc.data.errors import DataError
 from rlc.data.problems import hub_rows
-from rlc.explanation.job.requirements import needed
+from rlc.explanation.job import needed
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.paths import hub_dataset

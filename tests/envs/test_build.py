@@ -7,7 +7,7 @@ from attrs import evolve
 from chat_support import env, tokenizer
 
 from rlc.catalog.environments import max_turns
-from rlc.catalog.facts.environments import ORACLES, gem_ids
+from rlc.catalog.facts import ORACLES, gem_ids
 from rlc.catalog.index import names_of, tracker_traits, wrapper_traits
 from rlc.envs.build import ADAPTERS, build_env
 from rlc.envs.gem import oracles

@@ -14,8 +14,7 @@ from stage_parts import changed, flat
 from rlc.compile.recipe import compile_source
 from rlc.compile.variants import rehearse
 from rlc.explanation import explain_dict, explain_text, summary_text
-from rlc.explanation.data import ADDED
-from rlc.explanation.formulas.stages import loss_scale
+from rlc.explanation.stages import loss_scale
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_hash
@@ -130,7 +129,8 @@ def test_json_has_exactly_its_keys_and_the_whole_plan() -> None:
         assert record["name"] == stage.name
         assert record["provenance"]["name"] == plan.provenance[f"stages.{stage.name}.name"]
     assert data["stages"][0]["formulas"]["advantage"][0].startswith("G_t")
-    stages = [{k: v for k, v in s.items() if k not in ADDED} for s in data["stages"]]
+    added = {"seed", "formulas", "datums", "loss_scale", "writes", "needs", "provenance"}
+    stages = [{k: v for k, v in s.items() if k not in added} for s in data["stages"]]
     again = {"recipe": plan.recipe, "seed": plan.seed, "schema_version": 3, "provenance": {}}
     assert plan_from_dict(again | {"stages": stages, "graph": data["graph"]}) == plan
 

@@ -7,7 +7,7 @@ from plan_recipes import first_train, planned, recipe
 from stage_parts import flat
 
 from rlc.catalog.index import builtins_of
-from rlc.explanation.formulas.schemes import scheme_formulas
+from rlc.explanation.schemes import scheme_formulas
 
 
 def formulas(scheme: str) -> list[str]:

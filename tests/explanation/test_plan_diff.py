@@ -88,8 +88,8 @@ def test_formulas_graph_and_cost() -> None:
         ("main", "kl"),
     ]
     assert diff.formulas[0].after == ("R = Σ_t r_t", "A = R")
-    assert any("main.reference" in line for line in diff.graph.added)
-    assert diff.graph.removed == ()
+    assert any("main.reference" in line for line in diff.graph["added"])
+    assert diff.graph["removed"] == ()
     old, new = diff.cost["expected"]
     assert new.usd < old.usd
     assert set(diff.bill) == {"prefill", "cached", "sample", "train", "reference"}
@@ -102,7 +102,7 @@ def test_overlap_differs_in_the_edges() -> None:
     diff = diff_plans(
         planned(QUICK), planned(QUICK, "main.overlap=asynchronous(max_staleness = 1)")
     )
-    (added,) = diff.graph.added
+    (added,) = diff.graph["added"]
     assert added == "main.optim_step → main.snapshot: weights (step − 1, up to 1 older)"
 
 

@@ -12,7 +12,7 @@ from paths import RECIPES, ROOT
 from stage_parts import flat
 
 from rlc.algo.scheme import AdvantageScheme
-from rlc.catalog.facts.models import find_retired
+from rlc.catalog.facts import find_retired
 from rlc.compile.recipe import compile_source, load
 from rlc.imports.convert import convert, job_of_text
 from rlc.lang.source import Source

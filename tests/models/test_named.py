@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from adapters import write_adapter
 
-from rlc.catalog.facts.models import TINY_TOKENIZER
+from rlc.catalog.facts import TINY_TOKENIZER
 from rlc.models.named import UnknownModelError, named_model
 
 

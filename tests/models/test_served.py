@@ -21,7 +21,7 @@ import rlc
 from rlc.cli.main import main
 from rlc.models.named import UnknownModelError, named_model
 from rlc.models.served import serving_models
-from rlc.plan.models import ModelPlan
+from rlc.plan.parts import ModelPlan
 from rlc.service.inference.endpoint import Recorder
 from rlc.service.interface import SamplingRequest
 from rlc.service.sockets import LOOPBACK

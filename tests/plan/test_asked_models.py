@@ -10,7 +10,7 @@ from stage_parts import changed
 
 from rlc.plan.graph import build_graph
 from rlc.plan.leaves import asked_models, needed_stages, with_asked_models
-from rlc.plan.models import ModelPlan, ModelState
+from rlc.plan.parts import ModelPlan, ModelState
 from rlc.plan.records import Plan
 from rlc.records import Record, frozen
 

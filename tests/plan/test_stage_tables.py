@@ -30,7 +30,7 @@ WITH_TABLES = (
     "rlc.pricing.assumptions",
     "rlc.compile.variants",
     "rlc.explanation.sizes",
-    "rlc.explanation.formulas.stages",
+    "rlc.explanation.stages",
     "rlc.explanation.summary",
     "rlc.report.measures",
     "rlc.report.charts.figures",

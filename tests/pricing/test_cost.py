@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
 from stage_parts import flat
 
-from rlc.catalog.facts.models import find_model
+from rlc.catalog.facts import find_model
 from rlc.compile.variants import on_service
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training
@@ -24,8 +24,7 @@ from rlc.pricing.cost import (
     stage_cost,
     total_cost,
 )
-from rlc.pricing.shapes import EpisodeShape, History, rollout_shape, rollout_shapes
-from rlc.pricing.texts import LEVELS
+from rlc.pricing.shapes import LEVELS, EpisodeShape, History, rollout_shape, rollout_shapes
 from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
 
 WORKED = """\

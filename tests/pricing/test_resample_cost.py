@@ -6,7 +6,7 @@ from plan_recipes import planned
 
 from rlc.plan.stages import Training
 from rlc.pricing.assumptions import assumptions
-from rlc.pricing.texts import LEVELS
+from rlc.pricing.shapes import LEVELS
 from rlc.pricing.tokens import step_tokens
 
 RECIPE = """\

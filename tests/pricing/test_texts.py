@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.pricing.texts import tokenizer_at_hand
+from rlc.pricing.shapes import tokenizer_at_hand
 from rlc.service import tiny
 
 TEXT = "你好，世界！" * 20  # of which a character is several tokens

@@ -13,7 +13,7 @@ from attrs import evolve
 from run_support import run_new, tiny, train
 
 from rlc.envs.responders import ModelReply, ModelRequest
-from rlc.plan.models import ModelState, Sampling
+from rlc.plan.parts import ModelState, Sampling
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.meter import Meter

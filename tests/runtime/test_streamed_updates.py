@@ -29,8 +29,15 @@ from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.envs.build import PlayableEnv
 from rlc.plan.graph import build_graph
-from rlc.plan.models import ModelState
-from rlc.plan.parts import AggregatePlan, BatchPlan, KlPlan, LossPlan, OverlapPlan, TeacherPlan
+from rlc.plan.parts import (
+    AggregatePlan,
+    BatchPlan,
+    KlPlan,
+    LossPlan,
+    ModelState,
+    OverlapPlan,
+    TeacherPlan,
+)
 from rlc.plan.stages import PolicyGradient, Rollouts, Training
 from rlc.runtime.graph import Inputs, NodeContext, StepOutcome, run_steps
 from rlc.runtime.observer import Observer

@@ -11,8 +11,8 @@ from stage_parts import flat
 
 pytest.importorskip("gem")
 
-from rlc.catalog.facts.environments import gem_facts, gem_ids, is_broken
-from rlc.catalog.facts.environments import snapshot as known
+from rlc.catalog.facts import gem_facts, gem_ids, is_broken
+from rlc.catalog.facts import snapshot as known
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.stages import Training

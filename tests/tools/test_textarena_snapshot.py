@@ -10,8 +10,8 @@ from stage_parts import flat
 
 pytest.importorskip("textarena")
 
-from rlc.catalog.facts.environments import snapshot as stored
-from rlc.catalog.facts.environments import textarena_facts, textarena_ids
+from rlc.catalog.facts import snapshot as stored
+from rlc.catalog.facts import textarena_facts, textarena_ids
 from rlc.compile.recipe import compile_source
 from rlc.envs.games import TextArenaGame
 from rlc.lang.source import Source

@@ -17,8 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from rlc.api import Explanation
-from rlc.catalog.environments import code_of
-from rlc.catalog.files import paths_in
+from rlc.catalog.environments import code_of, paths_in
 from rlc.catalog.plan_files import plan_to_file
 from rlc.compile.recipe import CompileResult, compile_source
 from rlc.lang.diagnostics import Diagnostic, Fix, in_order

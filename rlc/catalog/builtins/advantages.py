@@ -1,7 +1,7 @@
 """Advantage schemes: presets, and the steps that other schemes are put together from.
 
 A preset is a name for a record; rlc.algo.advantages computes what these records say, and
-rlc.explanation.formulas.schemes prints them. The dialects of libraries are in dialects.py.
+rlc.explanation.schemes prints them. The dialects of libraries are in dialects.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlc.algo import (
     Scale,
     WeightedSum,
 )
-from rlc.catalog.records import Args, Builtin, Param, builtin, optional, share, word
+from rlc.catalog.records import Args, Builtin, Param, builtin, number, optional, share, word
 from rlc.records import evolve
 
 SCOPES = ("group", "role", "env", "batch_role", "batch")
@@ -37,7 +37,7 @@ SCALED = word("scale", "divide by the standard deviation or not", ("std", "none"
 
 def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> Param:
     doc = "added to the divisor"
-    return Param("eps", "float", doc, default, low=0, high=1, only_if=only_if)
+    return number("eps", doc, default, low=0, high=1, only_if=only_if)
 
 
 def gamma(default: float | None) -> Param:
@@ -53,9 +53,8 @@ def preset(
     constant: Any = "keep",
     example: str = "",
 ) -> Builtin:
-    """A preset with the steps that ``steps`` makes of its arguments. If it has a parameter
-    ``gamma``, that discounts the return of each turn; a parameter ``constant`` overrides
-    ``constant`` here."""
+    """Return a preset with the ``steps`` of its arguments. A parameter ``gamma`` discounts the
+    return of each turn, a parameter ``constant`` overrides ``constant`` here."""
 
     def build(args: Args) -> AdvantageScheme:
         gamma = args.values.get("gamma")
@@ -74,12 +73,12 @@ def scoped(
     scope: Param = SCOPE,
     constant: Any = "keep",
 ) -> Builtin:
-    """A preset with a ``scope``, its last parameter."""
+    """Return a preset with a ``scope``, its last parameter."""
     return preset(name, doc, steps, *params, scope, constant=constant)
 
 
 def when(condition: bool, *steps: AdvantageStep) -> tuple[AdvantageStep, ...]:
-    """The steps if ``condition`` holds, else none."""
+    """Return the steps if ``condition`` holds, else none."""
     return steps if condition else ()
 
 
@@ -96,7 +95,7 @@ def length_weighted(over: Any, singleton: Any = "zero") -> Baseline:
 
 
 def best_margin(over: Any, singleton: Any = "zero") -> tuple[Baseline, Clip]:
-    """The best one gets its lead over the second best, the others nothing."""
+    """Give the best one its lead over the second best, and the others nothing."""
     return Baseline("best_of_others", over, "value", singleton), Clip(0.0, None)
 
 
@@ -114,12 +113,12 @@ def nonzero_share(over: Any) -> Scale:
 
 
 def whitened(ddof: int, place: Any) -> tuple[Baseline, Scale]:
-    """To mean 0 and deviation 1 over all tokens of the batch."""
+    """Scale to mean 0 and deviation 1 over all tokens of the batch."""
     return mean("batch", weight="tokens"), Scale("std", "batch", "tokens", ddof, 1e-8, place)
 
 
 def one_by_one(*apart: AdvantageStep, summed: Iterable[AdvantageStep]) -> tuple[AdvantageStep, ...]:
-    """The components of the reward normalised each by itself, then their weighted sum (GDPO)."""
+    """Normalise each component of the reward by itself, then add them by their weights (GDPO)."""
     return (*apart, WeightedSum(), *summed)
 
 
@@ -163,7 +162,7 @@ PRESETS = (
         "rae",
         "episode return less a moving average for its role (arXiv 2506.24119)",
         lambda args: [RunningBaseline(args.decay)],
-        Param("decay", "float", "what each return leaves of the average", 0.95, low=0, below=1),
+        number("decay", "what each return leaves of the average", 0.95, low=0, below=1),
     ),
     preset("reinforce", "the episode return itself, without a baseline", lambda _: []),
     preset(
@@ -238,7 +237,7 @@ PRESETS = (
 
 
 def _baseline(args: Args) -> Baseline:
-    """Without ``weight`` each kind counts as it is defined: ``length_weighted`` by tokens."""
+    """Return a baseline, by default weighted as its kind is defined: some by tokens."""
     weight = args.weight
     if weight.data is None:
         weight = evolve(weight, data="tokens" if args.kind.data == "length_weighted" else "value")
@@ -246,7 +245,7 @@ def _baseline(args: Args) -> Baseline:
 
 
 def _scale(args: Args) -> Scale:
-    """Without ``of`` a deviation is that of the values, a mean or share that of the returns."""
+    """Return a scale, by default of the values for a deviation, else of the returns."""
     of = args.of
     if of.data is None:
         deviation = args.kind.data in ("std", "std_of_others", "rms")

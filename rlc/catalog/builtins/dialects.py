@@ -46,7 +46,7 @@ def _trl_grpo(args: Args) -> Iterable[AdvantageStep]:
 
 
 def _nemo_grpo(args: Args) -> Iterable[AdvantageStep]:
-    """NeMo-RL takes baseline and deviation from the same set: the group, or the others in it."""
+    """Yield a baseline and a deviation of the same set: the group, or the others in it."""
     others = args.leave_one_out.data
     yield leave_one_out(args.scope) if others else mean(args.scope)
     kind = "std_of_others" if others else "std"
@@ -59,7 +59,7 @@ def _nemo_reinforce_pp(args: Args) -> Iterable[AdvantageStep]:
 
 
 def _areal(args: Args) -> Iterable[AdvantageStep]:
-    """AReaL measures the spread of what is left after its mean, over whichever group that was."""
+    """Yield a mean, then the root mean square of what is left, each over its own level."""
     out, ddof = args.leave_one_out.data, int(args.unbiased.data)
     centred = leave_one_out(args.mean_level, "raw") if out else mean(args.mean_level)
     yield from when(args.mean_level.data != "none", centred)
@@ -67,7 +67,7 @@ def _areal(args: Args) -> Iterable[AdvantageStep]:
 
 
 def _center(name: str, doc: str, drop_constant: bool) -> Builtin:
-    """Less the mean; where groups of equals are left out, a group of one is one of them."""
+    """Subtract the mean; if groups of equals are left out, so is a group of one."""
 
     def build(args: Args) -> AdvantageScheme:
         drop = args.drop_constant.data

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, word
-from rlc.catalog.traits import BOX, TAG, GraderTraits, WrapperTraits
+from rlc.catalog.records import (
+    BOX,
+    TAG,
+    Args,
+    Builtin,
+    GraderTraits,
+    Param,
+    WrapperTraits,
+    as_float,
+    builtin,
+    code,
+    count,
+    number,
+    optional,
+    text,
+    word,
+)
 from rlc.plan import (
     TEXT_FILE,
     ComparerPlan,
@@ -30,7 +45,7 @@ def _compared(
     package: str | None = None,
     example: str = "",
 ) -> Builtin:
-    """A grader that finds an answer in the reply and compares it with the row's."""
+    """Return a grader that finds an answer in the reply and compares it with the row's."""
     return builtin(
         name,
         "grader",
@@ -43,69 +58,12 @@ def _compared(
     )
 
 
-def _own(args: Args) -> GraderPlan:
-    """Named after its function."""
-    name = args.function.data.rpartition(":")[2]
-    return GraderPlan(name, 1.0, "grade_with", dict(args.values))
+def _function_name(args: Args) -> str:
+    return str(args.function.data.rpartition(":")[2])
 
 
-GRADERS = (
-    _compared(
-        "math",
-        "the answer in `\\boxed{…}` or `<answer>` means the same, by math-verify",
-        marks=(BOX, TAG),
-        package="math-verify[antlr4_13_2]",
-    ),
-    _compared("numeric", "the answer, else the last number of the reply, is the same number"),
-    _compared("exact", "the answer, else the whole reply, is the same text"),
-    _compared(
-        "regex",
-        "what a pattern finds is the same text",
-        Param("pattern", "string", "finds the answer: its first group, or all of it"),
-        example='regex("Answer: (.+)")',
-    ),
-    _compared("countdown", "the answer in `<answer>` uses the row's numbers for its target"),
-    builtin(
-        "grade_with",
-        "grader",
-        "a function of one's own, of the reply and the row",
-        _own,
-        code("function", "where it is", "reward"),
-        Param(
-            "weights",
-            "record",
-            "what each of the numbers weighs that it returns by name; by default 1",
-            {},
-        ),
-        hint="its own weight stands before it: `0.5 * grade_with(…)`",
-        traits=GraderTraits(code=True),
-        example=(
-            'env = rows("prompts.jsonl", grader = {\n'
-            '  right = grade_with("rewards.py:right")\n'
-            '  brief = 0.2 * grade_with("rewards.py:brief")\n'
-            "})"
-        ),
-    ),
-)
-
-_TRAITS: dict[str, GraderTraits] = {grader.name: grader.traits for grader in GRADERS}
-
-
-def finds_answers(env: EnvPlan) -> bool:
-    """Whether one of an environment's graders looks for an answer, so that replies can lack one."""
-    return any(_TRAITS[part.grader].compares for part in env.graders)
-
-
-def marks_read(env: EnvPlan, able: tuple[str, ...]) -> tuple[str, ...]:
-    """The marks in which alone an environment's graders find an answer; of those that are ``able``
-    to grade its rows, if that is known."""
-    known = (_TRAITS[part.grader] for part in env.graders if not able or part.grader in able)
-    return next((traits.marks for traits in known if traits.marks), ())
-
-
-JUDGE_PROMPT = ("task", "reply", "rubric")  # what a template of the question is given
+JUDGE_PROMPT = ("task", "reply", "rubric")  # variables of a template of the question
 RUBRIC, IMPLICIT_REWARD, COMPARE_WITH = "rubric", "implicit_reward", "compare_with"
-_RISING = "two numbers, the worst score and the best"
 
 
 def _rubric(args: Args) -> JudgePlan:
@@ -120,14 +78,9 @@ def _rubric(args: Args) -> JudgePlan:
 
 
 def _implicit_reward(args: Args) -> RewardModelPlan:
-    """What its stage says is filled in where stages are known."""
+    """Return the plan of a judge without the settings of its stage, which a check fills in."""
     unknown: Any = {"reference": None, "beta": None, "mean": None}
     return RewardModelPlan(name=IMPLICIT_REWARD, weight=1.0, model=args.stage, **unknown)
-
-
-def _comparer(args: Args) -> ComparerPlan:
-    """Named after its function."""
-    return ComparerPlan(args.function.data.rpartition(":")[2], 1.0, args.function)
 
 
 def _endpoint(args: Args) -> EndpointPlan:
@@ -135,20 +88,59 @@ def _endpoint(args: Args) -> EndpointPlan:
     return EndpointPlan(**{**args.values, **prices})
 
 
-JUDGES = (
+def _judging(name: str, doc: str, *params: Param, example: str) -> Builtin:
+    def build(args: Args) -> JudgingPlan:
+        by: Any = args.values.get("by", "score")
+        return JudgingPlan(name, args.judge, by, args.whole)
+
+    before = {"solver_judge": "a game has a judge of its own"}
+    return builtin(
+        name,
+        "wrapper",
+        doc,
+        build,
+        Param("judge", "judge", "who judges; `0.5 *` before one is its weight", named=True),
+        *params,
+        Param("whole", "bool", "judge the whole conversation, not its last reply alone", False),
+        not_after=before,
+        traits=WrapperTraits("judge"),
+        example=example,
+    )
+
+
+GRADERS = (
+    _judging(
+        "judged",
+        "adds what judges say of each episode to its reward",
+        example='env = rows("prompts.jsonl") |> judged(rubric("rubric.md", model = big))',
+    ),
+    _judging(
+        "compared",
+        "adds how each episode of a group compares with the others, from 0 to 1",
+        word(
+            "by",
+            "one ranking of all, or each pair in both orders",
+            ("ranking", "pairwise"),
+            "ranking",
+        ),
+        example=(
+            'env = rows("prompts.jsonl")\n'
+            '  |> compared(rubric("Which reply is clearer?", model = big), by = pairwise)'
+        ),
+    ),
     builtin(
         RUBRIC,
         "judge",
         "a model that scores replies by a rubric",
         _rubric,
-        Param("rubric", "string", "a text, or a .md or .txt file", file=TEXT_FILE),
+        text("rubric", "a text, or a .md or .txt file", file=TEXT_FILE),
         Param(
             "model",
             "model",
             "who judges: a model, what a stage leaves, or an endpoint",
             also="endpoint",
         ),
-        Param("scale", "list", _RISING, [1, 10]),
+        Param("scale", "list", "two numbers, the worst score and the best", [1, 10]),
         optional("criteria", "string", "field of each row with criteria of its own, besides"),
         optional(
             "prompt",
@@ -158,10 +150,10 @@ JUDGES = (
             file=True,
             variables=JUDGE_PROMPT,
         ),
-        Param("temperature", "float", "of its answers; 0: the most likely", 0.0, low=0, high=2),
-        Param("max_tokens", "int", "longest answer", 512, low=1),
-        Param("attempts", "int", "most questions until it answers in its form", 3, low=1, high=20),
-        Param("concurrency", "int", "most questions at once", 32, low=1, high=4_096),
+        number("temperature", "of its answers; 0: the most likely", 0.0, low=0, high=2),
+        count("max_tokens", "longest answer", 512),
+        count("attempts", "most questions until it answers in its form", 3, high=20),
+        count("concurrency", "most questions at once", 32, high=4_096),
         Param("timeout", "duration", "longest wait for an answer", 300, above=0),
         example='env = rows("prompts.jsonl") |> judged(rubric("rubric.md", model = big))',
     ),
@@ -183,22 +175,20 @@ JUDGES = (
         COMPARE_WITH,
         "judge",
         "a function of one's own, of two replies and the row, that says which reply is better",
-        _comparer,
+        lambda args: ComparerPlan(_function_name(args), 1.0, args.function),
         code("function", "where it is", "comparison"),
         example=(
             'env = rows("prompts.jsonl")\n'
             '  |> compared(compare_with("rewards.py:shorter"), by = pairwise)'
         ),
     ),
-)
-ENDPOINTS = (
     builtin(
         "endpoint",
         "endpoint",
         "a model behind OpenAI's chat completions, wherever it is",
         _endpoint,
-        Param("url", "string", "its base", form=(r"https?://.+", "https://api.openai.com/v1")),
-        Param("model", "string", "its name there"),
+        text("url", "its base", form=(r"https?://.+", "https://api.openai.com/v1")),
+        text("model", "its name there"),
         optional(
             "key",
             "string",
@@ -215,41 +205,56 @@ ENDPOINTS = (
             "))"
         ),
     ),
-)
-
-_JUDGED_BY = "who judges; `0.5 *` before one is its weight"
-_WHOLE = Param("whole", "bool", "judge the whole conversation, not its last reply alone", False)
-
-
-def _judging(name: str, doc: str, *params: Param, example: str) -> Builtin:
-    def build(args: Args) -> JudgingPlan:
-        by: Any = args.values.get("by", "score")
-        return JudgingPlan(name, args.judge, by, args.whole)
-
-    judge = Param("judge", "judge", _JUDGED_BY, named=True)
-    before = {"solver_judge": "a game has a judge of its own"}
-    own = {"not_after": before, "traits": WrapperTraits("judge"), "example": example}
-    return builtin(name, "wrapper", doc, build, judge, *params, _WHOLE, **own)
-
-
-JUDGINGS = (
-    _judging(
-        "judged",
-        "adds what judges say of each episode to its reward",
-        example='env = rows("prompts.jsonl") |> judged(rubric("rubric.md", model = big))',
+    _compared(
+        "math",
+        "the answer in `\\boxed{…}` or `<answer>` means the same, by math-verify",
+        marks=(BOX, TAG),
+        package="math-verify[antlr4_13_2]",
     ),
-    _judging(
-        "compared",
-        "adds how each episode of a group compares with the others, from 0 to 1",
-        word(
-            "by",
-            "one ranking of all, or each pair in both orders",
-            ("ranking", "pairwise"),
-            "ranking",
+    _compared("numeric", "the answer, else the last number of the reply, is the same number"),
+    _compared("exact", "the answer, else the whole reply, is the same text"),
+    _compared(
+        "regex",
+        "what a pattern finds is the same text",
+        text("pattern", "finds the answer: its first group, or all of it"),
+        example='regex("Answer: (.+)")',
+    ),
+    _compared("countdown", "the answer in `<answer>` uses the row's numbers for its target"),
+    builtin(
+        "grade_with",
+        "grader",
+        "a function of one's own, of the reply and the row",
+        lambda args: GraderPlan(_function_name(args), 1.0, "grade_with", dict(args.values)),
+        code("function", "where it is", "reward"),
+        Param(
+            "weights",
+            "record",
+            "what each of the numbers weighs that it returns by name; by default 1",
+            {},
         ),
+        hint="its own weight stands before it: `0.5 * grade_with(…)`",
+        traits=GraderTraits(code=True),
         example=(
-            'env = rows("prompts.jsonl")\n'
-            '  |> compared(rubric("Which reply is clearer?", model = big), by = pairwise)'
+            'env = rows("prompts.jsonl", grader = {\n'
+            '  right = grade_with("rewards.py:right")\n'
+            '  brief = 0.2 * grade_with("rewards.py:brief")\n'
+            "})"
         ),
     ),
 )
+
+_TRAITS: dict[str, GraderTraits] = {
+    each.name: each.traits for each in GRADERS if each.kind == "grader"
+}
+
+
+def finds_answers(env: EnvPlan) -> bool:
+    """Return whether a grader of an environment looks for an answer, which a reply may lack."""
+    return any(_TRAITS[part.grader].compares for part in env.graders)
+
+
+def marks_read(env: EnvPlan, able: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the only marks in which an environment's graders find an answer; of those that are
+    ``able`` to grade its rows, if that is known."""
+    known = (_TRAITS[part.grader] for part in env.graders if not able or part.grader in able)
+    return next((traits.marks for traits in known if traits.marks), ())

@@ -11,8 +11,19 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlc.algo import SHARED_BY
-from rlc.catalog.records import MODEL_FOLDER, Args, Builtin, Param, builtin, share
-from rlc.catalog.traits import AggregateTraits, LossTraits
+from rlc.catalog.records import (
+    MODEL_FOLDER,
+    AggregateTraits,
+    Args,
+    Builtin,
+    LossTraits,
+    Param,
+    builtin,
+    count,
+    number,
+    share,
+    text,
+)
 from rlc.plan import AggregatePlan, KlPlan, LossPlan, Training
 from rlc.records import evolve
 
@@ -32,8 +43,8 @@ def _clip(kind: Literal["gradient", "weight"], **more: Any) -> LossTraits:
 
 def _clip_params(low: float, high: float, of: str = "of a token") -> tuple[Param, Param]:
     return (
-        Param("clip_low", "float", f"smallest ratio {of} that counts, 1 − ε", low, low=0),
-        Param("clip_high", "float", f"largest ratio {of} that counts, 1 + ε", high, above=0),
+        number("clip_low", f"smallest ratio {of} that counts, 1 − ε", low, low=0),
+        number("clip_high", f"largest ratio {of} that counts, 1 + ε", high, above=0),
     )
 
 
@@ -46,7 +57,7 @@ def _likelihood(b: Builder, _: Mapping[str, int]) -> int:
 
 
 def _surrogate(b: Builder, ratio: int, of: Mapping[str, int]) -> int:
-    """PPO's, with any ratio."""
+    """Return the loss of PPO, with any ratio."""
     clipped = b.apply("clip", ratio, of["clip_low"], of["clip_high"])
     terms = [b.apply("*", each, b.input("adv")) for each in (ratio, clipped)]
     return b.apply("neg", b.apply("min", *terms))
@@ -78,7 +89,7 @@ def _loss(
     params: tuple[Param, ...] = (),
     example: str = "",
 ) -> Builtin:
-    """A loss under the service's own name."""
+    """Return a loss under the service's own name."""
 
     def build(args: Args) -> LossPlan:
         return LossPlan(name, {key: args.values[own] for own, key in keys.items()})
@@ -94,6 +105,31 @@ def _loss(
         )
     own = {"formula": formula, "hint": hint, "traits": traits, "example": example}
     return builtin(name, "loss", doc, build, *params, **own)
+
+
+LIKELIHOOD = LossPlan("cross_entropy", {})  # of supervised training, and of requests for logprobs
+DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
+KL_DISCOUNT = share(
+    "discount", "above 0 a token also answers for the later ones, discounted by this", 0.0
+)
+
+
+def _aggregate(
+    name: str,
+    doc: str,
+    formula: str,
+    token_weight: Callable[[float, float, int | None], float],
+    *params: Param,
+    **more: str,
+) -> Builtin:
+    """Return an aggregation, named as in verl's loss_agg_mode; :mod:`rlc.algo.aggregate` computes
+    its weights."""
+
+    def build(args: Args) -> AggregatePlan:
+        return AggregatePlan(name, args.values.get("length"))
+
+    own = {"formula": (formula,), "traits": AggregateTraits(SHARED_BY[name], token_weight)}
+    return builtin(name, "aggregate", doc, build, *params, **own, **more)
 
 
 LOSSES = (
@@ -131,7 +167,7 @@ LOSSES = (
             "t: the sampled tokens; the others get the trainer's own log p_t as their log q_t,",
             "from a forward pass before each gradient, because the service pulls them too",
         ),
-        (Param("beta", "float", "strength of the pull", 0.05, above=0),),
+        (number("beta", "strength of the pull", 0.05, above=0),),
         example="loss = dro(beta = 0.05)",
     ),
     _loss(
@@ -159,34 +195,9 @@ LOSSES = (
             "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
             "t: the sampled tokens; the others contribute nothing",
         ),
-        (Param("kl_coeff", "float", "strength of the pull to the sampler", low=0),),
+        (number("kl_coeff", "strength of the pull to the sampler", low=0),),
         example="loss = stable_reinforce(kl_coeff = 0.01)",
     ),
-)
-
-# What supervised training computes, and how a service is asked for logprobs.
-LIKELIHOOD = LossPlan("cross_entropy", {})
-
-
-def _aggregate(
-    name: str,
-    doc: str,
-    formula: str,
-    token_weight: Callable[[float, float, int | None], float],
-    *params: Param,
-    **more: str,
-) -> Builtin:
-    def build(args: Args) -> AggregatePlan:
-        return AggregatePlan(name, args.values.get("length"))
-
-    traits = AggregateTraits(SHARED_BY[name], token_weight)
-    return builtin(
-        name, "aggregate", doc, build, *params, formula=(formula,), traits=traits, **more
-    )
-
-
-# Names: verl's loss_agg_mode. The weights are computed in rlc.algo.aggregate.
-AGGREGATES = (
     _aggregate(
         "token_sum",
         "the service's own: every token counts once",
@@ -216,7 +227,7 @@ AGGREGATES = (
         "mean over sequences of their sums over one fixed length (Dr. GRPO, arXiv 2503.20783)",
         "L = Σ_i Σ_t l_it / (B length)",
         lambda sequences, _, length: 1 / (sequences * (length or 1)),
-        Param("length", "int", "the fixed length, usually max_tokens", low=1),
+        count("length", "the fixed length, usually max_tokens"),
         example=(
             "sampling  = sample(max_tokens = 512)\n"
             "aggregate = seq_mean_token_sum_norm(length = 1_024)"
@@ -228,39 +239,29 @@ AGGREGATES = (
         "L = Σ_p (Σ_i∈p Σ_t l_it / Σ_i∈p n_i) / P",
         lambda _, tokens, __: 1 / tokens,
     ),
-)
-DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
-
-KL_DISCOUNT = share(
-    "discount", "above 0 a token also answers for the later ones, discounted by this", 0.0
-)
-
-REFERENCE = builtin(
-    "reference",
-    "kl",
-    "takes the distance from a reference model off the advantages, token by token",
-    lambda args: KlPlan(**args.values),
-    Param(
+    builtin(
         "reference",
-        "string",
-        "a base model (`policy.base`), a model, a stage as it ends, or the path of saved weights",
-        file=MODEL_FOLDER,
-        also="model",
+        "kl",
+        "takes the distance from a reference model off the advantages, token by token",
+        lambda args: KlPlan(**args.values),
+        text(
+            "reference",
+            "a base model (`policy.base`), a model, a stage as it ends, or the path of saved "
+            "weights",
+            file=MODEL_FOLDER,
+            also="model",
+        ),
+        number(
+            "coef", "strength; 0: the logprobs are for a loss that reads `ref`", low=0, high=100
+        ),
+        KL_DISCOUNT,
+        formula=(
+            "d_t = log q_t − log p_ref,t",
+            "A_t = A_t + coef (mean(d) − d_t)",
+            "mean(d): over all sampled tokens of the batch",
+        ),
+        example="kl = reference(policy.base, coef = 0.01)",
     ),
-    Param(
-        "coef",
-        "float",
-        "strength; 0: the logprobs are for a loss that reads `ref`",
-        low=0,
-        high=100,
-    ),
-    KL_DISCOUNT,
-    formula=(
-        "d_t = log q_t − log p_ref,t",
-        "A_t = A_t + coef (mean(d) − d_t)",
-        "mean(d): over all sampled tokens of the batch",
-    ),
-    example="kl = reference(policy.base, coef = 0.01)",
 )
 
 

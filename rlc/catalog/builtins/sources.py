@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from rlc.catalog.builtins.graders import CORRECT, finds_answers, marks_read
-from rlc.catalog.facts.environments import (
+from rlc.catalog.facts import (
     ORACLES,
+    TINY,
     gem_facts,
     gem_ids,
     gem_signature,
     is_broken,
     library,
 )
-from rlc.catalog.facts.models import TINY
-from rlc.catalog.records import Args, Builtin, Param, builtin, code, optional, word
-from rlc.catalog.traits import BOX, EnvFacts, Key, SourceTraits
+from rlc.catalog.records import (
+    BOX,
+    Args,
+    Builtin,
+    EnvFacts,
+    Key,
+    Param,
+    SourceTraits,
+    builtin,
+    code,
+    count,
+    number,
+    optional,
+    text,
+    word,
+)
 from rlc.plan import (
     HUB_DATASET,
     EnvPlan,
@@ -35,17 +50,13 @@ _NAMED = (r".+", "validation")
 
 
 def _part(part: str, doc: str, shown: str) -> Builtin:
-    def build(args: Args) -> dict[str, Any]:
-        return {"part": part, **args.values}
-
     return builtin(
         part,
         "split",
         doc,
-        build,
-        Param(
+        lambda args: {"part": part, **args.values},
+        number(
             "share",
-            "float",
             "how much of the rows",
             above=0,
             high=1,
@@ -58,31 +69,18 @@ def _part(part: str, doc: str, shown: str) -> Builtin:
             ("order", "hash"),
             "order",
         ),
-        Param(
-            "of", "string", "the split that it is a part of", "train", choices=USUAL, form=_NAMED
-        ),
+        text("of", "the split that it is a part of", "train", choices=USUAL, form=_NAMED),
         example=f'env = problems("sums.jsonl", split = {part}({shown}))',
     )
 
 
 def have_tasks_in_common(one: Split, other: Split) -> bool:
-    """Whether two splits of the same rows share any: of two parts, one may be what the other
-    leaves."""
+    """Return whether two splits of the same rows share any; two parts may exclude each other."""
     if base_split(one) != base_split(other):
         return False
     if isinstance(one, str) or isinstance(other, str) or one["by"] != other["by"]:
         return True
     return bool(one["part"] == other["part"] or one["share"] + other["share"] > 1 + 1e-9)
-
-
-def tasks_of_part(split: Split, count: int | None) -> int | None:
-    """How many of the ``count`` tasks of its named split a plan's split has; None if unknown: the
-    hash of each task decides, or there is no end of them."""
-    if isinstance(split, str) or count is None:
-        return count
-    from rlc.data import Part  # few recipes take parts
-
-    return Part(**split).count(count)
 
 
 SPLITS = (
@@ -92,48 +90,48 @@ SPLITS = (
 
 # For a source whose rows can be taken apart, and for one that only knows its splits by name.
 SPLIT = Param("split", "split", "which part of the rows", "train", choices=USUAL, form=_NAMED)
-SPLIT_NAME = Param(
-    "split", "string", "which part of the tasks", "train", choices=USUAL, form=_NAMED
-)
+SPLIT_NAME = text("split", "which part of the tasks", "train", choices=USUAL, form=_NAMED)
 
 
-# What an environment has until its stage decides: the stage's batch and sampling, and the rewards
-# as they come.
+# Of an environment until its stage decides, by its batch and sampling; and the rewards as they are.
 UNDECIDED = RolloutsPlan(None, None, None, None, None)  # type: ignore[arg-type]
 AS_THEY_COME = RewardPlan("turns", None, None, None)
 
 
-def environment(source: str, args: Args, max_turns: Any = None, name: str | None = None) -> EnvPlan:
-    """An environment whose id is the first argument; the others are its own."""
-    (_, env_id), *others = args.values.items()
-    own = dict(others)
-    graders = own.pop(GRADER, ())
-    return EnvPlan(
-        name or _name_of(env_id.data),
-        1.0,
-        source,
-        env_id,
-        own,
-        (),
-        max_turns,
-        UNDECIDED,
-        AS_THEY_COME,
-        graders,
-    )
+def source(
+    name: str,
+    doc: str,
+    *params: Param,
+    turns: Callable[[Args], Any] = lambda _: None,
+    env_name: Callable[[Args], str] | None = None,
+    **more: Any,
+) -> Builtin:
+    """Return a source of environments, whose id is its first argument. ``turns`` is the maximum of
+    an episode and ``env_name`` the environment's name, by the arguments; by default its id."""
+
+    def build(args: Args) -> EnvPlan:
+        (_, env_id), *others = args.values.items()
+        own = dict(others)
+        graders = own.pop(GRADER, ())
+        called = env_name(args) if env_name else _name_of(env_id.data)
+        settings = (turns(args), UNDECIDED, AS_THEY_COME, graders)
+        return EnvPlan(called, 1.0, name, env_id, own, (), *settings)
+
+    return builtin(name, "env", doc, build, *params, **more)
 
 
 def _name_of(env_id: str) -> str:
-    """``game:Sudoku-v0-easy`` as a name of the language: ``Sudoku_v0_easy``."""
+    """Return ``game:Sudoku-v0-easy`` as a name of the language: ``Sudoku_v0_easy``."""
     last = re.split("[:/]", env_id, maxsplit=1)[-1]
     return "".join(char if char.isalnum() else "_" for char in last)
 
 
 def _gem_turns(args: Args) -> Any:
-    """1 for a single-turn environment; None if a game draws its size, and its limit with it."""
+    """Return 1 for a single-turn environment; None if a game samples its size and its limit."""
     if not gem_facts(args.id.data)["multi_turn"]:
         return 1
-    draws = any(value.data is None for value in args.values.values())
-    return None if draws else args.max_turns
+    samples = any(value.data is None for value in args.values.values())
+    return None if samples else args.max_turns
 
 
 SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
@@ -155,11 +153,11 @@ _REPLIED = word(
     ("stop", "cut"),
     "stop",
 )
-_SUFFIX = Param("suffix", "string", "added to each question", "")
+_SUFFIX = text("suffix", "added to each question", "")
 
 
 def _file_name(args: Args) -> str:
-    """The environment's name: that of its file, or of its data set."""
+    """Return the name of an environment's file, or of its data set."""
     data: str = next(iter(args.values.values())).data
     if (dataset := hub_dataset(data)) is not None:
         return _name_of(dataset[0].partition("/")[2])
@@ -179,7 +177,7 @@ OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 class ProblemSet:
     """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
     None: there is no end to them. ``needs`` and ``graders`` as in
-    :class:`rlc.catalog.traits.EnvFacts`."""
+    :class:`rlc.catalog.records.EnvFacts`."""
 
     splits: dict[str, int | None]
     graders: tuple[str, ...]
@@ -215,37 +213,40 @@ def _gem_env(env: EnvPlan) -> EnvFacts:
 
 
 def _needs(env: EnvPlan) -> tuple[str, ...]:
-    """What the rows of an environment without a name of its own are downloaded from."""
+    """Return what the rows of an environment are downloaded from, unless they are known by name."""
     return ("hub",) if hub_dataset(env.id) is not None else ()
 
 
 def _problem_env(env: EnvPlan) -> EnvFacts:
-    known = PROBLEM_SETS.get(env.id)
-    split = base_split(env.args["split"])
-    coef = env.args["format_coef"]
-    endless = known is not None and known.splits.get(split, 0) is None
+    known, split = PROBLEM_SETS.get(env.id), env.args["split"]
+    named, coef = base_split(split), env.args["format_coef"]
+    tasks = known.splits.get(named) if known else None
+    if not isinstance(split, str) and tasks is not None:
+        from rlc.data import Part  # few recipes take parts
+
+        tasks = Part(**split).count(tasks)
+    endless = known is not None and known.splits.get(named, 0) is None
     graders = known.graders if known else ()
     return EnvFacts(
         needs=known.needs if known else _needs(env),
         splits=tuple(known.splits) if known else None,
-        tasks=tasks_of_part(env.args["split"], known.splits.get(split)) if known else None,
+        tasks=tasks,
         uncounted=endless,
         penalty=("a malformed answer", coef) if coef > 0 and finds_answers(env) else None,
         marks=marks_read(env, graders),
         graders=graders,
         endless=endless and env.args["samples"] is None,
-        held_out=split == "test",
+        held_out=named == "test",
         ignores=("question", "answer") if known else (),
     )
 
 
 SOURCES = (
-    builtin(
+    source(
         "gem",
-        "env",
         "an environment of GEM, by its id",
-        lambda args: environment("gem", args, _gem_turns(args)),
-        Param("id", "string", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),
+        text("id", "id in GEM's registry", choices=gem_ids, noun="GEM environment"),
+        turns=_gem_turns,
         more=gem_signature,
         traits=SourceTraits(
             "text",
@@ -258,12 +259,10 @@ SOURCES = (
         ),
         example='env = gem("game:GuessTheNumber-v0-easy") |> chat()',
     ),
-    builtin(
+    source(
         "openreward",
-        "env",
         "an environment of OpenReward, played with its tools",
-        lambda args: environment("openreward", args),
-        Param("id", "string", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
+        text("id", "its name", form=(r"[\w.-]+/[\w.-]+", "GeneralReasoning/WhoDunIt")),
         SPLIT_NAME,
         SHUFFLE,
         TASK_LIMIT,
@@ -276,7 +275,7 @@ SOURCES = (
             [],
         ),
         Param("tools", "list", "names of the tools that the model may use; none: all", []),
-        Param("sessions", "int", "most sessions open at a time", 64, low=1, high=100_000),
+        count("sessions", "most sessions open at a time", 64, high=100_000),
         traits=SourceTraits(
             "own",
             numbered=True,
@@ -290,14 +289,11 @@ SOURCES = (
         ),
         example='env = openreward("GeneralReasoning/WhoDunIt", split = "train", samples = 200)',
     ),
-    builtin(
+    source(
         "problems",
-        "env",
         "questions with answers to check: the rows of a file, or of a data set by its name",
-        lambda args: environment("problems", args, 1, _file_name(args)),
-        Param(
+        text(
             "data",
-            "string",
             f"a known data set, {WHERE_ROWS_ARE}",
             choices=tuple(PROBLEM_SETS),
             noun="set of problems",
@@ -305,14 +301,13 @@ SOURCES = (
             file=DATA_FILE,
         ),
         SPLIT,
-        Param(
+        text(
             "question",
-            "string",
             "field of the question: text, or a list of messages",
             "question",
             holds="asked",
         ),
-        Param("answer", "string", "field of the answer", "answer", holds="answer"),
+        text("answer", "field of the answer", "answer", holds="answer"),
         Param(
             GRADER,
             "grader",
@@ -333,30 +328,23 @@ SOURCES = (
         _SUFFIX,
         _REPLIED,
         _ID,
-        Param(
+        number(
             "format_coef",
-            "float",
             "taken off where a grader that compares answers finds none",
             FORMAT_COEF,
             low=0,
             high=10,
         ),
+        turns=lambda _: 1,
+        env_name=_file_name,
         traits=SourceTraits("chat", numbered=True, graded=True, answers=True, facts=_problem_env),
         example='env = problems("sums.jsonl", grader = math, split = first(90%))',
     ),
-    builtin(
+    source(
         "rows",
-        "env",
         "prompts from the rows of a file or data set, rewarded by functions of one's own",
-        lambda args: environment("rows", args, 1, _file_name(args)),
-        Param("path", "string", WHERE_ROWS_ARE, form=(ROWS, "problems.jsonl"), file=DATA_FILE),
-        Param(
-            "prompt",
-            "string",
-            "field of the prompt: text, or a list of messages",
-            "prompt",
-            holds="asked",
-        ),
+        text("path", WHERE_ROWS_ARE, form=(ROWS, "problems.jsonl"), file=DATA_FILE),
+        text("prompt", "field of the prompt: text, or a list of messages", "prompt", holds="asked"),
         Param(GRADER, "grader", _GRADED_BY, (), named=True),
         SPLIT,
         SHUFFLE,
@@ -364,19 +352,19 @@ SOURCES = (
         _SUFFIX,
         _REPLIED,
         _ID,
+        turns=lambda _: 1,
+        env_name=_file_name,
         traits=SourceTraits(
             "chat", numbered=True, graded=True, facts=lambda env: EnvFacts(needs=_needs(env))
         ),
         example='env = rows("prompts.jsonl", grader = grade_with("rewards.py:reward"))',
     ),
-    builtin(
+    source(
         "cookbook",
-        "env",
         "an RLDatasetBuilder of tinker-cookbook",
-        lambda args: environment("cookbook", args),
         code("builder", "where the builder is"),
         ARGS,
-        Param("split", "string", "its training or its test set", "train", choices=USUAL),
+        text("split", "its training or its test set", "train", choices=USUAL),
         Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
             "own",
@@ -397,11 +385,9 @@ SOURCES = (
             ")"
         ),
     ),
-    builtin(
+    source(
         "python",
-        "env",
         "an environment of one's own: a factory that gives groups of episodes",
-        lambda args: environment("python", args),
         code("factory", "where the factory is"),
         ARGS,
         traits=SourceTraits("chat", blocks=None, code=True),

@@ -1,11 +1,22 @@
-"""The optimiser, batches, sampling, overlap, checkpoints, budgets, and what becomes of a failed
-rollout."""
+"""The optimiser, batches, sampling, overlap, checkpoints, budgets, failures and sweeps."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, optional, share, word
+from rlc.catalog.records import (
+    Args,
+    Builtin,
+    Param,
+    as_float,
+    builtin,
+    count,
+    number,
+    optional,
+    share,
+    text,
+    word,
+)
 from rlc.plan import (
     LONGEST_TTL,
     SHORTEST_TTL,
@@ -22,28 +33,69 @@ from rlc.plan import (
     SchedulePlan,
 )
 
-_WARMUP = Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0)
-_FLOOR = share("floor", "share of the rate that it falls towards", 0.0)
+if TYPE_CHECKING:
+    from rlc.plan import RangePlan, SearchPlan
 
+
+# What a stage has where the recipe leaves it out.
+DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)
+DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
+DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
+DEFAULT_BUDGET = BudgetPlan(None, None, None)
+DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
+DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
+DEFAULT_FAILURE = FailurePlan(retries=1, then="drop", penalty=None)
+
+_DECADE = 10 * 365 * 24 * 3_600  # seconds
+_FLOOR = share("floor", "share of the rate that it falls towards", 0.0)
 _DONE = "x = (s − w) / (steps + 1 − w), w = max(warmup, 1): the last step still learns"
+GROUP_SIZE = count(
+    "group_size", "rollouts of each task", 8, high=1_024, formerly=("of", "group", "size")
+)
+_UPDATES = count("updates", "optimiser updates a batch is split into", 1, high=64)
+STOP = text(
+    "stop",
+    "texts that end a reply, which keeps them; the renderer's own end of a turn goes on holding",
+    (),
+    form=(r"(?s).+", "</answer>"),
+    many=True,
+)
 
 
 def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> Builtin:
-    def build(args: Args) -> SchedulePlan:
-        return SchedulePlan(name, args.warmup, args.values.get("floor", 1.0))
-
-    return Builtin(
+    return builtin(
         name,
         "schedule",
         doc,
-        build,
-        (_WARMUP, *params),
+        lambda args: SchedulePlan(name, args.warmup, args.values.get("floor", 1.0)),
+        Param("warmup", "int", "steps in which the rate rises from zero", 0, low=0),
+        *params,
         formula=formula,
         example=f"optimizer = adam(1e-4, schedule = {name}(warmup = 5))",
     )
 
 
-SCHEDULES = (
+def retry_then(retries: Args, then: FailurePlan) -> FailurePlan:
+    """Return ``retry(n) then drop``."""
+    return FailurePlan(retries.n, then.then, then.penalty)
+
+
+SETTINGS = (
+    builtin(
+        "adam",
+        "optimizer",
+        "Adam with decoupled weight decay",
+        lambda args: AdamPlan(**args.values),
+        number("learning_rate", "step size", low=0, high=1),
+        number("beta1", "decay of the gradient's mean", 0.9, low=0, below=1),
+        number("beta2", "decay of the squared gradient's mean", 0.95, low=0, below=1),
+        number("eps", "added to the root of the squared mean", 1e-8, above=0, high=1),
+        share("weight_decay", "decoupled weight decay", 0.0),
+        number("grad_clip_norm", "largest gradient norm; 0 for any", 0.0, low=0),
+        Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
+        aliases="adamw adam_w adamw_torch",
+        example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
+    ),
     _schedule(
         "constant",
         "the full learning rate from the end of the warm-up on",
@@ -61,40 +113,6 @@ SCHEDULES = (
         ("lr_s = lr (floor + (1 − floor) (1 + cos π x) / 2)", _DONE),
         _FLOOR,
     ),
-)
-DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)
-
-ADAM = builtin(
-    "adam",
-    "optimizer",
-    "Adam with decoupled weight decay",
-    lambda args: AdamPlan(**args.values),
-    Param("learning_rate", "float", "step size", low=0, high=1),
-    Param("beta1", "float", "decay of the gradient's mean", 0.9, low=0, below=1),
-    Param("beta2", "float", "decay of the squared gradient's mean", 0.95, low=0, below=1),
-    Param("eps", "float", "added to the root of the squared mean", 1e-8, above=0, high=1),
-    share("weight_decay", "decoupled weight decay", 0.0),
-    Param("grad_clip_norm", "float", "largest gradient norm; 0 for any", 0.0, low=0),
-    Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
-    aliases="adamw adam_w adamw_torch",
-    example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
-)
-
-
-YEAR = 365 * 24 * 3_600
-
-GROUP_SIZE = Param(
-    "group_size",
-    "int",
-    "rollouts of each task",
-    8,
-    low=1,
-    high=1_024,
-    formerly=("of", "group", "size"),
-)
-_UPDATES = Param("updates", "int", "optimiser updates a batch is split into", 1, low=1, high=64)
-
-BATCHES = (
     builtin(
         "groups",
         "batch",
@@ -102,7 +120,7 @@ BATCHES = (
         lambda args: BatchPlan(
             "groups", args.count, args.group_size, None, args.updates, args.resample
         ),
-        Param("count", "int", "tasks in a step", low=1, high=10_000),
+        count("count", "tasks in a step", high=10_000),
         GROUP_SIZE,
         _UPDATES,
         Param(
@@ -120,65 +138,50 @@ BATCHES = (
         "batch",
         "single episodes until there are enough turns, then a random choice of exactly so many",
         lambda args: BatchPlan("turns", args.count, 1, args.parallel, args.updates),
-        Param("count", "int", "turns that a step trains on", low=1, high=1_000_000),
-        Param("parallel", "int", "episodes played side by side", 64, low=1, high=10_000),
+        count("count", "turns that a step trains on", high=1_000_000),
+        count("parallel", "episodes played side by side", 64, high=10_000),
         _UPDATES,
         example=("batch     = turns(128, parallel = 64)\nadvantage = rebn()"),
     ),
-)
-
-STOP = Param(
-    "stop",
-    "string",
-    "texts that end a reply, which keeps them; the renderer's own end of a turn goes on holding",
-    (),
-    form=(r"(?s).+", "</answer>"),
-    many=True,
-)
-
-SAMPLE = builtin(
-    "sample",
-    "sampling",
-    "how replies are sampled",
-    lambda args: SamplingPlan(**args.values),
-    Param("max_tokens", "int", "longest reply, in tokens", low=1),
-    Param(
-        "temperature",
-        "float",
-        "1 samples the model itself",
-        1.0,
-        above=0,
-        high=10,
-        instead="`top_k = 1` always takes the most likely token, at any temperature",
+    builtin(
+        "sample",
+        "sampling",
+        "how replies are sampled",
+        lambda args: SamplingPlan(**args.values),
+        count("max_tokens", "longest reply, in tokens"),
+        number(
+            "temperature",
+            "1 samples the model itself",
+            1.0,
+            above=0,
+            high=10,
+            instead="`top_k = 1` always takes the most likely token, at any temperature",
+        ),
+        number("top_p", "share of the probability to sample from", 1.0, above=0, high=1),
+        Param("top_k", "int", "most likely tokens to sample from; -1 for all", -1, low=-1),
+        optional(
+            "max_prompt_tokens",
+            "int",
+            "a longer prompt ends the episode; none: the model's context decides",
+            low=1,
+        ),
+        optional(
+            "max_episode_tokens",
+            "int",
+            "longest episode, prompts and replies together; none: the model's context decides",
+            low=1,
+        ),
+        optional(
+            "concurrency",
+            "int",
+            "most replies sampled at once; none: as many as the service bears",
+            low=1,
+            high=100_000,
+        ),
+        STOP,
+        aliases="generate generation sampling_params",
+        example="sampling = sample(max_tokens = 512)",
     ),
-    Param("top_p", "float", "share of the probability to sample from", 1.0, above=0, high=1),
-    Param("top_k", "int", "most likely tokens to sample from; -1 for all", -1, low=-1),
-    optional(
-        "max_prompt_tokens",
-        "int",
-        "a longer prompt ends the episode; none: the model's context decides",
-        low=1,
-    ),
-    optional(
-        "max_episode_tokens",
-        "int",
-        "longest episode, prompts and replies together; none: the model's context decides",
-        low=1,
-    ),
-    optional(
-        "concurrency",
-        "int",
-        "most replies sampled at once; none: as many as the service bears",
-        low=1,
-        high=100_000,
-    ),
-    STOP,
-    aliases="generate generation sampling_params",
-    example="sampling = sample(max_tokens = 512)",
-)
-
-
-OVERLAPS = (
     Builtin(
         "synchronous",
         "overlap",
@@ -206,111 +209,43 @@ OVERLAPS = (
         "overlap",
         "sampling goes on while training: a rollout may come from somewhat older weights",
         lambda args: OverlapPlan("asynchronous", 1, args.max_staleness),
-        Param("max_staleness", "int", "most steps that its weights lag", 1, low=1, high=64),
+        count("max_staleness", "most steps that its weights lag", 1, high=64),
         example=("loss    = cispo()\noverlap = asynchronous(max_staleness = 2)"),
     ),
-)
-DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
-
-EVERY = builtin(
-    "every",
-    "save",
-    "a checkpoint every so many steps and at the end",
-    lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
-    Param("n", "int", "steps from one checkpoint to the next", low=1),
-    Param("keep", "int", "newest checkpoints that are kept", 3, low=1),
-    optional(
-        "ttl",
-        "duration",
-        "time after which the service may delete one",
-        low=SHORTEST_TTL,
-        high=LONGEST_TTL,
+    builtin(
+        "every",
+        "save",
+        "a checkpoint every so many steps and at the end",
+        lambda args: SavePlan(args.n, args.keep, args.ttl, args.best, args.rolling),
+        count("n", "steps from one checkpoint to the next"),
+        count("keep", "newest checkpoints that are kept", 3),
+        optional(
+            "ttl",
+            "duration",
+            "time after which the service may delete one",
+            low=SHORTEST_TTL,
+            high=LONGEST_TTL,
+        ),
+        Param("best", "bool", "also keep the one with the highest mean reward", False),
+        count(
+            "rolling",
+            "newest steps whose state is kept too, to go on from if the run is killed",
+            1,
+            high=100,
+            optional=True,
+        ),
+        example="save = every(10, keep = 3, ttl = 7d)",
     ),
-    Param("best", "bool", "also keep the one with the highest mean reward", False),
-    Param(
-        "rolling",
-        "int",
-        "newest steps whose state is kept too, to go on from if the run is killed",
-        1,
-        low=1,
-        high=100,
-        optional=True,
+    builtin(
+        "limit",
+        "budget",
+        "what a stage may use before it stops with a checkpoint",
+        lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
+        optional("usd", "money", "most to spend", above=0),
+        optional("tokens", "int", "most tokens, of all kinds together", low=1),
+        optional("time", "duration", "longest time", above=0),
+        example="budget = limit(usd = $60, time = 12h)",
     ),
-    example="save = every(10, keep = 3, ttl = 7d)",
-)
-DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
-
-LIMIT = builtin(
-    "limit",
-    "budget",
-    "what a stage may use before it stops with a checkpoint",
-    lambda args: BudgetPlan(args.usd, args.tokens, as_float(args.time)),
-    optional("usd", "money", "most to spend", above=0),
-    optional("tokens", "int", "most tokens, of all kinds together", low=1),
-    optional("time", "duration", "longest time", above=0),
-    example="budget = limit(usd = $60, time = 12h)",
-)
-DEFAULT_BUDGET = BudgetPlan(None, None, None)
-
-
-def _deadline(name: str, doc: str, default: int | None) -> Param:
-    none = default is None
-    return Param(name, "duration", doc, default, above=0, high=10 * YEAR, optional=none)
-
-
-DEADLINES = builtin(
-    "deadlines",
-    "deadlines",
-    "how long a stage waits before it ends, resumable, with what it waited for",
-    lambda args: DeadlinesPlan(**{name: as_float(value) for name, value in args.values.items()}),
-    _deadline(
-        "request",
-        "longest silence of a service that owes answers and does not say that it pauses",
-        15 * 60,
-    ),
-    _deadline("unreachable", "longest time that its server cannot be reached", 60),
-    _deadline("step", "longest time from one finished step to the next; none: for ever", None),
-    example="deadlines = deadlines(request = 15m, unreachable = 5m)",
-)
-DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
-
-KL_GUARD = builtin(
-    "kl_guard",
-    "kl_guard",
-    "watches how far the trainer's logprobs are from the sampler's",
-    lambda args: KlGuardPlan(**args.values),
-    Param("max", "float", "most that is normal, in nats a token", 0.1, above=0, high=100),
-    word(
-        "then",
-        "what happens above it: a warning, an end to asynchronous steps, or to the run",
-        ("warn", "synchronous", "stop"),
-        "warn",
-        noun="reaction",
-    ),
-    formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
-    example="kl_guard = kl_guard(max = 0.1, then = stop)",
-)
-
-FAILURE_LIMIT = builtin(
-    "failures",
-    "give_up",
-    "ends a run, resumable, in which step after step fails",
-    lambda args: GiveUpPlan(**args.values),
-    Param("steps", "int", "such steps in a row", 3, low=1),
-    Param("share", "float", "share of failed rollouts in each", 1.0, above=0, high=1),
-    example="give_up = failures(steps = 3, share = 0.5)",
-)
-DEFAULT_GIVE_UP = GiveUpPlan(steps=3, share=1.0)
-
-DEFAULT_FAILURE = FailurePlan(retries=1, then="drop", penalty=None)
-
-
-def retry_then(retries: Args, then: FailurePlan) -> FailurePlan:
-    """``retry(n) then drop``."""
-    return FailurePlan(retries.n, then.then, then.penalty)
-
-
-FAILURES = (
     Builtin(
         "drop",
         "failure",
@@ -332,7 +267,7 @@ FAILURES = (
         "failure",
         "count the failed rollout with a reward of its own",
         lambda args: FailurePlan(0, "penalise", args.reward),
-        Param("reward", "float", "what a failed rollout gets"),
+        number("reward", "what a failed rollout gets"),
         example="on_error = retry(2) then penalise(-1)",
     ),
     builtin(
@@ -340,7 +275,147 @@ FAILURES = (
         "retry",
         "play the rollout again, up to n times; `then` says what if that fails too",
         lambda args: args,
-        Param("n", "int", "attempts after the first", low=1, high=100),
+        count("n", "attempts after the first", high=100),
         example="on_error = retry(3) then drop",
+    ),
+    builtin(
+        "failures",
+        "give_up",
+        "ends a run, resumable, in which step after step fails",
+        lambda args: GiveUpPlan(**args.values),
+        count("steps", "such steps in a row", 3),
+        number("share", "share of failed rollouts in each", 1.0, above=0, high=1),
+        example="give_up = failures(steps = 3, share = 0.5)",
+    ),
+    builtin(
+        "deadlines",
+        "deadlines",
+        "how long a stage waits before it ends, resumable, with what it waited for",
+        lambda args: DeadlinesPlan(
+            **{name: as_float(value) for name, value in args.values.items()}
+        ),
+        Param(
+            "request",
+            "duration",
+            "longest silence of a service that owes answers and does not say that it pauses",
+            15 * 60,
+            above=0,
+            high=_DECADE,
+        ),
+        Param(
+            "unreachable",
+            "duration",
+            "longest time that its server cannot be reached",
+            60,
+            above=0,
+            high=_DECADE,
+        ),
+        optional(
+            "step",
+            "duration",
+            "longest time from one finished step to the next; none: for ever",
+            above=0,
+            high=_DECADE,
+        ),
+        example="deadlines = deadlines(request = 15m, unreachable = 5m)",
+    ),
+    builtin(
+        "kl_guard",
+        "kl_guard",
+        "watches how far the trainer's logprobs are from the sampler's",
+        lambda args: KlGuardPlan(**args.values),
+        number("max", "most that is normal, in nats a token", 0.1, above=0, high=100),
+        word(
+            "then",
+            "what happens above it: a warning, an end to asynchronous steps, or to the run",
+            ("warn", "synchronous", "stop"),
+            "warn",
+            noun="reaction",
+        ),
+        formula=("d_t = log p_trainer,t − log q_sampler,t", "kl = mean(d_t² / 2)"),
+        example="kl_guard = kl_guard(max = 0.1, then = stop)",
+    ),
+)
+
+
+def _range(args: Args, scale: Literal["linear", "log"]) -> RangePlan:
+    from rlc.plan import (
+        RangePlan,  # most recipes have no sweep, and are checked without its records
+    )
+
+    step: Any = args.values.get("step")
+    given = [args.low, args.high, *([step] if step is not None and step.data else [])]
+    whole = all(float(value.data).is_integer() for value in given) and scale == "linear"
+    return RangePlan(scale, args.low, args.high, step, whole)
+
+
+def _search(
+    name: str, doc: str, example: str, *params: Param, learns: bool = False, aliases: str = ""
+) -> Builtin:
+    """Return a search, whose parameters have the names of its record's fields."""
+
+    def build(args: Args) -> SearchPlan:
+        from rlc.plan import SearchPlan
+
+        return SearchPlan(name, **{"n": None, **args.values, "learns": learns})
+
+    return builtin(name, "search", doc, build, *params, example=example, aliases=aliases)
+
+
+def _tried(rates: str, search: str) -> str:
+    """Return an example of a sweep over learning rates."""
+    over = f"{{ main.optimizer.learning_rate = {rates} }}"
+    return f"of     = main\nover   = {over}\nsearch = {search}"
+
+
+_N = count("n", "configurations that are tried", high=10_000)
+
+SWEEPS = (
+    builtin(
+        "range",
+        "axis",
+        "numbers from low to high, all equally likely; whole ones if its arguments are whole",
+        lambda args: _range(args, "linear"),
+        number("low", "the smallest"),
+        number("high", "the largest"),
+        optional("step", "float", "only every so many; none: any", above=0),
+        example=_tried("range(1e-5, 1e-4)", "random(20)"),
+    ),
+    builtin(
+        "log",
+        "axis",
+        "numbers from low to high, whose logarithms are all equally likely",
+        lambda args: _range(args, "log"),
+        number("low", "the smallest", above=0),
+        number("high", "the largest", above=0),
+        example=_tried("log(1e-5, 1e-3)", "random(20)"),
+    ),
+    _search("grid", "every configuration of the axes", _tried("[1e-5, 4e-5, 1e-4]", "grid()")),
+    _search(
+        "random",
+        "configurations sampled at random, none twice (Optuna's RandomSampler)",
+        _tried("log(1e-5, 1e-3)", "random(20)"),
+        _N,
+    ),
+    _search(
+        "tpe",
+        "configurations sampled where the best ones so far were dense, after the first ten, which "
+        "are random (Optuna's TPESampler, NeurIPS 2011)",
+        _tried("log(1e-5, 1e-3)", "tpe(20)"),
+        _N,
+        learns=True,
+        aliases="bayes bayesian optuna",
+    ),
+    _search(
+        "halving",
+        "configurations of which only the best of each eta go on at every rung, as evaluated "
+        "during the stage (Optuna's SuccessiveHalvingPruner, arXiv 1810.05934)",
+        _tried("log(1e-5, 1e-3)", "halving(eta = 3, n = 9)"),
+        Param("eta", "int", "one of so many goes on", 3, low=2, high=100),
+        optional(
+            "n", "int", "configurations, sampled at random; none: every one", low=1, high=10_000
+        ),
+        optional("first", "int", "steps to the first rung; none: to the first evaluation", low=1),
+        aliases="asha hyperband sha",
     ),
 )

@@ -6,16 +6,31 @@ from collections.abc import Callable
 from typing import Any
 
 from rlc.catalog.builtins.training import GROUP_SIZE, STOP
-from rlc.catalog.records import Args, Builtin, Param, as_float, builtin, code, optional, share, word
-from rlc.catalog.traits import BOX, TAG, WrapperTraits
+from rlc.catalog.records import (
+    BOX,
+    TAG,
+    Args,
+    Builtin,
+    Param,
+    WrapperTraits,
+    as_float,
+    builtin,
+    code,
+    count,
+    number,
+    optional,
+    share,
+    text,
+    word,
+)
 from rlc.plan import MAX_TURNS, STEP_TIMEOUT, RewardPlan, RolloutsPlan, StepPlan
 from rlc.records import evolve, frozen
 
 
 @frozen(eq=False)
 class Template:
-    """A prompt around an observation that is known by name (its text: rlc.chat.prompts).
-    ``chatml``: it is written in Qwen's chat markup. ``asks``: as of a wrapper."""
+    """A prompt around an observation that is known by name (its text: rlc.chat.prompts), with
+    ``chatml`` in Qwen's chat markup. ``asks``: as of a wrapper."""
 
     chatml: bool = False
     asks: tuple[str, ...] = ()
@@ -46,7 +61,7 @@ def _wrapper(
     build: Callable[[Args], StepPlan | RolloutsPlan | RewardPlan] | None = None,
     **more: Any,
 ) -> Builtin:
-    """A wrapper: by default a step with all its arguments, of which a pipeline has one."""
+    """Return a wrapper: by default a step with all its arguments, of which a pipeline has one."""
     build = build or (lambda args: StepPlan(name, dict(args.values)))
     return builtin(
         name, "wrapper", doc, build, *params, traits=traits, **{"not_after": {name: _ONCE}, **more}
@@ -74,7 +89,7 @@ def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
 
 
 def _workers(args: Args) -> StepPlan:
-    """Workers; an executor of the user's counts as a kind."""
+    """Return a step of workers; an executor of the user's counts as a kind."""
     own = args.executor.data is not None
     kind = evolve(args.executor, type="word", data="executor") if own else args.kind
     of_cluster = {param.name for param in _OF_CLUSTER} if kind.data != _RAY else set()
@@ -89,7 +104,7 @@ def _rollouts(args: Args) -> RolloutsPlan:
 
 _RAY = "ray"
 _OF_CLUSTER = (
-    Param("cpus", "float", "CPUs that each actor reserves", 1.0, low=0, only_if=("kind", (_RAY,))),
+    number("cpus", "CPUs that each actor reserves", 1.0, low=0, only_if=("kind", (_RAY,))),
     Param(
         "resources",
         "record",
@@ -104,7 +119,7 @@ _OF_CLUSTER = (
         only_if=("kind", (_RAY,)),
     ),
 )
-_USES = Param("uses", "int", "most calls in an episode", 5, low=1, high=1_000)
+_USES = count("uses", "most calls in an episode", 5, high=1_000)
 _PROMPT_FILE: dict[str, Any] = {"form": (r".+\.(j2|jinja)", "prompt.j2"), "file": True}
 # What templates are given.
 OBSERVED, ASKED, JUDGED = ("observation",), ("problem",), ("problem", "solutions")
@@ -116,8 +131,8 @@ WRAPPERS = (
         BOX,
         Param("timeout", "duration", "longest run of one piece of code", 5, above=0),
         _USES,
-        Param("reward_use", "float", "reward of each call", 0.05),
-        Param("reward_success", "float", "reward of each call that works", 0.25),
+        number("reward_use", "reward of each call", 0.05),
+        number("reward_success", "reward of each call that works", 0.25),
         word("errors", "what the model sees of an error", ("full", "last_line"), "full"),
         example=(
             'env = gem("math:Math12K")\n'
@@ -130,11 +145,9 @@ WRAPPERS = (
         "search_tool",
         "the model may search, on a server",
         TAG,
-        Param(
-            "url", "string", "the server", form=(r"https?://.+", "http://127.0.0.1:8000/retrieve")
-        ),
+        text("url", "the server", form=(r"https?://.+", "http://127.0.0.1:8000/retrieve")),
         _USES,
-        Param("top_k", "int", "passages that a search gives", 3, low=1, high=100),
+        count("top_k", "passages that a search gives", 3, high=100),
         Param("timeout", "duration", "longest search", 5, above=0),
         server="url",
         example=(
@@ -148,9 +161,8 @@ WRAPPERS = (
         "mcp_tools",
         "the model may call the tools of an MCP server",
         WrapperTraits("server_tools", wraps="chats", server="server", package="mcp", extra="mcp"),
-        Param(
+        text(
             "server",
-            "string",
             "a command that starts it, a Python file, or an address of streamable HTTP",
             form=(r".+", "uvx mcp-server-time"),
             file=r"\S+\.py",
@@ -211,9 +223,8 @@ WRAPPERS = (
         "template",
         "the whole prompt around an observation",
         WrapperTraits("template", wraps="text", scripted=True),
-        Param(
+        text(
             "name",
-            "string",
             "name of a template, or a jinja2 file",
             choices=tuple(TEMPLATES),
             noun="template",
@@ -231,8 +242,8 @@ WRAPPERS = (
         "chat",
         "a chat through the model's renderer: each turn extends the tokens before it",
         WrapperTraits("chat", history="all", scripted=True),
-        Param("instruction", "string", "added to the first observation", ""),
-        Param("system", "string", "a system message, for prompts that have none of their own", ""),
+        text("instruction", "added to the first observation", ""),
+        text("system", "a system message, for prompts that have none of their own", ""),
         not_after={
             **dict.fromkeys((*_HISTORIES, "chat"), _ONE_HISTORY),
             "template": "`chat()` makes the prompt itself, with the model's renderer",
@@ -244,7 +255,7 @@ WRAPPERS = (
         "solver_judge",
         "solvers answer a task, and a judge picks one of their answers; roles: solver, judge",
         WrapperTraits("game", asks=(TAG, BOX), prompt="solver_prompt", roles=("solver", "judge")),
-        Param("solvers", "int", "solvers of each task", 2, low=1, high=64),
+        count("solvers", "solvers of each task", 2, high=64),
         optional(
             "solver_prompt",
             "string",
@@ -289,13 +300,7 @@ WRAPPERS = (
             above=0,
             optional=True,
         ),
-        Param(
-            "max_turns",
-            "int",
-            "an episode that has not ended by then is cut short",
-            MAX_TURNS,
-            low=1,
-        ),
+        count("max_turns", "an episode that has not ended by then is cut short", MAX_TURNS),
         evolve(STOP, default=None, optional=True, doc="texts that end a reply, which keeps them"),
         build=_rollouts,
         not_after={},

@@ -16,7 +16,7 @@ from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.evaluate import loss_and_grad
 from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import torch_function
-from rlc.catalog.own_losses import traits_of
+from rlc.catalog.index import own_loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.own_loss import compiled
@@ -28,7 +28,7 @@ def traced(loss: Program) -> Any:
     """The function as the embedded engine takes it from its traced graph."""
     from rlc.service.engine.custom_loss import CustomLoss
 
-    return CustomLoss.trace(*compiled(torch_function(loss, "mine", traits_of(loss).weighted)))
+    return CustomLoss.trace(*compiled(torch_function(loss, "mine", own_loss_traits(loss).weighted)))
 
 
 def sent(data: Columns, mask_T: np.ndarray) -> TrainingDatum:
@@ -76,7 +76,7 @@ def test_the_traced_function_is_the_definition(
     total, _ = custom.total(logp_T, [arrays], [0])
     total.backward()
     assert logp_T.grad is not None
-    scale = 0.25 if traits_of(loss).weighted else 1.0
+    scale = 0.25 if own_loss_traits(loss).weighted else 1.0
     assert total.item() == pytest.approx(scale * value, rel=1e-9, abs=1e-9)
     np.testing.assert_allclose(logp_T.grad[mask_T], scale * grad_T, rtol=1e-7, atol=1e-9)
     assert not logp_T.grad[~mask_T].any()

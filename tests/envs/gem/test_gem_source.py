@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlc.catalog.facts.environments import gem_facts as facts
-from rlc.catalog.facts.environments import gem_ids, is_broken
+from rlc.catalog.facts import gem_facts as facts
+from rlc.catalog.facts import gem_ids, is_broken
 from rlc.chat.turns import ContractError, EnvError
 from rlc.envs.gem.source import GemSource
 from rlc.envs.workers.threads import GlobalRngLock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from made_up_runs import ENVS, NODES, USAGE, write_lines, write_run
 
-from rlc.catalog.facts.models import find_model
+from rlc.catalog.facts import find_model
 from rlc.report.charts.drawing import Chart
 from rlc.report.formatting import number
 from rlc.report.pages.rendering import render

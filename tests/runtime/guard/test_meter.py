@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlc.plan.models import ModelPlan
+from rlc.plan.parts import ModelPlan
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.meter import Meter, cost
 from rlc.runtime.records import Usage

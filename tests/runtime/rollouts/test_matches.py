@@ -15,8 +15,7 @@ from rlc.envs.games import GameSource
 from rlc.envs.responders import ModelReply, ModelRequest, Responders
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan
-from rlc.plan.models import ModelState, Sampling
-from rlc.plan.parts import FailurePlan
+from rlc.plan.parts import FailurePlan, ModelState, Sampling
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task

@@ -15,8 +15,7 @@ from rlc.envs.base import EnvSource, Episode
 from rlc.envs.build import PlayableEnv
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
-from rlc.plan.models import SamplingPlan
-from rlc.plan.parts import FailurePlan
+from rlc.plan.parts import FailurePlan, SamplingPlan
 from rlc.runtime.journal.metrics import rollout_metrics
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player

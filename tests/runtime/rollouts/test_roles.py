@@ -27,8 +27,7 @@ from rlc.envs.base import Episode
 from rlc.envs.build import PlayableEnv
 from rlc.envs.judges.solver_judge import make_solver_judge
 from rlc.envs.workers.async_adapter import make_async
-from rlc.plan.models import SamplingPlan
-from rlc.plan.parts import FailurePlan
+from rlc.plan.parts import FailurePlan, SamplingPlan
 from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout, Usage
 from rlc.runtime.rollouts.player import Player

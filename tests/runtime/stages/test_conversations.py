@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlc.catalog.facts.models import renderer_names
+from rlc.catalog.facts import renderer_names
 from rlc.chat.prompts import opening, rendered, seeing_renderer
 from rlc.data.chats import read_chat
 from rlc.data.errors import DataError

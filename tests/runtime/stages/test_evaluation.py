@@ -6,8 +6,7 @@ import pytest
 from attrs import evolve
 
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
-from rlc.plan.models import ModelPlan, SamplingPlan
-from rlc.plan.parts import MetricPlan
+from rlc.plan.parts import MetricPlan, ModelPlan, SamplingPlan
 from rlc.plan.stages import Evaluation
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.stages.evaluation import evaluation_metrics

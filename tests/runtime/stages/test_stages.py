@@ -24,7 +24,7 @@ from run_support import (
 )
 
 from rlc.data.errors import DataError
-from rlc.explanation.job.requirements import written
+from rlc.explanation.job import written
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer

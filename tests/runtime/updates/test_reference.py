@@ -10,7 +10,7 @@ from attrs import evolve
 from run_support import compiled, copy_of, metrics, rollouts, run, run_new, tiny, train, undisturbed
 from stage_parts import changed, flat
 
-from rlc.plan.models import ModelState
+from rlc.plan.parts import ModelState
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.pricing.cost import stage_cost

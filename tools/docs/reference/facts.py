@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from rlc.catalog import metrics
-from rlc.catalog.facts.models import find_model, model_names, prices_as_of, storage_price
+from rlc.catalog.facts import find_model, model_names, prices_as_of, storage_price
 from rlc.catalog.search import OTHER_KINDS, NameEntry, entries
 from rlc.explanation.entries import default_of
 from tools.docs.markdown import code, escaped, page, table

@@ -25,65 +25,63 @@ from rlc.records import asdict
 
 
 def sweep_lines(sweep: Sweep, paint: Paint) -> Lines:
-    """Everything about a sweep, for a person."""
+    """Yield everything about a sweep."""
     plan, cost = sweep.plan, sweep.cost
     runs = count(cost.trials, "trial")
     yield paint.title(f"sweep {plan.name}: {runs} of {plan.of}, compared by {plan.metric.name}")
-    yield from section("axes", _axis_lines(plan), paint)
+    width = max(len(axis.path) for axis in plan.axes)
+    axes = (
+        line
+        for axis in plan.axes
+        for line in wrapped(f"{axis.path:{width}}   {_axis_text(axis)}", hang=width + 3)
+    )
+    yield from section("axes", axes, paint)
     yield from section("search", _search_lines(sweep), paint)
     yield from section("cost of all trials", _cost_lines(plan, cost), paint)
 
 
-def _axis_lines(plan: SweepPlan) -> Lines:
-    width = max(len(axis.path) for axis in plan.axes)
-    for axis in plan.axes:
-        yield from wrapped(f"{axis.path:{width}}   {axis_text(axis)}", hang=width + 3)
-
-
-def axis_text(axis: AxisPlan) -> str:
-    """The values of an axis."""
-    if axis.range is None:
+def _axis_text(axis: AxisPlan) -> str:
+    """Return the values of an axis."""
+    if (span := axis.range) is None:
         return ", ".join(axis.values)
-    drawn = axis.range
-    how = "by their logarithms" if drawn.scale == "log" else "evenly"
-    step = "" if drawn.step is None else f", every {drawn.step:g}"
-    return f"from {drawn.low:g} to {drawn.high:g}{step}, drawn {how}"
+    how = "by their logarithms" if span.scale == "log" else "evenly"
+    step = "" if span.step is None else f", every {span.step:g}"
+    return f"from {span.low:g} to {span.high:g}{step}, drawn {how}"
 
 
 def _search_lines(sweep: Sweep) -> Lines:
     plan, search = sweep.plan, sweep.plan.search
     goal = "the most" if plan.metric.more_is_better else "the least"
     held_out = "held out" if plan.metric.held_out else "of tasks that are trained on"
-    yield f"{search_text(search)}: {count(sweep.size, 'configuration')}"
+    yield f"{_search_text(search)}: {count(sweep.size, 'configuration')}"
     if sweep.combinations > MOST_LISTED:
         yield from wrapped(
             f"checked and priced by {SAMPLED:,} of the {sweep.combinations:,} configurations of "
             "its values: another one may not work, and its trials would fail"
         )
-    seeds = sweep.seeds
-    of = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    yield f"each with {of}"
-    mean = ", the mean over the seeds" if len(seeds) > 1 else ""
+    first, *_, last = (*sweep.seeds, sweep.seeds[-1])
+    yield f"each with seed {first}" if first == last else f"each with seeds {first} to {last}"
+    mean = ", the mean over the seeds" if len(sweep.seeds) > 1 else ""
     yield f"best is {goal} {plan.metric.name} ({held_out}){mean}"
     if search.eta is not None:
-        first = search.first or 1
+        rungs = ", ".join(f"{(search.first or 1) * search.eta**rung:,}" for rung in range(3))
         yield from wrapped(
-            f"after {first:,}, {first * search.eta:,}, {first * search.eta**2:,} … steps about one "
-            f"of every {search.eta} configurations goes on; the others end there"
+            f"after {rungs} … steps about one of every {search.eta} configurations goes on; the "
+            "others end there"
         )
 
 
-def search_text(search: SearchPlan) -> str:
-    """``tpe(20)``, ``halving(eta = 3, first = 10)``."""
-    given = {"n": search.n, "eta": search.eta, "first": search.first}
+def _search_text(search: SearchPlan) -> str:
+    """Return ``tpe(20)``, ``halving(eta = 3, first = 10)``."""
     if search.eta is None:
         return f"{search.kind}({'' if search.n is None else search.n})"
-    said = (f"{name} = {value:,}" for name, value in given.items() if value is not None)
-    return f"{search.kind}({', '.join(said)})"
+    given = {"n": search.n, "eta": search.eta, "first": search.first}
+    args = (f"{name} = {value:,}" for name, value in given.items() if value is not None)
+    return f"{search.kind}({', '.join(args)})"
 
 
 def sweep_changes(before: Sequence[Sweep], after: Sequence[Sweep]) -> Iterator[Change]:
-    """What differs between the sweeps of two recipes."""
+    """Return what differs between the sweeps of two recipes."""
     return changes_between(
         *({k: v for s in side for k, v in _values(s)} for side in (before, after))
     )
@@ -94,24 +92,21 @@ def _values(sweep: Sweep) -> Iterator[tuple[str, ComparedValue]]:
     yield name, ComparedValue("sweep")
     yield f"{name}.of", ComparedValue(WrittenValue(plan.of))
     for axis in plan.axes:
-        yield f"{name}.over.{axis.path}", ComparedValue(WrittenValue(axis_text(axis)))
-    yield f"{name}.search", ComparedValue(WrittenValue(search_text(plan.search)))
+        yield f"{name}.over.{axis.path}", ComparedValue(WrittenValue(_axis_text(axis)))
+    yield f"{name}.search", ComparedValue(WrittenValue(_search_text(plan.search)))
     yield f"{name}.seeds", ComparedValue(plan.seeds)
     yield f"{name}.metric", ComparedValue(WrittenValue(plan.metric.name))
-    yield from (
-        (path, ComparedValue(value)) for path, value in leaves(plan.budget, f"{name}.budget")
-    )
+    for path, value in leaves(plan.budget, f"{name}.budget"):
+        yield path, ComparedValue(value)
     if not sweep.cost.free:
-        all_of_it = " / ".join(dollars(sweep.cost.total[level]) for level in LEVELS)
-        yield f"{name}.cost", ComparedValue(WrittenValue(all_of_it))
+        yield f"{name}.cost", ComparedValue(WrittenValue(_totals(sweep.cost)))
 
 
 def _cost_lines(plan: SweepPlan, cost: SweepCost) -> Lines:
     if cost.free:
         yield FREE
     else:
-        totals = " / ".join(dollars(cost.total[level]) for level in LEVELS)
-        yield f"{totals} (low / expected / high)"
+        yield f"{_totals(cost)} (low / expected / high)"
         least, most = dollars(cost.least), dollars(cost.most)
         yield f"a trial alone: {least if least == most else f'{least} to {most}'}, expected"
         if cost.shared:
@@ -119,17 +114,19 @@ def _cost_lines(plan: SweepPlan, cost: SweepCost) -> Lines:
                 f"{dollars(cost.shared)} less than apart: stages before {plan.of} are run once for "
                 "all trials that share them"
             )
-    limits = [
-        show(limit, unit)
-        for limit, unit in ((plan.budget.usd, "money"), (plan.budget.seconds, "duration"))
-        if limit is not None
-    ]
-    limits += [] if plan.budget.tokens is None else [f"{plan.budget.tokens:,} tokens"]
+    budget, limits = plan.budget, list[str]()
+    limits += [] if budget.usd is None else [show(budget.usd, "money")]
+    limits += [] if budget.seconds is None else [show(budget.seconds, "duration")]
+    limits += [] if budget.tokens is None else [f"{budget.tokens:,} tokens"]
     yield f"budget: {', '.join(limits) or 'none'}"
 
 
+def _totals(cost: SweepCost) -> str:
+    return " / ".join(dollars(cost.total[level]) for level in LEVELS)
+
+
 def sweep_dicts(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
-    """The same as plain data; a null total is unknown, and ``at_least`` its lower bound."""
+    """Return sweeps as data; a null total is unknown, and ``at_least`` its lower bound."""
     return [
         {
             **asdict(sweep.plan),

@@ -1,11 +1,12 @@
-"""The formulas of a stage."""
+"""The formulas of a stage, and what it learns from other models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from rlc.algo import needs_batch
+from rlc.algo import Program, needs_batch
 from rlc.catalog import (
     LIKELIHOOD,
     NO_ADVANTAGE,
@@ -15,10 +16,8 @@ from rlc.catalog import (
     loss_traits,
     preference_traits,
 )
-from rlc.explanation.formulas.distillation import reference_name, teacher_formula, teacher_sections
-from rlc.explanation.formulas.rewards import reward_formulas
-from rlc.explanation.formulas.schemes import Formula, scheme_formulas
 from rlc.explanation.layout import Lines, wrapped
+from rlc.explanation.schemes import Formula, reward_formulas, scheme_formulas
 from rlc.lang.render import Paint
 from rlc.plan import (
     LOCAL,
@@ -27,32 +26,33 @@ from rlc.plan import (
     KlPlan,
     Likelihood,
     LossPlan,
+    ModelState,
     PolicyGradient,
     PreferenceLoss,
     Rollouts,
+    Samples,
     StagePlan,
     Table,
+    TeacherPlan,
     Training,
+    is_text_file,
     is_training,
     show,
 )
 from rlc.pricing import rollout_shape, shares
 from rlc.records import frozen
 
-SFT_LOSS = ("L = − Σ_t log p_t", "t: the tokens of the replies")
 
-
-def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Lines]]:
-    """Titles and lines, in the order in which things are computed."""
+def formula_sections(stage: StagePlan, paint: Paint) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield titles and lines, in the order in which things are computed."""
     for env in stage.environments:
         if formulas := reward_formulas(env):
             yield f"reward of {env.name}", _formulas(formulas, paint)
     yield from _SECTIONS[stage](stage, paint)
-    if not is_training(stage):
-        return
-    schedule = stage.optimizer.schedule
-    if schedule.kind != "constant" or schedule.warmup:
-        yield f"learning rate: {schedule.kind}", _schedule(stage.optimizer, paint)
+    if is_training(stage):
+        schedule = stage.optimizer.schedule
+        if schedule.kind != "constant" or schedule.warmup:
+            yield f"learning rate: {schedule.kind}", _schedule(stage.optimizer, paint)
 
 
 def stage_formulas(stage: StagePlan) -> dict[str, list[str]]:
@@ -73,40 +73,23 @@ def _policy_gradient_sections(stage: Training, paint: Paint) -> Iterator[tuple[s
     yield f"advantage: {objective.advantage.name}", _advantage(objective, paint)
     if (kl := objective.kl) is not None:
         yield "KL penalty: reference" if kl.coef else "reference", _penalty(kl, paint)
-    yield from teacher_sections(objective, paint)
+    for teacher in objective.teacher:
+        of = f" of {teacher.name}" if teacher.name else ""
+        yield f"teacher{of}: {teacher.kind}", _teacher(teacher, paint)
     yield f"aggregation: {objective.aggregate.kind}", _aggregate(stage, paint)
     yield f"loss: {objective.loss.name}", _loss(stage, paint)
 
 
 def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
-    objective, penalty = stage.of(PolicyGradient), dict[str, list[str]]()
+    objective = stage.of(PolicyGradient)
+    found = {"advantage": [formula.text for formula in scheme_formulas(objective.advantage)]}
     if objective.kl and objective.kl.coef:
-        penalty["kl"] = list(_formula("kl", "reference"))
+        found["kl"] = list(_formula("kl", "reference"))
     for teacher in objective.teacher:
         title = "teacher" if teacher.name is None else f"teacher of {teacher.name}"
-        penalty[title] = teacher_formula(teacher)
-    return {
-        "advantage": [formula.text for formula in scheme_formulas(objective.advantage)],
-        **penalty,
-        "aggregate": list(_formula("aggregate", objective.aggregate.kind)),
-        "loss": [*loss_formula(objective.loss), *_derivative(objective.loss)],
-    }
-
-
-def _likelihood_sections(stage: Training, paint: Paint) -> Iterator[tuple[str, Lines]]:  # noqa: ARG001
-    yield f"loss: {LIKELIHOOD.name}", iter(_likelihood(stage))
-
-
-def _preference_sections(stage: Training, paint: Paint) -> Iterator[tuple[str, Lines]]:
-    yield f"loss: {stage.of(PreferenceLoss).loss.name}", _preference_loss(stage, paint)
-
-
-def _preference_formulas(stage: Training) -> dict[str, list[str]]:
-    return {"loss": list(_formula("preference_loss", stage.of(PreferenceLoss).loss.name))}
-
-
-def _evaluation_sections(stage: Evaluation, paint: Paint) -> Iterator[tuple[str, Lines]]:
-    yield "metrics", _metrics(stage, paint)
+        found[title] = _teacher_formula(teacher)
+    found["aggregate"] = list(_formula("aggregate", objective.aggregate.kind))
+    return found | {"loss": [*loss_formula(objective.loss), *_derivative(objective.loss)]}
 
 
 def _evaluation_formulas(stage: Evaluation) -> dict[str, list[str]]:
@@ -114,30 +97,35 @@ def _evaluation_formulas(stage: Evaluation) -> dict[str, list[str]]:
     return {"metrics": [text for name in names for text in _formula("metric", name)]}
 
 
-_SECTIONS: Table[Callable[[Any, Paint], Iterator[tuple[str, Lines]]]] = Table(
+_SECTIONS: Table[Callable[[Any, Paint], Iterable[tuple[str, Iterable[str]]]]] = Table(
     {
         PolicyGradient: _policy_gradient_sections,
-        Likelihood: _likelihood_sections,
-        PreferenceLoss: _preference_sections,
-        Evaluation: _evaluation_sections,
+        Likelihood: lambda stage, _: [(f"loss: {LIKELIHOOD.name}", _likelihood(stage))],
+        PreferenceLoss: lambda stage, paint: [
+            (f"loss: {stage.objective.loss.name}", _preference_loss(stage, paint))
+        ],
+        Evaluation: lambda stage, paint: [("metrics", _metrics(stage, paint))],
     }
 )
 _FORMULAS: Table[Callable[[Any], dict[str, list[str]]]] = Table(
     {
         PolicyGradient: _policy_gradient_formulas,
         Likelihood: lambda stage: {"loss": list(_likelihood(stage))},
-        PreferenceLoss: _preference_formulas,
+        PreferenceLoss: lambda stage: {
+            "loss": list(_formula("preference_loss", stage.objective.loss.name))
+        },
         Evaluation: _evaluation_formulas,
     }
 )
 
 
 def _likelihood(stage: Training) -> tuple[str, ...]:
-    """The log-likelihood, as the data has it where that says so itself."""
+    """Return the formula of the data that is learnt, where it has one of its own."""
     data = stage.data[0]
     own = find_builtin("data", data.word)
     learns_shares = data.soft_targets is not None or not hasattr(data, "top_k")
-    return own.formula if own and own.formula and learns_shares else SFT_LOSS
+    usual = ("L = − Σ_t log p_t", "t: the tokens of the replies")
+    return own.formula if own and own.formula and learns_shares else usual
 
 
 def _builtin(kind: str, name: str) -> Builtin:
@@ -170,7 +158,7 @@ def _formulas(formulas: Sequence[Formula], paint: Paint) -> Lines:
 
 
 def loss_formula(loss: LossPlan) -> tuple[str, ...]:
-    """The formula of a loss, with the parts that it names."""
+    """Return the formula of a loss, with the parts that it names."""
     if loss.program is None:
         return _formula("loss", loss.name)
     from rlc.algo import formula
@@ -179,7 +167,7 @@ def loss_formula(loss: LossPlan) -> tuple[str, ...]:
 
 
 def _derivative(loss: LossPlan) -> tuple[str, ...]:
-    """The derivative of a recipe's own loss; empty for the service's, whose formulas say enough."""
+    """Return the derivative of a recipe's own loss; empty for a loss of the service."""
     if loss.program is None:
         return ()
     from rlc.algo import derivative_formula
@@ -188,17 +176,17 @@ def _derivative(loss: LossPlan) -> tuple[str, ...]:
 
 
 def _loss(stage: Training, paint: Paint) -> Lines:
-    loss = stage.of(PolicyGradient).loss
+    loss, traits = stage.of(PolicyGradient).loss, loss_traits(stage.of(PolicyGradient).loss)
     if loss.program is not None:
         for line in (*loss_formula(loss), *_derivative(loss)):
             yield from wrapped(line, hang=2)
-        yield from map(paint.dim, _of_own_loss(stage))
+        yield from map(paint.dim, _of_own_loss(loss, loss.program, stage.model.service))
         return
     yield from loss_formula(loss)
     if loss.mean:
         yield "L_i = L / n_i, one number for each sequence"
     yield paint.dim(_builtin("loss", loss.name).doc)
-    if not loss_traits(loss).published:
+    if not traits.published:
         yield paint.dim("Tinker computes a definition of its own, which is not published:")
         yield paint.dim("this is the one of the embedded engine and of `rlc serve`")
     for name, value in loss.config.items():
@@ -222,10 +210,9 @@ def _preference_loss(stage: Training, paint: Paint) -> Lines:
     yield paint.dim("weighted log-likelihood, after a forward pass that the weights follow from")
 
 
-def _of_own_loss(stage: Training) -> Iterator[str]:
-    """What follows from the expression of a recipe's own loss."""
-    loss = stage.of(PolicyGradient).loss
-    if loss.program is not None and needs_batch(loss.program):
+def _of_own_loss(loss: LossPlan, program: Program, service: str) -> Iterator[str]:
+    """Yield what follows from the expression of a recipe's own loss."""
+    if needs_batch(program):
         whose = "trainer's, after a forward pass" if loss_traits(loss).forward else "sampler's"
         yield "`batch_…` is taken over all sampled tokens of a step, before its first gradient, of"
         yield f"the advantages as they are; logprobs there are the {whose}"
@@ -236,7 +223,7 @@ def _of_own_loss(stage: Training) -> Iterator[str]:
         yield "of degree 1 in A: the weight of a sequence is folded into its advantages"
     if loss.by_sequence:
         yield "one number for each sequence, which counts like the loss of one token"
-    if stage.model.service != LOCAL:
+    if service != LOCAL:
         yield "a custom loss of the service; where it has none, the SDK computes it here, after a"
         yield "forward pass of its own: 1.5 times the training work"
 
@@ -270,7 +257,7 @@ def _metrics(stage: Evaluation, paint: Paint) -> Lines:
 
 
 def _aggregate(stage: Training, paint: Paint) -> Lines:
-    """The formula, and what one token then weighs in the gradient."""
+    """Yield the formula, and the weight of one token in the gradient."""
     objective = stage.of(PolicyGradient)
     aggregate, loss = objective.aggregate, objective.loss
     yield from _formula("aggregate", aggregate.kind)
@@ -283,8 +270,7 @@ def _aggregate(stage: Training, paint: Paint) -> Lines:
     if aggregate_traits(aggregate.kind).over is None:
         yield paint.dim(f"each {one} weighs 1, so the gradient grows with the batch")
         return
-    pulls = loss_traits(loss).weighted
-    where = "as an input of the loss" if pulls else "folded into its advantage"
+    where = "as an input of the loss" if loss_traits(loss).weighted else "folded into its advantage"
     yield f"each {one} weighs about {scale.weight:.3g}, {where}"
     yield paint.dim("Adam undoes a constant factor, except in eps and grad_clip_norm")
 
@@ -300,7 +286,7 @@ class LossScale:
 
 
 def loss_scale(stage: Training) -> LossScale:
-    """The effective scale of a stage's loss (weights: :mod:`rlc.algo.aggregate`)."""
+    """Return the effective scale of a stage's loss (weights: :mod:`rlc.algo.aggregate`)."""
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     batch, part, sequences, tokens = source.batch, shares(source.envs), 0.0, 0.0
     for env in source.envs:
@@ -315,3 +301,61 @@ def loss_scale(stage: Training) -> LossScale:
     weight = aggregate_traits(objective.aggregate.kind).token_weight
     counted = sequences if objective.loss.by_sequence else tokens
     return LossScale(sequences, tokens, weight(sequences, counted, objective.aggregate.length))
+
+
+def whose(state: ModelState) -> str:
+    """Return a model with what its weights are from: ``Qwen/Qwen3-32B from main``."""
+    weights = state.after or state.model.weights
+    return state.model.base if weights is None else f"{state.model.base} from {weights}"
+
+
+def reference_name(state: ModelState) -> str:
+    """Return a reference as a recipe names it: a stage, saved weights or a base model."""
+    return state.after or f'"{state.model.weights or state.model.base}"'
+
+
+def teaching(teacher: TeacherPlan) -> str:
+    """Return a teacher in a few words."""
+    of = f" in {teacher.name}" if teacher.name else ""
+    return f"{teacher.coef:g} × {teacher.kind} from {whose(teacher.model)}{of}"
+
+
+def sampled(samples: Samples) -> Iterator[str]:
+    """Yield what is sampled to be imitated, and how much of it is kept."""
+    keep, env, count = samples.keep, samples.env, samples.count
+    kept = {"all": "", "solved": " that solve it", "best": ", the best of a task"}.get(
+        keep.kind, f" with a reward of at least {keep.reward or 0:g}"
+    )
+    yield f"{count:,} episodes of {env.name}{kept}, played by {whose(samples.model)}"
+    most = f", of which at most {samples.per_task:,} are kept" if samples.per_task else ""
+    each = "once" if samples.size == 1 else f"{samples.size:,} times"
+    yield f"each task played {each}{most}, at most {count * samples.tries:,} episodes in all"
+    if samples.without is not None:
+        yield f"learnt without the {samples.without} message that they are played with"
+    if samples.top_k is not None:
+        yield f"of each token the {samples.top_k:,} that it finds most likely in its place are kept"
+
+
+def _teacher_formula(teacher: TeacherPlan) -> list[str]:
+    """Return the formula of a teacher, with the discount if it has one."""
+    if not teacher.coef:
+        return ["log p_teacher,t is read by the loss, and nothing is taken off the advantages"]
+    lines = list(_formula("teacher", teacher.kind))
+    if teacher.discount:
+        lines[-1:] = ["P_t = − coef d_t + discount P_t+1", "A_t = A_t + P_t"]
+    return lines
+
+
+def _teacher(teacher: TeacherPlan, paint: Paint) -> Lines:
+    yield from _teacher_formula(teacher)
+    more = f", discount = {teacher.discount:g}" if teacher.discount else ""
+    more += "" if teacher.top_k is None else f", top_k = {teacher.top_k:,}"
+    yield f"teacher = {whose(teacher.model)}, coef = {teacher.coef:g}{more}"
+    if teacher.system is not None:
+        shown = f'"{teacher.system}"' if teacher.system else "none"
+        if is_text_file(teacher.system):
+            shown = f"the text of {os.path.basename(teacher.system)}"
+        yield from wrapped(f"the system message that it reads: {shown}", hang=2)
+    if teacher.demonstration is not None:
+        yield f"it is shown the field `{teacher.demonstration}` of the row, after the question"
+    yield paint.dim("it reads every sequence once, as soon as that is played")

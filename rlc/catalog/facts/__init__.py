@@ -1,1 +1,0 @@
-"""Dated facts: models, prices, and the snapshot of GEM's environments."""

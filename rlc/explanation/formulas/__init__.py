@@ -1,1 +1,0 @@
-"""What is computed, as formulas: advantages, losses, rewards."""

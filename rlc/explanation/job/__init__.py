@@ -1,1 +1,0 @@
-"""What surrounds the stages: the graph, what is written and needed, expectations, sweeps."""
