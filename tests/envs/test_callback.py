@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from rlc.chat.turns import Action, EnvError, Observation
-from rlc.envs.base import PolicyReply
+from rlc.envs.base import PolicyClient, PolicyReply
 from rlc.envs.verifiers import CallbackEpisode, begin_alike
 from rlc.envs.workers.threads import EventLoopThread
 
-Policy = CallbackEpisode[Any]
-Rollout = Callable[[Policy], Coroutine[Any, Any, Any]]
+Rollout = Callable[[PolicyClient], Coroutine[Any, Any, Any]]
 
 
-def ask(policy: Policy, text: str) -> Coroutine[Any, Any, PolicyReply]:
+def ask(policy: PolicyClient, text: str) -> Coroutine[Any, Any, PolicyReply]:
     return policy.reply([{"role": "user", "content": text}])
 
 
@@ -48,7 +47,7 @@ async def all_of(episode: CallbackEpisode[Any], *replies: str) -> list[Observati
     return [episode.first, *[await episode.play(Action(reply)) for reply in replies]]
 
 
-async def adds_up(policy: Policy) -> int:
+async def adds_up(policy: PolicyClient) -> int:
     total = 0
     for text in ("one", "two"):
         total += len((await ask(policy, text)).message["content"])
@@ -62,7 +61,7 @@ def test_each_question_is_an_observation_and_the_result_the_last() -> None:
 
 
 def test_questions_at_the_same_time_are_answered_one_after_the_other() -> None:
-    async def both(policy: Policy) -> int:
+    async def both(policy: PolicyClient) -> int:
         one, two = await asyncio.gather(ask(policy, "a"), ask(policy, "b"))
         return int(one.message["content"]) - int(two.message["content"])
 
@@ -72,7 +71,7 @@ def test_questions_at_the_same_time_are_answered_one_after_the_other() -> None:
 
 
 def test_a_question_that_nobody_waits_for_any_more_is_passed_over() -> None:
-    async def impatient(policy: Policy) -> int:
+    async def impatient(policy: PolicyClient) -> int:
         first = asyncio.ensure_future(ask(policy, "a"))
         second = asyncio.ensure_future(ask(policy, "b"))
         await first
@@ -90,7 +89,7 @@ def test_a_question_that_nobody_waits_for_any_more_is_passed_over() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
 def test_what_a_rollout_raises_is_raised_to_who_plays(error: BaseException) -> None:
-    async def fails(policy: Policy) -> int:
+    async def fails(policy: PolicyClient) -> int:
         await ask(policy, "a")
         raise error
 
@@ -99,7 +98,7 @@ def test_what_a_rollout_raises_is_raised_to_who_plays(error: BaseException) -> N
 
 
 def test_an_episode_without_a_question_is_refused() -> None:
-    async def mute(policy: Policy) -> int:
+    async def mute(policy: PolicyClient) -> int:
         return 1
 
     with pytest.raises(EnvError, match="without asking for a reply"):
@@ -110,7 +109,7 @@ def test_a_group_that_begins_differently_is_refused_and_closed() -> None:
     closed = list[str]()
 
     def begins(text: str) -> Rollout:
-        async def rollout(policy: Policy) -> int:
+        async def rollout(policy: PolicyClient) -> int:
             try:
                 await ask(policy, text)
             finally:
@@ -127,7 +126,7 @@ def test_a_group_that_begins_differently_is_refused_and_closed() -> None:
 def test_a_rollout_that_is_cut_short_or_takes_too_long_is_cleaned_up() -> None:
     closed, before = list[str](), threading.active_count()
 
-    async def endless(policy: Policy) -> int:
+    async def endless(policy: PolicyClient) -> int:
         try:
             await ask(policy, "a")
             await asyncio.Event().wait()
