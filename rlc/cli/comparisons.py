@@ -11,7 +11,7 @@ from rlc.cli.output import print_error, visible
 
 if TYPE_CHECKING:
     from rlc.plan import Training
-    from rlc.report.comparisons import StepComparison
+    from rlc.report.episodes import StepComparison
     from rlc.runtime import Record
 
 
@@ -22,7 +22,7 @@ def show_comparisons(
     last one. Return the exit status."""
     from rich.console import Console
 
-    from rlc.report.comparisons import comparisons, last_compared, typical
+    from rlc.report.episodes import comparisons, last_compared, typical
 
     odd = [n for n in ("env", "task", "member", "failed", "tokens") if getattr(args, n)]
     odd += [n for n in ("task", "member") if getattr(args, n) == 0]

@@ -1,23 +1,22 @@
-"""Several runs on one page: their curves in the same charts, and what differs between them."""
+"""One page about several runs: their curves in the same charts, and what differs between them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 
 from rlc.plan import ComparedValue, differing_paths, plan_values, shown_value
-from rlc.report.charts.drawing import Chart, Figure, draw
-from rlc.report.charts.figures import stage_figures
-from rlc.report.charts.series import Series
+from rlc.report.drawing import Chart, Figure, Series, draw
+from rlc.report.figures import Axes, axes_of, stage_figures
 from rlc.report.findings import Finding, findings
-from rlc.report.formatting import number
-from rlc.report.measures import Measure, measures
+from rlc.report.formatting import moment, number, render
+from rlc.report.measures import Measure, Spend, measures, spend
 from rlc.report.run_files import RunFiles, read_files
-from rlc.report.spend import Spend, spend
 from rlc.report.timing import environment_shares, step_times, totals
-from rlc.runtime import RunError, RunInfo, read_run, verdict
+from rlc.runtime import Failure, RunError, RunInfo, read_failures, read_run, verdict
 from rlc.sweeps import runs_in
 
 LETTERS = "ABCDEFGHIJKL"
@@ -171,24 +170,21 @@ class DifferingValue:
 
 @frozen
 class RunResult:
-    """What a run came to by a measure. ``against`` is the difference of the last steps from those
-    of the first run that has any; ``leads``: some end worse, and none better."""
+    """A measure of a run. ``against`` is the difference of the last steps from those of the first
+    run that has any; ``leads``: some runs end worse, and none better."""
 
     run: ComparedRun
-    first: str
-    last: str
+    measure: Measure
     against: str
     better: bool | None
-    best: str
-    best_step: int
     leads: bool
 
 
 @frozen
 class Results:
     """A measure of the runs that have it. ``label``: how many steps the first and the last ones
-    are, where that is the same in all; ``base`` is the letter of the run that the others are held
-    against; ``missing`` has the letters of the other runs by why they have no such number."""
+    are, where that is the same in all; ``base`` is the letter of the run that the others are
+    compared with; ``missing`` has the letters of the other runs by why they have no such number."""
 
     title: str
     label: str
@@ -291,20 +287,13 @@ def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
 
 
 def _result(run: ComparedRun, one: Measure, every: Sequence[Measure]) -> RunResult:
-    base, (value, step) = every[0], one.best
+    base, others = every[0], [one.better(one.last, other.last) for other in every]
+    leads = True in others and False not in others
+    if one is base:
+        return RunResult(run, one, "", None, leads)
     difference = one.last - base.last
     against = f"{'+' if difference >= 0 else '−'}{number(abs(difference), 3)}"
-    others = [one.better(one.last, other.last) for other in every]
-    return RunResult(
-        run,
-        number(one.first, 3),
-        number(one.last, 3),
-        "" if one is base else against,
-        None if one is base else one.better(one.last, base.last),
-        number(value, 3),
-        step,
-        leads=True in others and False not in others,
-    )
+    return RunResult(run, one, against, others[0], leads)
 
 
 def used(run: ComparedRun) -> RunUsage:
@@ -336,3 +325,50 @@ def shared_findings(runs: Sequence[ComparedRun]) -> list[SharedFinding]:
         for finding in findings(run.files):
             found.setdefault(finding, []).append(run.letter)
     return [SharedFinding(finding, tuple(letters)) for finding, letters in found.items()]
+
+
+@frozen
+class RunsPage:
+    """What the template shows."""
+
+    runs: tuple[ComparedRun, ...]
+    unread: tuple[Unread, ...]
+    written: str
+    differences: tuple[DifferingValue, ...]
+    results: tuple[Results, ...]
+    overlays: tuple[Overlay, ...]
+    axes: Mapping[str, Axes]
+    used: tuple[RunUsage, ...]
+    expectations: tuple[DifferingValue, ...]
+    findings: tuple[SharedFinding, ...]
+    causes: tuple[tuple[ComparedRun, Failure], ...]
+
+    @property
+    def free(self) -> bool:
+        return all(one.spend.free for one in self.used)
+
+
+def runs_html(paths: Sequence[Path], live: bool = False) -> str:
+    """Return the page about the runs in these folders, 12 of them at the most. Raise RunError if
+    they are more, or none of them can be read; a ``live`` page, to which runs come while it is
+    looked at, shows the first ones and says which it does not."""
+    runs, unread = read_runs(paths[:MOST] if live else paths)
+    more = [Unread(path, f"a page shows {MOST} runs") for path in paths[MOST:]]
+    return render(build(runs, [*unread, *more]), "runs.html.j2", live)
+
+
+def build(runs: Sequence[ComparedRun], unread: Sequence[Unread]) -> RunsPage:
+    """Compute what the page shows."""
+    return RunsPage(
+        runs=tuple(runs),
+        unread=tuple(unread),
+        written=moment(time.time()),
+        differences=tuple(differences(runs)),
+        results=tuple(results(runs)),
+        overlays=tuple(overlays(runs)),
+        axes={run.letter: axes_of(run.files) for run in runs},
+        used=tuple(map(used, runs)),
+        expectations=tuple(expectations(runs)),
+        findings=tuple(shared_findings(runs)),
+        causes=tuple((run, failure) for run in runs for failure in read_failures(run.info.path)),
+    )

@@ -32,7 +32,7 @@ from rlc.runtime import (
 )
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import StepComparison
+    from rlc.report.episodes import StepComparison
 
 Step = tuple[str, int]  # the name of a stage, and a step of it
 Group = tuple[str, int]  # an environment, and a task of it
@@ -173,7 +173,7 @@ class RunContents:
         plan = self.stage(step[0])
         if plan is None or plan.preference is None:
             return []
-        from rlc.report.comparisons import comparisons  # it takes numpy
+        from rlc.report.episodes import comparisons  # it takes numpy
 
         return comparisons(self.folder, plan, step[1])
 

@@ -21,7 +21,7 @@ from rlc.report import signed
 from rlc.runtime import EpisodeHead, is_number
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import StepComparison
+    from rlc.report.episodes import StepComparison
 
 _OPENED = 40  # steps, or groups, that are opened by themselves if that is all that was found
 

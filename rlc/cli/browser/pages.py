@@ -23,7 +23,7 @@ from rlc.report.episodes import ShownEpisode, advantage
 from rlc.runtime import EpisodeHead, Record, is_number
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import StepComparison
+    from rlc.report.episodes import StepComparison
 
 # What the turns of an episode are coloured by, and single tokens.
 COLORINGS = ("advantage", "ratio", "reward", "nothing")

@@ -1,4 +1,4 @@
-"""Pages served while runs go on: what is watched, and the server on this machine."""
+"""The page about some folders, made once, or served on this machine while runs go on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from attrs import define, field, frozen
 from rlc.errors import Error
 from rlc.plan import JOURNAL_FILE, PLAN_FILE
 from rlc.report.episodes import StepEpisodes
-from rlc.report.pages.choice import page_html, shown_folders
-from rlc.runtime import FAILURES_FILE, METRICS_FILE, TIMELINE_FILE, version_of
+from rlc.report.formatting import render
+from rlc.report.side_by_side import folders_of
+from rlc.runtime import FAILURES_FILE, METRICS_FILE, TIMELINE_FILE, is_run, version_of
 from rlc.sweeps import SWEEP_FILE, TRIALS, is_sweep, runs_in
 from rlc.version import __version__
 
@@ -175,3 +176,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the terminal has the address."""
+
+
+def shown_folders(roots: Sequence[Path]) -> list[Path]:
+    """Return the folders that a page about ``roots`` is about: the sweep, if it is one alone, or
+    all runs, of folders and sweeps those in them. Raise RunError if there are none."""
+    if len(roots) == 1 and (is_sweep(roots[0]) or is_run(roots[0]) or not roots[0].is_dir()):
+        return list(roots)
+    return folders_of(roots)
+
+
+def page_html(
+    folders: Sequence[Path], live: bool = False, found: StepEpisodes | None = None
+) -> str:
+    """Return the page about what :func:`shown_folders` found, or that there is nothing yet; of a
+    run alone, the episodes are read on from what was ``found`` before. Raise RunError if it cannot
+    be read."""
+    if not folders:
+        return render(None, "none.html.j2", live)
+    if len(folders) > 1:
+        from rlc.report.side_by_side import runs_html
+
+        return runs_html(folders, live)
+    if is_sweep(folders[0]):  # which needs packages that runs do without
+        from rlc.report.sweep_page import sweep_html
+
+        return sweep_html(folders[0], live)
+    from rlc.report.run_page import run_html
+
+    return run_html(folders[0], live, found)

@@ -9,12 +9,10 @@ from statistics import fmean
 
 from attrs import frozen
 
-from rlc.plan import Change, shown_value, value_changes, values_text
-from rlc.report.charts.drawing import COLORS, Chart, chart
-from rlc.report.charts.parallel import Parallel, parallel
-from rlc.report.charts.series import Series
-from rlc.report.formatting import moment, number
-from rlc.report.pages.rendering import render
+from rlc.plan import shown_value, value_changes, values_text
+from rlc.report.diagrams import Parallel, parallel
+from rlc.report.drawing import COLORS, Chart, Series, draw, figure
+from rlc.report.formatting import moment, render
 from rlc.report.run_files import read_plan
 from rlc.runtime import Record, RunError, command, is_number, read_metrics
 from rlc.sweeps import ConfigurationResult, SweepInfo, TrialRecord, read_sweep
@@ -23,39 +21,19 @@ _CURVES = 2 * COLORS  # of a chart: the best configurations
 
 
 @frozen
-class ConfigurationRow:
-    """A configuration in the table, with what its trials came to."""
-
-    number: int
-    values: tuple[str, ...]
-    mean: str
-    margin: str
-    trials: tuple[TrialRecord, ...]
-
-
-@frozen
-class Difference:
-    """A value of the best trial that is not the recipe's own."""
-
-    path: str
-    before: str
-    after: str
-    origin: str
-
-
-@frozen
 class SweepPage:
-    """Everything that the template shows."""
+    """What the template shows. ``differences``: path, value in the recipe, value in the best trial
+    and its origin, where these values are not the same."""
 
     sweep: SweepInfo
     written: str
     ended: int
-    rows: tuple[ConfigurationRow, ...]
+    results: tuple[ConfigurationResult, ...]
     charts: tuple[Chart, ...]
     parallel: Parallel | None
-    best: ConfigurationRow | None
+    best: ConfigurationResult | None
     command: str
-    differences: tuple[Difference, ...]
+    differences: tuple[tuple[str, ...], ...]
     failed: tuple[TrialRecord, ...]
 
 
@@ -66,40 +44,26 @@ def sweep_html(path: Path, live: bool = False) -> str:
 
 def build(sweep: SweepInfo) -> SweepPage:
     """Compute what the page shows."""
-    results = sweep.results
-    rows = tuple(_row(sweep, result) for result in results)
-    best, differences, alone = sweep.best, list[Difference](), ""
+    results, best, alone = sweep.results, sweep.best, ""
     if best is not None:
         trial = best.trials[0].trial
-        run = command("run", Path(sweep.recipe))
-        alone = f"{run} {trial.options} --seed {trial.seed}"
-        differences = list(_differences(sweep, best))
+        alone = f"{command('run', Path(sweep.recipe))} {trial.options} --seed {trial.seed}"
     return SweepPage(
         sweep=sweep,
         written=moment(time.time()),
         ended=sum(record.ended for record in sweep.trials),
-        rows=rows,
+        results=tuple(results),
         charts=tuple(_charts(sweep, results)),
         parallel=parallel(sweep.plan, results),
-        best=rows[0] if best is not None else None,
+        best=best,
         command=alone,
-        differences=tuple(differences),
+        differences=tuple(_differences(sweep, best)) if best is not None else (),
         failed=tuple(sweep.failed),
     )
 
 
-def _row(sweep: SweepInfo, result: ConfigurationResult) -> ConfigurationRow:
-    return ConfigurationRow(
-        result.number,
-        tuple(result.configuration[axis.path] for axis in sweep.plan.axes),
-        "" if result.mean is None else number(result.mean),
-        "" if result.margin is None else number(result.margin),
-        result.trials,
-    )
-
-
 def _charts(sweep: SweepInfo, results: Sequence[ConfigurationResult]) -> Iterator[Chart]:
-    """The metric on the way, and what the stage itself is watched by, a curve a configuration."""
+    """Draw the metric of the sweep, and those of its stage, with a curve for each configuration."""
     metric, of = sweep.plan.metric, sweep.plan.of
     shown = results[:_CURVES]
     records = {
@@ -110,22 +74,20 @@ def _charts(sweep: SweepInfo, results: Sequence[ConfigurationResult]) -> Iterato
     seeds = "mean over the seeds" if sweep.plan.seeds > 1 else ""
     note = "; ".join(filter(None, (note, seeds)))
     watched = [(metric.stage, metric.key, metric.name)]
-    watched += [(of, key, f"{of}: {title}") for key, title in _OF_STAGES]
+    watched += [(of, f"{name}/mean", f"{of}: {name}") for name in ("reward", "loss", "entropy")]
     for stage, key, title in watched:
         curves = [
             _mean(values_text(result.configuration), records[result.number], stage, key)
             for result in shown
         ]
-        drawn = chart(f"{stage}-{key.replace('/', '-')}", title, curves, note=note)
-        if drawn is not None and not (key == metric.key and stage == of and title != metric.name):
-            yield drawn
-
-
-_OF_STAGES = (("reward/mean", "reward"), ("loss/mean", "loss"), ("entropy/mean", "entropy"))
+        shown_twice = key == metric.key and stage == of and title != metric.name
+        drawn = figure(f"{stage}-{key.replace('/', '-')}", title, curves, note=note)
+        if drawn is not None and not shown_twice:
+            yield draw(drawn)
 
 
 def _mean(name: str, runs: Sequence[Sequence[Record]], stage: str, key: str) -> Series | None:
-    """The mean over runs of a metric, at the steps at which any has it."""
+    """Return the mean of a metric over runs, at the steps at which any has it."""
     by_step: dict[int, list[float]] = {}
     for records in runs:
         for record in records:
@@ -137,8 +99,8 @@ def _mean(name: str, runs: Sequence[Sequence[Record]], stage: str, key: str) -> 
     return Series(name, steps, tuple(fmean(by_step[step]) for step in steps))
 
 
-def _differences(sweep: SweepInfo, best: ConfigurationResult) -> Iterator[Difference]:
-    """How the best trial differs from the recipe as it is written."""
+def _differences(sweep: SweepInfo, best: ConfigurationResult) -> Iterator[tuple[str, ...]]:
+    """Yield the values of the best trial that are not those of the recipe."""
     if sweep.base is None:
         return
     try:
@@ -149,13 +111,6 @@ def _differences(sweep: SweepInfo, best: ConfigurationResult) -> Iterator[Differ
     for change in value_changes(sweep.base, plan):
         head = change.path.partition(".")[0]
         if head in names or head == "seed":
-            yield Difference(change.path, *_sides(change), change.after.origin)
-
-
-def _sides(change: Change) -> tuple[str, str]:
-    name = change.path.rpartition(".")[2]
-    before, after = (
-        shown_value(name, side.value) if side.exists else "—"
-        for side in (change.before, change.after)
-    )
-    return before, after
+            name, sides = change.path.rpartition(".")[2], (change.before, change.after)
+            shown = (shown_value(name, side.value) if side.exists else "—" for side in sides)
+            yield change.path, *shown, change.after.origin

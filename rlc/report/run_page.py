@@ -1,4 +1,4 @@
-"""One self-contained page about a run: everything is in it, nothing is fetched."""
+"""One self-contained page about a run."""
 
 from __future__ import annotations
 
@@ -12,35 +12,26 @@ from rlc.catalog import model_of
 from rlc.explanation import ValueRow, formula_sections, value_rows
 from rlc.lang.render import Paint
 from rlc.plan import Plan, StagePlan, is_training, plan_hash
-from rlc.report.charts.axes import Axes, axes_of
-from rlc.report.charts.drawing import Chart, draw
-from rlc.report.charts.figures import stage_figures
-from rlc.report.charts.gantt import Bar, Gantt, bars, gantt
-from rlc.report.charts.graph_drawing import Diagram, diagrams
-from rlc.report.comparisons import StepComparison, comparisons, last_compared, typical
-from rlc.report.episodes import ShownEpisode, StepEpisodes, representatives
+from rlc.report.diagrams import Diagram, diagrams
+from rlc.report.drawing import Chart, draw
+from rlc.report.episodes import (
+    ShownEpisode,
+    StepComparison,
+    StepEpisodes,
+    comparisons,
+    last_compared,
+    representatives,
+    typical,
+)
+from rlc.report.figures import Axes, axes_of, stage_figures
 from rlc.report.findings import Finding, findings
-from rlc.report.formatting import moment, number
-from rlc.report.measures import measures
-from rlc.report.pages.rendering import render
+from rlc.report.formatting import moment, number, render
+from rlc.report.measures import Measure, Spend, measures, spend
 from rlc.report.run_files import RunFiles, read_files
-from rlc.report.spend import Spend, spend
-from rlc.report.timing import environment_shares, step_times, totals
+from rlc.report.timing import Bar, Gantt, bars, environment_shares, gantt, step_times, totals
 from rlc.runtime import Failure, RunInfo, is_number, read_failures, read_run
 
 _EPISODES, _EARLIER_EPISODES = 24, 6  # that a page shows, of the last step and of others
-
-
-@frozen
-class MeasureChange:
-    """A measure of a stage, from its first steps to its last; ``label`` says how many these are.
-    Of a single one, ``first`` is ""."""
-
-    title: str
-    first: str
-    last: str
-    better: bool | None
-    label: str
 
 
 @frozen
@@ -49,7 +40,7 @@ class StageLine:
     kind: str
     done: int
     planned: int | None
-    changes: tuple[MeasureChange, ...]
+    measures: tuple[Measure, ...]
 
 
 @frozen
@@ -73,13 +64,6 @@ class PlanPart:
 
 
 @frozen
-class TimePart:
-    lane: str
-    seconds: float
-    share: float
-
-
-@frozen
 class EpisodeStep:
     """Episodes that were chosen of a step."""
 
@@ -90,7 +74,7 @@ class EpisodeStep:
 
 @frozen
 class RunPage:
-    """Everything that the template shows."""
+    """What the template shows."""
 
     run: RunInfo
     model: str | None  # what the run has left
@@ -101,7 +85,7 @@ class RunPage:
     stages: tuple[StageLine, ...]
     groups: tuple[ChartGroup, ...]
     axes: Mapping[str, Axes]  # by the letter of the run, which has none if it is alone
-    times: tuple[TimePart, ...]
+    times: Mapping[str, float]  # seconds by lane
     bars: tuple[Bar, ...]
     gantt: Gantt | None
     spend: Spend
@@ -141,7 +125,7 @@ def typical_episodes(files: RunFiles, found: StepEpisodes | None = None) -> list
 
 
 def _compared(files: RunFiles) -> Iterator[StepComparison]:
-    """The most telling preferences of the last step of each stage that learns from some."""
+    """Yield typical preferences of the last step of each stage that learns from preferences."""
     for stage in files.plan.trainings:
         if stage.preference is not None:
             last = last_compared(files.metrics, stage.name)
@@ -154,8 +138,6 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
     plan = files.plan
     shares = environment_shares(files.metrics)
     times = step_times(files.timeline, files.evaluations, shares)
-    seconds = totals(times)
-    total = sum(seconds.values()) or 1.0
     return RunPage(
         run=run,
         model=model_of(str(files.path)),
@@ -169,7 +151,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
             for mine in stage_figures(files)
         ),
         axes={"": axes_of(files)},
-        times=tuple(TimePart(lane, spent, spent / total) for lane, spent in seconds.items()),
+        times=totals(times),
         bars=tuple(bars(times)),
         gantt=gantt(files.timeline, files.evaluations),
         spend=spend(files),
@@ -183,19 +165,9 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
 
 
 def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
-    changes = [
-        MeasureChange(
-            one.title,
-            number(one.first, 3) if len(one.curve.values) > 1 else "",
-            number(one.last, 3),
-            one.better(one.last, one.first),
-            one.label,
-        )
-        for one in measures(files, stage)
-    ]
     planned = stage.steps if is_training(stage) else None
     done = len(files.of_stage(stage.name))
-    return StageLine(stage.name, stage.kind, done, planned, tuple(changes))
+    return StageLine(stage.name, stage.kind, done, planned, tuple(measures(files, stage)))
 
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:
