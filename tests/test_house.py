@@ -56,7 +56,7 @@ DOORS = dict.fromkeys(MAY_IMPORT, "") | {
     "report": "findings episodes",
     "models": "model",
     "emit": "errors job.folder script.program",
-    "imports": "convert errors",
+    "imports": "convert settings",
     "lsp": "server",
     "cli": "main",
 }

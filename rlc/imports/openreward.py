@@ -8,21 +8,26 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog import find_builtin
-from rlc.imports.common import (
+from rlc.imports.settings import REQUIRED, TRAINER, InputError, Option, Settings, shown, table
+from rlc.imports.write import (
     MAIN,
     POLICY,
     TRAINER_LOSSES,
+    RecipeLine,
+    Word,
+    block,
+    call,
+    declaration,
     env_name,
+    literal,
     model_block,
+    pipeline,
     quiet_renderer,
     recipe_of,
     remarks,
     save_line,
     weights_line,
 )
-from rlc.imports.errors import InputError, shown
-from rlc.imports.settings import REQUIRED, TRAINER, Option, Settings, table
-from rlc.imports.write import RecipeLine, Word, block, call, declaration, literal, pipeline
 
 _FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
 _LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"
@@ -173,7 +178,7 @@ def _environment(
             f"temperature {temperature:g}, as in the original: these rollouts come from another "
             f"distribution than is trained"
         )
-    text = declaration("env", name, pipeline([source, rollouts, reward]), above)
+    text = declaration("env", name, pipeline(source, rollouts, reward), above)
     return SplitEnv(name, text, chosen["num_samples"], own["top_p"] or 1.0)
 
 
@@ -187,14 +192,9 @@ def _secrets(own: Settings, settings: Settings) -> list[str]:
 
 
 def _training(settings: Settings, envs: list[SplitEnv]) -> list[RecipeLine]:
-    lines = [
-        RecipeLine("model", POLICY),
-        _mixture(envs),
-        RecipeLine("batch", call("groups", literal(settings["batch_size"]))),
-        _sampling(settings, envs),
-        _advantage(settings),
-        _loss(settings),
-    ]
+    sampling, advantage = _sampling(settings, envs), "advantage_calculation"
+    kind = settings.choice(advantage, settings[advantage], ADVANTAGES, "centered_normalized")
+    left_out = remarks(settings.default_note(advantage), "groups of equals are left out")
     rate, decay = literal(settings["learning_rate"]), settings["weight_decay"]
     adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-12, weight_decay=decay)
     betas = "betas and eps: the SDK's defaults"
@@ -204,7 +204,12 @@ def _training(settings: Settings, envs: list[SplitEnv]) -> list[RecipeLine]:
     project, run = settings["wandb_project_name"], settings["wandb_run_name"]
     upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
     return [
-        *lines,
+        RecipeLine("model", POLICY),
+        _mixture(envs),
+        RecipeLine("batch", call("groups", literal(settings["batch_size"]))),
+        sampling,
+        RecipeLine("advantage", call(f"openreward.{kind}"), left_out),
+        _loss(settings),
         RecipeLine("optimizer", adam, remarks(settings.default_note("learning_rate"), betas)),
         _length(settings, envs),
         *save_line(settings["save_every"], kept),
@@ -214,14 +219,13 @@ def _training(settings: Settings, envs: list[SplitEnv]) -> list[RecipeLine]:
 
 
 def _mixture(envs: list[SplitEnv]) -> RecipeLine:
-    """The trainer draws from the union of all tasks: each environment by its number of them."""
+    """Write the mixture. The trainer samples from the union of all tasks, so that the weight of an
+    environment is its number of tasks."""
     if len(envs) == 1:
         return RecipeLine("env", envs[0].name)
     if all(env.samples for env in envs):
-        weighted = [f"{literal(env.samples)} * {env.name}" for env in envs]
-        return RecipeLine(
-            "env", " + ".join(weighted), "by their numbers of tasks, as in the trainer"
-        )
+        weighted = " + ".join(f"{literal(env.samples)} * {env.name}" for env in envs)
+        return RecipeLine("env", weighted, "by their numbers of tasks, as in the trainer")
     text = (
         "the trainer draws from the union of all tasks, so the environment with more of them "
         "comes more often; here they come equally often, until you weigh them (3 * a + 1 * b)"
@@ -233,23 +237,14 @@ def _sampling(settings: Settings, envs: list[SplitEnv]) -> RecipeLine:
     top_p = {env.top_p for env in envs}
     if len(top_p) > 1:
         settings.problem("the environments differ in `top_p`, which is one for a stage in rlc")
-    lowest = min(top_p)
     value = call(
         "sample",
         max_tokens=settings["max_response_tokens"],
-        top_p=lowest if lowest != 1 else None,
+        top_p=min(top_p) if min(top_p) != 1 else None,
         max_episode_tokens=settings["max_total_tokens"],
     )
-    return RecipeLine(
-        "sampling", value, settings.default_note("max_response_tokens", "max_total_tokens")
-    )
-
-
-def _advantage(settings: Settings) -> RecipeLine:
-    name = "advantage_calculation"
-    kind = settings.choice(name, settings[name], ADVANTAGES, "centered_normalized")
-    text = remarks(settings.default_note("advantage_calculation"), "groups of equals are left out")
-    return RecipeLine("advantage", call(f"openreward.{kind}"), text)
+    note = settings.default_note("max_response_tokens", "max_total_tokens")
+    return RecipeLine("sampling", value, note)
 
 
 def _loss(settings: Settings) -> RecipeLine:

@@ -9,21 +9,12 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog import renderer_names
-from rlc.imports.common import (
+from rlc.imports.rllm_options import LEGACY, UNIFIED
+from rlc.imports.settings import TRAINER, InputError, Settings, shown
+from rlc.imports.write import (
     MAIN,
     POLICY,
-    model_block,
-    quiet_renderer,
-    recipe_of,
-    remarks,
-    save_line,
-    weights_line,
-)
-from rlc.imports.errors import InputError, shown
-from rlc.imports.rllm_algorithm import advantage_line, is_unified, loss_lines
-from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import Settings
-from rlc.imports.write import (
+    TRAINER_LOSSES,
     RecipeLine,
     Word,
     block,
@@ -31,10 +22,16 @@ from rlc.imports.write import (
     choice,
     declaration,
     literal,
+    model_block,
     number,
     pipeline,
+    quiet_renderer,
+    recipe_of,
+    remarks,
+    save_line,
+    weights_line,
 )
-from rlc.lang import Source
+from rlc.lang import Source, nearest
 from rlc.lang.syntax import parse
 
 PREFIX = "rllm."
@@ -82,7 +79,7 @@ def recipe(settings: Settings, script: str, env: str | None) -> str:
     limits = [value for name in names if (value := settings.get(name)) is not None]
     played = tasks.train
     if limits and limits[0] < NO_LIMIT:
-        played = pipeline([played, call("rollouts", timeout=Word(f"{number(limits[0])}s"))])
+        played = pipeline(played, call("rollouts", timeout=Word(f"{number(limits[0])}s")))
     parts = [
         model_block(settings, "model.name", "model.lora_rank", _model(settings)),
         declaration("env", "tasks", played, above if tasks.roles else []),
@@ -103,8 +100,8 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
     if "solver_judge" in script or "countdown" in script:
         judged = ["solver_judge(solvers = 2)"] if "solver_judge" in script else []
         return Tasks(
-            pipeline([_countdown("train", COUNTDOWN_TRAIN), *judged]),
-            pipeline([_countdown("test", None), *judged]),
+            pipeline(_countdown("train", COUNTDOWN_TRAIN), *judged),
+            pipeline(_countdown("test", None), *judged),
             COUNTDOWN_TEST,
             COUNTDOWN_TRAIN,
             bool(judged),
@@ -119,14 +116,8 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
 
 
 def _countdown(split: str, samples: int | None) -> str:
-    return call(
-        "problems",
-        "countdown",
-        split=split,
-        grader=Word("countdown"),
-        samples=samples,
-        format_coef=0.0,
-    )
+    named = {"split": split, "grader": Word("countdown"), "samples": samples, "format_coef": 0.0}
+    return call("problems", "countdown", **named)
 
 
 def _model(settings: Settings) -> list[RecipeLine]:
@@ -209,9 +200,8 @@ def _sampling(settings: Settings) -> RecipeLine:
         if not is_unified(settings):
             tempered += ", and the trainer itself stops at an assertion"
     names = ("data.max_response_length", f"{group}.temperature", "data.max_prompt_length")
-    return RecipeLine(
-        "sampling", value, remarks(settings.default_note(*names), shortened, tempered)
-    )
+    note = settings.default_note(*names)
+    return RecipeLine("sampling", value, remarks(note, shortened, tempered))
 
 
 def _optimizer(settings: Settings, steps: int | None) -> RecipeLine:
@@ -294,9 +284,8 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
         RecipeLine("metrics", f"[{', '.join(metrics)}]"),
     ]
     if every > 0:
-        lines.append(
-            RecipeLine("every", literal(every), settings.default_note("trainer.test_freq"))
-        )
+        note = settings.default_note("trainer.test_freq")
+        lines.append(RecipeLine("every", literal(every), note))
     if first:
         lines.append(RecipeLine("first", "true", settings.default_note("trainer.val_before_train")))
     return [declaration("env", "test_tasks", tasks.test), block("eval", "heldout", lines)]
@@ -317,3 +306,107 @@ def _val_sampling(settings: Settings) -> list[RecipeLine]:
         top_p=settings[f"{train}.top_p"] if top_p is None else top_p,
     )
     return [RecipeLine("sampling", value)]
+
+
+AGGREGATES = {
+    "token-mean": "token_mean",
+    "seq-mean-token-sum": "seq_mean_token_sum",
+    "seq-mean-token-mean": "seq_mean_token_mean",
+}
+
+
+def is_unified(settings: Settings) -> bool:
+    """Return whether the options are of the unified generation."""
+    return settings.options is UNIFIED
+
+
+def advantage_line(settings: Settings, roles: bool) -> RecipeLine:
+    """Write how rewards become advantages; with ``roles``, by the players of a workflow too."""
+    kind = settings["algorithm.adv_estimator"].lower()
+    level = settings.get("algorithm.grouping_level")
+    if level not in (None, "trajectory", "step"):
+        settings.problem(f"the grouping_level `{shown(level)}` compares a rollout with itself")
+    if level == "step":
+        settings.note("algorithm.grouping_level = step: each player takes one, as by `trajectory`")
+    # Rollouts are grouped by task, and the players of a workflow by role.
+    over = Word("role" if roles else "group")
+    schemes = _unified(settings, over) if is_unified(settings) else _legacy(settings, over)
+    if kind not in schemes:
+        close = nearest(kind, schemes)
+        advice = f"did you mean `{close}`?" if close else f"known: {', '.join(schemes)}"
+        settings.problem(f"the adv_estimator `{shown(kind)}` has no counterpart", advice)
+        kind = "grpo"
+    text = settings.default_note("algorithm.adv_estimator")
+    if roles and kind != "reinforce":
+        judged = "the judges of one task saw different solutions, and are compared all the same"
+        text = remarks(text, judged)
+    return RecipeLine("advantage", schemes[kind], text)
+
+
+def _legacy(settings: Settings, over: Word) -> dict[str, str]:
+    """Return the schemes of the legacy trainer: it divides by the deviation, without eps."""
+    if not settings["algorithm.remove_constant_reward_groups"]:
+        grpo = call("rllm.legacy_grpo", scope=over if over.text == "role" else None)
+        return {"grpo": grpo, "reinforce": "returns()"}
+    start = "returns(constant = drop)"
+    spread = call("scale", "std", over=over, ddof=0, eps=0.0)
+    return {"grpo": pipeline(start, _mean(over, Word("raw")), spread), "reinforce": start}
+
+
+def _unified(settings: Settings, over: Word) -> dict[str, str]:
+    """Return the schemes of the unified trainer: it leaves groups of one out by default."""
+    if settings["algorithm.use_precomputed_advantage"]:
+        settings.problem("`algorithm.use_precomputed_advantage` has no counterpart")
+    alone = Word("drop" if settings["rejection_sample.min_trajs_per_group"] > 1 else "raw")
+    centred = alone if alone.text == "drop" else Word("zero")
+    drop = settings["rejection_sample.filter_uniform_groups"]
+    start = call("returns", constant=Word("drop") if drop else None)
+    batch = Word("batch_role" if over.text == "role" else "batch")  # each role for itself
+    spread = call("scale", "std", over=over, ddof=0, eps=1e-6)
+    whitened = call("scale", "std", over=batch, ddof=0, eps=1e-6)
+    normed = [spread] if settings["algorithm.norm_adv_by_std_in_grpo"] else []
+    others = call("baseline", "leave_one_out", over=over, singleton=alone)
+    schemes = {
+        "grpo": [start, _mean(over, alone), *normed],
+        "reinforce": [start],
+        "rloo": [start, others],
+        "reinforce_plus_plus_baseline": [start, _mean(over, centred), whitened],
+        "prpo": [start, _mean(batch, Word("zero")), whitened],
+    }
+    return {kind: pipeline(*steps) for kind, steps in schemes.items()}
+
+
+def _mean(over: Word, singleton: Word) -> str:
+    return call("baseline", "mean", over=over, singleton=singleton)
+
+
+def loss_lines(settings: Settings) -> list[RecipeLine]:
+    """Write the loss, and how its tokens add up if that is given."""
+    if not is_unified(settings):
+        return [RecipeLine("loss", "importance_sampling()", "the trainer's only one")]
+    for name in ("compact_filtering.enable", "rejection_sample.enable", "mask_truncated_samples"):
+        if settings[name]:
+            settings.problem(f"`{name}` leaves rollouts out in a way that rlc has no words for")
+    for name in ("algorithm.env_loss_coef", "algorithm.rollout_correction.tis_mode"):
+        if settings[name]:
+            settings.problem(f"`{name}` changes the loss in a way that rlc has no words for")
+    if settings["trainer.val_only"]:
+        settings.problem("`trainer.val_only` trains nothing", "take the `eval` of the recipe alone")
+    name, text = settings["algorithm.loss_fn"], ""
+    if name is None:
+        name = "ppo" if settings["algorithm.adv_estimator"] == "grpo" else "importance_sampling"
+        text = TRAINER
+    name = settings.choice("loss_fn", name, TRAINER_LOSSES, "importance_sampling")
+    loss, low = call(name), settings["algorithm.eps_clip"]
+    high = settings["algorithm.eps_clip_high"]
+    if name == "ppo":
+        high = low if high is None else high
+        loss = call("ppo", clip_low=round(1 - low, 12), clip_high=round(1 + high, 12))
+        stale = settings["async_training.enable"]
+        if not (stale and settings["async_training.staleness_threshold"] > 0):
+            text = remarks(text, "each batch is fresh and used once, so the clip never acts")
+    lines = [RecipeLine("loss", loss, text)]
+    mode = settings["algorithm.loss_agg_mode"]
+    if mode is not None and (mode := settings.choice("loss_agg_mode", mode, AGGREGATES, "")):
+        lines.append(RecipeLine("aggregate", call(AGGREGATES[mode])))
+    return lines

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(path: str) -> str:
     """Return the text of a file. Raise InputError if it cannot be read."""
-    from rlc.imports.errors import InputError, shown
+    from rlc.imports.settings import InputError, shown
 
     try:
         if path == STDIN:
@@ -108,7 +108,7 @@ def _read(path: str) -> str:
 
 
 def _write(text: str, output: str | None) -> None:
-    from rlc.imports.errors import InputError, shown
+    from rlc.imports.settings import InputError, shown
 
     if output is None:
         sys.stdout.write(text)
