@@ -14,12 +14,13 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static, Tree
 from textual.worker import Worker, get_current_worker
 
-from rlc.cli.browser.compare_screen import CompareScreen
-from rlc.cli.browser.contents import RunContents
+from rlc.cli.browser.comparison import CompareScreen
+from rlc.cli.browser.contents import Query, QueryError, RunContents, parse_query
 from rlc.cli.browser.outline import Outline, OutlinePlace
 from rlc.cli.browser.pages import (
     COLORINGS,
     PageBlock,
+    PageView,
     comparison_page,
     episode_page,
     group_page,
@@ -27,9 +28,7 @@ from rlc.cli.browser.pages import (
     stage_page,
     step_page,
 )
-from rlc.cli.browser.queries import Query, QueryError, parse_query
-from rlc.cli.browser.widgets import PageView
-from rlc.cli.tokens import LEGEND
+from rlc.cli.transcripts import LEGEND
 from rlc.report.episodes import last_step
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import wraps
 from inspect import iscoroutinefunction
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +18,10 @@ from pydantic import ValidationError
 
 import rlc
 from rlc.catalog import as_data
+from rlc.cli.approved_runs import needs_approval, start
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.cli.commands.recipes.catalog import look_up
 from rlc.cli.commands.recipes.explain import is_code, page_of
-from rlc.cli.mcp.approvals import needs_approval
-from rlc.cli.mcp.start import start
 from rlc.compile import check as check_file
 from rlc.compile import compile_source, read_plan
 from rlc.data import Reader
@@ -57,7 +55,7 @@ def serve() -> None:
 
 
 class _Server(FastMCP[None]):
-    """Says what is wrong with the arguments of a call: FastMCP ignores those it does not know."""
+    """Refuses arguments that a tool does not have, which FastMCP ignores."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         tool = self._tool_manager.get_tool(name)
@@ -81,7 +79,7 @@ class _Server(FastMCP[None]):
 
 
 def _tool(reads: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function a tool, whose errors are what rlc says of them."""
+    """Make a function a tool, whose errors are messages of rlc."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -91,15 +89,13 @@ def _tool(reads: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                     found = function(*args, **kwargs)
                     return await found if iscoroutinefunction(function) else found
             except Error as error:
-                raise ToolError(
-                    "\n  help: ".join(filter(None, (error.message, error.hint)))
-                ) from None
+                lines = filter(None, (error.message, error.hint))
+                raise ToolError("\n  help: ".join(lines)) from None
             except Exception as error:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise ToolError(f"a mistake in rlc itself ({what}); please report it") from error
 
-        hints = ToolAnnotations(readOnlyHint=reads, openWorldHint=not reads)
-        _TOOLS.append((answer, hints))
+        _TOOLS.append((answer, ToolAnnotations(readOnlyHint=reads, openWorldHint=not reads)))
         return function
 
     return add
@@ -222,15 +218,10 @@ def report(run: str, steps: int = 10, episodes: int = 4) -> dict[str, Any]:
     """
     files = read_files(Path(run))
     (row,) = run_rows(files.path)
+    shown = [episode for step in typical_episodes(files) for episode in step.episodes]
     return {
         "run": row,
         "findings": [asdict(finding) for finding in findings(files)],
         "metrics": files.metrics[-steps:] if steps > 0 else [],
-        "episodes": [
-            {"why": episode.why, **episode.record}
-            for episode in islice(
-                (episode for step in typical_episodes(files) for episode in step.episodes),
-                max(0, episodes),
-            )
-        ],
+        "episodes": [{"why": one.why, **one.record} for one in shown[: max(0, episodes)]],
     }
