@@ -110,11 +110,10 @@ def check(path: str | None = None, text: str | None = None, data: bool = True) -
     if (path is None) == (text is None):
         raise Error("give the path of a recipe, or a text")
     reader = Reader() if data else None
-    if text is not None:
-        found = compile_source(Source("recipe.rl", text), reader=reader).diagnostics
-    else:
-        assert path is not None
+    if path is not None:
         found = check_file(path, reader)
+    else:
+        found = compile_source(Source("recipe.rl", text or ""), reader=reader).diagnostics
     shown = (render_human(Diagnostics([item]), color=False) for item in in_order(found))
     excerpts = (text.rsplit("\n", 2)[0].rstrip() for text in shown)  # without the line that counts
     listed = zip(finding_dicts(found), excerpts, strict=True)
@@ -136,9 +135,8 @@ def explain(
     if is_code(what) or what.endswith(".json"):
         if set or rehearse:
             raise Error("set and rehearse decide what a recipe means, and are for recipes only")
-        if is_code(what):
-            return page_of(what)
-        return rlc.explain(read_plan(what).plan).text(full=full)
+        is_page = is_code(what)
+        return page_of(what) if is_page else rlc.explain(read_plan(what).plan).text(full=full)
     explanation = rlc.load(what, set or (), rehearse=rehearse).explain()
     if explanation.plan is None:
         raise rlc.RecipeError(explanation.diagnostics)

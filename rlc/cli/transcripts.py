@@ -244,9 +244,8 @@ def _downloaded(base: str) -> Path | None:
         hub = importlib.import_module("huggingface_hub")
     except ImportError:
         return None
-    if tokenizer_of(base) is None and base.count("/") != 1:
-        return None
-    found = hub.try_to_load_from_cache(base.partition(":")[0], _FILE)
+    known = tokenizer_of(base) is not None or base.count("/") == 1
+    found = hub.try_to_load_from_cache(base.partition(":")[0], _FILE) if known else None
     return Path(found) if isinstance(found, str) else None
 
 
@@ -386,10 +385,8 @@ class TokenReader:
             return "No single tokens of it are here: it was not trained on."
         if not (self.folder / TOKENS_FILE).is_file():
             return f"No single tokens are here: the run has no {TOKENS_FILE}."
-        return (
-            "No single tokens of it are here: it was left out of training, or they were kept of "
-            "the first episodes of its step only (`rlc run --tokens all`)."
-        )
+        kept = "or they were kept of the first episodes of its step only (`rlc run --tokens all`)."
+        return f"No single tokens of it are here: it was left out of training, {kept}"
 
     def _base(self, record: Record) -> str:
         stages = {stage.name: stage for stage in self.plan.stages}

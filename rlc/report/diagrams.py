@@ -68,8 +68,8 @@ def _diagram(plan: Plan, stage: str) -> Diagram:
     past = [e for e in edges if not e.delay and boxes[e.target].y - boxes[e.source].y > _ROW]
     near = [edge for edge in edges if edge not in past and edge not in back]
     arrows = [_down(edge, plan, boxes) for edge in near]
-    arrows += [_beside(edge, plan, boxes, lane) for lane, edge in enumerate(past)]
-    arrows += [_beside(edge, plan, boxes, lane) for lane, edge in enumerate(back)]
+    for several in (past, back):
+        arrows += [_beside(edge, plan, boxes, lane) for lane, edge in enumerate(several)]
     height = len(layers) * _ROW + _GAP
     return Diagram(stage, tuple(boxes.values()), tuple(arrows), _WIDTH + 2 * _MARGIN, height)
 
@@ -158,12 +158,10 @@ def parallel(plan: SweepPlan, results: Sequence[ConfigurationResult]) -> Paralle
     low, high = min(means), max(means)
     count = len(plan.axes) + 1
     places = [_SIDE + i * (WIDTH - 2 * _SIDE) / (count - 1) for i in range(count)]
-    axes = [
-        VerticalAxis(
-            x, _short(axis.path), tuple(_labels(axis)), "end" if x < WIDTH / 2 else "start"
-        )
-        for x, axis in zip(places, plan.axes, strict=False)
-    ]
+    axes = []
+    for x, axis in zip(places, plan.axes, strict=False):
+        anchor = "end" if x < WIDTH / 2 else "start"
+        axes.append(VerticalAxis(x, _short(axis.path), tuple(_labels(axis)), anchor))
     marks = sorted({low, high} | {low + (high - low) * i / 4 for i in range(5)})
     ends = tuple(AxisLabel(_y(_part(mark, low, high)), f"{mark:.3g}") for mark in marks)
     axes.append(VerticalAxis(places[-1], _short(plan.metric.name), ends, "start"))
@@ -184,7 +182,7 @@ def _y(part: float) -> float:
 
 
 def _part(value: float, low: float, high: float) -> float:
-    """The place of a value between two others, from 0 to 1."""
+    """Return the place of a value between two others, from 0 to 1."""
     return (value - low) / (high - low) if high > low else 0.5
 
 

@@ -98,8 +98,8 @@ class RunPage:
 
 
 def run_html(path: Path, live: bool = False, found: StepEpisodes | None = None) -> str:
-    """Return the page about the run in a folder, whose episodes are read on from what was ``found``
-    before. Raise RunError if it is not a run's folder."""
+    """Return the page about the run in a folder, whose episodes are read on from those that were
+    ``found`` before. Raise RunError if it is not a run's folder."""
     files = read_files(path)
     return render(build(files, read_run(path), typical_episodes(files, found)), "run.html.j2", live)
 
@@ -127,10 +127,9 @@ def typical_episodes(files: RunFiles, found: StepEpisodes | None = None) -> list
 def _compared(files: RunFiles) -> Iterator[StepComparison]:
     """Yield typical preferences of the last step of each stage that learns from preferences."""
     for stage in files.plan.trainings:
-        if stage.preference is not None:
-            last = last_compared(files.metrics, stage.name)
-            if last is not None:
-                yield from typical(comparisons(files.path, stage, last))
+        last = last_compared(files.metrics, stage.name)
+        if stage.preference is not None and last is not None:
+            yield from typical(comparisons(files.path, stage, last))
 
 
 def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPage:
@@ -147,8 +146,8 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
         written=moment(time.time()),
         stages=tuple(_stage_line(files, stage) for stage in plan.stages),
         groups=tuple(
-            ChartGroup(mine.stage, mine.kind, tuple(map(draw, mine.figures)))
-            for mine in stage_figures(files)
+            ChartGroup(one.stage, one.kind, tuple(map(draw, one.figures)))
+            for one in stage_figures(files)
         ),
         axes={"": axes_of(files)},
         times=totals(times),
@@ -172,10 +171,8 @@ def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:
     for stage, diagram in zip(plan.stages, diagrams(plan), strict=True):
-        formulas = tuple(
-            (title, tuple(_with_remark(line) for line in lines))
-            for title, lines in formula_sections(stage, Paint())
-        )
+        sections = formula_sections(stage, Paint())
+        formulas = tuple((title, tuple(map(_with_remark, lines))) for title, lines in sections)
         yield PlanPart(stage.name, tuple(value_rows(plan, stage)), formulas, diagram)
 
 
@@ -186,7 +183,7 @@ def _with_remark(line: str) -> tuple[str, str]:
 
 
 def _metric_lines(files: RunFiles) -> Iterator[tuple[str, ...]]:
-    """Summarise every number that was recorded, drawn or not."""
+    """Yield stage, name, first, last, lowest and highest value of each metric."""
     for stage in files.plan.stages:
         columns: dict[str, list[float]] = {}
         for record in files.of_stage(stage.name):

@@ -25,7 +25,7 @@ MOST = len(LETTERS)  # on a page: more lines in a chart cannot be told apart
 
 @frozen
 class ComparedRun:
-    """A run of a comparison. ``place`` is that among the colours and dashes of the page."""
+    """A run of a comparison. ``place`` is its index among the colours and dashes of the page."""
 
     letter: str
     place: int
@@ -43,15 +43,13 @@ class Unread:
 
 
 def folders_of(roots: Iterable[Path]) -> list[Path]:
-    """Return the folders of runs, each once: those that are named, and those in the folders and
-    sweeps that are, the newest first. Raise RunError if there is none in one of them."""
+    """Return the folders of runs, each once: those that are named, and those in folders and sweeps,
+    the newest first. Raise RunError if there is none in one of them."""
     found: dict[Path, Path] = {}
     for root in roots:
-        runs = runs_in(root)
-        if not runs:
-            raise RunError(
-                f"there are no runs in {root}", "`rlc runs FOLDER` lists those that there are"
-            )
+        if not (runs := runs_in(root)):
+            advice = "`rlc runs FOLDER` lists those that there are"
+            raise RunError(f"there are no runs in {root}", advice)
         for run in runs:
             found.setdefault(run.path.resolve(), run.path)
     return list(found.values())
@@ -60,10 +58,8 @@ def folders_of(roots: Iterable[Path]) -> list[Path]:
 def read_runs(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[Unread]]:
     """Read runs to compare, and say which cannot be read. Raise RunError if they are too many."""
     if len(paths) > MOST:
-        raise RunError(
-            f"{len(paths)} runs are too many for one page, which shows {MOST}",
-            "name those that matter: `rlc runs` says what differs between them",
-        )
+        advice = "name those that matter: `rlc runs` says what differs between them"
+        raise RunError(f"{len(paths)} runs are too many for one page, which shows {MOST}", advice)
     names = [path.resolve().name for path in paths]
     found, unread = list[ComparedRun](), list[Unread]()
     for place, (path, name) in enumerate(zip(paths, names, strict=True)):
@@ -106,9 +102,8 @@ def overlays(runs: Sequence[ComparedRun]) -> list[Overlay]:
             metrics = stages.setdefault((group.stage, group.kind), {})
             for figure in group.figures:
                 for curve in figure.curves:
-                    metric = metrics.setdefault(
-                        (figure.id, curve.name), _Metric(figure, curve.name)
-                    )
+                    new = _Metric(figure, curve.name)
+                    metric = metrics.setdefault((figure.id, curve.name), new)
                     metric.alone &= len(figure.curves) == 1
                     metric.curves[run.letter] = curve
     groups = []
@@ -195,8 +190,8 @@ class Results:
 
 @frozen
 class RunUsage:
-    """What a run took. ``seconds`` are those of its steps, ``waiting`` the share of them in which
-    nothing was in progress."""
+    """The tokens and the time of a run. ``seconds`` are those of its steps, ``waiting`` is the
+    share of them in which nothing was in progress."""
 
     run: ComparedRun
     spend: Spend
@@ -215,8 +210,8 @@ class SharedFinding:
 
 
 def differences(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
-    """Yield what is not the same in all runs: the recipe, the version of rlc, values of the plans
-    as `rlc diff` names them."""
+    """Yield the values that are not the same in all runs: the recipe, the version of rlc, and those
+    of the plans by the names of `rlc diff`."""
     facts = {
         "recipe": [run.info.recipe for run in runs],
         "rlc": [run.info.version or "unknown" for run in runs],
@@ -233,19 +228,19 @@ def differences(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
 def _collapsed(
     paths: Sequence[str], plans: Sequence[Mapping[str, ComparedValue]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the paths, each with itself; but of a part that some plans do not have at all, such as
-    an environment, one path with all that are in it."""
+    """Group paths by themselves; but those in a part that some plans do not have at all, such as
+    an environment, by the path of that part."""
     found: dict[str, tuple[str, ...]] = {}
     for path in paths:
         parts = path.split(".")
-        heads = [".".join(parts[:size]) for size in range(2, len(parts))]
-        for head in heads:
-            has = [any(other.startswith(f"{head}.") for other in plan) for plan in plans]
-            if not all(has):
-                found[head] = (*found.get(head, ()), path)
-                break
-        else:
-            found[path] = (path,)
+        heads = (".".join(parts[:size]) for size in range(2, len(parts)))
+        missing = (
+            head
+            for head in heads
+            if not all(any(other.startswith(f"{head}.") for other in plan) for plan in plans)
+        )
+        head = next(missing, path)
+        found[head] = (*found.get(head, ()), path)
     return found
 
 
@@ -261,7 +256,7 @@ def _cell(side: ComparedValue | None, first: ComparedValue | None, inner: Sequen
 
 
 def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
-    """Yield what the runs came to by each measure that any of them has."""
+    """Yield the results of the runs by each measure that any of them has."""
     found: dict[str, dict[str, Measure]] = {}
     for run in runs:
         for stage in run.files.plan.stages:
@@ -269,11 +264,10 @@ def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
                 found.setdefault(f"{one.title} ({one.kind})", {})[run.letter] = one
     for title, mine in found.items():
         missing: dict[str, list[str]] = {}
+        of = next(iter(mine.values())).stage
         for run in runs:
             if run.letter not in mine:
-                of = next(iter(mine.values())).stage
-                known = any(of == other.name for other in run.files.plan.stages)
-                why = "not measured" if known else f"no stage {of}"
+                why = "not measured" if _has(run, of) else f"no stage {of}"
                 missing.setdefault(why, []).append(run.letter)
         shown = [run for run in runs if run.letter in mine]
         labels = {one.label for one in mine.values()}
@@ -297,20 +291,18 @@ def _result(run: ComparedRun, one: Measure, every: Sequence[Measure]) -> RunResu
 
 
 def used(run: ComparedRun) -> RunUsage:
-    """Return what a run took."""
-    files, tokens = run.files, {"sampled": 0, "trained": 0}
-    for row in files.spent:
-        for kind in tokens:
-            tokens[kind] += row.tokens[kind]
+    """Return the tokens and the time of a run."""
+    files = run.files
+    tokens = (sum(row.tokens[kind] for row in files.spent) for kind in ("sampled", "trained"))
     shares = environment_shares(files.metrics)
     seconds = totals(step_times(files.timeline, files.evaluations, shares))
     total = sum(seconds.values())
     waiting = seconds.get("waiting", 0.0) / total if total else 0.0
-    return RunUsage(run, spend(files), tokens["sampled"], tokens["trained"], total, waiting)
+    return RunUsage(run, spend(files), *tokens, total, waiting)
 
 
 def expectations(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
-    """Yield what the recipes expect, with what came of it in each run."""
+    """Yield the expectations of the recipes, with the verdict on each in each run."""
     texts = dict.fromkeys(one.text for run in runs for one in run.info.expectations)
     for text in texts:
         known = [{one.text: one for one in run.info.expectations}.get(text) for run in runs]
@@ -349,9 +341,8 @@ class RunsPage:
 
 
 def runs_html(paths: Sequence[Path], live: bool = False) -> str:
-    """Return the page about the runs in these folders, 12 of them at the most. Raise RunError if
-    they are more, or none of them can be read; a ``live`` page, to which runs come while it is
-    looked at, shows the first ones and says which it does not."""
+    """Return the page about the runs in these folders. Raise RunError if they are more than 12; a
+    ``live`` page shows the first ones and names the others."""
     runs, unread = read_runs(paths[:MOST] if live else paths)
     more = [Unread(path, f"a page shows {MOST} runs") for path in paths[MOST:]]
     return render(build(runs, [*unread, *more]), "runs.html.j2", live)

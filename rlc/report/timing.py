@@ -16,26 +16,17 @@ DATA, SAVING, EVALUATION, WAITING = "data", "saving", "evaluation", "waiting"
 LANES = (SAMPLING, ENVIRONMENT, TRAINING, DATA, SAVING, EVALUATION, WAITING)
 
 _LANE_OF = {
-    "snapshot": SAVING,
-    "rollouts": SAMPLING,
-    "episodes": SAMPLING,
-    "returns": DATA,
-    "advantages": DATA,
-    "reference": TRAINING,
-    "teacher": TRAINING,
-    "datums": DATA,
-    "examples": DATA,
-    "forward": TRAINING,
-    "forward_backward": TRAINING,
-    "optim_step": TRAINING,
-    "checkpoint": SAVING,
-    "heldout": EVALUATION,
-    "evaluation": EVALUATION,
+    **dict.fromkeys(("rollouts", "episodes"), SAMPLING),
+    **dict.fromkeys(("reference", "teacher", "forward"), TRAINING),
+    **dict.fromkeys(("forward_backward", "optim_step"), TRAINING),
+    **dict.fromkeys(("returns", "advantages", "datums", "examples"), DATA),
+    **dict.fromkeys(("snapshot", "checkpoint"), SAVING),
+    **dict.fromkeys(("heldout", "evaluation"), EVALUATION),
 }
 
 
 def lane_of(kind: str) -> str:
-    """Return what a node's time counts as, before that of the rollouts is shared out."""
+    """Return the lane of a node; the time of rollouts is then shared with their environments."""
     return _LANE_OF.get(kind, DATA)
 
 
@@ -78,7 +69,7 @@ def step_times(
             until = min([end, *(ends for ends, _, _ in active[:1])])
             if coming < len(spans):
                 until = min(until, spans[coming].start)
-            _share(seconds, until - now, [span for _, _, span in active], shares)
+            _divide(seconds, until - now, [span for _, _, span in active], shares)
             now = until
         times.append(StepTime(stage, step, seconds))
     return times
@@ -98,7 +89,7 @@ def _windows(spans: Iterable[TimeSpan]) -> Iterator[tuple[str, int, float, float
         before = end
 
 
-def _share(
+def _divide(
     seconds: dict[str, float],
     amount: float,
     active: Sequence[TimeSpan],
@@ -117,14 +108,13 @@ def _share(
 
 
 def environment_shares(metrics: Iterable[Record]) -> dict[tuple[str, int], float]:
-    """Return for each step the part of its episodes' time spent in environments (0 to 1)."""
+    """Return the share of its episodes' time that each step spent in environments, 0 to 1."""
     shares = {}
     for record in metrics:
         environment = float(record.get("time/episode/environment", 0.0))
-        sampling = float(record.get("time/episode/sampling", 0.0))
-        if environment + sampling > 0:
-            key = (str(record["stage"]), int(record["step"]))
-            shares[key] = environment / (environment + sampling)
+        total = environment + float(record.get("time/episode/sampling", 0.0))
+        if total > 0:
+            shares[str(record["stage"]), int(record["step"])] = environment / total
     return shares
 
 

@@ -103,8 +103,7 @@ def pieces(left: str, right: str) -> tuple[Pieces, Pieces]:
 def rows(left: Record, right: Record) -> Iterator[DifferenceRow]:
     """Yield how two episodes went, and their turns; an observation that both share comes once."""
     yield DifferenceRow("", *pieces(_summary(left), _summary(right)))
-    turns = zip_longest(left["turns"], right["turns"])
-    for number, (a, b) in enumerate(turns, 1):
+    for number, (a, b) in enumerate(zip_longest(left["turns"], right["turns"]), 1):
         for who, name in (("environment", "observation"), ("model", "action")):
             texts = [visible(turn[name]) if turn else "" for turn in (a, b)]
             yield DifferenceRow(f"turn {number}, {who}", *pieces(*texts))
@@ -113,10 +112,8 @@ def rows(left: Record, right: Record) -> Iterator[DifferenceRow]:
 
 
 def _summary(record: Record) -> str:
-    lines = [
-        f"member {record['member']} {role_of(record)}".rstrip(),
-        f"reward {float(record['reward']):.3f}",
-    ]
+    lines = [f"member {record['member']} {role_of(record)}".rstrip()]
+    lines.append(f"reward {float(record['reward']):.3f}")
     if known := record["advantages"]:
         lines.append(f"advantage {signed(sum(known) / len(known))}")
     lines.append(f"{turn_count(record)}, {record['ended']}")

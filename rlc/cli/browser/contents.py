@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -265,10 +266,8 @@ class RunContents:
 
     def group(self, head: EpisodeHead) -> list[EpisodeHead]:
         """Return all members of the group of an episode, also those that the query leaves out."""
-        same = (head.stage, head.step, head.env, head.task)
-        return [
-            one for one in tuple(self.heads) if (one.stage, one.step, one.env, one.task) == same
-        ]
+        key = attrgetter("stage", "step", "env", "task")
+        return [one for one in tuple(self.heads) if key(one) == key(head)]
 
     def match(self, head: EpisodeHead) -> list[Record]:
         """Return the parts of all seats of a match, or the one episode that is no match."""
@@ -287,6 +286,9 @@ class RunContents:
     def groups(self, step: Step) -> dict[Group, list[EpisodeHead]]:
         """Return the episodes that are shown of a step, by group."""
         return dict(sorted(self.shown.get(step, {}).items()))
+
+    def episodes(self, step: Step) -> list[EpisodeHead]:
+        return [head for group in self.groups(step).values() for head in group]
 
     def compared(self, step: Step) -> list[StepComparison]:
         """Return the preferences that a step of a stage compared; empty for other stages."""

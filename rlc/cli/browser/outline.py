@@ -101,7 +101,7 @@ class Outline(Tree[OutlinePlace]):
                 self._fill_step(node)
 
     def _step_label(self, step: Step) -> Text:
-        heads = [head for group in self.contents.groups(step).values() for head in group]
+        heads = self.contents.episodes(step)
         label = Text(f"step {step[1]:,}")
         metrics = self.contents.metrics.get(step, {})
         kind = {stage.name: stage.kind for stage in self.contents.info.stages}.get(step[0], "train")
@@ -201,7 +201,7 @@ class Outline(Tree[OutlinePlace]):
         here = shown.get((place.stage, place.step or 0), {}).get(place.group or ("", 0), [])
         left = place.head and (place.head.key, place.head.reply)
         same = [head for head in here if (head.key, head.reply) == left]
-        first = [h for key in sorted(shown) for g in self.contents.groups(key).values() for h in g]
+        first = [head for key in sorted(shown) for head in self.contents.episodes(key)]
         if same or (first and self.contents.is_filtered):
             self.go_to([*same, *first][0])
         else:

@@ -114,8 +114,7 @@ def has_episodes(contents: RunContents, stage: str) -> bool:
 
 def step_page(contents: RunContents, step: Step) -> Iterator[PageBlock]:
     """Yield how a step went: rewards of its groups by environment, failures, all its metrics."""
-    metrics, groups = contents.metrics.get(step, {}), contents.groups(step)
-    heads = [head for group in groups.values() for head in group]
+    metrics, heads = contents.metrics.get(step, {}), contents.episodes(step)
     lines: list[Line] = [("bold", [step[0], f" step {step[1]:,}"])]
     if not heads and has_episodes(contents, step[0]):
         lines.append(("dim", ["No episode of this step is here (yet)."]))

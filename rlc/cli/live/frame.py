@@ -60,12 +60,11 @@ def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
     stage = state.current
     top.append(_progress(state, stage, width, now) if stage else _waiting(state, now, width))
     room = height - len(top) - len(notes)
-    if stage is not None:
-        body = _body(state, stage, width, room)
-    else:  # the results of evaluations of models as they are
-        found = (one for one in state.stages.values() if is_evaluation(one.plan) and one.last)
-        lines = (evaluation_line(one.plan, int(one.last["step"]), one.last) for one in found)
-        body = [Text(cut(line, width)) for line in lines]
+    body = _body(state, stage, width, room) if stage is not None else []
+    for one in state.stages.values() if stage is None else ():  # evaluations of models as they are
+        if is_evaluation(one.plan) and one.last:
+            line = evaluation_line(one.plan, int(one.last["step"]), one.last)
+            body.append(Text(cut(line, width)))
     if state.has_sample and (left := room - len(body)) >= _LEAST:
         if state.lesson is not None:
             body += _lesson(state.lesson, width, left)

@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
-    """Explain a recipe, or a saved plan; print how the plan's recipe differs by now."""
+    """Explain a recipe, or a saved plan; print how its recipe has changed since."""
     from rlc.api import explain
     from rlc.compile import read_plan, stale_lines
 
@@ -120,9 +120,9 @@ def _latencies(plan: Plan, given: list[str]) -> Latencies:
     try:
         with open(path, encoding="utf-8") as file:
             return measured_latencies(plan, [json.loads(line) for line in file])
+    except LatencyError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, LatencyError):
-            raise
         raise LatencyError(f"{path} cannot be read as a run's timeline: {error}") from error
 
 

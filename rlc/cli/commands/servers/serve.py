@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,7 @@ from rlc.cli.output import UsageError
 from rlc.errors import Error
 
 if TYPE_CHECKING:
-    from rlc.plan import ModelPlan
-    from rlc.service import Backend, Observer
+    from rlc.service import Observer
 
 PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 
@@ -35,6 +34,27 @@ examples:
 
 exit status: 0 stopped by Ctrl-C; 2 the server cannot start
 """
+_ENGINE = """\
+rlc serve: Tinker's protocol on the embedded engine ({device})
+{models}
+  checkpoints in {checkpoints}
+
+  export TINKER_BASE_URL={address}
+  export TINKER_API_KEY={key}
+
+  chats: {address}/v1 (OpenAI), {address} (Anthropic)
+
+Ctrl-C stops it."""
+_REFERENCES = """\
+rlc serve: OpenAI's and Anthropic's APIs
+{models}
+
+  export OPENAI_BASE_URL={address}/v1
+  export OPENAI_API_KEY={key}
+
+  Anthropic's clients take {address}
+
+Ctrl-C stops it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,8 +151,7 @@ def _serve_references(args: argparse.Namespace, key: str | None, answered: Obser
     import rlc.service.engine  # noqa: F401, I001 (before anything imports torch)
     import asyncio
 
-    from rlc.models import named_model
-    from rlc.models import serving_models
+    from rlc.models import named_model, serving_models
 
     plans = {}
     for given in args.references:
@@ -141,31 +160,22 @@ def _serve_references(args: argparse.Namespace, key: str | None, answered: Obser
         plan = named_model(reference, args.base, args.renderer, args.base_url)
         plans[name or reference] = plan
 
-    async def serve() -> None:
-        serving = serving_models(plans, args.host, args.port, key, answered, args.base_url)
-        async with serving as address:
-            print(_references_banner(plans, address, key), flush=True)
-            await asyncio.Event().wait()
-
-    asyncio.run(serve())
-
-
-def _references_banner(plans: Mapping[str, ModelPlan], address: str, key: str | None) -> str:
     width = max(map(len, plans))
     models = "\n".join(
         f"  {name:<{width}}   {plan.weights or plan.base}, on {plan.service}"
         for name, plan in plans.items()
     )
-    return f"""\
-rlc serve: OpenAI's and Anthropic's APIs
-{models}
 
-  export OPENAI_BASE_URL={address}/v1
-  export OPENAI_API_KEY={"$" + KEY_VARIABLE if key else "none"}
+    async def serve() -> None:
+        serving = serving_models(plans, args.host, args.port, key, answered, args.base_url)
+        async with serving as address:
+            banner = _REFERENCES.format(
+                models=models, address=address, key=f"${KEY_VARIABLE}" if key else "none"
+            )
+            print(banner, flush=True)
+            await asyncio.Event().wait()
 
-  Anthropic's clients take {address}
-
-Ctrl-C stops it."""
+    asyncio.run(serve())
 
 
 def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
@@ -188,14 +198,25 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
     disturbances = Disturbances(parse_faults(args.faults, args.fault_seed), latency)
     listening = bind(args.host, args.port)
     with listening:
-        engine = open_engine(
-            args.checkpoints, device=args.device, continuous=True, dtype=args.dtype
-        )
+        settings = {"device": args.device, "dtype": args.dtype}
+        engine = open_engine(args.checkpoints, continuous=True, **settings)
         try:
             engine.store.require_writable()
             served = asyncio.run(load_models(engine, parse_models(args.models)))
             backend = Backend(engine, served, disturbances, args.custom_losses)
-            print(_banner(backend, listening.getsockname()[:2], args, key), flush=True)
+            models = "\n".join(
+                f"  {one.name}" + ("" if one.name == one.source else f"  ({one.source})")
+                for one in served.values()
+            )
+            host, port = listening.getsockname()[:2]
+            banner = _ENGINE.format(
+                device=engine.device.type,
+                models=models,
+                checkpoints=args.checkpoints,
+                address=f"http://{host}:{port}",
+                key=f"${KEY_VARIABLE}" if key else "tml-local",
+            )
+            print(banner, flush=True)
             Server(build_app(backend, key, answered), backend.futures.close).serve_on(listening)
         finally:
             engine.close()
@@ -210,24 +231,3 @@ def parse_models(given: Sequence[str]) -> dict[str, str]:
             source = str(Path(source).expanduser().resolve())
         models[name if equals else source] = source
     return models
-
-
-def _banner(
-    backend: Backend, address: tuple[str, int], args: argparse.Namespace, key: str | None
-) -> str:
-    """Return what a user needs: the models, the address, and the lines for another terminal."""
-    models = "\n".join(
-        f"  {served.name}" + ("" if served.name == served.source else f"  ({served.source})")
-        for served in backend.served.values()
-    )
-    return f"""\
-rlc serve: Tinker's protocol on the embedded engine ({backend.engine.device.type})
-{models}
-  checkpoints in {args.checkpoints}
-
-  export TINKER_BASE_URL=http://{address[0]}:{address[1]}
-  export TINKER_API_KEY={"$" + KEY_VARIABLE if key else "tml-local"}
-
-  chats: http://{address[0]}:{address[1]}/v1 (OpenAI), http://{address[0]}:{address[1]} (Anthropic)
-
-Ctrl-C stops it."""
