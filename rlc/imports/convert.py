@@ -72,15 +72,11 @@ def job_of_text(text: str) -> ForeignJob:
             if job.pairs or job.config_path:
                 found.append(job)
     if not found:
-        raise InputError(
-            "there is no training command in this text",
-            "it is a line such as `python tinker_train.py env_id=… num_env=64`",
-        )
+        advice = "it is a line such as `python tinker_train.py env_id=… num_env=64`"
+        raise InputError("there is no training command in this text", advice)
     if len(found) > 1:
-        raise InputError(
-            f"this text holds {len(found)} training commands",
-            "give one of them: `rlc import -- python …`",
-        )
+        advice = "give one of them: `rlc import -- python …`"
+        raise InputError(f"this text holds {len(found)} training commands", advice)
     return found[0]
 
 
@@ -122,10 +118,8 @@ def with_overrides(job: ForeignJob, overrides: Iterable[str]) -> ForeignJob:
 def _settings(job: ForeignJob, source: str, keep_going: bool) -> Settings:
     if source == OPENREWARD:
         if job.config is None:
-            raise InputError(
-                "an OpenReward job is described by its configuration",
-                "give the file: `rlc import tinker-config.yaml`",
-            )
+            advice = "give the file: `rlc import tinker-config.yaml`"
+            raise InputError("an OpenReward job is described by its configuration", advice)
         config = dict(job.config)
         for name, value in job.pairs:
             config = _overridden(config, name, value)
@@ -180,10 +174,8 @@ def _guess(job: ForeignJob) -> str:
         return max(fits, key=lambda source: fits[source])
     if not names:
         raise InputError("no options are given", "they are written name=value")
-    raise InputError(
-        "nothing tells which trainer this is for",
-        f"say it with --from: {', '.join(SOURCES)}",
-    )
+    advice = f"say it with --from: {', '.join(SOURCES)}"
+    raise InputError("nothing tells which trainer this is for", advice)
 
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)

@@ -15,26 +15,9 @@ from rlc.catalog import (
     renderer_names,
     wrapper_traits,
 )
+from rlc.imports import write
 from rlc.imports.settings import Option, Settings, shown, table
-from rlc.imports.write import (
-    MAIN,
-    POLICY,
-    RecipeLine,
-    Word,
-    block,
-    call,
-    choice,
-    current_model,
-    declaration,
-    env_name,
-    literal,
-    model_block,
-    pipeline,
-    recipe_of,
-    remarks,
-    save_line,
-    weights_line,
-)
+from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 from rlc.lang import did_you_mean
 
 OPTIONS = table(
@@ -75,13 +58,13 @@ SEARCH_URL = "http://127.0.0.1:8000/retrieve"
 
 def recipe(settings: Settings) -> str:
     """Return the recipe of a ``tinker_train.py`` command."""
-    name = env_name(settings["env_id"])
+    name = write.env_name(settings["env_id"])
     parts = [
-        model_block(settings, "model_name", "lora_rank"),
+        write.model_block(settings, "model_name", "lora_rank"),
         _environment(settings, name),
-        block("train", MAIN, _training(settings, name)),
+        write.block("train", write.MAIN, _training(settings, name)),
     ]
-    return recipe_of("A GEM training command (tinker_train.py)", settings, parts)
+    return write.recipe_of("A GEM training command (tinker_train.py)", settings, parts)
 
 
 def _training(settings: Settings, env: str) -> list[RecipeLine]:
@@ -95,7 +78,7 @@ def _training(settings: Settings, env: str) -> list[RecipeLine]:
     rate = literal(settings["learning_rate"])
     adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-8)
     return [
-        RecipeLine("model", POLICY),
+        RecipeLine("model", write.POLICY),
         RecipeLine("env", env),
         RecipeLine("batch", turns, note("batch_size", "num_env")),
         RecipeLine("sampling", sampling, note("max_tokens") or "the script samples at 1"),
@@ -103,7 +86,7 @@ def _training(settings: Settings, env: str) -> list[RecipeLine]:
         RecipeLine("loss", "importance_sampling()"),
         RecipeLine("optimizer", adam, note("learning_rate")),
         RecipeLine("steps", literal(settings["max_steps"]), note("max_steps")),
-        *save_line(every, "the script keeps them all; rlc the newest 3 of them"),
+        *write.save_line(every, "the script keeps them all; rlc the newest 3 of them"),
         *wandb(settings),
     ]
 
@@ -133,11 +116,11 @@ def gem_source(settings: Settings, env_id: str, arguments: Mapping[str, Any]) ->
 def wandb(settings: Settings) -> list[RecipeLine]:
     """Write ``track`` if a W&B project is given."""
     project, run = settings["wandb_project"], settings["wandb_name"]
-    if project is None:
-        if run is not None:
-            settings.note(f"wandb_name = {shown(run)}: there is no wandb_project")
-        return []
-    return [RecipeLine("track", f"[{call('wandb', literal(project), run=run)}]")]
+    if project is not None:
+        return [RecipeLine("track", f"[{call('wandb', literal(project), run=run)}]")]
+    if run is not None:
+        settings.note(f"wandb_name = {shown(run)}: there is no wandb_project")
+    return []
 
 
 def _environment(settings: Settings, name: str) -> str:
@@ -146,9 +129,7 @@ def _environment(settings: Settings, name: str) -> str:
     facts = gem_facts(env_id) if env_id in gem_ids() else unknown
     fixed = {"use_mp": False} if "use_mp" in facts["params"] else {}
     steps = [gem_source(settings, env_id, fixed)]
-    above = []
-    if default := settings.default_note("env_id", "env_wrappers", "template"):
-        above.append(default)
+    above = [*filter(None, [settings.default_note("env_id", "env_wrappers", "template")])]
     if fixed:
         above.append("use_mp = false: the script says so of every environment")
     wrappers = [wrapper for wrapper in settings["env_wrappers"].split(",") if wrapper.strip()]
@@ -166,7 +147,7 @@ def _environment(settings: Settings, name: str) -> str:
             advice = did_you_mean(wrapper, known) or f"known: {', '.join(known)}"
             settings.problem(f"GEM has no wrapper `{shown(wrapper)}`", advice)
     if settings["template"]:
-        steps.append(call("template", choice(settings["template"], TEMPLATES)))
+        steps.append(call("template", write.choice(settings["template"], TEMPLATES)))
     # What `rlc check` warns of, and why it is as it is.
     several_turns = facts["multi_turn"] or any("tool" in wrapper for wrapper in wrappers)
     if history := next((wrapper for wrapper in wrappers if wrapper in HISTORIES), None):
@@ -174,7 +155,7 @@ def _environment(settings: Settings, name: str) -> str:
             above.append(f"{history}: every turn is a sequence of its own, as in the script")
         elif not wrapper_traits(history).chat_template:
             above.append(f"{history}: without effect on a single turn, as in the script")
-    return declaration("env", name, pipeline(*steps), above)
+    return write.declaration("env", name, pipeline(*steps), above)
 
 
 _NO_METRIC = "a pass over the batch after each update, for a metric that rlc does not have"
@@ -211,29 +192,27 @@ COOKBOOK_OPTIONS = table(
 
 def cookbook_recipe(settings: Settings) -> str:
     """Return the recipe of a ``tinker_cookbook_train.py`` command."""
-    name = env_name(settings["env_id"])
+    name = write.env_name(settings["env_id"])
     lines = []
     if (path := settings["load_checkpoint_path"]) is not None:
-        lines.append(weights_line(settings["model_name"], path))
+        lines.append(write.weights_line(settings["model_name"], path))
     if (renderer := settings["renderer_name"]) is not None:
-        lines.append(RecipeLine("renderer", choice(renderer, renderer_names())))
+        lines.append(RecipeLine("renderer", write.choice(renderer, renderer_names())))
     parts = [
-        model_block(settings, "model_name", "lora_rank", lines),
+        write.model_block(settings, "model_name", "lora_rank", lines),
         _cookbook_environment(settings, name),
-        block("train", MAIN, _cookbook_training(settings, name)),
+        write.block("train", write.MAIN, _cookbook_training(settings, name)),
     ]
-    return recipe_of("A GEM training command (tinker_cookbook_train.py)", settings, parts)
+    return write.recipe_of("A GEM training command (tinker_cookbook_train.py)", settings, parts)
 
 
 def _cookbook_environment(settings: Settings, name: str) -> str:
     env_id = settings["env_id"]
     source = gem_source(settings, env_id, settings["env_kwargs_json"] or {})
     prompt = settings.choice("prompt_type", settings["prompt_type"], ("general", "no"), "no")
-    above = []
-    if default := settings.default_note("env_id", "prompt_type"):
-        above.append(default)
+    above = [*filter(None, [settings.default_note("env_id", "prompt_type")])]
     multi_turn = env_id in gem_ids() and gem_facts(env_id)["multi_turn"]
-    model = current_model(settings["model_name"])
+    model = write.current_model(settings["model_name"])
     renderer = settings["renderer_name"] or (model.renderers[0] if model else "")
     if multi_turn and renderer_keeps_prefix(renderer) is False:  # it rewrites earlier turns
         above.append(
@@ -243,11 +222,11 @@ def _cookbook_environment(settings: Settings, name: str) -> str:
         chatml = model is not None and model.chatml
         template = "qwen3_general" if prompt == "general" and chatml else "no"
         steps = [source, "concat_with_action()", call("template", template)]
-        return declaration("env", name, pipeline(*steps), above)
+        return write.declaration("env", name, pipeline(*steps), above)
     if prompt == "general":
         above.append('the script also puts "Question: " before the task')
     chat = call("chat", instruction=INSTRUCTION if prompt == "general" else None)
-    return declaration("env", name, pipeline(source, chat), above)
+    return write.declaration("env", name, pipeline(source, chat), above)
 
 
 def _cookbook_training(settings: Settings, env: str) -> list[RecipeLine]:
@@ -263,7 +242,7 @@ def _cookbook_training(settings: Settings, env: str) -> list[RecipeLine]:
         updates=updates if updates != 1 else None,
     )
     return [
-        RecipeLine("model", POLICY),
+        RecipeLine("model", write.POLICY),
         RecipeLine("env", env),
         RecipeLine("batch", batch, note("groups_per_batch", "group_size")),
         RecipeLine(
@@ -276,7 +255,7 @@ def _cookbook_training(settings: Settings, env: str) -> list[RecipeLine]:
         *([RecipeLine("kl", call("reference", "policy.base", coef=coef), why)] if coef else []),
         RecipeLine("optimizer", adam, note("learning_rate")),
         RecipeLine("steps", literal(settings["n_batches"]), note("n_batches")),
-        *save_line(settings["save_every"], remarks(note("save_every"), kept), ttl=Word("7d")),
+        *write.save_line(settings["save_every"], remarks(note("save_every"), kept), ttl=Word("7d")),
         *wandb(settings),
     ]
 
@@ -287,8 +266,6 @@ def _cookbook_loss(settings: Settings) -> list[RecipeLine]:
     if not staleness:
         return [loss]
     if staleness != 1:
-        why = (
-            "importance_sampling() in the script: without a clip, refused with rollouts this stale"
-        )
-        loss = RecipeLine("loss", "ppo()", why)
+        why = "without a clip, refused with rollouts this stale"
+        loss = RecipeLine("loss", "ppo()", f"importance_sampling() in the script: {why}")
     return [loss, RecipeLine("overlap", call("asynchronous", max_staleness=staleness))]

@@ -9,28 +9,10 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog import renderer_names
+from rlc.imports import write
 from rlc.imports.rllm_options import LEGACY, UNIFIED
 from rlc.imports.settings import TRAINER, InputError, Settings, shown
-from rlc.imports.write import (
-    MAIN,
-    POLICY,
-    TRAINER_LOSSES,
-    RecipeLine,
-    Word,
-    block,
-    call,
-    choice,
-    declaration,
-    literal,
-    model_block,
-    number,
-    pipeline,
-    quiet_renderer,
-    recipe_of,
-    remarks,
-    save_line,
-    weights_line,
-)
+from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 from rlc.lang import Source, nearest
 from rlc.lang.syntax import parse
 
@@ -42,7 +24,7 @@ NO_LIMIT = 1e6  # seconds: the unified trainer's default
 
 @frozen
 class Tasks:
-    """What a job is trained and tested on; ``roles`` if by the players of a solver-judge game."""
+    """The tasks of a job; ``roles`` if the players of a solver-judge game play them."""
 
     train: str
     test: str | None
@@ -68,26 +50,23 @@ def read_settings(pairs: Iterable[tuple[str, Any]], keep_going: bool) -> Setting
 
 
 def recipe(settings: Settings, script: str, env: str | None) -> str:
-    """Return the recipe of an rLLM job.
-
-    What it plays stands in its Python code, ``script``; ``env`` is the user's own expression for
-    it, or None.
-    """
+    """Return the recipe of an rLLM job. Its environment stands in its Python code, ``script``;
+    ``env`` is the user's own expression for it, or None."""
     tasks = _tasks(settings, script, env)
     above = ["the tasks and their two players stand in the script's Python code, two solvers in it"]
     names = ("workflow.timeout", "workflow.workflow_args.timeout")
     limits = [value for name in names if (value := settings.get(name)) is not None]
     played = tasks.train
     if limits and limits[0] < NO_LIMIT:
-        played = pipeline(played, call("rollouts", timeout=Word(f"{number(limits[0])}s")))
+        played = pipeline(played, call("rollouts", timeout=Word(f"{write.number(limits[0])}s")))
     parts = [
-        model_block(settings, "model.name", "model.lora_rank", _model(settings)),
-        declaration("env", "tasks", played, above if tasks.roles else []),
-        block("train", MAIN, _training(settings, tasks)),
+        write.model_block(settings, "model.name", "model.lora_rank", _model(settings)),
+        write.declaration("env", "tasks", played, above if tasks.roles else []),
+        write.block("train", write.MAIN, _training(settings, tasks)),
         *_evaluation(settings, tasks),
     ]
     generation = "unified" if is_unified(settings) else "legacy"
-    return recipe_of(f"An rLLM job on Tinker ({generation} options)", settings, parts)
+    return write.recipe_of(f"An rLLM job on Tinker ({generation} options)", settings, parts)
 
 
 def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
@@ -99,20 +78,14 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
         return Tasks(env, env, 64, None, "solver_judge" in env)
     if "solver_judge" in script or "countdown" in script:
         judged = ["solver_judge(solvers = 2)"] if "solver_judge" in script else []
-        return Tasks(
-            pipeline(_countdown("train", COUNTDOWN_TRAIN), *judged),
-            pipeline(_countdown("test", None), *judged),
-            COUNTDOWN_TEST,
-            COUNTDOWN_TRAIN,
-            bool(judged),
-        )
+        train = pipeline(_countdown("train", COUNTDOWN_TRAIN), *judged)
+        test = pipeline(_countdown("test", None), *judged)
+        return Tasks(train, test, COUNTDOWN_TEST, COUNTDOWN_TRAIN, bool(judged))
     if files[0] is not None:
-        test = call("problems", literal(files[1])) if files[1] is not None else None
-        return Tasks(call("problems", literal(files[0])), test, 64, None, False)
-    raise InputError(
-        "what this job plays stands in its Python code, which is not read",
-        "say it with --env, for example `--env 'problems(gsm8k)'`",
-    )
+        heldout = call("problems", literal(files[1])) if files[1] is not None else None
+        return Tasks(call("problems", literal(files[0])), heldout, 64, None, False)
+    advice = "say it with --env, for example `--env 'problems(gsm8k)'`"
+    raise InputError("what this job plays stands in its Python code, which is not read", advice)
 
 
 def _countdown(split: str, samples: int | None) -> str:
@@ -126,14 +99,13 @@ def _model(settings: Settings) -> list[RecipeLine]:
     lines = [RecipeLine(layer, "false") for layer in layers if not settings[f"model.{layer}"]]
     if (resume := settings.get("trainer.resume_from_tinker_id")) is not None:
         text = "the trainer restores weights only, as rlc does here"
-        lines.append(weights_line(base, resume, text))
+        lines.append(write.weights_line(base, resume, text))
     if (renderer := settings["rollout_engine.renderer_name"]) is not None:
-        return [*lines, RecipeLine("renderer", choice(renderer, renderer_names()))]
+        return [*lines, RecipeLine("renderer", write.choice(renderer, renderer_names()))]
     if any((settings["rollout_engine.disable_thinking"], settings.get("disable_thinking"))):
-        if quiet := quiet_renderer(base):
-            lines.append(RecipeLine("renderer", quiet, "disable_thinking"))
-        else:
-            settings.note("disable_thinking: the model has no renderer that does so")
+        if quiet := write.quiet_renderer(base):
+            return [*lines, RecipeLine("renderer", quiet, "disable_thinking")]
+        settings.note("disable_thinking: the model has no renderer that does so")
     return lines
 
 
@@ -143,9 +115,8 @@ def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
     batch = call("groups", literal(count), group_size=settings[size])
     coef = settings.get("algorithm.kl_beta")
     steps, length = _length(settings, tasks, count)
-    stale = 0
-    if settings.get("async_training.enable"):
-        stale = math.ceil(settings["async_training.staleness_threshold"])
+    is_async = settings.get("async_training.enable")
+    stale = math.ceil(settings["async_training.staleness_threshold"]) if is_async else 0
     attempts = settings["workflow.retry_limit"]  # of which the first is no retry
     on_error = "stop" if settings["workflow.raise_on_error"] else "drop"
     tried = settings.default_note("workflow.retry_limit")
@@ -154,7 +125,7 @@ def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
         tried = remarks(f"{attempts} attempts in all", tried)
     saved = remarks(settings.default_note("trainer.save_freq"), "rlc keeps the newest 3")
     return [
-        RecipeLine("model", POLICY),
+        RecipeLine("model", write.POLICY),
         RecipeLine("env", "tasks"),
         RecipeLine("batch", batch, settings.default_note("data.train_batch_size", size)),
         _sampling(settings),
@@ -164,7 +135,7 @@ def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
         _optimizer(settings, steps),
         *([RecipeLine("overlap", call("asynchronous", max_staleness=stale))] if stale > 0 else []),
         length,
-        *save_line(settings["trainer.save_freq"], saved),
+        *write.save_line(settings["trainer.save_freq"], saved),
         RecipeLine("on_error", on_error, tried),
         *_track(settings),
     ]
@@ -179,9 +150,8 @@ def _sampling(settings: Settings) -> RecipeLine:
     prompt, total = settings["data.max_prompt_length"], settings["training.max_length"]
     shortened = ""
     if longest >= total:  # there a reply has what its prompt leaves, here all have one length
-        shortened = (
-            f"not {longest}: the longest prompt leaves that of training.max_length = {total}"
-        )
+        left = f"the longest prompt leaves that of training.max_length = {total}"
+        shortened = f"not {longest}: {left}"
         longest = max(total - prompt, total // 2)
     value = call(
         "sample",
@@ -205,14 +175,9 @@ def _sampling(settings: Settings) -> RecipeLine:
 
 
 def _optimizer(settings: Settings, steps: int | None) -> RecipeLine:
-    value = call(
-        "adam",
-        literal(settings["training.learning_rate"]),
-        beta1=settings["training.beta1"],
-        beta2=settings["training.beta2"],
-        eps=settings["training.eps"],
-        schedule=_schedule(settings, steps),
-    )
+    rate = literal(settings["training.learning_rate"])
+    named = {name: settings[f"training.{name}"] for name in ("beta1", "beta2", "eps")}
+    value = call("adam", rate, **named, schedule=_schedule(settings, steps))
     return RecipeLine("optimizer", value, settings.default_note("training.learning_rate"))
 
 
@@ -248,16 +213,15 @@ def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, R
 
 
 def _track(settings: Settings) -> list[RecipeLine]:
-    loggers = settings["trainer.logger"]
+    loggers, names = settings["trainer.logger"], ("trainer.project_name", "trainer.experiment_name")
     trackers = []
     if "wandb" in loggers:
-        project, run = settings["trainer.project_name"], settings["trainer.experiment_name"]
+        project, run = (settings[name] for name in names)
         trackers.append(call("wandb", literal(project), run=run))
     else:
-        for name in ("trainer.project_name", "trainer.experiment_name"):
-            if settings.is_given(name):
-                value = shown(settings[name])
-                settings.note(f"{name} = {value}: names a W&B run, and there is none")
+        for name in filter(settings.is_given, names):
+            value = shown(settings[name])
+            settings.note(f"{name} = {value}: names a W&B run, and there is none")
     if "tensorboard" in loggers:
         trackers.append("tensorboard()")
     for name in loggers:
@@ -274,21 +238,24 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
     samples = settings[size]
     if tasks.test is None or (every <= 0 and not first):
         return []
-    metrics = ["pass_at(1)", f"any_at({samples})"] if samples > 1 else ["pass_at(1)"]
+    metrics = f"[pass_at(1), any_at({samples})]" if samples > 1 else "[pass_at(1)]"
     lines = [
-        RecipeLine("model", MAIN),
+        RecipeLine("model", write.MAIN),
         RecipeLine("env", "test_tasks"),
         RecipeLine("tasks", literal(tasks.test_tasks)),
         RecipeLine("samples", literal(samples), settings.default_note(size)),
         *_val_sampling(settings),
-        RecipeLine("metrics", f"[{', '.join(metrics)}]"),
+        RecipeLine("metrics", metrics),
     ]
     if every > 0:
         note = settings.default_note("trainer.test_freq")
         lines.append(RecipeLine("every", literal(every), note))
     if first:
         lines.append(RecipeLine("first", "true", settings.default_note("trainer.val_before_train")))
-    return [declaration("env", "test_tasks", tasks.test), block("eval", "heldout", lines)]
+    return [
+        write.declaration("env", "test_tasks", tasks.test),
+        write.block("eval", "heldout", lines),
+    ]
 
 
 def _val_sampling(settings: Settings) -> list[RecipeLine]:
@@ -396,7 +363,7 @@ def loss_lines(settings: Settings) -> list[RecipeLine]:
     if name is None:
         name = "ppo" if settings["algorithm.adv_estimator"] == "grpo" else "importance_sampling"
         text = TRAINER
-    name = settings.choice("loss_fn", name, TRAINER_LOSSES, "importance_sampling")
+    name = settings.choice("loss_fn", name, write.TRAINER_LOSSES, "importance_sampling")
     loss, low = call(name), settings["algorithm.eps_clip"]
     high = settings["algorithm.eps_clip_high"]
     if name == "ppo":
