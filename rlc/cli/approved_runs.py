@@ -85,10 +85,9 @@ async def start(path: str, wait_seconds: float) -> dict[str, Any]:
             stderr=printed,
             start_new_session=True,  # Ctrl-C at the agent is not for the run
         )
-        # Until the run has written how it stands.
-        while process.poll() is None and not (
-            is_run(folder) and read_run(folder).state != "damaged"
-        ):
+        while process.poll() is None:
+            if is_run(folder) and read_run(folder).state != "damaged":  # it has begun
+                break
             await asyncio.sleep(_LOOKS)
         until = time.monotonic() + wait_seconds
         while process.poll() is None and time.monotonic() < until:

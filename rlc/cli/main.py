@@ -99,13 +99,8 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     called = [name for name in argv[:1] if name in COMMANDS]
     for name in called or (() if argv[:1] == ["--version"] else COMMANDS):
         command = importlib.import_module(f"rlc.cli.commands.{COMMANDS[name]}")
-        subparser = subparsers.add_parser(
-            name,
-            help=command.HELP,
-            description=command.DESCRIPTION,
-            epilog=command.EPILOG,
-            formatter_class=_HelpFormatter,
-        )
+        texts = {"help": command.HELP, "description": command.DESCRIPTION, "epilog": command.EPILOG}
+        subparser = subparsers.add_parser(name, formatter_class=_HelpFormatter, **texts)
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
     return parser

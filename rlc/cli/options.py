@@ -19,32 +19,19 @@ KEY_VARIABLE = "RLC_SERVE_KEY"
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that decide the plan with the recipe."""
+    text, name = "override a param (learning_rate=1e-4) or a field (main.steps=10)", "NAME=VALUE"
     parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="override a param (learning_rate=1e-4) or a field (main.steps=10)",
+        "--set", dest="overrides", metavar=name, action="append", default=[], help=text
     )
-    parser.add_argument(
-        "--weights",
-        metavar="MODEL",
-        help="let the model that is trained first start from these weights: a run (runs/x, "
-        "runs/x@main:20), the folder of an adapter, a tinker:// path",
-    )
+    text = "let the model that is trained first start from these weights: a run (runs/x, "
+    text += "runs/x@main:20), the folder of an adapter, a tinker:// path"
+    parser.add_argument("--weights", metavar="MODEL", help=text)
     parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
-    parser.add_argument(
-        "--service",
-        choices=SERVICES,
-        help="train on another service than the model's own: `tinker` with --base-url for a server "
-        "of your own, `local` for the embedded engine",
-    )
-    parser.add_argument(
-        "--rehearse",
-        action="store_true",
-        help="the same job on the embedded tiny model, small and short, without a key",
-    )
+    text = "train on another service than the model's own: `tinker` with --base-url for a server "
+    text += "of your own, `local` for the embedded engine"
+    parser.add_argument("--service", choices=SERVICES, help=text)
+    text = "the same job on the embedded tiny model, small and short, without a key"
+    parser.add_argument("--rehearse", action="store_true", help=text)
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
@@ -68,11 +55,8 @@ def add_address(parser: argparse.ArgumentParser, port: int) -> None:
     usual = f"default {port}; 0: a free one" if port else "default a free one"
     parser.add_argument("--port", type=int, default=port, help=f"port ({usual})")
     parser.add_argument("--host", default=LOOPBACK, help=f"address (default {LOOPBACK})")
-    parser.add_argument(
-        "--allow-remote",
-        action="store_true",
-        help=f"let --host be other than loopback; the key in {KEY_VARIABLE} is then required",
-    )
+    text = f"let --host be other than loopback; the key in {KEY_VARIABLE} is then required"
+    parser.add_argument("--allow-remote", action="store_true", help=text)
 
 
 def is_local(host: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.catalog import STAGES
@@ -112,30 +111,23 @@ def _next(summary: Summary) -> Iterator[str]:
     """Yield the commands that come next, as a shell takes them."""
     resumable = summary.state == "interrupted"  # at its budget it would stop again
     trained = summary.weights and summary.state != NOTHING_LEARNT
-    read = ""
-    if _has_content(summary.folder / ROLLOUTS_FILE):
-        read = "prints episodes, with their rewards and advantages"
-    elif _has_content(summary.folder / COMPARISONS_FILE):
-        read = "prints replies that were compared, with their rewards"
+    readable = {
+        summary.folder / ROLLOUTS_FILE: "prints episodes, with their rewards and advantages",
+        summary.folder / COMPARISONS_FILE: "prints replies that were compared, with their rewards",
+    }
+    written = (what for file, what in readable.items() if file.is_file() and file.stat().st_size)
     known = {
         "run --resume": "goes on where it stopped" if resumable else "",
-        "show": read,
+        "show": next(written, ""),
         "report": "writes a page with curves, costs and episodes",
         "chat": "talks to what was trained" if trained else "",
         "export": "takes it away as an adapter" if trained else "",
     }
-    shown = {
-        command(verb, summary.folder) + " -o DIR" * (verb == "export"): what
-        for verb, what in known.items()
-        if what
-    }
+    verbs = [verb for verb, what in known.items() if what]
+    shown = [command(verb, summary.folder) + " -o DIR" * (verb == "export") for verb in verbs]
     width = max(map(len, shown))
-    for number, (text, what) in enumerate(shown.items()):
+    for number, (text, what) in enumerate(zip(shown, filter(None, known.values()), strict=True)):
         yield f"  {'' if number else 'next':<10} {text:<{width}}   {what}"
-
-
-def _has_content(file: Path) -> bool:
-    return file.is_file() and file.stat().st_size > 0
 
 
 def last_results(info: RunInfo) -> str:

@@ -16,15 +16,8 @@ from rich.text import Text
 from rlc.plan import SweepPlan, Trial, elapsed, values_text
 from rlc.sweeps import ConfigurationResult, SweepObserver, SweepSummary, TrialRecord, ranked
 
-_STYLES = {
-    "running": "cyan",
-    "finished": "green",
-    "pruned": "dim",
-    "failed": "red",
-    "budget": "yellow",
-    "interrupted": "yellow",
-    "waiting": "dim",
-}
+_STYLES = {"running": "cyan", "finished": "green", "pruned": "dim", "failed": "red"}
+_STYLES |= {"budget": "yellow", "interrupted": "yellow", "waiting": "dim"}
 
 
 class PlainSweep(SweepObserver):

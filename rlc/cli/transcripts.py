@@ -74,12 +74,12 @@ def causes(failures: Iterable[Failure]) -> Iterator[Text]:
     """Yield the place and the traceback of each cause."""
     from rich.text import Text
 
-    for failure in failures:
-        for style, parts in cause_lines(failure):
-            yield Text.assemble(*parts, style=style)
+    for style, parts in (line for failure in failures for line in cause_lines(failure)):
+        yield Text.assemble(*parts, style=style)
 
 
 def cause_lines(failure: Failure) -> Iterator[Line]:
+    """Yield the place and the traceback of a cause."""
     yield "bold", [f"raised at {failure.place}" if failure.place else "raised by rlc"]
     yield "dim", [failure.traceback.rstrip()]
 
@@ -94,18 +94,16 @@ def heading_lines(episode: ShownEpisode) -> Iterator[Line]:
     replaced = ", replaced by another group" if record.get("replaced") else ""
     where = f"  {record['stage']} step {record['step']:,}, task {record['task']:,}, "
     advantages, raw = record["advantages"], record.get("raw_reward")
-    yield (
-        "bold",
-        [
-            str(record["env"]),
-            (f"  {episode.why}" if episode.why else "", "bold yellow"),
-            (f"{where}member {record['member']}{role}", "dim"),
-            f"  reward {record['reward']:.3f}",
-            (f" ({raw:.3f} before it was shaped)" if raw is not None else "", "dim"),
-            *(_advantage(advantage(record)) if advantages else []),
-            (f"  {record['ended']}{stale}{replaced}", "dim"),
-        ],
-    )
+    parts: list[Part] = [
+        str(record["env"]),
+        (f"  {episode.why}" if episode.why else "", "bold yellow"),
+        (f"{where}member {record['member']}{role}", "dim"),
+        f"  reward {record['reward']:.3f}",
+        (f" ({raw:.3f} before it was shaped)" if raw is not None else "", "dim"),
+        *(_advantage(advantage(record)) if advantages else []),
+        (f"  {record['ended']}{stale}{replaced}", "dim"),
+    ]
+    yield "bold", parts
     if about := about_line(record):
         yield "dim", [" ".join(about.split())]
     for error in record.get("retried", ()):
@@ -153,14 +151,9 @@ def turn_lines(
     reward = turn["reward"]
     measured = "".join(f"  {name} {value:g}" for name, value in turn["metrics"].items())
     counts = f"  {turn['prompt_tokens']:,} + {turn['tokens']:,} tokens, {turn['stop_reason']}"
-    yield (
-        "",
-        [
-            "no reward" if reward is None else f"reward {reward:.3f}",
-            *(_advantage(advantages[number]) if number < len(advantages) else []),
-            (measured + counts, "dim"),
-        ],
-    )
+    parts: list[Part] = ["no reward" if reward is None else f"reward {reward:.3f}"]
+    parts += _advantage(advantages[number]) if number < len(advantages) else []
+    yield "", [*parts, (measured + counts, "dim")]
     if tokens:
         yield in_words(tokens)
 
@@ -349,10 +342,8 @@ def table(tokens: Sequence[TrainedToken]) -> Iterator[str]:
     for place, token in enumerate(tokens, 1):
         ratio = "-" if math.isnan(token.ratio) else f"{token.ratio:.4f}"
         trained = "-" if math.isnan(token.trainer) else f"{token.trainer:.4f}"
-        yield (
-            f"  {place:>5} {token.id:>7} {token.advantage:>+10.4f} {token.logprob:>10.4f} "
-            f"{trained:>10} {ratio:>8}  {token.text!r}"
-        )
+        line = f"  {place:>5} {token.id:>7} {token.advantage:>+10.4f} {token.logprob:>10.4f}"
+        yield f"{line} {trained:>10} {ratio:>8}  {token.text!r}"
 
 
 @define(eq=False)

@@ -147,10 +147,8 @@ def draw(figure: Figure, places: Sequence[int] | None = None, marks: Sequence[st
     x_ticks = whole if len(whole) > 1 else sorted({int(x.low), int(x.high)})
     steps = table_steps(found)
     by_step = [dict(zip(curve.steps, curve.values, strict=True)) for curve in found]
-    drawn = [
-        _curve(curve, place, x, y)
-        for curve, place in zip(found, places or range(len(found)), strict=True)
-    ]
+    placed = zip(found, places or range(len(found)), strict=True)
+    drawn = [_curve(curve, place, x, y) for curve, place in placed]
     if marks:
         drawn = _marked(drawn, found, marks, x, y)
     return Chart(
@@ -200,11 +198,8 @@ def _marked(
 
 def _curve(curve: Series, place: int, x: _Scale, y: _Scale) -> Curve:
     def points(values: Sequence[float]) -> list[str]:
-        steps = curve.steps
-        return [
-            f"{1000 * x.of(steps[i]):.0f} {1000 * (1 - y.of(values[i])):.0f}"
-            for i in thinned(values)
-        ]
+        places = [(x.of(curve.steps[i]), 1 - y.of(values[i])) for i in thinned(values)]
+        return [f"{1000 * across:.0f} {1000 * down:.0f}" for across, down in places]
 
     single = len(curve.values) == 1
     means, _ = smoothed(curve.values)

@@ -216,10 +216,8 @@ def comparisons(path: Path, plan: Training, step: int) -> list[StepComparison]:
         if "good" in record:
             sides = ["chosen" if record["good"] else "rejected"]
         shown = example["shown"]
-        replies = tuple(
-            ComparedReply(side, reward, shown[side])
-            for side, reward in zip(sides, record["rewards"], strict=True)
-        )
+        pairs = zip(sides, record["rewards"], strict=True)
+        replies = tuple(ComparedReply(side, reward, shown[side]) for side, reward in pairs)
         number, prompt = record["example"], shown["prompt"]
         found.append(StepComparison(plan.name, step, number, example["place"], prompt, replies))
     return sorted(found, key=lambda one: one.number)

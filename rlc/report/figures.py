@@ -76,8 +76,8 @@ def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | N
         rewards = [curve and evolve(curve, spread=None) for curve in rewards]
     band = "one standard deviation of the episodes"
     yield figure(f"{name}-reward", "Reward", rewards, band=band)
-    held = [series("held out", records, "heldout/loss")]
-    yield figure(f"{name}-heldout", "Loss of held-out examples", held)
+    held_out = [series("held out", records, "heldout/loss")]
+    yield figure(f"{name}-heldout", "Loss of held-out examples", held_out)
     parts = [key.split("/") for key in sorted(keys) if key.startswith("reward/")]
     by_role = ["/".join(part[1:]) for part in parts if len(part) == 3 and part[1] in envs]
     roles = [series(role, records, f"reward/{role}") for role in by_role]
@@ -167,10 +167,10 @@ def _cut_short(stage: Training, records: Sequence[Record]) -> Figure | None:
 
 def _preferences(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
     name = stage.name
-    learnt = [series("of the step", records, "accuracy")]
-    held = [series("held out", records, "heldout/accuracy")]
+    held_out = series("held out", records, "heldout/accuracy")
+    accuracies = [series("of the step", records, "accuracy"), held_out]
     note = "share of the better replies that have the higher reward"
-    yield figure(f"{name}-accuracy", "Accuracy", learnt + held, note=note, bounds=(0, 1))
+    yield figure(f"{name}-accuracy", "Accuracy", accuracies, note=note, bounds=(0, 1))
     held_out = series("held out", records, "heldout/loss")
     losses = [series("of the step", records, "loss/mean"), held_out]
     yield figure(f"{name}-loss", "Loss", losses)

@@ -293,12 +293,13 @@ def _result(run: ComparedRun, one: Measure, every: Sequence[Measure]) -> RunResu
 def used(run: ComparedRun) -> RunUsage:
     """Return the tokens and the time of a run."""
     files = run.files
-    tokens = (sum(row.tokens[kind] for row in files.spent) for kind in ("sampled", "trained"))
+    kinds = ("sampled", "trained")
+    sampled, trained = (sum(row.tokens[kind] for row in files.spent) for kind in kinds)
     shares = environment_shares(files.metrics)
     seconds = totals(step_times(files.timeline, files.evaluations, shares))
     total = sum(seconds.values())
     waiting = seconds.get("waiting", 0.0) / total if total else 0.0
-    return RunUsage(run, spend(files), *tokens, total, waiting)
+    return RunUsage(run, spend(files), sampled, trained, total, waiting)
 
 
 def expectations(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:

@@ -70,9 +70,8 @@ def _charts(sweep: SweepInfo, results: Sequence[ConfigurationResult]) -> Iterato
         result.number: [read_metrics(sweep.folder_of(record.trial)) for record in result.trials]
         for result in shown
     }
-    note = f"the best {len(shown)} of {len(results)}" if len(results) > len(shown) else ""
-    seeds = "mean over the seeds" if sweep.plan.seeds > 1 else ""
-    note = "; ".join(filter(None, (note, seeds)))
+    best = f"the best {len(shown)} of {len(results)}" if len(results) > len(shown) else ""
+    note = "; ".join(filter(None, (best, "mean over the seeds" * (sweep.plan.seeds > 1))))
     watched = [(metric.stage, metric.key, metric.name)]
     watched += [(of, f"{name}/mean", f"{of}: {name}") for name in ("reward", "loss", "entropy")]
     for stage, key, title in watched:

@@ -174,15 +174,12 @@ def bars(times: Sequence[StepTime]) -> list[Bar]:
             seconds = [sum(t.seconds.get(lane, 0.0) for t in mine) / len(mine) for lane in LANES]
             merged.append((label, sum(seconds), seconds))
     highest = max((total for _, total, _ in merged), default=0.0) or 1.0
-    return [
-        Bar(
-            label,
-            total,
-            tuple((lane, 100 * s / highest) for lane, s in zip(LANES, seconds, strict=True) if s),
-            tuple(seconds),
-        )
-        for label, total, seconds in merged
-    ]
+    found = []
+    for label, total, seconds in merged:
+        lanes = zip(LANES, seconds, strict=True)
+        parts = tuple((lane, 100 * spent / highest) for lane, spent in lanes if spent)
+        found.append(Bar(label, total, parts, tuple(seconds)))
+    return found
 
 
 def gantt(timeline: Sequence[TimeSpan], evaluations: Sequence[TimeSpan]) -> Gantt | None:

@@ -169,7 +169,7 @@ _BATCH = 2_000  # episodes between two looks at whether to go on
 
 @define(eq=False, slots=False)
 class RunContents:
-    """A run as far as it has been read. One thread may read on while another one shows it.
+    """A run as far as it has been read. One thread may read on while another shows it.
 
     Attributes:
         heads: the beginnings of its episodes, in the order they were written.

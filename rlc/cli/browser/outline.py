@@ -122,12 +122,11 @@ class Outline(Tree[OutlinePlace]):
         place = node.data
         if place is None or place.step is None:
             return
-        if place.group is not None:
-            if not node.children:
-                for head in self.contents.groups((place.stage, place.step)).get(place.group, ()):
-                    self._add_episode(node, head, "")
-        else:
+        if place.group is None:
             self._fill_step(node)
+        elif not node.children:
+            for head in self.contents.groups((place.stage, place.step)).get(place.group, ()):
+                self._add_episode(node, head, "")
 
     def _fill_step(self, node: Node) -> None:
         assert node.data is not None

@@ -82,11 +82,10 @@ class RunScreen(Screen[None]):
         self.outline.grow()
         self._newest = self._last()
         last = last_step(list(self.contents.metrics.values()), None)
-        if last is not None:
-            self.outline.go_to_step((last.stage or "", last.step or 0))
-        elif self._newest is not None:
-            self.outline.go_to_step(self._newest)
-        self._tell()
+        step = (last.stage or "", last.step or 0) if last is not None else self._newest
+        if step is not None:
+            self.outline.go_to_step(step)
+        self._update_status()
         self.read_on()
         if self.every is not None:
             self.set_interval(self.every, self.read_on)
@@ -112,12 +111,12 @@ class RunScreen(Screen[None]):
         self._newest = newest
         if self.outline.place.head is None and self.outline.place.pair is None:
             self._show(self.outline.place)  # the page of a step may have changed
-        self._tell()
+        self._update_status()
 
     def _last(self) -> tuple[str, int] | None:
         return next(reversed(self.contents.metrics), None)
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         """Update the status line."""
         contents = self.contents
         parts: list[str] = [contents.info.state]
@@ -146,7 +145,7 @@ class RunScreen(Screen[None]):
             blocks = (PageBlock((("yellow", [why]),)),)
         if blocks != self.page.blocks:
             await self.page.show(blocks)
-            self._tell()
+            self._update_status()
 
     def _blocks(self, place: OutlinePlace) -> Iterator[PageBlock]:
         if place.head is not None:
@@ -183,7 +182,7 @@ class RunScreen(Screen[None]):
         self.outline.focus()
         self.query_text, self.contents.query = text, query
         self._reader = self._read()
-        self._tell()
+        self._update_status()
 
     def action_back(self) -> None:
         """Leave the search, show all again, or go back to the list or to the runs."""
@@ -195,7 +194,7 @@ class RunScreen(Screen[None]):
         elif self.page.chosen is not None:
             self.page.chosen = None
             self.page.color()
-            self._tell()
+            self._update_status()
         elif self.query_text:
             self.query_one(Input).value = ""
             self._look_for(Query(), "")
@@ -256,13 +255,13 @@ class RunScreen(Screen[None]):
         at = known.index(page.coloring) if page.coloring in known else 0
         page.coloring = known[(at + 1) % len(known)]
         page.color()
-        self._tell()
+        self._update_status()
 
     def action_follow(self) -> None:
         self.following = not self.following
         if self.following and self._newest is not None:
             self.outline.go_to_step(self._newest)
-        self._tell()
+        self._update_status()
 
     def action_alone(self) -> None:
         self.toggle_class("alone")
@@ -278,7 +277,7 @@ class RunScreen(Screen[None]):
             why = self.contents.tokens.remark(record, {}) if record else ""
             self.notify(why or "There are no single tokens here: choose an episode.")
         self.page.next_token(by)
-        self._tell()
+        self._update_status()
 
     def action_scroll(self, by: int) -> None:
         self.page.scroll_relative(y=2 * by, animate=False)

@@ -101,19 +101,18 @@ On a cluster or a cloud, with [SkyPilot](https://docs.skypilot.co):
 
 def dockerfile(job: JobDescription) -> str:
     """Return the recipe of a container's image."""
-    lines = [
-        f"# {job.in_docker}",
-        "FROM python:3.11-slim",
-        *(f"# Install {name} here: the agent needs it." for name in job.commands),
-        "WORKDIR /job",
-        "COPY wheels wheels",
-        "COPY requirements.txt constraints.txt ./",
-        "RUN pip install --no-cache-dir -r requirements.txt",
-        "COPY . .",
-        "# The run is kept in /job/run: mount a folder there to go on with it elsewhere.",
-        'ENTRYPOINT ["python", "run.py", "--here"]',
-    ]
-    return "\n".join(lines) + "\n"
+    installed = "".join(f"# Install {name} here: the agent needs it.\n" for name in job.commands)
+    return f"""\
+# {job.in_docker}
+FROM python:3.11-slim
+{installed}WORKDIR /job
+COPY wheels wheels
+COPY requirements.txt constraints.txt ./
+RUN pip install --no-cache-dir -r requirements.txt
+COPY . .
+# The run is kept in /job/run: mount a folder there to go on with it elsewhere.
+ENTRYPOINT ["python", "run.py", "--here"]
+"""
 
 
 def sky(job: JobDescription) -> str:
@@ -168,8 +167,6 @@ def emit_job(
     """Write the job of a recipe into a new folder, which appears whole or not at all.
 
     Args:
-        compiled: the recipe with its plan.
-        folder: where to; it must not exist, or be empty.
         options: what the recipe was compiled with (:meth:`rlc.Recipe.options`); a sweep is compiled
             with them again where it is run.
         sweep: the sweep to run in place of the plan.

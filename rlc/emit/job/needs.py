@@ -115,9 +115,9 @@ def extras(plans: Iterable[Plan], sweeps: bool) -> list[str]:
 
 
 def computes_here(plan: Plan) -> bool:
-    """Return whether a model is trained or asked on the machine itself, and is no toy."""
-    asked = (state.model for stage in plan.stages for _, state in asked_models(stage))
-    models = (*(stage.model for stage in plan.stages), *asked)
+    """Return whether the machine itself trains or samples from a model, other than the tiny one."""
+    auxiliary = (state.model for stage in plan.stages for _, state in asked_models(stage))
+    models = (*(stage.model for stage in plan.stages), *auxiliary)
     return any(model.service == LOCAL and model.base != TINY for model in models)
 
 

@@ -42,15 +42,8 @@ name of the model that it has left: `rlc chat RUN@main:20`.
 
 exit status: 0 listed, 1 there are no runs, 2 usage
 """
-_STYLES = {
-    "running": "cyan",
-    "finished": "green",
-    "budget": "yellow",
-    "interrupted": "yellow",
-    "failed": "red",
-    "nothing learnt": "red",
-    "damaged": "red",
-}
+_STYLES = {"running": "cyan", "finished": "green", "budget": "yellow", "interrupted": "yellow"}
+_STYLES |= {"failed": "red", "nothing learnt": "red", "damaged": "red"}
 _MOST_DIFFERENCES = 4  # of a run
 _PIPE_WIDTH = 240  # columns if there is no terminal
 

@@ -119,9 +119,8 @@ def _run(made: SweepRun, quiet: bool) -> int:
     if summary.state != "finished" or summary.failed:
         again = command("sweep --resume", summary.folder)
         console.print(f"go on with: {again}", soft_wrap=True, markup=False)
-    if summary.state == "interrupted":
-        return 130
-    return 1 if summary.failed or summary.best is None else 0
+    failed = bool(summary.failed) or summary.best is None
+    return 130 if summary.state == "interrupted" else int(failed)
 
 
 def _interruptible(made: SweepRun) -> SweepSummary:

@@ -47,11 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.catalog import as_data
+    from rlc.catalog import as_data, plan_schema
 
     if args.schema:
-        from rlc.catalog import plan_schema
-
         if args.term or args.kind:
             raise UsageError("--schema is the schema of the whole plan: give it alone")
         print(json.dumps(plan_schema(), indent=2, ensure_ascii=False))

@@ -124,11 +124,8 @@ def _cheapest(offered: Sequence[SupportedModel]) -> str:
     server has none that it trains and samples."""
     from rlc.catalog import find_model
 
-    names = [
-        str(model.model_name)
-        for model in offered
-        if model.trainable is not False and model.sampleable is not False
-    ]
+    usable = (one for one in offered if one.trainable is not False and one.sampleable is not False)
+    names = [str(model.model_name) for model in usable]
     if not names:
         raise Error("the server has no model that it trains and samples", "name one with --model")
 
@@ -161,7 +158,7 @@ def _unpaid(base: str, args: argparse.Namespace) -> str | None:
 
 
 def _progress(total: int) -> Callable[[CheckOutcome], None] | None:
-    """Return what shows on a terminal which check is over; None elsewhere."""
+    """Return a callback that shows on a terminal which check is over; None without one."""
     if not sys.stderr.isatty():
         return None
     done = 0

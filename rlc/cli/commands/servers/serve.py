@@ -59,10 +59,8 @@ Ctrl-C stops it."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser, port=8000)
-    folder, text = (
-        Path("checkpoints"),
-        "where runs and checkpoints are kept (default ./checkpoints)",
-    )
+    folder = Path("checkpoints")
+    text = "where runs and checkpoints are kept (default ./checkpoints)"
     parser.add_argument("--checkpoints", type=Path, default=folder, metavar="DIR", help=text)
     parser.add_argument(
         "--model",
@@ -161,18 +159,14 @@ def _serve_references(args: argparse.Namespace, key: str | None, answered: Obser
         plans[name or reference] = plan
 
     width = max(map(len, plans))
-    models = "\n".join(
-        f"  {name:<{width}}   {plan.weights or plan.base}, on {plan.service}"
-        for name, plan in plans.items()
-    )
+    named = ((name, plan.weights or plan.base, plan.service) for name, plan in plans.items())
+    models = "\n".join(f"  {name:<{width}}   {of}, on {service}" for name, of, service in named)
 
     async def serve() -> None:
         serving = serving_models(plans, args.host, args.port, key, answered, args.base_url)
         async with serving as address:
-            banner = _REFERENCES.format(
-                models=models, address=address, key=f"${KEY_VARIABLE}" if key else "none"
-            )
-            print(banner, flush=True)
+            shown_key = f"${KEY_VARIABLE}" if key else "none"
+            print(_REFERENCES.format(models=models, address=address, key=shown_key), flush=True)
             await asyncio.Event().wait()
 
     asyncio.run(serve())
@@ -204,19 +198,15 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
             engine.store.require_writable()
             served = asyncio.run(load_models(engine, parse_models(args.models)))
             backend = Backend(engine, served, disturbances, args.custom_losses)
-            models = "\n".join(
+            lines = [
                 f"  {one.name}" + ("" if one.name == one.source else f"  ({one.source})")
                 for one in served.values()
-            )
+            ]
             host, port = listening.getsockname()[:2]
-            banner = _ENGINE.format(
-                device=engine.device.type,
-                models=models,
-                checkpoints=args.checkpoints,
-                address=f"http://{host}:{port}",
-                key=f"${KEY_VARIABLE}" if key else "tml-local",
-            )
-            print(banner, flush=True)
+            values = {"models": "\n".join(lines), "address": f"http://{host}:{port}"}
+            values |= {"device": engine.device.type, "checkpoints": args.checkpoints}
+            values["key"] = f"${KEY_VARIABLE}" if key else "tml-local"
+            print(_ENGINE.format(**values), flush=True)
             Server(build_app(backend, key, answered), backend.futures.close).serve_on(listening)
         finally:
             engine.close()
