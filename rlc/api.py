@@ -295,20 +295,16 @@ def run(
         run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
         base_url: the address of a Tinker server to use instead of the hosted service.
         observer: an object whose methods are called as the run proceeds.
-        set: values of params and fields, as in :func:`rlc.load`; this and the following are for
-            the path of a recipe only.
-        seed: the seed of every random choice; 1 by default.
-        rehearse: make it a small and short job on the tiny model, which needs no key.
-        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
+        set, seed, rehearse, service: as in :func:`rlc.load`, for the path of a recipe only.
 
     Raises:
         TypeError: a recipe or a plan that is decided already is given with options of a path.
         rlc.RecipeError: the recipe has errors, or the plan, if it was changed in Python.
-        rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
-            :func:`rlc.resume` continues it. Also if nothing was learnt: no step of a training
-            stage changed its weights, because all rollouts failed or had equal rewards.
-        rlc.ExpectationError: the run is over and saved, and something does not hold that the recipe
-            expects of it. Its ``summary`` is what would have been returned.
+        rlc.Error: the job cannot be run, or failed, or no step of a training stage changed its
+            weights, because all rollouts failed or had equal rewards. What was done is kept in the
+            folder, and :func:`rlc.resume` continues it.
+        rlc.ExpectationError: the run is over and saved, but an expectation of the recipe does not
+            hold. Its ``summary`` is the summary of the run.
 
     Example::
 
@@ -356,11 +352,8 @@ def sweep(
         base_url: the address of a Tinker server to use instead of the hosted service.
         jobs: trials at once; by default 4 on a service, 1 on this machine.
         observer: an object whose methods are called as the sweep proceeds.
-        set: values of params and fields, as in :func:`rlc.load`; this and the following are for
-            the path of a recipe only.
-        seed: the first seed; 1 by default.
-        rehearse: a few small trials on the tiny model, which need no key.
-        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
+        set, seed, rehearse, service: as in :func:`rlc.load`, for the path of a recipe only; the
+            seed is the first of the sweep.
 
     Raises:
         TypeError: a recipe that is decided already is given with options of a path.

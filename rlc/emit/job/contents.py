@@ -10,8 +10,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from glob import glob
 from importlib.metadata import packages_distributions
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +95,9 @@ _COPY = "copy it into the recipe's folder, and name it from there"
 
 @define(eq=False)
 class Contents:
-    """The files of a job.
-
-    Attributes:
-        plans: all that it may run; the first is that of the recipe.
-        as_written: whether the recipe is compiled where the job is run, so that every path in it
-            has to be right there as it is.
-        extra: files that are taken along because the user says so.
-        keeps_cwd: whether modules and paths of the command line start in the working directory.
-    """
+    """The files of a job. ``plans`` are all that it may run, the first is that of the recipe;
+    ``as_written``: the recipe is compiled where the job is run, so that its paths stay as they are;
+    ``keeps_cwd``: modules and paths of the command line start in the working directory."""
 
     plans: Sequence[Plan]
     as_written: bool
@@ -118,15 +114,16 @@ class Contents:
         self.code = CodeFiles((self._recipe.parent, Path.cwd()))
         for path in (*imported_files(self._recipe), *map(Path.absolute, self.extra)):
             self._take(path)
-        for plan in self.plans:
-            self._weights |= {model.weights: model for model in _models(plan) if model.weights}
+        for stage in (stage for plan in self.plans for stage in plan.stages):
+            models = (stage.model, *(state.model for _, state in asked_models(stage)))
+            self._weights |= {model.weights: model for model in models if model.weights}
         for plan in self.plans:
             with_files(plan, self._note)
             for code in (code for stage in plan.stages for code in code_of_stage(stage)):
                 self._module(code.target.rpartition(":")[0])
-            for env in (env for stage in plan.stages for env in stage.environments):
-                for text in _texts(env):
-                    self._command(text)
+            envs = (env for stage in plan.stages for env in stage.environments)
+            for text in (text for env in envs for text in _texts(env)):
+                self._command(text)
         for path in self.code.files:
             self._take(path)
 
@@ -222,12 +219,8 @@ class Contents:
             problem = "this file is not beside the recipe, which is compiled where the sweep is run"
             raise EmitError.of_file(str(place), problem, _COPY)
         if not near:
-            taken = set(self._outside.values())
-            name, number = place.name, 1
-            while name in taken:
-                number += 1
-                name = f"{number}-{place.name}"
-            self._outside[place] = name
+            names = chain([place.name], (f"{number}-{place.name}" for number in count(2)))
+            self._outside[place] = next(n for n in names if n not in self._outside.values())
 
     def _module(self, module: str) -> None:
         """Take a module of the user along: one beside the recipe, or in the working directory."""
@@ -247,10 +240,9 @@ class Contents:
 
     def _command(self, text: str) -> None:
         """Take the files along that a command names."""
-        try:
+        words = list[str]()
+        with suppress(ValueError):  # no command
             words = shlex.split(text) if len(text) < 1_000 else []
-        except ValueError:  # no command
-            return
         for word in words:
             place = Path(located(word, str(self._recipe)))
             if place.is_file() and _is_near(place, self._recipe.parent):
@@ -298,12 +290,6 @@ def files_in(path: Path) -> Iterator[Path]:
     for folder, inside, names in os.walk(path):
         inside[:] = sorted(set(inside) - _SKIPPED)
         yield from (Path(folder) / name for name in sorted(names))
-
-
-def _models(plan: Plan) -> Iterator[ModelPlan]:
-    for stage in plan.stages:
-        yield stage.model
-        yield from (state.model for _, state in asked_models(stage))
 
 
 def _texts(node: Any) -> Iterator[str]:
