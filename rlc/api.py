@@ -295,7 +295,10 @@ def run(
         run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
         base_url: the address of a Tinker server to use instead of the hosted service.
         observer: an object whose methods are called as the run proceeds.
-        set, seed, rehearse, service: as in :func:`rlc.load`, for the path of a recipe only.
+        set: as in :func:`rlc.load`; this and the following are for the path of a recipe only.
+        seed: the seed of every random choice; 1 by default.
+        rehearse: make it a small and short job on the tiny model, which needs no key.
+        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
 
     Raises:
         TypeError: a recipe or a plan that is decided already is given with options of a path.
@@ -352,8 +355,10 @@ def sweep(
         base_url: the address of a Tinker server to use instead of the hosted service.
         jobs: trials at once; by default 4 on a service, 1 on this machine.
         observer: an object whose methods are called as the sweep proceeds.
-        set, seed, rehearse, service: as in :func:`rlc.load`, for the path of a recipe only; the
-            seed is the first of the sweep.
+        set: as in :func:`rlc.load`; this and the following are for the path of a recipe only.
+        seed: the first seed; 1 by default.
+        rehearse: a few small trials on the tiny model, which need no key.
+        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
 
     Raises:
         TypeError: a recipe that is decided already is given with options of a path.
