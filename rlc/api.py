@@ -41,10 +41,8 @@ class RecipeError(Error, ValueError):
 
 @frozen
 class Recipe:
-    """A recipe in a file, with values that are set from outside; :func:`rlc.load` makes one.
-
-    Each method reads the file again, so that it sees the latest edit. A notebook shows the
-    explanation.
+    """A recipe in a file, with values that are set from outside; :func:`rlc.load` makes one. Each
+    method reads the file again. A notebook shows the explanation.
 
     Attributes:
         path: the file, or ``-`` for standard input.
@@ -80,16 +78,13 @@ class Recipe:
         return load(self.path, *settings, reader=reader)
 
     def options(self) -> dict[str, Any]:
-        """Return what the recipe is compiled with, for who compiles it again."""
+        """Return what the recipe is compiled with, to compile it again."""
         names = ("overrides", "seed", "rehearse", "service")
         return {name: getattr(self, name) for name in names} | {"folder": os.getcwd()}
 
     def check(self, data: bool = True, imports: bool = False) -> Diagnostics:
         """Return all errors and warnings, as `rlc check` prints them; ``data`` and ``imports`` as
-        of :meth:`compile`.
-
-        The list is empty if there are none. Each diagnostic has ``code``, ``severity``,
-        ``message``, ``span`` and ``help``.
+        of :meth:`compile`. Each has ``code``, ``severity``, ``message``, ``span`` and ``help``.
         """
         return self.compile(data, imports).diagnostics
 
@@ -133,9 +128,8 @@ class Recipe:
 
 @frozen
 class Explanation:
-    """What a recipe or a plan does and costs; ``print`` shows a summary, as `rlc explain` does.
-
-    A notebook shows tables.
+    """What a recipe or a plan does and costs; ``print`` shows a summary, as `rlc explain` does, a
+    notebook shows tables.
 
     Attributes:
         recipe: the path of the recipe.
@@ -301,8 +295,7 @@ def run(
         run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
         base_url: the address of a Tinker server to use instead of the hosted service.
         observer: an object whose methods are called as the run proceeds.
-        set: values of params and fields, as in :func:`rlc.load`; this and the following are for
-            the path of a recipe only.
+        set: as in :func:`rlc.load`; this and the following are for the path of a recipe only.
         seed: the seed of every random choice; 1 by default.
         rehearse: make it a small and short job on the tiny model, which needs no key.
         service: ``"local"`` or ``"tinker"``; by default the service that has the model.
@@ -310,32 +303,33 @@ def run(
     Raises:
         TypeError: a recipe or a plan that is decided already is given with options of a path.
         rlc.RecipeError: the recipe has errors, or the plan, if it was changed in Python.
-        rlc.Error: the job cannot be run, or failed. What was done is kept in the folder, and
-            :func:`rlc.resume` continues it. Also if nothing was learnt: no step of a training
-            stage changed its weights, because all rollouts failed or had equal rewards.
-        rlc.ExpectationError: the run is over and saved, and something does not hold that the recipe
-            expects of it. Its ``summary`` is what would have been returned.
+        rlc.Error: the job cannot be run, or failed, or no step of a training stage changed its
+            weights, because all rollouts failed or had equal rewards. What was done is kept in the
+            folder, and :func:`rlc.resume` continues it.
+        rlc.ExpectationError: the run is over and saved, but an expectation of the recipe does not
+            hold. Its ``summary`` is the summary of the run.
 
     Example::
 
         summary = rlc.run("recipes/quickstart.rl", set={"main.steps": 10})
         print(summary.state, summary.model().chat("2 + 3 = ?"))
     """
+    from rlc.check import check_plan
     from rlc.models import run_plan
 
     if isinstance(job, str | os.PathLike) and not is_saved_plan(job):
         job = load(job, set, seed, rehearse, service)
     elif set or seed is not None or rehearse or service:
         raise TypeError("set, seed, rehearse and service decide what the path of a recipe means")
-    elif isinstance(job, str | os.PathLike):
-        return run_plan(load_plan(job), run_dir, base_url, observer)
-    if isinstance(job, Recipe):
-        return run_plan(job.plan(), run_dir, base_url, observer)
-    from rlc.check import check_plan
-
-    if (found := check_plan(job)).has_errors:
+    if isinstance(job, str | os.PathLike):
+        plan = load_plan(job)
+    elif isinstance(job, Recipe):
+        plan = job.plan()
+    elif (found := check_plan(job)).has_errors:
         raise RecipeError(found)
-    return run_plan(job, run_dir, base_url, observer)
+    else:
+        plan = job
+    return run_plan(plan, run_dir, base_url, observer)
 
 
 def sweep(
@@ -361,8 +355,7 @@ def sweep(
         base_url: the address of a Tinker server to use instead of the hosted service.
         jobs: trials at once; by default 4 on a service, 1 on this machine.
         observer: an object whose methods are called as the sweep proceeds.
-        set: values of params and fields, as in :func:`rlc.load`; this and the following are for
-            the path of a recipe only.
+        set: as in :func:`rlc.load`; this and the following are for the path of a recipe only.
         seed: the first seed; 1 by default.
         rehearse: a few small trials on the tiny model, which need no key.
         service: ``"local"`` or ``"tinker"``; by default the service that has the model.

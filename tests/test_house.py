@@ -53,10 +53,10 @@ DOORS = dict.fromkeys(MAY_IMPORT, "") | {
     "pricing": "critical_path assumptions",
     "check": "analyse",
     "service": "engine",
-    "report": "findings comparisons episodes",
+    "report": "findings episodes",
     "models": "model",
     "emit": "errors job.folder script.program",
-    "imports": "convert errors",
+    "imports": "convert settings",
     "lsp": "server",
     "cli": "main",
 }

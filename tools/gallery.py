@@ -114,7 +114,7 @@ def made(shown: Shown, extra: Mapping[str, Setting] | None = None) -> str:
     """Run a job, with what is set ``extra``, and return its page. Raise rlc.Error if it fails, or
     if something does not hold that its recipe expects."""
     from rlc.api import run, sweep
-    from rlc.report.pages.choice import page_html, shown_folders
+    from rlc.report.pages import page_html, shown_folders
 
     recipe = os.path.join("recipes", f"{shown.recipe}.rl")
     with tempfile.TemporaryDirectory() as folder, chdir(ROOT):

@@ -27,7 +27,7 @@ import rlc
 import rlc.service.engine
 from rlc.cli.live.frame import frame
 from rlc.cli.live.observers import RunObserver
-from rlc.report.pages.run_page import run_html
+from rlc.report.run_page import run_html
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "_static"

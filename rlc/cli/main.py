@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from rlc.errors import Error
 from rlc.version import __version__
 
-# In the order that `rlc --help` lists them. Each module of `commands` has HELP, DESCRIPTION,
-# EPILOG, add_arguments(parser), and run(args), which returns the exit status.
+# In the order of `rlc --help`. Each module of `commands` has HELP, DESCRIPTION, EPILOG,
+# add_arguments(parser), and run(args), which returns the exit status.
 COMMANDS = {
     "init": "recipes.init",
     "check": "recipes.check",
@@ -47,10 +47,10 @@ def entry() -> None:
     """Run the console script."""
     if sys.argv[1:2] not in (["check"], ["explain"]):
         status = main(sys.argv[1:])
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said and done; what is left is to end
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left but to end
         sys.exit(status)
-    # These are over before a collection would pay, and leave nothing behind to clean up: freeing
-    # what they read piece by piece would be a fifth of their time.
+    # These end before a collection would pay, and freeing what they read piece by piece would take
+    # a fifth of their time.
     gc.disable()
     status = main(sys.argv[1:])
     sys.stderr.flush()
@@ -66,17 +66,15 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output went away; keep Python from complaining about it at exit.
+        # The reader of our output is gone; keep Python from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Error as error:
         from rlc.cli.output import print_error
 
-        return print_error(
-            error.message,
-            getattr(args, "error_status", error.exit_status),
-            *filter(None, (error.hint, *getattr(error, "__notes__", ()))),
-        )
+        status = getattr(args, "error_status", error.exit_status)
+        hints = filter(None, (error.hint, *getattr(error, "__notes__", ())))
+        return print_error(error.message, status, *hints)
     except Exception as error:
         if os.environ.get("RLC_DEBUG") == "1":
             raise
@@ -101,13 +99,8 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     called = [name for name in argv[:1] if name in COMMANDS]
     for name in called or (() if argv[:1] == ["--version"] else COMMANDS):
         command = importlib.import_module(f"rlc.cli.commands.{COMMANDS[name]}")
-        subparser = subparsers.add_parser(
-            name,
-            help=command.HELP,
-            description=command.DESCRIPTION,
-            epilog=command.EPILOG,
-            formatter_class=_HelpFormatter,
-        )
+        texts = {"help": command.HELP, "description": command.DESCRIPTION, "epilog": command.EPILOG}
+        subparser = subparsers.add_parser(name, formatter_class=_HelpFormatter, **texts)
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
     return parser
@@ -116,8 +109,8 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 class _HelpFormatter(argparse.HelpFormatter):
     """Keeps the lines of a text of several lines, such as examples; wraps any other.
 
-    argparse makes one for each argument that is added. So it asks for the width of the terminal,
-    with a module of its own, only once there is a text to print.
+    argparse makes one for each argument. So the width of the terminal, which takes another module,
+    is found only once there is a text to print.
     """
 
     def __init__(self, prog: str) -> None:

@@ -1,4 +1,4 @@
-"""What several commands take: options that decide a plan, and paths of recipes."""
+"""Options of several commands: those that decide a plan, paths of recipes, addresses of servers."""
 
 from __future__ import annotations
 
@@ -7,63 +7,76 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rlc.cli.output import UsageError
 from rlc.errors import Error
 from rlc.plan import SERVICES
 
 if TYPE_CHECKING:
     from rlc.api import Recipe
 
+KEY_VARIABLE = "RLC_SERVE_KEY"
+
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that decide the plan beside the recipe."""
+    """Add the options that decide the plan with the recipe."""
+    text, name = "override a param (learning_rate=1e-4) or a field (main.steps=10)", "NAME=VALUE"
     parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="override a param (learning_rate=1e-4) or a field (main.steps=10)",
+        "--set", dest="overrides", metavar=name, action="append", default=[], help=text
     )
-    parser.add_argument(
-        "--weights",
-        metavar="MODEL",
-        help="let the model that is trained first start from these weights: a run (runs/x, "
-        "runs/x@main:20), the folder of an adapter, a tinker:// path",
-    )
+    text = "let the model that is trained first start from these weights: a run (runs/x, "
+    text += "runs/x@main:20), the folder of an adapter, a tinker:// path"
+    parser.add_argument("--weights", metavar="MODEL", help=text)
     parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
-    parser.add_argument(
-        "--service",
-        choices=SERVICES,
-        help="train on another service than the model's own: `tinker` with --base-url for a server "
-        "of your own, `local` for the embedded engine",
-    )
-    parser.add_argument(
-        "--rehearse",
-        action="store_true",
-        help="the same job on the embedded tiny model, small and short, without a key",
-    )
+    text = "train on another service than the model's own: `tinker` with --base-url for a server "
+    text += "of your own, `local` for the embedded engine"
+    parser.add_argument("--service", choices=SERVICES, help=text)
+    text = "the same job on the embedded tiny model, small and short, without a key"
+    parser.add_argument("--rehearse", action="store_true", help=text)
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add the runs of a page."""
     from pathlib import Path
 
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        type=Path,
-        help="the folder of a run or a sweep, or one with runs in it",
-    )
+    text = "the folder of a run or a sweep, or one with runs in it"
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
 
 
 def add_base_url(parser: argparse._ActionsContainer) -> None:
     """Add the option that names another server."""
-    parser.add_argument(
-        "--base-url",
-        metavar="URL",
-        help="a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)",
-    )
+    text = "a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)"
+    parser.add_argument("--base-url", metavar="URL", help=text)
+
+
+def add_address(parser: argparse.ArgumentParser, port: int) -> None:
+    """Add the address that a server listens at, by default on loopback."""
+    from rlc.service import LOOPBACK
+
+    usual = f"default {port}; 0: a free one" if port else "default a free one"
+    parser.add_argument("--port", type=int, default=port, help=f"port ({usual})")
+    parser.add_argument("--host", default=LOOPBACK, help=f"address (default {LOOPBACK})")
+    text = f"let --host be other than loopback; the key in {KEY_VARIABLE} is then required"
+    parser.add_argument("--allow-remote", action="store_true", help=text)
+
+
+def is_local(host: str) -> bool:
+    """Return whether only programs on this machine reach an address."""
+    from rlc.service import LOOPBACK
+
+    return host in (LOOPBACK, "localhost")
+
+
+def key_of(args: argparse.Namespace) -> str | None:
+    """Return the key that clients must send; None on loopback without one. Raise Error where other
+    machines are let in without a key, or without --allow-remote."""
+    key = os.environ.get(KEY_VARIABLE) or None
+    if not is_local(args.host):
+        if not args.allow_remote:
+            remedy = "add --allow-remote to mean it"
+            raise Error(f"--host {args.host} would let other machines in; {remedy}")
+        if key is None:
+            raise Error(f"--allow-remote needs a key for the clients in {KEY_VARIABLE}")
+    return key
 
 
 def recipe_of(args: argparse.Namespace, path: str | None = None) -> Recipe:
@@ -82,27 +95,19 @@ def changes_plan(args: argparse.Namespace) -> bool:
     return any(given) or args.seed is not None
 
 
-class NoRecipeError(Error):
-    """A folder on the command line holds no recipe."""
-
-    exit_status = 2
-
-
 def recipe_files(paths: Iterable[str]) -> list[str]:
     """Return the files themselves, and every recipe in a folder and its subfolders, in order.
 
-    A file that is named twice comes once. Raise NoRecipeError if a folder has no recipe.
+    A file that is named twice comes once. Raise UsageError if a folder has no recipe.
     """
     files: list[str] = []
     for path in paths:
-        if not os.path.isdir(path):
-            files.append(path)
-            continue
-        known = len(files)
+        found = [] if os.path.isdir(path) else [path]
         for folder, subfolders, names in os.walk(path):
             subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-            found = (os.path.join(folder, n) for n in sorted(names) if n.endswith(".rl"))
-            files += [name.removeprefix(f".{os.sep}") for name in found]
-        if len(files) == known:
-            raise NoRecipeError(f"no recipe (*.rl) in {path}")
+            recipes = (os.path.join(folder, n) for n in sorted(names) if n.endswith(".rl"))
+            found += [name.removeprefix(f".{os.sep}") for name in recipes]
+        if not found:
+            raise UsageError(f"no recipe (*.rl) in {path}")
+        files += found
     return list(dict.fromkeys(files))

@@ -1,4 +1,4 @@
-"""What several commands print: findings, errors, differences of texts; and whether in colour."""
+"""Output of several commands: findings, errors, differences of texts; and whether in colour."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from rlc.errors import Error
+
 if TYPE_CHECKING:
     from rlc.lang import Diagnostics
     from rlc.plan import Plan
 
-
 Part = str | tuple[str, str]  # of a line: text, with a style
 Line = tuple[str, list[Part]]  # the style of a line, and its parts
+
+
+class UsageError(Error):
+    """Arguments that mean nothing."""
+
+    exit_status = 2
 
 
 def has_color(stream: TextIO) -> bool:
@@ -30,7 +37,7 @@ def redraws(stream: TextIO) -> bool:
 
 @contextmanager
 def announced(text: str, quiet: bool = False) -> Iterator[None]:
-    """Show on a terminal what is done meanwhile, and take it away again."""
+    """Show a text on the terminal until the block ends."""
     shown = not quiet and redraws(sys.stdout)
     try:
         if shown:
@@ -42,7 +49,7 @@ def announced(text: str, quiet: bool = False) -> Iterator[None]:
 
 
 def print_findings(found: Diagnostics) -> None:
-    """Print findings, if there are any, to standard error."""
+    """Print findings to standard error."""
     if found:
         from rlc.lang.render import render_human
 
@@ -50,8 +57,7 @@ def print_findings(found: Diagnostics) -> None:
 
 
 def print_left_out(plan: Plan | None) -> None:
-    """Print what the rehearsal of a job leaves out, with --quiet too: something else is played than
-    what was asked for."""
+    """Print what the rehearsal of a job leaves out, with --quiet too."""
     if plan is not None and plan.rehearses:
         from rlc.compile import left_out
 
@@ -60,7 +66,7 @@ def print_left_out(plan: Plan | None) -> None:
 
 
 def print_error(message: str, status: int = 1, *hints: str) -> int:
-    """Print an error with what to do about it, and return the exit status to end with."""
+    """Print an error with what to do about it, and return the exit status."""
     for line in (f"error: {message}", *(f"  help: {hint}" for hint in hints)):
         print(visible(line), file=sys.stderr)
     return status
@@ -79,5 +85,5 @@ def print_diff(name: str, before: str, after: str, what: str) -> None:
 
 
 def visible(text: str) -> str:
-    """The text with control characters escaped: a model may write what moves the cursor."""
+    """Escape the control characters of a text: a model may write what moves the cursor."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)

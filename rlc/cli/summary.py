@@ -1,13 +1,12 @@
-"""What `rlc run` says at the end: what was achieved, what to look out for, and what comes next."""
+"""The end of `rlc run`: results, warnings, and the commands that come next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.catalog import STAGES
-from rlc.cli.live.curves import sparkline
+from rlc.cli.live.lines import sparkline
 from rlc.cli.output import visible
 from rlc.plan import elapsed
 from rlc.report import read_files
@@ -16,7 +15,6 @@ from rlc.runtime import (
     COMPARISONS_FILE,
     NOTHING_LEARNT,
     ROLLOUTS_FILE,
-    Failure,
     command,
     read_failures,
     verdict,
@@ -37,26 +35,24 @@ _TRACEBACK = 12  # last lines of the first traceback that are shown
 def print_summary(console: Console, summary: Summary) -> None:
     """Print the results, the report's findings and the next commands; in a terminal no word is
     broken at its right side."""
-    for text in _lines(summary):
-        for line in visible(text).split("\n"):
-            parts = _wrapped(line, console.width) if console.is_terminal else [line]
-            for part in parts:
-                console.print(part, highlight=False, markup=False, soft_wrap=True)
+    for line in "\n".join(map(visible, _lines(summary))).split("\n"):
+        for part in _wrapped(line, console.width) if console.is_terminal else [line]:
+            console.print(part, highlight=False, markup=False, soft_wrap=True)
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line in parts that fit, what goes on below what is said, not below its label. What
-    is before a wide gap, such as a command, stays whole, so that it can be copied."""
+    """Return a line in parts that fit, indented below its text. The text before a wide gap, such as
+    a command, stays whole, so that it can be copied."""
     from textwrap import wrap
 
     if not line.startswith("  "):
         return wrap(line, width) or [""]
-    label, said = line[:_LABEL], line[_LABEL:]
-    whole, gap, rest = said.partition("   ")
+    label, text = line[:_LABEL], line[_LABEL:]
+    whole, gap, rest = text.partition("   ")
     if gap:
-        said = whole.replace(" ", _KEPT) + gap + rest
+        text = whole.replace(" ", _KEPT) + gap + rest
     room = max(1, width - _LABEL)
-    parts = wrap(said, room, break_long_words=False, break_on_hyphens=False) or [""]
+    parts = wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     below = (" " * _LABEL + part for part in parts[1:])
     return [part.replace(_KEPT, " ") for part in (label + parts[0], *below)]
 
@@ -68,13 +64,21 @@ def _lines(summary: Summary) -> Iterator[str]:
         results = "   ".join(f"{name} {value:.3f}" for name, value in evaluation.metrics.items())
         yield "\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}"
     for number, one in enumerate(summary.expectations):
-        said = f"  {'' if number else 'expected':<10} {verdict(one)}: {one.text}"
-        yield f"{said}   ({one.said})"
+        label = "" if number else "expected"
+        yield f"  {label:<10} {verdict(one)}: {one.text}   ({one.said})"
     yield f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)"
     if summary.spent_usd:
         yield f"  spent      ${summary.spent_usd:.2f}"
-    if failures := read_failures(summary.folder):
-        yield from _failures(failures)
+    failures = read_failures(summary.folder)
+    for number, failure in enumerate(failures[:_CAUSES]):
+        yield f"  {'' if number else 'failures':<10} {failure}"
+    if (more := len(failures) - _CAUSES) > 0:
+        yield f"             and {more:,} more causes"
+    if failures and failures[0].place:
+        lines = failures[0].traceback.rstrip().splitlines()
+        if len(lines) > _TRACEBACK:
+            yield "             …"
+        yield from (f"             {line}" for line in lines[-_TRACEBACK:])
     for found in findings(read_files(summary.folder)):
         code, advice = found.code and f" {found.code}", found.advice and f": {found.advice}"
         yield f"  warning{code}   {found.text}{advice}"
@@ -103,61 +107,41 @@ def _stage(stage: StageSummary) -> Iterator[str]:
         yield f"  checkpoint {stage.weights}{hosted}{unchanged}"
 
 
-def _failures(failures: list[Failure]) -> Iterator[str]:
-    """List the causes of failed rollouts, and the traceback of the first."""
-    for number, failure in enumerate(failures[:_CAUSES]):
-        yield f"  {'' if number else 'failures':<10} {failure}"
-    if (more := len(failures) - _CAUSES) > 0:
-        yield f"             and {more:,} more causes"
-    if failures[0].place:
-        lines = failures[0].traceback.rstrip().splitlines()
-        if len(lines) > _TRACEBACK:
-            yield "             …"
-        yield from (f"             {line}" for line in lines[-_TRACEBACK:])
-
-
 def _next(summary: Summary) -> Iterator[str]:
-    """Name the commands that come next, each as a shell takes it."""
+    """Yield the commands that come next, as a shell takes them."""
     resumable = summary.state == "interrupted"  # at its budget it would stop again
     trained = summary.weights and summary.state != NOTHING_LEARNT
-    read = ""
-    if _has_content(summary.folder / ROLLOUTS_FILE):
-        read = "prints episodes, with their rewards and advantages"
-    elif _has_content(summary.folder / COMPARISONS_FILE):
-        read = "prints replies that were compared, with their rewards"
+    readable = {
+        summary.folder / ROLLOUTS_FILE: "prints episodes, with their rewards and advantages",
+        summary.folder / COMPARISONS_FILE: "prints replies that were compared, with their rewards",
+    }
+    written = (what for file, what in readable.items() if file.is_file() and file.stat().st_size)
     known = {
         "run --resume": "goes on where it stopped" if resumable else "",
-        "show": read,
+        "show": next(written, ""),
         "report": "writes a page with curves, costs and episodes",
         "chat": "talks to what was trained" if trained else "",
         "export": "takes it away as an adapter" if trained else "",
     }
-    shown = {
-        command(verb, summary.folder) + " -o DIR" * (verb == "export"): what
-        for verb, what in known.items()
-        if what
-    }
+    verbs = [verb for verb, what in known.items() if what]
+    shown = [command(verb, summary.folder) + " -o DIR" * (verb == "export") for verb in verbs]
     width = max(map(len, shown))
-    for number, (text, what) in enumerate(shown.items()):
+    for number, (text, what) in enumerate(zip(shown, filter(None, known.values()), strict=True)):
         yield f"  {'' if number else 'next':<10} {text:<{width}}   {what}"
 
 
-def _has_content(file: Path) -> bool:
-    return file.is_file() and file.stat().st_size > 0
-
-
 def last_results(info: RunInfo) -> str:
-    """Return a line for each stage that has done something: rewards by environment, loss, or
-    results of the evaluation, each of the last step."""
+    """Return a line for each stage with the results of its last step: rewards by environment, loss,
+    or metrics of the evaluation."""
     return "\n".join(", ".join(f"{name} {v:.3f}" for name, v in _results(s)) for s in info.stages)
 
 
-def _results(stage: StageInfo) -> Iterator[tuple[str, float]]:
+def _results(stage: StageInfo) -> list[tuple[str, float]]:
     watched = STAGES[stage.kind].watched
     prefix = "reward/" if watched else f"eval/{stage.name}/"
     by_name = {k.removeprefix(prefix): v for k, v in stage.metrics.items() if k.startswith(prefix)}
     others = ("mean", "failed", "cut_off")
     found = [(k, v) for k, v in by_name.items() if "/" not in k and k not in others]
     if watched and not found and watched in stage.metrics:
-        found = [(watched.partition("/")[0], stage.metrics[watched])]
-    yield from found
+        return [(watched.partition("/")[0], stage.metrics[watched])]
+    return found

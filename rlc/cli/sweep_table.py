@@ -16,19 +16,12 @@ from rich.text import Text
 from rlc.plan import SweepPlan, Trial, elapsed, values_text
 from rlc.sweeps import ConfigurationResult, SweepObserver, SweepSummary, TrialRecord, ranked
 
-_STYLES = {
-    "running": "cyan",
-    "finished": "green",
-    "pruned": "dim",
-    "failed": "red",
-    "budget": "yellow",
-    "interrupted": "yellow",
-    "waiting": "dim",
-}
+_STYLES = {"running": "cyan", "finished": "green", "pruned": "dim", "failed": "red"}
+_STYLES |= {"budget": "yellow", "interrupted": "yellow", "waiting": "dim"}
 
 
 class PlainSweep(SweepObserver):
-    """A line for each trial that begins or ends, for logs and pipes."""
+    """Prints a line for each trial that begins or ends, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -40,12 +33,10 @@ class PlainSweep(SweepObserver):
         trial = record.trial
         if record.state == "waiting":
             return
+        name = f"trial {trial.number} seed {trial.seed} ({values_text(trial.configuration)})"
         value = "" if record.value is None else f" {record.value:.4f}"
         cause = f": {record.cause}" if record.cause else ""
-        self.note(
-            f"trial {trial.number} seed {trial.seed} ({values_text(trial.configuration)}) "
-            f"{record.state}{value}{cause}"
-        )
+        self.note(f"{name} {record.state}{value}{cause}")
 
     def note(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
@@ -110,15 +101,11 @@ class LiveSweep(SweepObserver):
             table.add_column(name, justify="right" if name in ("", "seed") else "left")
         now = [record for record in records if record.state == "running"]
         for record in now:
-            trial = record.trial
-            last = self._last.get(trial.id)
-            table.add_row(
-                str(trial.number),
-                values_text(trial.configuration),
-                str(trial.seed),
-                Text(self._steps.get(trial.id, "starting"), "cyan"),
-                "" if last is None else f"{last:.4f}",
-            )
+            trial, last = record.trial, self._last.get(record.trial.id)
+            steps = Text(self._steps.get(trial.id, "starting"), "cyan")
+            value = "" if last is None else f"{last:.4f}"
+            values = values_text(trial.configuration)
+            table.add_row(str(trial.number), values, str(trial.seed), steps, value)
         for result in ranked(self._plan, records)[: self._MOST - len(now)]:
             if result.mean is not None:
                 table.add_row(*_row(result))
@@ -128,24 +115,14 @@ class LiveSweep(SweepObserver):
 
 
 def _row(result: ConfigurationResult) -> tuple[RenderableType, ...]:
-    """The number of a configuration, its values, seeds, state and mean."""
+    """Return the number of a configuration, its values, seeds, state, mean and margin."""
     states = dict.fromkeys(record.state for record in result.trials)
     shown = Text(", ").join(Text(state, _STYLES[state]) for state in states)
     done = sum(record.state == "finished" for record in result.trials)
-    return (
-        str(result.number),
-        values_text(result.configuration),
-        f"{done}/{len(result.trials)}",
-        shown,
-        value_text(result),
-    )
-
-
-def value_text(result: ConfigurationResult) -> str:
-    """``0.8750 ± 0.0210``, or nothing."""
-    if result.mean is None:
-        return ""
-    return f"{result.mean:.4f}" + ("" if result.margin is None else f" ± {result.margin:.4f}")
+    value = "" if result.mean is None else f"{result.mean:.4f}"
+    value += "" if result.margin is None else f" ± {result.margin:.4f}"
+    seeds = f"{done}/{len(result.trials)}"
+    return str(result.number), values_text(result.configuration), seeds, shown, value
 
 
 def print_result(console: Console, summary: SweepSummary) -> None:
@@ -157,18 +134,18 @@ def print_result(console: Console, summary: SweepSummary) -> None:
     for result in summary.results:
         table.add_row(*_row(result))
     console.print(table)
-    best, trials = summary.best, summary.trials
-    if len(trials) and any(r.margin is not None for r in summary.results):
+    if any(result.margin is not None for result in summary.results):
         console.print("± half of a 95 % interval of the mean over the seeds (Student's t)")
-    if best is not None:
-        options = best.trials[0].trial.options
-        console.print(f"best: {options}", soft_wrap=True, markup=False)
-    counts = {state: sum(r.state == state for r in trials) for state in _STYLES}
-    said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    lines = []
+    if summary.best is not None:
+        lines.append(f"best: {summary.best.trials[0].trial.options}")
+    counts = {state: sum(r.state == state for r in summary.trials) for state in _STYLES}
+    states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
-    console.print(f"{summary.state}: {said}{spent}; {summary.folder}", markup=False, soft_wrap=True)
-    if summary.cause:
-        console.print(summary.cause, markup=False, soft_wrap=True)
+    lines.append(f"{summary.state}: {states}{spent}; {summary.folder}")
+    lines += [summary.cause] if summary.cause else []
     for record in summary.failed:
         where = f"trial {record.trial.number}, seed {record.trial.seed}"
-        console.print(f"{where} failed: {record.cause}", markup=False, soft_wrap=True)
+        lines.append(f"{where} failed: {record.cause}")
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What keeps a plan from being written as a job or as a script."""
+"""Plans that cannot be written as a job or as a script."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class EmitError(Error, ValueError):
 
     @classmethod
     def of_file(cls, file: str, message: str, advice: str) -> EmitError:
-        """The error for a file that a job cannot take along."""
+        """Return the error for a file that a job cannot take along."""
         return cls([Diagnostic("RL0825", Severity.ERROR, message, None, advice, file=file)])

@@ -1,19 +1,20 @@
-"""From a command, a script or a configuration to the text of a recipe."""
+"""Find the trainer of a command or a configuration, and make a recipe of its options.
+
+Shell text is read as far as training scripts need it: quotes, continuations, comments, assignments
+and their use. Nothing is run. Of YAML, duplicates, oversize and mistakes become one clear sentence.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.imports import gem, gem_cookbook, openreward, rllm
-from rlc.imports.errors import InputError, shown
+from rlc.imports import gem, openreward, rllm
 from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import SCRIPT, Settings
-from rlc.imports.shell import commands
-from rlc.imports.yaml_text import flat, read_yaml, resolved
+from rlc.imports.settings import SCRIPT, InputError, Settings, shown
 
 GEM, COOKBOOK, OPENREWARD, RLLM = "gem", "gem-cookbook", "openreward", "rllm"
 SOURCES = (GEM, COOKBOOK, OPENREWARD, RLLM)
@@ -47,13 +48,13 @@ def convert(
     source = source or _guess(job)
     settings = _settings(job, source, keep_going)
     for word in job.unknown:
-        message = f"`{shown(word)}` is no option of the script"
-        settings.problem(message, "options are written name=value")
+        advice = "options are written name=value"
+        settings.problem(f"`{shown(word)}` is no option of the script", advice)
     if env is not None and source != RLLM:
         raise InputError(f"--env is for rllm, and this is {source}", "leave it out")
     if source == RLLM:
         return rllm.recipe(settings, job.script, env)
-    importers = {GEM: gem.recipe, COOKBOOK: gem_cookbook.recipe, OPENREWARD: openreward.recipe}
+    importers = {GEM: gem.recipe, COOKBOOK: gem.cookbook_recipe, OPENREWARD: openreward.recipe}
     return importers[source](settings)
 
 
@@ -71,15 +72,11 @@ def job_of_text(text: str) -> ForeignJob:
             if job.pairs or job.config_path:
                 found.append(job)
     if not found:
-        raise InputError(
-            "there is no training command in this text",
-            "it is a line such as `python tinker_train.py env_id=… num_env=64`",
-        )
+        advice = "it is a line such as `python tinker_train.py env_id=… num_env=64`"
+        raise InputError("there is no training command in this text", advice)
     if len(found) > 1:
-        raise InputError(
-            f"this text holds {len(found)} training commands",
-            "give one of them: `rlc import -- python …`",
-        )
+        advice = "give one of them: `rlc import -- python …`"
+        raise InputError(f"this text holds {len(found)} training commands", advice)
     return found[0]
 
 
@@ -121,10 +118,8 @@ def with_overrides(job: ForeignJob, overrides: Iterable[str]) -> ForeignJob:
 def _settings(job: ForeignJob, source: str, keep_going: bool) -> Settings:
     if source == OPENREWARD:
         if job.config is None:
-            raise InputError(
-                "an OpenReward job is described by its configuration",
-                "give the file: `rlc import tinker-config.yaml`",
-            )
+            advice = "give the file: `rlc import tinker-config.yaml`"
+            raise InputError("an OpenReward job is described by its configuration", advice)
         config = dict(job.config)
         for name, value in job.pairs:
             config = _overridden(config, name, value)
@@ -136,7 +131,7 @@ def _settings(job: ForeignJob, source: str, keep_going: bool) -> Settings:
         raise InputError("no options are given", "they are written name=value")
     if source == RLLM:
         return rllm.read_settings(pairs, keep_going)
-    options = gem.OPTIONS if source == GEM else gem_cookbook.OPTIONS
+    options = gem.OPTIONS if source == GEM else gem.COOKBOOK_OPTIONS
     return Settings(options, pairs, keep_going, whose=SCRIPT)
 
 
@@ -172,14 +167,168 @@ def _guess(job: ForeignJob) -> str:
     if any(re.split(r"[./]", name.lstrip("+"))[0] in _SECTIONS for name in names):
         return RLLM
     fits = {
-        GEM: len(names & (gem.OPTIONS.keys() - gem_cookbook.OPTIONS.keys())),
-        COOKBOOK: len(names & (gem_cookbook.OPTIONS.keys() - gem.OPTIONS.keys())),
+        GEM: len(names & (gem.OPTIONS.keys() - gem.COOKBOOK_OPTIONS.keys())),
+        COOKBOOK: len(names & (gem.COOKBOOK_OPTIONS.keys() - gem.OPTIONS.keys())),
     }
     if fits[GEM] != fits[COOKBOOK]:
         return max(fits, key=lambda source: fits[source])
     if not names:
         raise InputError("no options are given", "they are written name=value")
-    raise InputError(
-        "nothing tells which trainer this is for",
-        f"say it with --from: {', '.join(SOURCES)}",
-    )
+    advice = f"say it with --from: {', '.join(SOURCES)}"
+    raise InputError("nothing tells which trainer this is for", advice)
+
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = r"\$\{(?P<braced>[A-Za-z_]\w*)(:?-(?P<default>[^{}]*))?\}|\$(?P<name>[A-Za-z_]\w*)"
+# The pieces of a command, and those of a string in double quotes.
+_PLAIN = re.compile(
+    rf"""
+      (?P<end>[;\n&|])       # of a command
+    | (?P<space>[^\S\n]+)
+    | (?P<hash>\#)           # begins a comment, if no word has begun
+    | \\(?P<escaped>.?)
+    | '(?P<single>[^']*)'
+    | (?P<open>')            # never closed
+    | (?P<quote>")           # a string in double quotes begins
+    | {_VARIABLE}
+    | (?P<text>.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTED = re.compile(rf'(?P<quote>")|\\(?P<escaped>["\\$`\n])|{_VARIABLE}|(?P<text>.)', re.DOTALL)
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the words of each command, assignments of the script filled in.
+
+    One of nothing but several assignments is kept whole: it may be options that were given without
+    their program. Raise InputError if a quote is not closed or a variable is used and not set in
+    the text.
+    """
+    variables: dict[str, str] = {}
+    found = []
+    for words in _read(text.replace("\r\n", "\n"), variables):
+        given = [word for word in words if word != "$@"]
+        given = given[1:] if given[:1] == ["export"] else given
+        rest = given
+        while rest and (match := _ASSIGNMENT.fullmatch(rest[0])):
+            variables[match[1]] = match[2]
+            rest = rest[1:]
+        if rest or len(given) > 1:
+            found.append(rest or given)
+    return found
+
+
+def _read(text: str, variables: dict[str, str]) -> Iterator[list[str]]:
+    """Yield the words of each command; its caller adds to ``variables`` before the next one."""
+    words: list[str] = []
+    word: str | None = None  # None between words
+    quoted, at = False, 0
+    while at < len(text):
+        piece = (_QUOTED if quoted else _PLAIN).match(text, at)
+        assert piece is not None
+        kind, at = piece.lastgroup, piece.end()
+        if kind == "open":
+            raise InputError("a ' is opened and never closed", "close the quote")
+        if kind in ("end", "space"):
+            if word is not None:
+                words.append(word)
+            word = None
+            if kind == "end":
+                yield words
+                words = []
+        elif kind == "hash" and word is None:
+            at = (text + "\n").index("\n", at)
+        elif kind == "quote":
+            word, quoted = word or "", not quoted
+        elif piece["escaped"] != "\n":  # a line that goes on
+            name = piece["braced"] or piece["name"]
+            value = piece[kind or 0] if name is None else variables.get(name, piece["default"])
+            if value is None:
+                message = f"the value of ${shown(name)} does not stand in the script"
+                raise InputError(message, f"put `{shown(name)}=…` before the command")
+            word = (word or "") + value
+    if quoted:
+        raise InputError('a " is opened and never closed', "close the quote")
+    yield words if word is None else [*words, word]
+
+
+MOST_VALUES = 20_000
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_MISSING = "???"
+
+
+def read_yaml(text: str) -> dict[str, Any]:
+    """Return the mapping that a YAML document holds. Raise InputError if it holds none."""
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        raise InputError("reading YAML needs PyYAML", "pip install pyyaml") from None
+    try:
+        value = yaml.load(text, Loader=_loader(yaml))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f" on line {mark.line + 1}" if mark else ""
+        raise InputError(f"this is not YAML{where}: {shown(error.problem)}", "correct it") from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        reason = shown(error).partition("  in ")[0]
+        raise InputError(f"this is not YAML: {reason}", "correct it") from None
+    if not isinstance(value, dict):
+        raise InputError("this YAML holds no options", "options are written `name: value`")
+    count, waiting = 0, [value]  # anchors can make a small text huge
+    while waiting:
+        item = waiting.pop()
+        count += 1
+        if count > MOST_VALUES:
+            raise InputError(f"this YAML has over {MOST_VALUES:,} values", "is it a configuration?")
+        if isinstance(item, dict | list):
+            waiting += item.values() if isinstance(item, dict) else item
+    return {str(name): part for name, part in value.items()}
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return nested options by dotted names."""
+    found: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        nested = isinstance(value, dict) and value
+        found += flat(value, f"{prefix}{name}.") if nested else [(f"{prefix}{name}", value)]
+    return found
+
+
+def resolved(pairs: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return options with their references (``${data.x}``) filled in, less those that are marked as
+    missing (``???``), or refer to something that is not there."""
+    known = dict(pairs)
+    filled = [(name, _resolve(value, known)) for name, value in pairs]
+    return [(name, value) for name, value in filled if value != _MISSING]
+
+
+def _resolve(value: Any, known: dict[str, Any], depth: int = 10) -> Any:
+    match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    names = (match[1], f"rllm.{match[1]}", match[1].removeprefix("rllm."))
+    there = next((name for name in names if name in known), None)
+    missing = there is None or depth == 0
+    return _MISSING if missing else _resolve(known[str(there)], known, depth - 1)
+
+
+def _loader(yaml: Any) -> Any:
+    """Return a safe loader that refuses a key given twice."""
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        pass
+
+    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen and isinstance(key.value, str):
+                problem = f"`{shown(key.value)}` is given twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value if isinstance(key.value, str) else None)
+        loader.flatten_mapping(node)
+        made: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+        return made
+
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    return Loader

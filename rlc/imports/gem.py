@@ -1,24 +1,23 @@
-"""GEM's own trainer (``tinker_train.py``): REINFORCE with return batch normalisation."""
+"""GEM's trainers: ``tinker_train.py``, REINFORCE with return batch normalisation; and that of
+tinker-cookbook, ``tinker_cookbook_train.py``, with centred rewards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from rlc.catalog import TEMPLATES, gem_facts, gem_ids, names_of, wrapper_traits
-from rlc.imports.common import MAIN, POLICY, env_name, model_block, recipe_of, save_line
-from rlc.imports.errors import shown
-from rlc.imports.settings import Option, Settings, table
-from rlc.imports.write import (
-    RecipeLine,
-    Word,
-    block,
-    call,
-    choice,
-    declaration,
-    literal,
-    pipeline,
+from rlc.catalog import (
+    TEMPLATES,
+    gem_facts,
+    gem_ids,
+    names_of,
+    renderer_keeps_prefix,
+    renderer_names,
+    wrapper_traits,
 )
+from rlc.imports import write
+from rlc.imports.settings import Option, Settings, shown, table
+from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 from rlc.lang import did_you_mean
 
 OPTIONS = table(
@@ -59,13 +58,13 @@ SEARCH_URL = "http://127.0.0.1:8000/retrieve"
 
 def recipe(settings: Settings) -> str:
     """Return the recipe of a ``tinker_train.py`` command."""
-    name = env_name(settings["env_id"])
+    name = write.env_name(settings["env_id"])
     parts = [
-        model_block(settings, "model_name", "lora_rank"),
+        write.model_block(settings, "model_name", "lora_rank"),
         _environment(settings, name),
-        block("train", MAIN, _training(settings, name)),
+        write.block("train", write.MAIN, _training(settings, name)),
     ]
-    return recipe_of("A GEM training command (tinker_train.py)", settings, parts)
+    return write.recipe_of("A GEM training command (tinker_train.py)", settings, parts)
 
 
 def _training(settings: Settings, env: str) -> list[RecipeLine]:
@@ -79,7 +78,7 @@ def _training(settings: Settings, env: str) -> list[RecipeLine]:
     rate = literal(settings["learning_rate"])
     adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-8)
     return [
-        RecipeLine("model", POLICY),
+        RecipeLine("model", write.POLICY),
         RecipeLine("env", env),
         RecipeLine("batch", turns, note("batch_size", "num_env")),
         RecipeLine("sampling", sampling, note("max_tokens") or "the script samples at 1"),
@@ -87,7 +86,7 @@ def _training(settings: Settings, env: str) -> list[RecipeLine]:
         RecipeLine("loss", "importance_sampling()"),
         RecipeLine("optimizer", adam, note("learning_rate")),
         RecipeLine("steps", literal(settings["max_steps"]), note("max_steps")),
-        *save_line(every, "the script keeps them all; rlc the newest 3 of them"),
+        *write.save_line(every, "the script keeps them all; rlc the newest 3 of them"),
         *wandb(settings),
     ]
 
@@ -117,11 +116,11 @@ def gem_source(settings: Settings, env_id: str, arguments: Mapping[str, Any]) ->
 def wandb(settings: Settings) -> list[RecipeLine]:
     """Write ``track`` if a W&B project is given."""
     project, run = settings["wandb_project"], settings["wandb_name"]
-    if project is None:
-        if run is not None:
-            settings.note(f"wandb_name = {shown(run)}: there is no wandb_project")
-        return []
-    return [RecipeLine("track", f"[{call('wandb', literal(project), run=run)}]")]
+    if project is not None:
+        return [RecipeLine("track", f"[{call('wandb', literal(project), run=run)}]")]
+    if run is not None:
+        settings.note(f"wandb_name = {shown(run)}: there is no wandb_project")
+    return []
 
 
 def _environment(settings: Settings, name: str) -> str:
@@ -130,9 +129,7 @@ def _environment(settings: Settings, name: str) -> str:
     facts = gem_facts(env_id) if env_id in gem_ids() else unknown
     fixed = {"use_mp": False} if "use_mp" in facts["params"] else {}
     steps = [gem_source(settings, env_id, fixed)]
-    above = []
-    if default := settings.default_note("env_id", "env_wrappers", "template"):
-        above.append(default)
+    above = [*filter(None, [settings.default_note("env_id", "env_wrappers", "template")])]
     if fixed:
         above.append("use_mp = false: the script says so of every environment")
     wrappers = [wrapper for wrapper in settings["env_wrappers"].split(",") if wrapper.strip()]
@@ -150,7 +147,7 @@ def _environment(settings: Settings, name: str) -> str:
             advice = did_you_mean(wrapper, known) or f"known: {', '.join(known)}"
             settings.problem(f"GEM has no wrapper `{shown(wrapper)}`", advice)
     if settings["template"]:
-        steps.append(call("template", choice(settings["template"], TEMPLATES)))
+        steps.append(call("template", write.choice(settings["template"], TEMPLATES)))
     # What `rlc check` warns of, and why it is as it is.
     several_turns = facts["multi_turn"] or any("tool" in wrapper for wrapper in wrappers)
     if history := next((wrapper for wrapper in wrappers if wrapper in HISTORIES), None):
@@ -158,4 +155,117 @@ def _environment(settings: Settings, name: str) -> str:
             above.append(f"{history}: every turn is a sequence of its own, as in the script")
         elif not wrapper_traits(history).chat_template:
             above.append(f"{history}: without effect on a single turn, as in the script")
-    return declaration("env", name, pipeline(steps), above)
+    return write.declaration("env", name, pipeline(*steps), above)
+
+
+_NO_METRIC = "a pass over the batch after each update, for a metric that rlc does not have"
+_OWN_FOLDER = "every run has a folder of its own in rlc"
+INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+
+COOKBOOK_OPTIONS = table(
+    Option("model_name", "string", "meta-llama/Llama-3.2-1B"),
+    Option("lora_rank", "int", 32),
+    Option("renderer_name", "string"),
+    Option("load_checkpoint_path", "string"),
+    Option("env_id", "string", "game:GuessTheNumber-v0"),
+    Option("env_kwargs_json", "mapping"),
+    Option("gem_path", "string", None, "rlc takes the GEM that is installed"),
+    Option("prompt_type", "string", "general"),
+    Option("group_size", "int", 4),
+    Option("groups_per_batch", "int", 64),
+    Option("n_batches", "int", 200),
+    Option("learning_rate", "float", 1e-5),
+    Option("max_tokens", "int", 256),
+    Option("kl_penalty_coef", "float", 0.0),
+    Option("num_substeps", "int", 1),
+    Option("log_path", "string", None, "a run writes to a folder of its own (`rlc run --run-dir`)"),
+    Option("wandb_project", "string"),
+    Option("wandb_name", "string"),
+    Option("compute_post_kl", "bool", False, _NO_METRIC),
+    Option("eval_every", "int", 0, "the script has no test set, so this evaluates nothing"),
+    Option("save_every", "int", 25),
+    Option("base_url", "string", None, "`rlc run --base-url`, or TINKER_BASE_URL"),
+    Option("behavior_if_log_dir_exists", "string", "ask", _OWN_FOLDER),
+    Option("max_steps_off_policy", "int"),
+)
+
+
+def cookbook_recipe(settings: Settings) -> str:
+    """Return the recipe of a ``tinker_cookbook_train.py`` command."""
+    name = write.env_name(settings["env_id"])
+    lines = []
+    if (path := settings["load_checkpoint_path"]) is not None:
+        lines.append(write.weights_line(settings["model_name"], path))
+    if (renderer := settings["renderer_name"]) is not None:
+        lines.append(RecipeLine("renderer", write.choice(renderer, renderer_names())))
+    parts = [
+        write.model_block(settings, "model_name", "lora_rank", lines),
+        _cookbook_environment(settings, name),
+        write.block("train", write.MAIN, _cookbook_training(settings, name)),
+    ]
+    return write.recipe_of("A GEM training command (tinker_cookbook_train.py)", settings, parts)
+
+
+def _cookbook_environment(settings: Settings, name: str) -> str:
+    env_id = settings["env_id"]
+    source = gem_source(settings, env_id, settings["env_kwargs_json"] or {})
+    prompt = settings.choice("prompt_type", settings["prompt_type"], ("general", "no"), "no")
+    above = [*filter(None, [settings.default_note("env_id", "prompt_type")])]
+    multi_turn = env_id in gem_ids() and gem_facts(env_id)["multi_turn"]
+    model = write.current_model(settings["model_name"])
+    renderer = settings["renderer_name"] or (model.renderers[0] if model else "")
+    if multi_turn and renderer_keeps_prefix(renderer) is False:  # it rewrites earlier turns
+        above.append(
+            "the script's chat, which this model's renderer rewrites from turn to turn: here as "
+            "text, with every turn a sequence of its own"
+        )
+        chatml = model is not None and model.chatml
+        template = "qwen3_general" if prompt == "general" and chatml else "no"
+        steps = [source, "concat_with_action()", call("template", template)]
+        return write.declaration("env", name, pipeline(*steps), above)
+    if prompt == "general":
+        above.append('the script also puts "Question: " before the task')
+    chat = call("chat", instruction=INSTRUCTION if prompt == "general" else None)
+    return write.declaration("env", name, pipeline(source, chat), above)
+
+
+def _cookbook_training(settings: Settings, env: str) -> list[RecipeLine]:
+    note = settings.default_note
+    updates, coef = settings["num_substeps"], settings["kl_penalty_coef"]
+    why = "the script names no reference, so the cookbook stops; this is the base model"
+    adam = call("adam", literal(settings["learning_rate"]), beta1=0.9, beta2=0.95, eps=1e-8)
+    kept = "the cookbook keeps each for a week, rlc the newest 3 of them"
+    batch = call(
+        "groups",
+        literal(settings["groups_per_batch"]),
+        group_size=settings["group_size"],
+        updates=updates if updates != 1 else None,
+    )
+    return [
+        RecipeLine("model", write.POLICY),
+        RecipeLine("env", env),
+        RecipeLine("batch", batch, note("groups_per_batch", "group_size")),
+        RecipeLine(
+            "sampling",
+            call("sample", max_tokens=settings["max_tokens"], temperature=1.0),
+            note("max_tokens") or "temperature: the cookbook's default",
+        ),
+        RecipeLine("advantage", "cookbook.center()", "reward less the group's mean"),
+        *_cookbook_loss(settings),
+        *([RecipeLine("kl", call("reference", "policy.base", coef=coef), why)] if coef else []),
+        RecipeLine("optimizer", adam, note("learning_rate")),
+        RecipeLine("steps", literal(settings["n_batches"]), note("n_batches")),
+        *write.save_line(settings["save_every"], remarks(note("save_every"), kept), ttl=Word("7d")),
+        *wandb(settings),
+    ]
+
+
+def _cookbook_loss(settings: Settings) -> list[RecipeLine]:
+    staleness = settings["max_steps_off_policy"]
+    loss = RecipeLine("loss", "importance_sampling()", "the cookbook's default")
+    if not staleness:
+        return [loss]
+    if staleness != 1:
+        why = "without a clip, refused with rollouts this stale"
+        loss = RecipeLine("loss", "ppo()", f"importance_sampling() in the script: {why}")
+    return [loss, RecipeLine("overlap", call("asynchronous", max_staleness=staleness))]

@@ -8,21 +8,9 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog import find_builtin
-from rlc.imports.common import (
-    MAIN,
-    POLICY,
-    TRAINER_LOSSES,
-    env_name,
-    model_block,
-    quiet_renderer,
-    recipe_of,
-    remarks,
-    save_line,
-    weights_line,
-)
-from rlc.imports.errors import InputError, shown
-from rlc.imports.settings import REQUIRED, TRAINER, Option, Settings, table
-from rlc.imports.write import RecipeLine, Word, block, call, declaration, literal, pipeline
+from rlc.imports import write
+from rlc.imports.settings import REQUIRED, TRAINER, InputError, Option, Settings, shown, table
+from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 
 _FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
 _LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"
@@ -92,19 +80,19 @@ def recipe(settings: Settings) -> str:
     """Return the recipe of a configuration."""
     envs = _environments(settings)
     parts = [
-        model_block(settings, "model_name", "lora_rank", _model(settings)),
+        write.model_block(settings, "model_name", "lora_rank", _model(settings)),
         *(env.text for env in envs),
-        block("train", MAIN, _training(settings, envs)),
+        write.block("train", write.MAIN, _training(settings, envs)),
     ]
-    return recipe_of("An OpenReward configuration for Tinker", settings, parts)
+    return write.recipe_of("An OpenReward configuration for Tinker", settings, parts)
 
 
 def _model(settings: Settings) -> list[RecipeLine]:
     base, lines = settings["model_name"], list[RecipeLine]()
-    if settings["resume_from"] is not None:
+    if (resume := settings["resume_from"]) is not None:
         text = "the trainer takes the optimiser's state along and starts its steps anew"
-        lines.append(weights_line(base, settings["resume_from"], text))
-    if not settings["thinking"] and (quiet := quiet_renderer(base)):
+        lines.append(write.weights_line(base, resume, text))
+    if not settings["thinking"] and (quiet := write.quiet_renderer(base)):
         lines.append(RecipeLine("renderer", quiet, "thinking: false"))
     return lines
 
@@ -119,7 +107,7 @@ def _environments(settings: Settings) -> list[SplitEnv]:
         for split, details in splits.items():
             chosen = _inner(SPLIT, details or {}, f"{where}splits.{shown(split)}.", settings)
             label = f"{env_id}_{split}" if len(splits) > 1 else env_id
-            name = env_name(label, [env.name for env in envs])
+            name = write.env_name(label, [env.name for env in envs])
             envs.append(_environment(name, env_id, split, own, chosen, settings))
             chosen.finish()
         if not splits:
@@ -169,11 +157,9 @@ def _environment(
     missing += ["rollout_timeout"] * (not settings.is_given("rollout_timeout"))
     above = [f"{', '.join(missing)}: {TRAINER}"] if missing else []
     if temperature != 1:
-        above.append(
-            f"temperature {temperature:g}, as in the original: these rollouts come from another "
-            f"distribution than is trained"
-        )
-    text = declaration("env", name, pipeline([source, rollouts, reward]), above)
+        other = "these rollouts come from another distribution than is trained"
+        above.append(f"temperature {temperature:g}, as in the original: {other}")
+    text = write.declaration("env", name, pipeline(source, rollouts, reward), above)
     return SplitEnv(name, text, chosen["num_samples"], own["top_p"] or 1.0)
 
 
@@ -187,14 +173,9 @@ def _secrets(own: Settings, settings: Settings) -> list[str]:
 
 
 def _training(settings: Settings, envs: list[SplitEnv]) -> list[RecipeLine]:
-    lines = [
-        RecipeLine("model", POLICY),
-        _mixture(envs),
-        RecipeLine("batch", call("groups", literal(settings["batch_size"]))),
-        _sampling(settings, envs),
-        _advantage(settings),
-        _loss(settings),
-    ]
+    sampling, advantage = _sampling(settings, envs), "advantage_calculation"
+    kind = settings.choice(advantage, settings[advantage], ADVANTAGES, "centered_normalized")
+    left_out = remarks(settings.default_note(advantage), "groups of equals are left out")
     rate, decay = literal(settings["learning_rate"]), settings["weight_decay"]
     adam = call("adam", rate, beta1=0.9, beta2=0.95, eps=1e-12, weight_decay=decay)
     betas = "betas and eps: the SDK's defaults"
@@ -204,24 +185,28 @@ def _training(settings: Settings, envs: list[SplitEnv]) -> list[RecipeLine]:
     project, run = settings["wandb_project_name"], settings["wandb_run_name"]
     upload = call("openreward_rollouts", literal(settings["openreward_run_name"]))
     return [
-        *lines,
+        RecipeLine("model", write.POLICY),
+        _mixture(envs),
+        RecipeLine("batch", call("groups", literal(settings["batch_size"]))),
+        sampling,
+        RecipeLine("advantage", call(f"openreward.{kind}"), left_out),
+        _loss(settings),
         RecipeLine("optimizer", adam, remarks(settings.default_note("learning_rate"), betas)),
         _length(settings, envs),
-        *save_line(settings["save_every"], kept),
+        *write.save_line(settings["save_every"], kept),
         RecipeLine("on_error", on_error, settings.default_note("max_rollout_retries")),
         RecipeLine("track", f"[{call('wandb', literal(project), run=run)}, {upload}]"),
     ]
 
 
 def _mixture(envs: list[SplitEnv]) -> RecipeLine:
-    """The trainer draws from the union of all tasks: each environment by its number of them."""
+    """Write the mixture. The trainer samples from the union of all tasks, so that the weight of an
+    environment is its number of tasks."""
     if len(envs) == 1:
         return RecipeLine("env", envs[0].name)
     if all(env.samples for env in envs):
-        weighted = [f"{literal(env.samples)} * {env.name}" for env in envs]
-        return RecipeLine(
-            "env", " + ".join(weighted), "by their numbers of tasks, as in the trainer"
-        )
+        weighted = " + ".join(f"{literal(env.samples)} * {env.name}" for env in envs)
+        return RecipeLine("env", weighted, "by their numbers of tasks, as in the trainer")
     text = (
         "the trainer draws from the union of all tasks, so the environment with more of them "
         "comes more often; here they come equally often, until you weigh them (3 * a + 1 * b)"
@@ -233,27 +218,20 @@ def _sampling(settings: Settings, envs: list[SplitEnv]) -> RecipeLine:
     top_p = {env.top_p for env in envs}
     if len(top_p) > 1:
         settings.problem("the environments differ in `top_p`, which is one for a stage in rlc")
-    lowest = min(top_p)
     value = call(
         "sample",
         max_tokens=settings["max_response_tokens"],
-        top_p=lowest if lowest != 1 else None,
+        top_p=min(top_p) if min(top_p) != 1 else None,
         max_episode_tokens=settings["max_total_tokens"],
     )
-    return RecipeLine(
-        "sampling", value, settings.default_note("max_response_tokens", "max_total_tokens")
-    )
-
-
-def _advantage(settings: Settings) -> RecipeLine:
-    name = "advantage_calculation"
-    kind = settings.choice(name, settings[name], ADVANTAGES, "centered_normalized")
-    text = remarks(settings.default_note("advantage_calculation"), "groups of equals are left out")
-    return RecipeLine("advantage", call(f"openreward.{kind}"), text)
+    note = settings.default_note("max_response_tokens", "max_total_tokens")
+    return RecipeLine("sampling", value, note)
 
 
 def _loss(settings: Settings) -> RecipeLine:
-    name = settings.choice("loss_fn", settings["loss_fn"], TRAINER_LOSSES, "importance_sampling")
+    name = settings.choice(
+        "loss_fn", settings["loss_fn"], write.TRAINER_LOSSES, "importance_sampling"
+    )
     given = settings["loss_fn_config"] or {}
     loss = find_builtin("loss", name)
     assert loss is not None
@@ -266,13 +244,12 @@ def _loss(settings: Settings) -> RecipeLine:
             config[own_names[key]] = float(typed[key])
         else:
             settings.problem(f"`{name}` takes no `{shown(key)}` in `loss_fn_config`")
-    what = "clip range" if loss.traits.clip else ", ".join(config)
-    fresh = loss.traits.clip == "gradient"
-    text = remarks(
-        settings.default_note("loss_fn"),
-        "" if given or not config else f"{what}: the service's default",
-        "each batch is fresh and used once, so the clip never acts" if fresh else "",
-    )
+    text = settings.default_note("loss_fn")
+    if config and not given:
+        what = "clip range" if loss.traits.clip else ", ".join(config)
+        text = remarks(text, f"{what}: the service's default")
+    if loss.traits.clip == "gradient":
+        text = remarks(text, "each batch is fresh and used once, so the clip never acts")
     return RecipeLine("loss", call(name, **config), text)
 
 

@@ -9,32 +9,11 @@ from typing import Any
 from attrs import frozen
 
 from rlc.catalog import renderer_names
-from rlc.imports.common import (
-    MAIN,
-    POLICY,
-    model_block,
-    quiet_renderer,
-    recipe_of,
-    remarks,
-    save_line,
-    weights_line,
-)
-from rlc.imports.errors import InputError, shown
-from rlc.imports.rllm_algorithm import advantage_line, is_unified, loss_lines
+from rlc.imports import write
 from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import Settings
-from rlc.imports.write import (
-    RecipeLine,
-    Word,
-    block,
-    call,
-    choice,
-    declaration,
-    literal,
-    number,
-    pipeline,
-)
-from rlc.lang import Source
+from rlc.imports.settings import TRAINER, InputError, Settings, shown
+from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
+from rlc.lang import Source, nearest
 from rlc.lang.syntax import parse
 
 PREFIX = "rllm."
@@ -45,7 +24,7 @@ NO_LIMIT = 1e6  # seconds: the unified trainer's default
 
 @frozen
 class Tasks:
-    """What a job is trained and tested on; ``roles`` if by the players of a solver-judge game."""
+    """The tasks of a job; ``roles`` if the players of a solver-judge game play them."""
 
     train: str
     test: str | None
@@ -71,26 +50,23 @@ def read_settings(pairs: Iterable[tuple[str, Any]], keep_going: bool) -> Setting
 
 
 def recipe(settings: Settings, script: str, env: str | None) -> str:
-    """Return the recipe of an rLLM job.
-
-    What it plays stands in its Python code, ``script``; ``env`` is the user's own expression for
-    it, or None.
-    """
+    """Return the recipe of an rLLM job. Its environment stands in its Python code, ``script``;
+    ``env`` is the user's own expression for it, or None."""
     tasks = _tasks(settings, script, env)
     above = ["the tasks and their two players stand in the script's Python code, two solvers in it"]
     names = ("workflow.timeout", "workflow.workflow_args.timeout")
     limits = [value for name in names if (value := settings.get(name)) is not None]
     played = tasks.train
     if limits and limits[0] < NO_LIMIT:
-        played = pipeline([played, call("rollouts", timeout=Word(f"{number(limits[0])}s"))])
+        played = pipeline(played, call("rollouts", timeout=Word(f"{write.number(limits[0])}s")))
     parts = [
-        model_block(settings, "model.name", "model.lora_rank", _model(settings)),
-        declaration("env", "tasks", played, above if tasks.roles else []),
-        block("train", MAIN, _training(settings, tasks)),
+        write.model_block(settings, "model.name", "model.lora_rank", _model(settings)),
+        write.declaration("env", "tasks", played, above if tasks.roles else []),
+        write.block("train", write.MAIN, _training(settings, tasks)),
         *_evaluation(settings, tasks),
     ]
     generation = "unified" if is_unified(settings) else "legacy"
-    return recipe_of(f"An rLLM job on Tinker ({generation} options)", settings, parts)
+    return write.recipe_of(f"An rLLM job on Tinker ({generation} options)", settings, parts)
 
 
 def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
@@ -102,31 +78,19 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
         return Tasks(env, env, 64, None, "solver_judge" in env)
     if "solver_judge" in script or "countdown" in script:
         judged = ["solver_judge(solvers = 2)"] if "solver_judge" in script else []
-        return Tasks(
-            pipeline([_countdown("train", COUNTDOWN_TRAIN), *judged]),
-            pipeline([_countdown("test", None), *judged]),
-            COUNTDOWN_TEST,
-            COUNTDOWN_TRAIN,
-            bool(judged),
-        )
+        train = pipeline(_countdown("train", COUNTDOWN_TRAIN), *judged)
+        test = pipeline(_countdown("test", None), *judged)
+        return Tasks(train, test, COUNTDOWN_TEST, COUNTDOWN_TRAIN, bool(judged))
     if files[0] is not None:
-        test = call("problems", literal(files[1])) if files[1] is not None else None
-        return Tasks(call("problems", literal(files[0])), test, 64, None, False)
-    raise InputError(
-        "what this job plays stands in its Python code, which is not read",
-        "say it with --env, for example `--env 'problems(gsm8k)'`",
-    )
+        heldout = call("problems", literal(files[1])) if files[1] is not None else None
+        return Tasks(call("problems", literal(files[0])), heldout, 64, None, False)
+    advice = "say it with --env, for example `--env 'problems(gsm8k)'`"
+    raise InputError("what this job plays stands in its Python code, which is not read", advice)
 
 
 def _countdown(split: str, samples: int | None) -> str:
-    return call(
-        "problems",
-        "countdown",
-        split=split,
-        grader=Word("countdown"),
-        samples=samples,
-        format_coef=0.0,
-    )
+    named = {"split": split, "grader": Word("countdown"), "samples": samples, "format_coef": 0.0}
+    return call("problems", "countdown", **named)
 
 
 def _model(settings: Settings) -> list[RecipeLine]:
@@ -135,14 +99,13 @@ def _model(settings: Settings) -> list[RecipeLine]:
     lines = [RecipeLine(layer, "false") for layer in layers if not settings[f"model.{layer}"]]
     if (resume := settings.get("trainer.resume_from_tinker_id")) is not None:
         text = "the trainer restores weights only, as rlc does here"
-        lines.append(weights_line(base, resume, text))
+        lines.append(write.weights_line(base, resume, text))
     if (renderer := settings["rollout_engine.renderer_name"]) is not None:
-        return [*lines, RecipeLine("renderer", choice(renderer, renderer_names()))]
+        return [*lines, RecipeLine("renderer", write.choice(renderer, renderer_names()))]
     if any((settings["rollout_engine.disable_thinking"], settings.get("disable_thinking"))):
-        if quiet := quiet_renderer(base):
-            lines.append(RecipeLine("renderer", quiet, "disable_thinking"))
-        else:
-            settings.note("disable_thinking: the model has no renderer that does so")
+        if quiet := write.quiet_renderer(base):
+            return [*lines, RecipeLine("renderer", quiet, "disable_thinking")]
+        settings.note("disable_thinking: the model has no renderer that does so")
     return lines
 
 
@@ -152,9 +115,8 @@ def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
     batch = call("groups", literal(count), group_size=settings[size])
     coef = settings.get("algorithm.kl_beta")
     steps, length = _length(settings, tasks, count)
-    stale = 0
-    if settings.get("async_training.enable"):
-        stale = math.ceil(settings["async_training.staleness_threshold"])
+    is_async = settings.get("async_training.enable")
+    stale = math.ceil(settings["async_training.staleness_threshold"]) if is_async else 0
     attempts = settings["workflow.retry_limit"]  # of which the first is no retry
     on_error = "stop" if settings["workflow.raise_on_error"] else "drop"
     tried = settings.default_note("workflow.retry_limit")
@@ -163,7 +125,7 @@ def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
         tried = remarks(f"{attempts} attempts in all", tried)
     saved = remarks(settings.default_note("trainer.save_freq"), "rlc keeps the newest 3")
     return [
-        RecipeLine("model", POLICY),
+        RecipeLine("model", write.POLICY),
         RecipeLine("env", "tasks"),
         RecipeLine("batch", batch, settings.default_note("data.train_batch_size", size)),
         _sampling(settings),
@@ -173,7 +135,7 @@ def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
         _optimizer(settings, steps),
         *([RecipeLine("overlap", call("asynchronous", max_staleness=stale))] if stale > 0 else []),
         length,
-        *save_line(settings["trainer.save_freq"], saved),
+        *write.save_line(settings["trainer.save_freq"], saved),
         RecipeLine("on_error", on_error, tried),
         *_track(settings),
     ]
@@ -188,9 +150,8 @@ def _sampling(settings: Settings) -> RecipeLine:
     prompt, total = settings["data.max_prompt_length"], settings["training.max_length"]
     shortened = ""
     if longest >= total:  # there a reply has what its prompt leaves, here all have one length
-        shortened = (
-            f"not {longest}: the longest prompt leaves that of training.max_length = {total}"
-        )
+        left = f"the longest prompt leaves that of training.max_length = {total}"
+        shortened = f"not {longest}: {left}"
         longest = max(total - prompt, total // 2)
     value = call(
         "sample",
@@ -209,20 +170,14 @@ def _sampling(settings: Settings) -> RecipeLine:
         if not is_unified(settings):
             tempered += ", and the trainer itself stops at an assertion"
     names = ("data.max_response_length", f"{group}.temperature", "data.max_prompt_length")
-    return RecipeLine(
-        "sampling", value, remarks(settings.default_note(*names), shortened, tempered)
-    )
+    note = settings.default_note(*names)
+    return RecipeLine("sampling", value, remarks(note, shortened, tempered))
 
 
 def _optimizer(settings: Settings, steps: int | None) -> RecipeLine:
-    value = call(
-        "adam",
-        literal(settings["training.learning_rate"]),
-        beta1=settings["training.beta1"],
-        beta2=settings["training.beta2"],
-        eps=settings["training.eps"],
-        schedule=_schedule(settings, steps),
-    )
+    rate = literal(settings["training.learning_rate"])
+    named = {name: settings[f"training.{name}"] for name in ("beta1", "beta2", "eps")}
+    value = call("adam", rate, **named, schedule=_schedule(settings, steps))
     return RecipeLine("optimizer", value, settings.default_note("training.learning_rate"))
 
 
@@ -258,16 +213,15 @@ def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, R
 
 
 def _track(settings: Settings) -> list[RecipeLine]:
-    loggers = settings["trainer.logger"]
+    loggers, names = settings["trainer.logger"], ("trainer.project_name", "trainer.experiment_name")
     trackers = []
     if "wandb" in loggers:
-        project, run = settings["trainer.project_name"], settings["trainer.experiment_name"]
+        project, run = (settings[name] for name in names)
         trackers.append(call("wandb", literal(project), run=run))
     else:
-        for name in ("trainer.project_name", "trainer.experiment_name"):
-            if settings.is_given(name):
-                value = shown(settings[name])
-                settings.note(f"{name} = {value}: names a W&B run, and there is none")
+        for name in filter(settings.is_given, names):
+            value = shown(settings[name])
+            settings.note(f"{name} = {value}: names a W&B run, and there is none")
     if "tensorboard" in loggers:
         trackers.append("tensorboard()")
     for name in loggers:
@@ -284,22 +238,24 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
     samples = settings[size]
     if tasks.test is None or (every <= 0 and not first):
         return []
-    metrics = ["pass_at(1)", f"any_at({samples})"] if samples > 1 else ["pass_at(1)"]
+    metrics = f"[pass_at(1), any_at({samples})]" if samples > 1 else "[pass_at(1)]"
     lines = [
-        RecipeLine("model", MAIN),
+        RecipeLine("model", write.MAIN),
         RecipeLine("env", "test_tasks"),
         RecipeLine("tasks", literal(tasks.test_tasks)),
         RecipeLine("samples", literal(samples), settings.default_note(size)),
         *_val_sampling(settings),
-        RecipeLine("metrics", f"[{', '.join(metrics)}]"),
+        RecipeLine("metrics", metrics),
     ]
     if every > 0:
-        lines.append(
-            RecipeLine("every", literal(every), settings.default_note("trainer.test_freq"))
-        )
+        note = settings.default_note("trainer.test_freq")
+        lines.append(RecipeLine("every", literal(every), note))
     if first:
         lines.append(RecipeLine("first", "true", settings.default_note("trainer.val_before_train")))
-    return [declaration("env", "test_tasks", tasks.test), block("eval", "heldout", lines)]
+    return [
+        write.declaration("env", "test_tasks", tasks.test),
+        write.block("eval", "heldout", lines),
+    ]
 
 
 def _val_sampling(settings: Settings) -> list[RecipeLine]:
@@ -317,3 +273,107 @@ def _val_sampling(settings: Settings) -> list[RecipeLine]:
         top_p=settings[f"{train}.top_p"] if top_p is None else top_p,
     )
     return [RecipeLine("sampling", value)]
+
+
+AGGREGATES = {
+    "token-mean": "token_mean",
+    "seq-mean-token-sum": "seq_mean_token_sum",
+    "seq-mean-token-mean": "seq_mean_token_mean",
+}
+
+
+def is_unified(settings: Settings) -> bool:
+    """Return whether the options are of the unified generation."""
+    return settings.options is UNIFIED
+
+
+def advantage_line(settings: Settings, roles: bool) -> RecipeLine:
+    """Write how rewards become advantages; with ``roles``, by the players of a workflow too."""
+    kind = settings["algorithm.adv_estimator"].lower()
+    level = settings.get("algorithm.grouping_level")
+    if level not in (None, "trajectory", "step"):
+        settings.problem(f"the grouping_level `{shown(level)}` compares a rollout with itself")
+    if level == "step":
+        settings.note("algorithm.grouping_level = step: each player takes one, as by `trajectory`")
+    # Rollouts are grouped by task, and the players of a workflow by role.
+    over = Word("role" if roles else "group")
+    schemes = _unified(settings, over) if is_unified(settings) else _legacy(settings, over)
+    if kind not in schemes:
+        close = nearest(kind, schemes)
+        advice = f"did you mean `{close}`?" if close else f"known: {', '.join(schemes)}"
+        settings.problem(f"the adv_estimator `{shown(kind)}` has no counterpart", advice)
+        kind = "grpo"
+    text = settings.default_note("algorithm.adv_estimator")
+    if roles and kind != "reinforce":
+        judged = "the judges of one task saw different solutions, and are compared all the same"
+        text = remarks(text, judged)
+    return RecipeLine("advantage", schemes[kind], text)
+
+
+def _legacy(settings: Settings, over: Word) -> dict[str, str]:
+    """Return the schemes of the legacy trainer: it divides by the deviation, without eps."""
+    if not settings["algorithm.remove_constant_reward_groups"]:
+        grpo = call("rllm.legacy_grpo", scope=over if over.text == "role" else None)
+        return {"grpo": grpo, "reinforce": "returns()"}
+    start = "returns(constant = drop)"
+    spread = call("scale", "std", over=over, ddof=0, eps=0.0)
+    return {"grpo": pipeline(start, _mean(over, Word("raw")), spread), "reinforce": start}
+
+
+def _unified(settings: Settings, over: Word) -> dict[str, str]:
+    """Return the schemes of the unified trainer: it leaves groups of one out by default."""
+    if settings["algorithm.use_precomputed_advantage"]:
+        settings.problem("`algorithm.use_precomputed_advantage` has no counterpart")
+    alone = Word("drop" if settings["rejection_sample.min_trajs_per_group"] > 1 else "raw")
+    centred = alone if alone.text == "drop" else Word("zero")
+    drop = settings["rejection_sample.filter_uniform_groups"]
+    start = call("returns", constant=Word("drop") if drop else None)
+    batch = Word("batch_role" if over.text == "role" else "batch")  # each role for itself
+    spread = call("scale", "std", over=over, ddof=0, eps=1e-6)
+    whitened = call("scale", "std", over=batch, ddof=0, eps=1e-6)
+    normed = [spread] if settings["algorithm.norm_adv_by_std_in_grpo"] else []
+    others = call("baseline", "leave_one_out", over=over, singleton=alone)
+    schemes = {
+        "grpo": [start, _mean(over, alone), *normed],
+        "reinforce": [start],
+        "rloo": [start, others],
+        "reinforce_plus_plus_baseline": [start, _mean(over, centred), whitened],
+        "prpo": [start, _mean(batch, Word("zero")), whitened],
+    }
+    return {kind: pipeline(*steps) for kind, steps in schemes.items()}
+
+
+def _mean(over: Word, singleton: Word) -> str:
+    return call("baseline", "mean", over=over, singleton=singleton)
+
+
+def loss_lines(settings: Settings) -> list[RecipeLine]:
+    """Write the loss, and how its tokens add up if that is given."""
+    if not is_unified(settings):
+        return [RecipeLine("loss", "importance_sampling()", "the trainer's only one")]
+    for name in ("compact_filtering.enable", "rejection_sample.enable", "mask_truncated_samples"):
+        if settings[name]:
+            settings.problem(f"`{name}` leaves rollouts out in a way that rlc has no words for")
+    for name in ("algorithm.env_loss_coef", "algorithm.rollout_correction.tis_mode"):
+        if settings[name]:
+            settings.problem(f"`{name}` changes the loss in a way that rlc has no words for")
+    if settings["trainer.val_only"]:
+        settings.problem("`trainer.val_only` trains nothing", "take the `eval` of the recipe alone")
+    name, text = settings["algorithm.loss_fn"], ""
+    if name is None:
+        name = "ppo" if settings["algorithm.adv_estimator"] == "grpo" else "importance_sampling"
+        text = TRAINER
+    name = settings.choice("loss_fn", name, write.TRAINER_LOSSES, "importance_sampling")
+    loss, low = call(name), settings["algorithm.eps_clip"]
+    high = settings["algorithm.eps_clip_high"]
+    if name == "ppo":
+        high = low if high is None else high
+        loss = call("ppo", clip_low=round(1 - low, 12), clip_high=round(1 + high, 12))
+        stale = settings["async_training.enable"]
+        if not (stale and settings["async_training.staleness_threshold"] > 0):
+            text = remarks(text, "each batch is fresh and used once, so the clip never acts")
+    lines = [RecipeLine("loss", loss, text)]
+    mode = settings["algorithm.loss_agg_mode"]
+    if mode is not None and (mode := settings.choice("loss_agg_mode", mode, AGGREGATES, "")):
+        lines.append(RecipeLine("aggregate", call(AGGREGATES[mode])))
+    return lines

@@ -1,7 +1,7 @@
-"""The options of another trainer: what it knows, what was given, and what became of each.
+"""The options of another trainer: which it has, which were given, and what became of each.
 
-Nothing is dropped silently: a given option is either asked for by the importer, or stands in its
-table with the reason why it is not carried over, or is refused.
+Nothing is dropped silently: a given option is used by the importer, or stands in its table with the
+reason why it is not carried over, or is refused.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from rlc.imports.errors import InputError, shown
+from rlc.errors import Error
 from rlc.lang import did_you_mean
 
 REQUIRED = object()
 TRAINER, SCRIPT = "the trainer's default", "the script's default"
 OVERRULED = "without effect beside the other options"
+
+
+class InputError(Error):
+    """Input that cannot become a recipe."""
 
 
 @frozen
@@ -38,30 +42,27 @@ def table(*options: Option) -> dict[str, Option]:
     return {option.name: option for option in options}
 
 
+@define(eq=False)
 class Settings:
-    """The options of one job, typed. ``notes`` collects what the recipe says about the rest.
+    """The options of one job, typed.
 
-    ``where`` comes before a name in messages (``environments.MATH/GSM8K.``); ``whose`` is what a
-    comment calls the default of an option that was not given.
+    Attributes:
+        where: comes before a name in messages (``environments.MATH/GSM8K.``).
+        notes: the comments of the recipe on options that it does not hold.
+        whose: what a comment calls the default of an option that was not given.
     """
 
-    def __init__(
-        self,
-        options: Mapping[str, Option],
-        pairs: Iterable[tuple[str, Any]],
-        keep_going: bool = False,
-        where: str = "",
-        notes: list[str] | None = None,
-        whose: str = TRAINER,
-    ) -> None:
-        self.options = options
-        self.keep_going = keep_going
-        self.where = where
-        self.whose = whose
-        self.notes: list[str] = [] if notes is None else notes
-        self.used: set[str] = set()
-        self.given: dict[str, Any] = {}
-        for name, value in pairs:
+    options: Mapping[str, Option]
+    pairs: Iterable[tuple[str, Any]]
+    keep_going: bool = False
+    where: str = ""
+    notes: list[str] = field(factory=list)
+    whose: str = TRAINER
+    used: set[str] = field(factory=set, init=False)
+    given: dict[str, Any] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in self.pairs:
             self._add(name, value)
 
     def __getitem__(self, name: str) -> Any:
@@ -94,8 +95,7 @@ class Settings:
         """Return ``value``; if it is not a choice, report that and return ``otherwise``."""
         if value in choices:
             return value
-        known = f"known: {', '.join(choices)}"
-        self.problem(f"there is no {noun} `{shown(value)}`", known)
+        self.problem(f"there is no {noun} `{shown(value)}`", f"known: {', '.join(choices)}")
         return otherwise
 
     def problem(self, message: str, advice: str | None = None, noted: str | None = None) -> None:
@@ -148,10 +148,10 @@ class Settings:
             if value is None:
                 self.problem(f"`{self.where}{name}` has no value", "give it one, or take it out")
                 return option.default
+        noun, read = _TYPES[option.type]
         try:
-            return _TYPES[option.type][1](value)
+            return read(value)
         except (ValueError, TypeError, OverflowError):
-            noun = _TYPES[option.type][0]
             message = f"`{self.where}{shown(name)}` takes {noun}, not {shown(value)}"
             raise InputError(message, "correct it") from None
 
@@ -163,10 +163,9 @@ def _masked(name: str, value: Any) -> str:
 
 
 def _bool(value: Any) -> bool:
-    known = {"true": True, "false": False, "1": True, "0": False}
-    if str(value).lower() not in known:
+    if str(value).lower() not in ("true", "false", "1", "0"):
         raise ValueError(value)
-    return known[str(value).lower()]
+    return str(value).lower() in ("true", "1")
 
 
 def _int(value: Any) -> int:
@@ -227,3 +226,12 @@ _TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "mapping": ("a mapping", _mapping),
     "any": ("a value", lambda value: value),
 }
+
+
+def shown(value: Any) -> str:
+    """Return a value nearly as its user wrote it: on one line, printable, short."""
+    text = (
+        str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
+    )
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if len(text) <= 200 else f"{text[:199]}…"

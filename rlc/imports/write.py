@@ -1,4 +1,4 @@
-"""Write the text of a recipe: literals, comments, blocks, and the canonical layout."""
+"""Write the text of a recipe: literals, comments, blocks, and what all importers have in common."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.imports.errors import InputError, shown
+from rlc.catalog import BaseModelFacts, find_model, find_retired, is_taken
+from rlc.imports.settings import InputError, Settings, shown
 from rlc.lang import Source, format_text
 from rlc.lang.syntax import parse
 
 WIDTH = 100
 LONGEST_TRAILING = 58  # a longer comment stands above its field
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_LONE_INTERNAL = 5  # digits from which a number is written with separators
+_GROUPED = 10_000  # from which a number is written with separators
 
 
 @frozen
@@ -26,15 +26,6 @@ class RecipeLine:
     name: str
     value: str
     comment: str = ""
-
-
-def recipe_text(header: str, parts: Iterable[str]) -> str:
-    """Return a recipe in its canonical layout; ``header`` is the text of its first comment."""
-    text = "\n".join([comment(header), "", *parts])
-    source = Source("<import>", text)
-    recipe, found = parse(source)
-    assert not found.has_errors, found
-    return format_text(source, recipe)
 
 
 def block(kind: str, name: str, lines: Iterable[RecipeLine], above: Sequence[str] = ()) -> str:
@@ -62,13 +53,13 @@ def call(name: str, *arguments: str, **named: Any) -> str:
     return f"{name}({', '.join([*arguments, *given])})"
 
 
-def pipeline(steps: Sequence[str]) -> str:
+def pipeline(*steps: str) -> str:
     return " |> ".join(steps)
 
 
 @frozen
 class Word:
-    """A word of the language, or an expression already written: not a string."""
+    """A word of the language, or an expression that is already written."""
 
     text: str
 
@@ -89,7 +80,7 @@ def literal(value: Any) -> str:
         return f"[{', '.join(literal(item) for item in value)}]"
     if isinstance(value, dict):
         for name in value:
-            if not _NAME.fullmatch(name):
+            if not name.isidentifier() or not name.isascii():
                 message = f'"{shown(name)}" cannot be the name of an argument'
                 raise InputError(message, "correct it")
         fields = [f"{name} = {literal(item)}" for name, item in value.items()]
@@ -105,10 +96,8 @@ def choice(value: str, choices: Iterable[str]) -> str:
 def number(value: int | float) -> str:
     """Write a number: ``32_768``, ``4e-5``, ``0.9``."""
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
-        digits = str(abs(int(value)))
-        grouped = f"{int(digits):_}" if len(digits) >= _LONE_INTERNAL else digits
-        text = grouped if isinstance(value, int) else f"{grouped}.0"
-        return f"-{text}" if value < 0 else text
+        text = f"{int(value):_}" if abs(value) >= _GROUPED else str(int(value))
+        return text if isinstance(value, int) else f"{text}.0"
     mantissa, exponent, power = repr(float(value)).partition("e")
     return f"{mantissa}e{int(power)}" if exponent else mantissa
 
@@ -124,16 +113,91 @@ def string(value: str) -> str:
 
 
 def comment(text: str, indent: int = 0) -> str:
-    """Wrap a text as comment lines; a line break in it stays one."""
-    width = WIDTH - indent - 2
+    """Wrap a text as comment lines; its line breaks stay."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         rest = "  " * paragraph.startswith("  ")
         lines += textwrap.wrap(
             paragraph,
-            width,
+            WIDTH - indent - 2,
             subsequent_indent=rest and "    ",
             break_long_words=False,
             break_on_hyphens=False,
         ) or [""]
     return "\n".join(f"# {line}".rstrip() for line in lines)
+
+
+POLICY, MAIN = "policy", "main"
+TRAINER_LOSSES = ("importance_sampling", "ppo", "cispo", "dro")  # what Tinker's trainers accept
+_TAKEN = {POLICY, MAIN, "heldout", "then", "true", "false", "none"}
+
+
+def current_model(base: str) -> BaseModelFacts | None:
+    """Return what the catalogue knows of a base model, or of the one that replaces it."""
+    retired = find_retired(base)
+    return find_model(retired.use if retired else base)
+
+
+def quiet_renderer(base: str) -> str | None:
+    """Return the renderer of a base model that disables its thinking, or None."""
+    model = current_model(base)
+    renderers = model.renderers if model else ()
+    return next((name for name in renderers if "disable_thinking" in name), None)
+
+
+def weights_line(base: str, path: str, comment: str = "") -> RecipeLine:
+    """Write ``weights``, a saved state to start from; those of a retired model fit no other."""
+    if find_retired(base):
+        foreign = f'a state of "{base}", which fits no other model'
+        comment = remarks(comment, f"{foreign}: take it out, or give one that fits")
+    return RecipeLine("weights", literal(path), comment)
+
+
+def model_block(settings: Settings, base: str, rank: str, lines: Sequence[RecipeLine] = ()) -> str:
+    """Write the ``model``, with a retired one in a comment beside the one that replaces it;
+    ``base`` and ``rank`` are the names of its options."""
+    name, note, retired = settings[base], settings.default_note(base), find_retired(settings[base])
+    if retired is not None:
+        why = f"which the hosted service no longer trains (since {retired.since})"
+        name, note = retired.use, f'in place of "{name}"{f" ({note})" if note else ""}, {why}'
+    size = RecipeLine("lora_rank", literal(settings[rank]), settings.default_note(rank))
+    return block("model", POLICY, [RecipeLine("base", literal(name), note), size, *lines])
+
+
+def save_line(every: int, comment: str, **more: Word) -> list[RecipeLine]:
+    """Write ``save``; nothing without an interval, for at the end rlc always saves."""
+    save = RecipeLine("save", call("every", literal(every), **more), comment)
+    return [save] if every > 0 else []
+
+
+def remarks(*texts: str) -> str:
+    """Join the parts of a comment that are not empty."""
+    return "; ".join(filter(None, texts))
+
+
+def env_name(text: str, others: Sequence[str] = ()) -> str:
+    """Return a unique name for an environment: ``sudoku`` for ``game:Sudoku-v0-easy``."""
+    last = re.split(r"[:/]", text.strip(":/"))[-1]
+    plain = re.sub(r"\W+", "_", re.sub(r"-v\d.*", "", last), flags=re.ASCII).strip("_").lower()
+    name = plain if plain[:1].isalpha() else f"env_{plain}".rstrip("_")
+    if name in _TAKEN or is_taken(name):
+        name = f"{name}_env"
+    count, unique = 1, name
+    while unique in others:
+        count += 1
+        unique = f"{name}_{count}"
+    return unique
+
+
+def recipe_of(what: str, settings: Settings, parts: Iterable[str]) -> str:
+    """Return the recipe in its canonical layout. Its first comment names the source, and each
+    option that was left out with the reason."""
+    settings.finish()
+    lines = [f"{what}, imported with `rlc import`."]
+    if settings.notes:
+        lines += ["", "Not carried over, or worth knowing:"]
+        lines += [f"  - {note}" for note in settings.notes]
+    source = Source("<import>", "\n".join([comment("\n".join(lines)), "", *parts]))
+    recipe, found = parse(source)
+    assert not found.has_errors, found
+    return format_text(source, recipe)

@@ -24,20 +24,15 @@ class ProjectError(Error):
 
 def make_project(folder: Path, template: str) -> list[Path]:
     """Write the files of a template; return their paths in the folder, which is made if need be.
-
-    Raise ProjectError if one of the files is there already (nothing is written then), or if a file
-    cannot be written.
-    """
+    Raise ProjectError if one of them is there already, or cannot be written."""
     files = dict[Path, str]()
     for part in ("common", template.replace("-", "_")):
         for path in sorted((_HERE / part).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 files[path.relative_to(_HERE / part)] = path.read_text(encoding="utf-8")
     if there := [str(path) for path in files if (folder / path).exists()]:
-        raise ProjectError(
-            f"{folder} has {', '.join(there)} already",
-            "name another folder; nothing has been written",
-        )
+        advice = "name another folder; nothing has been written"
+        raise ProjectError(f"{folder} has {', '.join(there)} already", advice)
     for path, text in files.items():
         text = text.replace("PROJECT_NAME", folder.resolve().name)
         try:

@@ -1,4 +1,4 @@
-"""The episodes of a run: found in ``rollouts.jsonl``, and the most representative chosen."""
+"""Episodes and compared preferences in the files of a run, and the most representative of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from rlc.runtime import EpisodeHead, EpisodeIndex, Record, episode_of
+from rlc.plan import Training
+from rlc.runtime import COMPARISONS_FILE, EpisodeHead, EpisodeIndex, Record, episode_of, parse_line
 
 
 @frozen
@@ -22,7 +23,7 @@ class ShownEpisode:
 
 @frozen
 class EpisodeFilter:
-    """Which episodes are wanted; None stands for any."""
+    """Conditions on episodes; None stands for any."""
 
     stage: str | None = None
     step: int | None = None
@@ -33,7 +34,7 @@ class EpisodeFilter:
     row: str | None = None  # the id of a row, as text
 
     def fits(self, head: EpisodeHead) -> bool:
-        """Whether an episode is wanted by what its line begins with: by all but its row."""
+        """Return whether the beginning of an episode's line meets all conditions but the row."""
         names = ("stage", "step", "env", "task", "member")
         fits = all(getattr(self, n) in (None, getattr(head, n)) for n in names)
         return fits and (not self.failed or head.error is not None)
@@ -58,14 +59,14 @@ def last_step(metrics: Sequence[Record], stage: str | None) -> EpisodeFilter | N
 def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
     """Yield the episodes of a run folder, in the order they were written.
 
-    Of those that are not wanted no more is parsed than the beginning of their lines; nothing at all
-    if stage and step are given, with which a line begins.
+    Of the others no more is parsed than the beginning of their lines; nothing at all if stage and
+    step are given, with which a line begins.
     """
-    one_step = wanted.stage is not None and wanted.step is not None
-    start = _start(wanted.stage or "", wanted.step or 0) if one_step else b""
-    found = list[
-        tuple[EpisodeHead, Record]
-    ]()  # of one step: then the replies of a role are numbered
+    start = b""
+    if wanted.stage is not None and wanted.step is not None:
+        step = {"stage": wanted.stage, "step": wanted.step}
+        start = f"{json.dumps(step)[:-1]},".encode()
+    found: list[tuple[EpisodeHead, Record]] = []  # of one step, to number the replies of a role
     for head, line in EpisodeIndex(path).read_on(start):
         if found and (found[0][0].stage, found[0][0].step) != (head.stage, head.step):
             yield from _numbered(found)
@@ -78,15 +79,15 @@ def read_episodes(path: Path, wanted: EpisodeFilter) -> Iterator[Record]:
 
 
 def _numbered(found: Iterable[tuple[EpisodeHead, Record]]) -> Iterator[Record]:
-    """Yield records with which ``reply`` in its role each is, if there are several."""
+    """Yield records with the number of their ``reply``, if a role has several."""
     for head, record in found:
         yield {**record, "reply": head.reply} if head.reply else record
 
 
 @define(eq=False)
 class StepEpisodes:
-    """The episodes of a run folder by step. What has been looked at once is not looked at again
-    while the run goes on; in memory is only where the episodes are."""
+    """The episodes of a run folder by step. Each is read once while the run goes on; only their
+    places are kept in memory."""
 
     folder: Path
     _index: EpisodeIndex = field(init=False)
@@ -105,18 +106,10 @@ class StepEpisodes:
         return [record for record in records if record is not None]
 
 
-def _start(stage: str, step: int) -> bytes:
-    """How the line of an episode begins."""
-    return f"{json.dumps({'stage': stage, 'step': step})[:-1]},".encode()
-
-
 def representatives(records: Sequence[Record]) -> list[ShownEpisode]:
-    """Choose of each environment the best, the median and the worst episode, and of its failures
-    one of each cause.
-
-    Ranked by reward, then by advantage; of equals the first. Fewer if there are not as many
-    different ones.
-    """
+    """Choose of each environment the best, the median and the worst episode, by reward, then by
+    advantage, of equals the first; and of its failures one of each cause. Fewer if there are not
+    as many different ones."""
     chosen, by_env = list[ShownEpisode](), dict[str, list[Record]]()
     for record in records:
         by_env.setdefault(str(record["env"]), []).append(record)
@@ -161,3 +154,85 @@ def about_line(record: Record) -> str:
         return ""
     named = [f"id {about['id']}"] if "id" in about else []
     return " · ".join([*named, about["place"], *(f"{n} {v}" for n, v in about["fields"].items())])
+
+
+@frozen
+class ComparedReply:
+    """``side``: which reply it is, chosen or rejected; ``reward``: the score that it had."""
+
+    side: str
+    reward: float
+    text: str
+
+
+@frozen
+class StepComparison:
+    """A comparison of a step: ``replies`` to a prompt, the better one first, or one that is
+    labelled. ``why``: best, median or worst of its step; ``place``: its row."""
+
+    stage: str
+    step: int
+    number: int
+    place: str
+    prompt: str
+    replies: tuple[ComparedReply, ...]
+    why: str = ""
+
+    @property
+    def margin(self) -> float:
+        """The reward of the better reply less the other's; of one reply, by its label."""
+        first, *others = self.replies
+        if others:
+            return first.reward - others[0].reward
+        return first.reward if first.side == "chosen" else -first.reward
+
+    def written(self) -> Record:
+        """Return the comparison as JSON data."""
+        replies = [{"side": r.side, "reward": r.reward, "text": r.text} for r in self.replies]
+        about = {"stage": self.stage, "step": self.step, "example": self.number}
+        return {**about, "place": self.place, "prompt": self.prompt, "replies": replies}
+
+
+def last_compared(metrics: Sequence[Record], stage: str) -> int | None:
+    """Return the last step of a stage; None before the first."""
+    return max((int(r["step"]) for r in metrics if r["stage"] == stage), default=None)
+
+
+def comparisons(path: Path, plan: Training, step: int) -> list[StepComparison]:
+    """Return what a step of a stage compared, in the order of its rows. If an example can no longer
+    be read, the texts say that it is missing."""
+    from rlc.runtime import examples_file  # a base install has no numpy
+
+    file = examples_file(plan, plan.data[0])
+    examples = {n: record for n, record in _numbered_lines(path / file) if record is not None}
+    gone = f"(no longer in {file})"
+    missing = {"place": "?", "shown": dict.fromkeys(("prompt", "chosen", "rejected"), gone)}
+    found = []
+    for _, record in _numbered_lines(path / COMPARISONS_FILE):
+        if record is None or (record["stage"], record["step"]) != (plan.name, step):
+            continue
+        example = examples.get(record["example"], missing)
+        sides = ["chosen", "rejected"]
+        if "good" in record:
+            sides = ["chosen" if record["good"] else "rejected"]
+        shown = example["shown"]
+        pairs = zip(sides, record["rewards"], strict=True)
+        replies = tuple(ComparedReply(side, reward, shown[side]) for side, reward in pairs)
+        number, prompt = record["example"], shown["prompt"]
+        found.append(StepComparison(plan.name, step, number, example["place"], prompt, replies))
+    return sorted(found, key=lambda one: one.number)
+
+
+def typical(found: Sequence[StepComparison]) -> list[StepComparison]:
+    """Return the widest, the median and the worst margin, each with its ``why``."""
+    order = sorted(found, key=lambda one: one.margin)
+    at = {"best": len(order) - 1, "median": (len(order) - 1) // 2, "worst": 0}
+    chosen = {at[why]: why for why in reversed(at)} if order else {}
+    return [evolve(order[place], why=chosen[place]) for place in sorted(chosen, reverse=True)]
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, Record | None]]:
+    """Yield each line with its number from 0, None for one that is damaged."""
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            yield from enumerate(map(parse_line, lines))

@@ -56,49 +56,38 @@ def _of_steps(name: str, learns: bool, recent: Sequence[Record]) -> Iterator[Fin
 
     if (share := mean("groups/constant")) > 0.5 and learns:
         good = mean("groups/all_good") > mean("groups/all_bad")
-        yield Finding(
-            f"{share:.0%} of the groups had members that were all alike {last}",
-            "they teach nothing: "
-            + ("harder tasks would" if good else "easier tasks or larger groups would"),
-        )
+        text = f"{share:.0%} of the groups had members that were all alike {last}"
+        remedy = "harder tasks would" if good else "easier tasks or larger groups would"
+        yield Finding(text, f"they teach nothing: {remedy}")
     if (share := mean("turns/cut_off")) > 0.1:
-        yield Finding(
-            f"{share:.0%} of the replies ran into max_tokens {last}",
-            "raise max_tokens, or the reward punishes length more than mistakes",
-        )
+        advice = "raise max_tokens, or the reward punishes length more than mistakes"
+        yield Finding(f"{share:.0%} of the replies ran into max_tokens {last}", advice)
     rewarded = [record for record in recent if "reward/mean" in record]
     skipped = sum(float(record.get("optim/skipped", 0.0)) for record in rewarded)
     if skipped > 0.2 * len(recent):
-        yield Finding(
-            f"{skipped / len(recent):.0%} of the updates were skipped {last}",
-            "no rollout was better than its group",
-        )
+        text = f"{skipped / len(recent):.0%} of the updates were skipped {last}"
+        yield Finding(text, "no rollout was better than its group")
     if (kl := abs(mean("kl/sample_train"))) > 0.01:
-        yield Finding(
-            f"sampler and trainer disagree by {kl:.3f} nats a token {last}",
-            "beyond 0.01 training tends to become unstable: fewer updates a batch, less staleness",
-        )
+        advice = "training tends to become unstable: fewer updates a batch, less staleness"
+        text = f"sampler and trainer disagree by {kl:.3f} nats a token {last}"
+        yield Finding(text, f"beyond 0.01 {advice}")
     played = mean("rollouts/played") + mean("rollouts/failed")
     if played and (share := mean("rollouts/retried") / played) > 0.05:
-        yield Finding(
-            f"{share:.0%} of the rollouts were played again {last}",
-            "an attempt had failed: `rlc show` says why",
-        )
+        advice = "an attempt had failed: `rlc show` says why"
+        yield Finding(f"{share:.0%} of the rollouts were played again {last}", advice)
     if played and (share := mean("rollouts/failed") / played) > 0.05:
         causes = Counter[str]()
         for record in recent:
             causes.update(failures_by_cause(record))
-        yield Finding(
-            f"{share:.0%} of the rollouts failed {last}",
-            ", ".join(f"{number:,} {cause}" for cause, number in causes.most_common()),
-        )
+        counts = ", ".join(f"{number:,} {cause}" for cause, number in causes.most_common())
+        yield Finding(f"{share:.0%} of the rollouts failed {last}", counts)
 
 
 def _reward(
     stage: StagePlan, objective: PolicyGradient, records: Sequence[Record]
 ) -> Iterator[Finding]:
-    """Find a reward that has not risen, where it should: not where it is relative, as in games and
-    comparisons, nor where tasks become harder, nor where it is not what is learnt from."""
+    """Find a reward that has not risen, except where it is relative, as in games and comparisons,
+    where tasks become harder, or where it is not what is learnt from."""
     rewards = [float(record["reward/mean"]) for record in records if "reward/mean" in record]
     envs = stage.environments
     relative = any(env.play or with_role(env, "curriculum", "game", "judge") for env in envs)
@@ -107,8 +96,8 @@ def _reward(
         return
     first, last = fmean(rewards[:_RECENT]), fmean(rewards[-_RECENT:])
     if last <= first:
-        yield Finding(
-            f"the reward of {stage.name} has not risen: {first:.3f} in its first {_RECENT} steps, "
-            f"{last:.3f} in the last",
-            "is the learning rate too low or too high, and do some members of a group do better?",
+        ends = f"{first:.3f} in its first {_RECENT} steps, {last:.3f} in the last"
+        advice = (
+            "is the learning rate too low or too high, and do some members of a group do better?"
         )
+        yield Finding(f"the reward of {stage.name} has not risen: {ends}", advice)

@@ -1,9 +1,14 @@
-"""Numbers and texts for people."""
+"""Numbers and texts for people, and the templates that show them."""
 
 from __future__ import annotations
 
 import math
 import time
+
+from rlc.plan import elapsed
+from rlc.report.episodes import about_line, advantage
+from rlc.report.timing import LANES, lane_of
+from rlc.runtime import verdict
 
 _TEXT = 4_000  # characters of one message that a page shows
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
@@ -47,3 +52,42 @@ def dollars(usd: float | None) -> str:
     if usd is None:
         return "unknown"
     return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+
+
+# Each state's style, and a sign that says the same as its colour, with the words for it.
+STATES = {
+    "finished": ("good", "✓ finished"),
+    "running": ("good", "● running"),
+    "failed": ("bad", "✕ failed"),
+    "nothing learnt": ("bad", "✕ nothing learnt"),
+    "damaged": ("bad", "✕ damaged"),
+    "budget": ("warn", "■ ended at its budget"),
+    "interrupted": ("warn", "‖ interrupted"),
+}
+
+
+def render(page: object, template: str, live: bool = False) -> str:
+    """Render a page as HTML; a ``live`` one fetches itself anew where `rlc watch` serves it."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("rlc.report"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "about": about_line,
+        "advantage": advantage,
+        "dollars": dollars,
+        "elapsed": elapsed,
+        "moment": moment,
+        "number": number,
+        "shortened": shortened,
+        "signed": signed,
+        "verdict": verdict,
+    }
+    environment.globals |= {"lanes": LANES, "lane_of": lane_of, "states": STATES}
+    text = environment.get_template(template).render(page=page, live=live)
+    return text.encode("utf-8", "replace").decode("utf-8")  # half of a surrogate pair is no text

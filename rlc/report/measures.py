@@ -1,4 +1,4 @@
-"""What the stages of a run are watched by: rewards, losses, results of evaluations."""
+"""Measures of stages: rewards, losses, results of evaluations; and the tokens and dollars used."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.catalog import STAGES
-from rlc.plan import Evaluation, FromData, Rollouts, StagePlan, Table, Training
-from rlc.report.charts.series import Series, series
-from rlc.report.run_files import RunFiles
+from rlc.catalog import STAGES, part_cost, price_of
+from rlc.plan import Evaluation, FromData, Plan, Rollouts, StagePlan, Table, Training, is_training
+from rlc.report.drawing import Chart, Series, draw, figure, series
+from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
 from rlc.runtime import Record, evaluation_results, measure, window_label, window_mean
 
 
@@ -26,18 +26,20 @@ class Measure:
 
     @property
     def title(self) -> str:
-        """It in a page on which there are other stages."""
+        """Its name with that of the stage."""
         return f"{self.stage}: {'reward, ' if self.kind == 'train' else ''}{self.name}"
 
     @property
     def first(self) -> float:
         """The mean of the first steps, or the first evaluation."""
-        return self._end(last=False)
+        values = self.curve.values
+        return values[0] if self.kind == "eval" else window_mean(values, last=False) or 0.0
 
     @property
     def last(self) -> float:
         """The mean of the last steps, or the last evaluation."""
-        return self._end(last=True)
+        values = self.curve.values
+        return values[-1] if self.kind == "eval" else window_mean(values, last=True) or 0.0
 
     @property
     def label(self) -> str:
@@ -54,16 +56,8 @@ class Measure:
         return max(pairs, key=lambda pair: (sign * pair[0], -pair[1]))
 
     def better(self, value: float, other: float) -> bool | None:
-        """Whether a value is better than another; None if they are equal."""
+        """Return whether a value is better than another; None if they are equal."""
         return None if value == other else (value > other) == self.rises
-
-    def _end(self, last: bool) -> float:
-        values = self.curve.values
-        if self.kind == "eval":
-            return values[-1 if last else 0]
-        mean = window_mean(values, last)
-        assert mean is not None, "a series has values"
-        return mean
 
 
 def _results(stage: Evaluation, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -72,8 +66,7 @@ def _results(stage: Evaluation, records: Sequence[Record]) -> Iterator[tuple[str
 
 
 def _rewards(stage: Training, _: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    for env in stage.of(Rollouts).envs:
-        yield env.name, f"reward/{env.name}"
+    yield from ((env.name, f"reward/{env.name}") for env in stage.of(Rollouts).envs)
 
 
 def _measure(stage: Training, _: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -92,3 +85,96 @@ def measures(files: RunFiles, stage: StagePlan) -> Iterator[Measure]:
     for name, key in _WATCHED[stage](stage, records):
         if (curve := series(name, records, key)) is not None:
             yield Measure(stage.name, kind, name, curve, STAGES[kind].rises)
+
+
+_PRICES = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "trained": "train"}
+
+
+@frozen
+class TokenKind:
+    """Tokens of one kind in one stage; ``usd`` is None if the price is unknown."""
+
+    stage: str
+    kind: str
+    tokens: int
+    usd: float | None
+
+
+@frozen
+class Limit:
+    """How much of a budget is used. ``share`` is from 0 to 1."""
+
+    stage: str
+    what: str
+    used: float
+    limit: float
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.used / self.limit) if self.limit else 1.0
+
+
+@frozen
+class Spend:
+    """``usd`` is the total of the journal; None if some price is unknown."""
+
+    kinds: tuple[TokenKind, ...]
+    usd: float | None
+    limits: tuple[Limit, ...]
+    chart: Chart | None
+
+    @property
+    def free(self) -> bool:
+        return self.usd == 0
+
+    @property
+    def tokens(self) -> int:
+        return sum(kind.tokens for kind in self.kinds)
+
+
+def spend(files: RunFiles) -> Spend:
+    """Add up what a run used, including steps that were repeated."""
+    known = all(row.usd is not None for row in files.spent)
+    usd = sum(row.usd or 0.0 for row in files.spent)
+    return Spend(
+        kinds=tuple(_kinds(files.plan, files.spent)),
+        usd=usd if known else None,
+        limits=tuple(_limits(files)),
+        chart=_cumulative(files) if usd else None,
+    )
+
+
+def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[TokenKind]:
+    for stage in plan.stages:
+        price = price_of(stage.model.base, stage.model.service)
+        for kind in TOKEN_KINDS:
+            if tokens := sum(row.tokens[kind] for row in spent if row.stage == stage.name):
+                usd = part_cost(tokens, getattr(price, _PRICES[kind])) if price else None
+                yield TokenKind(stage.name, kind, tokens, usd)
+
+
+def _limits(files: RunFiles) -> Iterator[Limit]:
+    for stage in files.plan.trainings:
+        mine = [row for row in files.spent if row.stage == stage.name]
+        used = {
+            "usd": sum(row.usd or 0 for row in mine),
+            "tokens": sum(sum(row.tokens.values()) for row in mine),
+            "seconds": sum(r.get("time/total", 0.0) for r in files.of_stage(stage.name)),
+        }
+        for what, amount in used.items():
+            limit: float | None = getattr(stage.budget, what)
+            if limit is not None:
+                yield Limit(stage.name, what, amount, limit)
+
+
+def _cumulative(files: RunFiles) -> Chart | None:
+    """Draw the dollars after each step, as in metrics.jsonl, and the budget of each stage."""
+    curves: list[Series | None] = []
+    for stage in files.plan.stages:
+        spent = series(stage.name, files.of_stage(stage.name), "spend/usd")
+        curves.append(spent)
+        if spent is not None and is_training(stage) and stage.budget.usd is not None:
+            limits = (stage.budget.usd,) * len(spent.steps)
+            curves.append(Series(f"budget of {stage.name}", spent.steps, limits))
+    shown = figure("spend", "Spent", curves, note="dollars", bounds=(0, None))
+    return draw(shown) if shown else None

@@ -95,17 +95,14 @@ def read_plan(path: Path) -> Plan:
         data = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))
         return plan_from_file(data, path)[0]
     except OSError as error:
-        raise RunError(
-            f"{path} is not a run folder: it has no {PLAN_FILE}",
-            "`rlc runs` lists the runs that there are",
-        ) from error
+        problem = f"{path} is not a run folder: it has no {PLAN_FILE}"
+        raise RunError(problem, "`rlc runs` lists the runs that there are") from error
     except (ValueError, PlanFormatError) as error:
         raise RunError(f"{path / PLAN_FILE} is not a plan: {error}") from error
 
 
 def _read_journal(path: Path) -> tuple[list[Spent], list[TimeSpan], list[str]]:
-    """Read what was spent, when each finished step, or evaluation, was done, and which data
-    changed."""
+    """Return what was spent, the spans of finished steps and evaluations, and changes of data."""
     if not path.is_file():
         return [], [], []
     try:
@@ -115,10 +112,8 @@ def _read_journal(path: Path) -> tuple[list[Spent], list[TimeSpan], list[str]]:
                 Spent(stage, step, dict(zip(TOKEN_KINDS, tokens, strict=True)), usd)
                 for stage, step, usd, *tokens in spent
             ]
-            done = db.execute(
-                "SELECT stage, step, 0, 'evaluation', started, finished FROM steps "
-                "WHERE finished IS NOT NULL"
-            )
+            columns = "stage, step, 0, 'evaluation', started, finished"
+            done = db.execute(f"SELECT {columns} FROM steps WHERE finished IS NOT NULL")
             spans = [TimeSpan(*row) for row in done]
             changed = db.execute("SELECT value FROM meta WHERE key = 'data_changed'").fetchone()
             return rows, spans, changed[0].splitlines() if changed else []

@@ -1,23 +1,22 @@
-"""Several runs on one page: their curves in the same charts, and what differs between them."""
+"""One page about several runs: their curves in the same charts, and what differs between them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 
 from rlc.plan import ComparedValue, differing_paths, plan_values, shown_value
-from rlc.report.charts.drawing import Chart, Figure, draw
-from rlc.report.charts.figures import stage_figures
-from rlc.report.charts.series import Series
+from rlc.report.drawing import Chart, Figure, Series, draw
+from rlc.report.figures import Axes, axes_of, stage_figures
 from rlc.report.findings import Finding, findings
-from rlc.report.formatting import number
-from rlc.report.measures import Measure, measures
+from rlc.report.formatting import moment, number, render
+from rlc.report.measures import Measure, Spend, measures, spend
 from rlc.report.run_files import RunFiles, read_files
-from rlc.report.spend import Spend, spend
 from rlc.report.timing import environment_shares, step_times, totals
-from rlc.runtime import RunError, RunInfo, read_run, verdict
+from rlc.runtime import Failure, RunError, RunInfo, read_failures, read_run, verdict
 from rlc.sweeps import runs_in
 
 LETTERS = "ABCDEFGHIJKL"
@@ -26,7 +25,7 @@ MOST = len(LETTERS)  # on a page: more lines in a chart cannot be told apart
 
 @frozen
 class ComparedRun:
-    """A run of a comparison. ``place`` is that among the colours and dashes of the page."""
+    """A run of a comparison. ``place`` is its index among the colours and dashes of the page."""
 
     letter: str
     place: int
@@ -44,15 +43,13 @@ class Unread:
 
 
 def folders_of(roots: Iterable[Path]) -> list[Path]:
-    """Return the folders of runs, each once: those that are named, and those in the folders and
-    sweeps that are, the newest first. Raise RunError if there is none in one of them."""
+    """Return the folders of runs, each once: those that are named, and those in folders and sweeps,
+    the newest first. Raise RunError if there is none in one of them."""
     found: dict[Path, Path] = {}
     for root in roots:
-        runs = runs_in(root)
-        if not runs:
-            raise RunError(
-                f"there are no runs in {root}", "`rlc runs FOLDER` lists those that there are"
-            )
+        if not (runs := runs_in(root)):
+            advice = "`rlc runs FOLDER` lists those that there are"
+            raise RunError(f"there are no runs in {root}", advice)
         for run in runs:
             found.setdefault(run.path.resolve(), run.path)
     return list(found.values())
@@ -61,10 +58,8 @@ def folders_of(roots: Iterable[Path]) -> list[Path]:
 def read_runs(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[Unread]]:
     """Read runs to compare, and say which cannot be read. Raise RunError if they are too many."""
     if len(paths) > MOST:
-        raise RunError(
-            f"{len(paths)} runs are too many for one page, which shows {MOST}",
-            "name those that matter: `rlc runs` says what differs between them",
-        )
+        advice = "name those that matter: `rlc runs` says what differs between them"
+        raise RunError(f"{len(paths)} runs are too many for one page, which shows {MOST}", advice)
     names = [path.resolve().name for path in paths]
     found, unread = list[ComparedRun](), list[Unread]()
     for place, (path, name) in enumerate(zip(paths, names, strict=True)):
@@ -107,9 +102,8 @@ def overlays(runs: Sequence[ComparedRun]) -> list[Overlay]:
             metrics = stages.setdefault((group.stage, group.kind), {})
             for figure in group.figures:
                 for curve in figure.curves:
-                    metric = metrics.setdefault(
-                        (figure.id, curve.name), _Metric(figure, curve.name)
-                    )
+                    new = _Metric(figure, curve.name)
+                    metric = metrics.setdefault((figure.id, curve.name), new)
                     metric.alone &= len(figure.curves) == 1
                     metric.curves[run.letter] = curve
     groups = []
@@ -171,24 +165,21 @@ class DifferingValue:
 
 @frozen
 class RunResult:
-    """What a run came to by a measure. ``against`` is the difference of the last steps from those
-    of the first run that has any; ``leads``: some end worse, and none better."""
+    """A measure of a run. ``against`` is the difference of the last steps from those of the first
+    run that has any; ``leads``: some runs end worse, and none better."""
 
     run: ComparedRun
-    first: str
-    last: str
+    measure: Measure
     against: str
     better: bool | None
-    best: str
-    best_step: int
     leads: bool
 
 
 @frozen
 class Results:
     """A measure of the runs that have it. ``label``: how many steps the first and the last ones
-    are, where that is the same in all; ``base`` is the letter of the run that the others are held
-    against; ``missing`` has the letters of the other runs by why they have no such number."""
+    are, where that is the same in all; ``base`` is the letter of the run that the others are
+    compared with; ``missing`` has the letters of the other runs by why they have no such number."""
 
     title: str
     label: str
@@ -199,8 +190,8 @@ class Results:
 
 @frozen
 class RunUsage:
-    """What a run took. ``seconds`` are those of its steps, ``waiting`` the share of them in which
-    nothing was in progress."""
+    """The tokens and the time of a run. ``seconds`` are those of its steps, ``waiting`` is the
+    share of them in which nothing was in progress."""
 
     run: ComparedRun
     spend: Spend
@@ -219,8 +210,8 @@ class SharedFinding:
 
 
 def differences(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
-    """Yield what is not the same in all runs: the recipe, the version of rlc, values of the plans
-    as `rlc diff` names them."""
+    """Yield the values that are not the same in all runs: the recipe, the version of rlc, and those
+    of the plans by the names of `rlc diff`."""
     facts = {
         "recipe": [run.info.recipe for run in runs],
         "rlc": [run.info.version or "unknown" for run in runs],
@@ -237,19 +228,19 @@ def differences(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
 def _collapsed(
     paths: Sequence[str], plans: Sequence[Mapping[str, ComparedValue]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the paths, each with itself; but of a part that some plans do not have at all, such as
-    an environment, one path with all that are in it."""
+    """Group paths by themselves; but those in a part that some plans do not have at all, such as
+    an environment, by the path of that part."""
     found: dict[str, tuple[str, ...]] = {}
     for path in paths:
         parts = path.split(".")
-        heads = [".".join(parts[:size]) for size in range(2, len(parts))]
-        for head in heads:
-            has = [any(other.startswith(f"{head}.") for other in plan) for plan in plans]
-            if not all(has):
-                found[head] = (*found.get(head, ()), path)
-                break
-        else:
-            found[path] = (path,)
+        heads = (".".join(parts[:size]) for size in range(2, len(parts)))
+        missing = (
+            head
+            for head in heads
+            if not all(any(other.startswith(f"{head}.") for other in plan) for plan in plans)
+        )
+        head = next(missing, path)
+        found[head] = (*found.get(head, ()), path)
     return found
 
 
@@ -265,7 +256,7 @@ def _cell(side: ComparedValue | None, first: ComparedValue | None, inner: Sequen
 
 
 def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
-    """Yield what the runs came to by each measure that any of them has."""
+    """Yield the results of the runs by each measure that any of them has."""
     found: dict[str, dict[str, Measure]] = {}
     for run in runs:
         for stage in run.files.plan.stages:
@@ -273,11 +264,10 @@ def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
                 found.setdefault(f"{one.title} ({one.kind})", {})[run.letter] = one
     for title, mine in found.items():
         missing: dict[str, list[str]] = {}
+        of = next(iter(mine.values())).stage
         for run in runs:
             if run.letter not in mine:
-                of = next(iter(mine.values())).stage
-                known = any(of == other.name for other in run.files.plan.stages)
-                why = "not measured" if known else f"no stage {of}"
+                why = "not measured" if _has(run, of) else f"no stage {of}"
                 missing.setdefault(why, []).append(run.letter)
         shown = [run for run in runs if run.letter in mine]
         labels = {one.label for one in mine.values()}
@@ -291,37 +281,29 @@ def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
 
 
 def _result(run: ComparedRun, one: Measure, every: Sequence[Measure]) -> RunResult:
-    base, (value, step) = every[0], one.best
+    base, others = every[0], [one.better(one.last, other.last) for other in every]
+    leads = True in others and False not in others
+    if one is base:
+        return RunResult(run, one, "", None, leads)
     difference = one.last - base.last
     against = f"{'+' if difference >= 0 else '−'}{number(abs(difference), 3)}"
-    others = [one.better(one.last, other.last) for other in every]
-    return RunResult(
-        run,
-        number(one.first, 3),
-        number(one.last, 3),
-        "" if one is base else against,
-        None if one is base else one.better(one.last, base.last),
-        number(value, 3),
-        step,
-        leads=True in others and False not in others,
-    )
+    return RunResult(run, one, against, others[0], leads)
 
 
 def used(run: ComparedRun) -> RunUsage:
-    """Return what a run took."""
-    files, tokens = run.files, {"sampled": 0, "trained": 0}
-    for row in files.spent:
-        for kind in tokens:
-            tokens[kind] += row.tokens[kind]
+    """Return the tokens and the time of a run."""
+    files = run.files
+    kinds = ("sampled", "trained")
+    sampled, trained = (sum(row.tokens[kind] for row in files.spent) for kind in kinds)
     shares = environment_shares(files.metrics)
     seconds = totals(step_times(files.timeline, files.evaluations, shares))
     total = sum(seconds.values())
     waiting = seconds.get("waiting", 0.0) / total if total else 0.0
-    return RunUsage(run, spend(files), tokens["sampled"], tokens["trained"], total, waiting)
+    return RunUsage(run, spend(files), sampled, trained, total, waiting)
 
 
 def expectations(runs: Sequence[ComparedRun]) -> Iterator[DifferingValue]:
-    """Yield what the recipes expect, with what came of it in each run."""
+    """Yield the expectations of the recipes, with the verdict on each in each run."""
     texts = dict.fromkeys(one.text for run in runs for one in run.info.expectations)
     for text in texts:
         known = [{one.text: one for one in run.info.expectations}.get(text) for run in runs]
@@ -336,3 +318,49 @@ def shared_findings(runs: Sequence[ComparedRun]) -> list[SharedFinding]:
         for finding in findings(run.files):
             found.setdefault(finding, []).append(run.letter)
     return [SharedFinding(finding, tuple(letters)) for finding, letters in found.items()]
+
+
+@frozen
+class RunsPage:
+    """What the template shows."""
+
+    runs: tuple[ComparedRun, ...]
+    unread: tuple[Unread, ...]
+    written: str
+    differences: tuple[DifferingValue, ...]
+    results: tuple[Results, ...]
+    overlays: tuple[Overlay, ...]
+    axes: Mapping[str, Axes]
+    used: tuple[RunUsage, ...]
+    expectations: tuple[DifferingValue, ...]
+    findings: tuple[SharedFinding, ...]
+    causes: tuple[tuple[ComparedRun, Failure], ...]
+
+    @property
+    def free(self) -> bool:
+        return all(one.spend.free for one in self.used)
+
+
+def runs_html(paths: Sequence[Path], live: bool = False) -> str:
+    """Return the page about the runs in these folders. Raise RunError if they are more than 12; a
+    ``live`` page shows the first ones and names the others."""
+    runs, unread = read_runs(paths[:MOST] if live else paths)
+    more = [Unread(path, f"a page shows {MOST} runs") for path in paths[MOST:]]
+    return render(build(runs, [*unread, *more]), "runs.html.j2", live)
+
+
+def build(runs: Sequence[ComparedRun], unread: Sequence[Unread]) -> RunsPage:
+    """Compute what the page shows."""
+    return RunsPage(
+        runs=tuple(runs),
+        unread=tuple(unread),
+        written=moment(time.time()),
+        differences=tuple(differences(runs)),
+        results=tuple(results(runs)),
+        overlays=tuple(overlays(runs)),
+        axes={run.letter: axes_of(run.files) for run in runs},
+        used=tuple(map(used, runs)),
+        expectations=tuple(expectations(runs)),
+        findings=tuple(shared_findings(runs)),
+        causes=tuple((run, failure) for run in runs for failure in read_failures(run.info.path)),
+    )

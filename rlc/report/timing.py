@@ -1,9 +1,10 @@
-"""How a run spent its time: what was in progress during each step."""
+"""The time of a run: what was in progress during each step, as bars and on a line of time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import groupby
 
 from attrs import field, frozen
 
@@ -15,26 +16,17 @@ DATA, SAVING, EVALUATION, WAITING = "data", "saving", "evaluation", "waiting"
 LANES = (SAMPLING, ENVIRONMENT, TRAINING, DATA, SAVING, EVALUATION, WAITING)
 
 _LANE_OF = {
-    "snapshot": SAVING,
-    "rollouts": SAMPLING,
-    "episodes": SAMPLING,
-    "returns": DATA,
-    "advantages": DATA,
-    "reference": TRAINING,
-    "teacher": TRAINING,
-    "datums": DATA,
-    "examples": DATA,
-    "forward": TRAINING,
-    "forward_backward": TRAINING,
-    "optim_step": TRAINING,
-    "checkpoint": SAVING,
-    "heldout": EVALUATION,
-    "evaluation": EVALUATION,
+    **dict.fromkeys(("rollouts", "episodes"), SAMPLING),
+    **dict.fromkeys(("reference", "teacher", "forward"), TRAINING),
+    **dict.fromkeys(("forward_backward", "optim_step"), TRAINING),
+    **dict.fromkeys(("returns", "advantages", "datums", "examples"), DATA),
+    **dict.fromkeys(("snapshot", "checkpoint"), SAVING),
+    **dict.fromkeys(("heldout", "evaluation"), EVALUATION),
 }
 
 
 def lane_of(kind: str) -> str:
-    """Return what a node's time counts as, before that of the rollouts is shared out."""
+    """Return the lane of a node; the time of rollouts is then shared with their environments."""
     return _LANE_OF.get(kind, DATA)
 
 
@@ -77,7 +69,7 @@ def step_times(
             until = min([end, *(ends for ends, _, _ in active[:1])])
             if coming < len(spans):
                 until = min(until, spans[coming].start)
-            _share(seconds, until - now, [span for _, _, span in active], shares)
+            _divide(seconds, until - now, [span for _, _, span in active], shares)
             now = until
         times.append(StepTime(stage, step, seconds))
     return times
@@ -97,7 +89,7 @@ def _windows(spans: Iterable[TimeSpan]) -> Iterator[tuple[str, int, float, float
         before = end
 
 
-def _share(
+def _divide(
     seconds: dict[str, float],
     amount: float,
     active: Sequence[TimeSpan],
@@ -116,14 +108,13 @@ def _share(
 
 
 def environment_shares(metrics: Iterable[Record]) -> dict[tuple[str, int], float]:
-    """Return for each step the part of its episodes' time spent in environments (0 to 1)."""
+    """Return the share of its episodes' time that each step spent in environments, 0 to 1."""
     shares = {}
     for record in metrics:
         environment = float(record.get("time/episode/environment", 0.0))
-        sampling = float(record.get("time/episode/sampling", 0.0))
-        if environment + sampling > 0:
-            key = (str(record["stage"]), int(record["step"]))
-            shares[key] = environment / (environment + sampling)
+        total = environment + float(record.get("time/episode/sampling", 0.0))
+        if total > 0:
+            shares[str(record["stage"]), int(record["step"])] = environment / total
     return shares
 
 
@@ -131,3 +122,87 @@ def totals(times: Sequence[StepTime]) -> dict[str, float]:
     """Add up the seconds of each lane over all steps; lanes that took no time are left out."""
     sums = {lane: sum(time.seconds.get(lane, 0.0) for time in times) for lane in LANES}
     return {lane: seconds for lane, seconds in sums.items() if seconds > 0}
+
+
+MOST_BARS = 60
+_LAST_STEPS = 12
+_MOST_SPANS = 400
+
+
+@frozen
+class Bar:
+    """One step, or the mean of some. ``parts`` are lanes and their heights in per cent of the
+    highest bar."""
+
+    label: str
+    total: float
+    parts: tuple[tuple[str, float], ...]
+    seconds: tuple[float, ...]  # of each lane
+
+
+@frozen
+class GanttBar:
+    """One part of a node: where it begins and how wide it is, in per cent."""
+
+    left: float
+    width: float
+    step: int
+    text: str
+
+
+@frozen
+class Gantt:
+    """The last steps: a row for each kind of node, with all its parts. ``seconds`` is the length of
+    the whole width."""
+
+    rows: tuple[tuple[str, tuple[GanttBar, ...]], ...]
+    seconds: float
+    steps: str
+
+
+def bars(times: Sequence[StepTime]) -> list[Bar]:
+    """Return a bar for each step; if there are too many, for the means of neighbours."""
+    groups = [list(mine) for _, mine in groupby(times, key=lambda time: time.stage)]
+    room = max(1, MOST_BARS // max(1, len(groups)))
+    merged = []
+    for steps in groups:
+        size = -(-len(steps) // room)
+        for start in range(0, len(steps), size):
+            mine = steps[start : start + size]
+            first, last = mine[0].step, mine[-1].step
+            label = f"{mine[0].stage} {first:,}" + (f"–{last:,}" if last != first else "")
+            seconds = [sum(t.seconds.get(lane, 0.0) for t in mine) / len(mine) for lane in LANES]
+            merged.append((label, sum(seconds), seconds))
+    highest = max((total for _, total, _ in merged), default=0.0) or 1.0
+    found = []
+    for label, total, seconds in merged:
+        lanes = zip(LANES, seconds, strict=True)
+        parts = tuple((lane, 100 * spent / highest) for lane, spent in lanes if spent)
+        found.append(Bar(label, total, parts, tuple(seconds)))
+    return found
+
+
+def gantt(timeline: Sequence[TimeSpan], evaluations: Sequence[TimeSpan]) -> Gantt | None:
+    """Lay out the nodes of the last steps of the stage that ran last; None without a timeline."""
+    if not timeline:
+        return None
+    stage = max(timeline, key=lambda span: span.end).stage
+    mine = [span for span in timeline if span.stage == stage]
+    per_step = max(1, sum(span.step == mine[-1].step for span in mine))
+    first = max(span.step for span in mine) - max(2, min(_LAST_STEPS, _MOST_SPANS // per_step))
+    shown = [span for span in mine if span.step > first]
+    start, end = min(span.start for span in shown), max(span.end for span in shown)
+    shown += [span for span in evaluations if span.start < end and span.end > start]
+    end = max(span.end for span in shown)
+    width = end - start or 1.0
+    kinds = dict.fromkeys(span.kind for span in sorted(shown, key=lambda span: span.start))
+    rows = {kind: list[GanttBar]() for kind in kinds}
+    for span in shown:
+        left = max(0.0, span.start - start)
+        part = f", part {span.part + 1}" if span.part else ""
+        text = f"{span.stage} step {span.step:,}{part}: {span.kind}, {span.seconds:.3f} s"
+        size = round(100 * (span.end - start - left) / width, 3)
+        rows[span.kind].append(GanttBar(round(100 * left / width, 3), size, span.step, text))
+    steps = sorted({span.step for span in shown if span.stage == stage})
+    lines = tuple((kind, tuple(blocks)) for kind, blocks in rows.items())
+    return Gantt(lines, width, f"{stage}, steps {steps[0]:,} to {steps[-1]:,}")

@@ -8,7 +8,7 @@ import pytest
 from run_support import compiled, rollouts, run_new, train
 
 from rlc.cli.main import main
-from rlc.report.pages.run_page import run_html
+from rlc.report.run_page import run_html
 
 pytestmark = pytest.mark.engine
 

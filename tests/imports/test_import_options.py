@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from import_cases import OPENREWARD_CONFIG
 
-from rlc.imports import gem, gem_cookbook, openreward, rllm, rllm_options
+from rlc.imports import gem, openreward, rllm, rllm_options
 from rlc.imports.convert import convert, job_of_command, job_of_text, with_overrides
 from rlc.imports.settings import OVERRULED, Option, Settings
 
@@ -90,7 +90,7 @@ TRAINERS = [
     pytest.param("gem", gem.OPTIONS, ["tinker_train.py"], id="gem"),
     pytest.param(
         "gem-cookbook",
-        gem_cookbook.OPTIONS,
+        gem.COOKBOOK_OPTIONS,
         ["tinker_cookbook_train.py", "env_id=rg:simple_equations"],
         id="gem-cookbook",
     ),

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from import_cases import COMMANDS, OPENREWARD_RESUMED, RLLM_YAML
 
-from rlc.imports import gem, gem_cookbook, openreward, rllm_options
+from rlc.imports import gem, openreward, rllm_options
 from rlc.imports.convert import SOURCES, convert, job_of_command, job_of_text, with_overrides
-from rlc.imports.errors import InputError
+from rlc.imports.settings import InputError
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 
 NAMES = sorted(
     gem.OPTIONS
-    | gem_cookbook.OPTIONS
+    | gem.COOKBOOK_OPTIONS
     | openreward.OPTIONS
     | rllm_options.LEGACY
     | rllm_options.UNIFIED

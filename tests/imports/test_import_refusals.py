@@ -6,7 +6,7 @@ import pytest
 from import_cases import OPENREWARD_CONFIG, SOLVER_JUDGE
 
 from rlc.imports.convert import convert, job_of_command, job_of_text, with_overrides
-from rlc.imports.errors import InputError
+from rlc.imports.settings import InputError
 
 # Ten lists of ten times the list before.
 BOMB = "a0: &a0 [x]\n" + "".join(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.imports.errors import InputError
-from rlc.imports.shell import commands
+from rlc.imports.convert import commands
+from rlc.imports.settings import InputError
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.cli.commands.models.talk import Talk
+from rlc.cli.commands.models.chat import Talk
 from rlc.errors import Error
 from rlc.models.model import Conversation
 from rlc.service.chats.model import SampledReply

@@ -33,7 +33,7 @@ WITH_TABLES = (
     "rlc.explanation.stages",
     "rlc.explanation.summary",
     "rlc.report.measures",
-    "rlc.report.charts.figures",
+    "rlc.report.figures",
     "rlc.emit.script.unsupported",
 )
 CLASSES = {

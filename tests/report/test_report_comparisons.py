@@ -9,8 +9,8 @@ import pytest
 from run_support import block, run_new, tiny
 
 from rlc.cli.main import main
-from rlc.report.pages.run_page import build, typical_episodes
 from rlc.report.run_files import read_files
+from rlc.report.run_page import build, typical_episodes
 from rlc.runtime.journal.runs import read_run
 
 pytestmark = pytest.mark.engine
@@ -98,4 +98,4 @@ def test_the_page_has_the_curves(folder: Path) -> None:
         "Distance",
     ]
     (line, _) = page.stages
-    assert [change.title for change in line.changes] == ["align: accuracy"]
+    assert [one.title for one in line.measures] == ["align: accuracy"]

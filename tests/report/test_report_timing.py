@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.report.charts.gantt import MOST_BARS, bars, gantt
 from rlc.report.run_files import TimeSpan
-from rlc.report.timing import StepTime, environment_shares, step_times, totals
+from rlc.report.timing import (
+    MOST_BARS,
+    StepTime,
+    bars,
+    environment_shares,
+    gantt,
+    step_times,
+    totals,
+)
 
 
 def span(kind: str, start: float, end: float, step: int = 1, stage: str = "main") -> TimeSpan:

@@ -19,7 +19,7 @@ from rlc.plan.expectations import ExpectationPlan, Over, QuantityPlan, TermPlan
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
-from rlc.report.pages.run_page import run_html
+from rlc.report.run_page import run_html
 from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import read_run

@@ -13,8 +13,8 @@ from sweep_support import sweep_in, write
 
 from rlc.cli.main import main
 from rlc.plan.sweeps import Trial
-from rlc.report.charts.parallel import parallel
-from rlc.report.pages.sweep_page import build, sweep_html
+from rlc.report.diagrams import parallel
+from rlc.report.sweep_page import build, sweep_html
 from rlc.runtime.journal.folder import RunFolder
 from rlc.sweeps.folder import SweepFolder
 from rlc.sweeps.journal import TrialState
@@ -55,12 +55,12 @@ def swept(tmp_path: Path) -> Path:
 
 def test_the_page_compares_the_trials(swept: Path) -> None:
     page = build(read_sweep(swept))
-    assert [row.number for row in page.rows] == [3, 1, 2, 4]  # 4 is not complete
+    assert [row.number for row in page.results] == [3, 1, 2, 4]  # 4 is not complete
     assert page.best is not None
-    assert (page.best.mean, page.best.values) == ("0.875", ("1e-2", "2"))
-    differences = {d.path: (d.before, d.after) for d in page.differences}
-    assert differences["main.optimizer.learning_rate"] == ("0.001", "0.01")
-    assert differences["main.model.lora_rank"] == ("4", "2")
+    assert (page.best.mean, list(page.best.configuration.values())) == (0.875, ["1e-2", "2"])
+    differences = {path: sides for path, *sides, _ in page.differences}
+    assert differences["main.optimizer.learning_rate"] == ["0.001", "0.01"]
+    assert differences["main.model.lora_rank"] == ["4", "2"]
     assert "--set 'rate=1e-2' --set 'policy.lora_rank=2' --seed 1" in page.command
     assert {chart.title for chart in page.charts} == {"held.mean_reward", "main: reward"}
     assert all(len(chart.curves) == 4 for chart in page.charts)

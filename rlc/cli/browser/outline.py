@@ -1,4 +1,4 @@
-"""The list of a run beside its pages: a tree of stages, steps, groups and episodes."""
+"""The outline of a run beside its pages: a tree of stages, steps, groups and episodes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rlc.report import signed
 from rlc.runtime import EpisodeHead, is_number
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import StepComparison
+    from rlc.report.episodes import StepComparison
 
-_OPENED = 40  # steps, or groups, that are opened by themselves if that is all that was found
+_OPENED = 40  # episodes that are shown at once if no more were found
 
 
 @frozen(eq=False)
 class OutlinePlace:
-    """What a line of the tree is about: the run, or what is given of a stage, a step of it, a
-    group of the step, an episode or a preference."""
+    """The subject of a line of the tree: the run, or as far as given a stage, a step of it, a group
+    of the step, an episode or a preference."""
 
     stage: str = ""
     step: int | None = None
@@ -62,12 +62,12 @@ class Outline(Tree[OutlinePlace]):
 
     @property
     def place(self) -> OutlinePlace:
-        """Where the cursor is."""
+        """The subject of the line with the cursor."""
         node = self.cursor_node
         return node.data if node is not None and node.data is not None else OutlinePlace()
 
     def grow(self) -> None:
-        """Add what has been read since; begin anew if something else is looked for."""
+        """Add what has been read since; begin anew if the query is another one."""
         if self._generation != self.contents.generation:
             self._generation, self._left = self.contents.generation, self.place
             self.root.remove_children()
@@ -78,7 +78,11 @@ class Outline(Tree[OutlinePlace]):
             for step in steps:
                 self._update_step((stage, step))
         if self._left is not None and self.contents.caught_up:
-            self._open_what_is_found()
+            if self.contents.is_filtered and self.contents.found <= _OPENED:
+                for node in list(self._steps.values()):
+                    self._open(node)
+                    for child in node.children:
+                        self._open(child)
             self._return_to(self._left)
             self._left = None
 
@@ -97,7 +101,7 @@ class Outline(Tree[OutlinePlace]):
                 self._fill_step(node)
 
     def _step_label(self, step: Step) -> Text:
-        heads = [head for group in self.contents.groups(step).values() for head in group]
+        heads = self.contents.episodes(step)
         label = Text(f"step {step[1]:,}")
         metrics = self.contents.metrics.get(step, {})
         kind = {stage.name: stage.kind for stage in self.contents.info.stages}.get(step[0], "train")
@@ -118,12 +122,11 @@ class Outline(Tree[OutlinePlace]):
         place = node.data
         if place is None or place.step is None:
             return
-        if place.group is not None:
-            if not node.children:
-                for head in self.contents.groups((place.stage, place.step)).get(place.group, ()):
-                    self._add_episode(node, head, "")
-        else:
+        if place.group is None:
             self._fill_step(node)
+        elif not node.children:
+            for head in self.contents.groups((place.stage, place.step)).get(place.group, ()):
+                self._add_episode(node, head, "")
 
     def _fill_step(self, node: Node) -> None:
         assert node.data is not None
@@ -141,18 +144,16 @@ class Outline(Tree[OutlinePlace]):
                 continue
             rewards = [head.reward for head in heads if head.error is None]
             label = Text(title)
-            if rewards:
-                ends = f"{min(rewards):.2f}…{max(rewards):.2f}"
-                label.append(
-                    f"  {ends if len(set(rewards)) > 1 else f'all {rewards[0]:.2f}'}", "dim"
-                )
+            if len(set(rewards)) > 1:
+                label.append(f"  {min(rewards):.2f}…{max(rewards):.2f}", "dim")
+            elif rewards:
+                label.append(f"  all {rewards[0]:.2f}", "dim")
             if failed := len(heads) - len(rewards):
                 label.append(f"  ✕{failed:,}", "red")
             node.add(label, OutlinePlace(*step, group))
         for pair in self.contents.compared(step) if not self.contents.is_filtered else ():
-            label = Text(f"{Path(pair.place).name} ").append(
-                signed(pair.margin), style_of(pair.margin)
-            )
+            label, margin = Text(f"{Path(pair.place).name} "), pair.margin
+            label.append(signed(margin), style_of(margin))
             node.add_leaf(label, OutlinePlace(*step, pair=pair))
 
     def _add_episode(
@@ -168,14 +169,6 @@ class Outline(Tree[OutlinePlace]):
             label.append(visible(member_label(record)), style)
         place = OutlinePlace(head.stage, head.step, group or (head.env, head.task), head)
         node.add_leaf(label, place)
-
-    def _open_what_is_found(self) -> None:
-        if not self.contents.is_filtered or self.contents.found > _OPENED:
-            return
-        for node in list(self._steps.values()):
-            self._open(node)
-            for child in node.children:
-                self._open(child)
 
     def _open(self, node: Node) -> None:
         if node.allow_expand:
@@ -202,13 +195,12 @@ class Outline(Tree[OutlinePlace]):
                         self._move(node)
 
     def _return_to(self, place: OutlinePlace) -> None:
-        """Go to a place that was left, or else to the first episode that was found, or to the last
-        step."""
+        """Go to a place that was left, or to the first episode that was found, or the last step."""
         shown = self.contents.shown
         here = shown.get((place.stage, place.step or 0), {}).get(place.group or ("", 0), [])
         left = place.head and (place.head.key, place.head.reply)
         same = [head for head in here if (head.key, head.reply) == left]
-        first = [h for key in sorted(shown) for g in self.contents.groups(key).values() for h in g]
+        first = [head for key in sorted(shown) for head in self.contents.episodes(key)]
         if same or (first and self.contents.is_filtered):
             self.go_to([*same, *first][0])
         else:

@@ -1,4 +1,5 @@
-"""What the browser says about a run, a stage, a step, a group and an episode: blocks of lines."""
+"""Pages of the browser about a run, a stage, a step, a group and an episode: blocks of lines, and
+the widget that shows them with its turns and tokens coloured."""
 
 from __future__ import annotations
 
@@ -8,22 +9,34 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
+from rich.cells import cell_len
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
 
 from rlc.catalog import STAGES
 from rlc.cli.browser.contents import RunContents, Step
-from rlc.cli.browser.differences import turn_count
-from rlc.cli.live.curves import sparkline
-from rlc.cli.matches import is_match, match_lines
+from rlc.cli.live.lines import sparkline
 from rlc.cli.output import Line, Part, visible
-from rlc.cli.tokens import TrainedToken
-from rlc.cli.transcripts import cause_lines, heading_lines, role_of, turn_lines
+from rlc.cli.transcripts import (
+    TOKEN_COLORINGS,
+    TrainedToken,
+    cause_lines,
+    heading_lines,
+    is_match,
+    match_lines,
+    role_of,
+    token_line,
+    turn_count,
+    turn_lines,
+)
 from rlc.plan import elapsed
 from rlc.report import number, signed
 from rlc.report.episodes import ShownEpisode, advantage
 from rlc.runtime import EpisodeHead, Record, is_number
 
 if TYPE_CHECKING:
-    from rlc.report.comparisons import StepComparison
+    from rlc.report.episodes import StepComparison
 
 # What the turns of an episode are coloured by, and single tokens.
 COLORINGS = ("advantage", "ratio", "reward", "nothing")
@@ -32,7 +45,7 @@ _PREVIEW = 600  # characters of a reply in the page of a group
 
 @frozen
 class PageBlock:
-    """A part of a page: ``lines`` of text, and what a turn is coloured by, by name.
+    """A part of a page: ``lines`` of text, and the values that a turn can be coloured by.
 
     ``tokens`` are those of a reply; then ``drawn`` returns the lines with the tokens coloured by
     something, and one of them marked.
@@ -48,24 +61,23 @@ class PageBlock:
 def run_page(contents: RunContents) -> Iterator[PageBlock]:
     """Yield how a run stands, and why episodes of it failed."""
     info = contents.info
+    bad = info.state in ("failed", "damaged", "nothing learnt")
+    style = "red" if bad else "green" if info.state == "finished" else "yellow"
     about: list[Line] = [("bold", [visible(str(contents.folder))])]
-    about.append(("", [info.recipe, ("  " + info.state, _state_style(info.state))]))
+    about.append(("", [info.recipe, (f"  {info.state}", style)]))
     if info.cause:
         about.append(("yellow", [visible(info.cause)]))
     about.append(("dim", [f"spent ${info.spent_usd:.2f}"]))
     for one in info.expectations:
-        mark = {True: "✓", False: "✕", None: "·"}[one.holds]
-        about.append(
-            ("red" if one.holds is False else "", [f"{mark} expected {one.text}: {one.said}"])
-        )
+        mark, style = {True: ("✓", ""), False: ("✕", "red"), None: ("·", "")}[one.holds]
+        about.append((style, [f"{mark} expected {one.text}: {one.said}"]))
     yield PageBlock(tuple(about))
     for stage in info.stages:
         yield PageBlock(tuple(_stage_lines(contents, stage.name)))
     for failure in contents.failures.values():
         where = f" (first in {failure.stage} step {failure.step:,})" if failure.step else ""
-        yield PageBlock(
-            (("red", [f"✕ {visible(failure.error)}", (where, "dim")]), *cause_lines(failure))
-        )
+        heading: Line = ("red", [f"✕ {visible(failure.error)}", (where, "dim")])
+        yield PageBlock((heading, *cause_lines(failure)))
 
 
 def stage_page(contents: RunContents, stage: str) -> Iterator[PageBlock]:
@@ -85,10 +97,8 @@ def _stage_lines(contents: RunContents, stage: str) -> Iterator[Line]:
     yield "bold", [stage, (f"  {info.kind}, {info.done:,} of {info.total:,} {unit}", "dim")]
     mine = [r for (name, _), r in sorted(contents.metrics.items()) if name == stage]
     watched = STAGES[info.kind].watched
-    names = (
-        [watched] if watched else [n for n in (mine[-1] if mine else {}) if n.startswith("eval/")]
-    )
-    for name in names:
+    last = mine[-1] if mine else {}
+    for name in [watched] if watched else [n for n in last if n.startswith("eval/")]:
         values = [float(record[name]) for record in mine if is_number(record.get(name))]
         if values:
             ends = f"  {number(values[0])} → {number(values[-1])}" if len(values) > 1 else ""
@@ -98,14 +108,13 @@ def _stage_lines(contents: RunContents, stage: str) -> Iterator[Line]:
 
 
 def has_episodes(contents: RunContents, stage: str) -> bool:
-    """Whether a stage plays episodes at all, by its plan."""
+    """Return whether a stage plays episodes, by its plan."""
     return bool(getattr(contents.stage(stage), "envs", ()))
 
 
 def step_page(contents: RunContents, step: Step) -> Iterator[PageBlock]:
     """Yield how a step went: rewards of its groups by environment, failures, all its metrics."""
-    metrics, groups = contents.metrics.get(step, {}), contents.groups(step)
-    heads = [head for group in groups.values() for head in group]
+    metrics, heads = contents.metrics.get(step, {}), contents.episodes(step)
     lines: list[Line] = [("bold", [step[0], f" step {step[1]:,}"])]
     if not heads and has_episodes(contents, step[0]):
         lines.append(("dim", ["No episode of this step is here (yet)."]))
@@ -122,8 +131,7 @@ def step_page(contents: RunContents, step: Step) -> Iterator[PageBlock]:
             parts.append((f"  ✕ {failed:,} failed", "red"))
         lines.append(("", parts))
     yield PageBlock(tuple(lines))
-    causes = dict.fromkeys(head.error for head in heads if head.error is not None)
-    if causes:
+    if causes := dict.fromkeys(head.error for head in heads if head.error is not None):
         yield PageBlock(tuple(("red", [f"✕ {visible(cause)}"]) for cause in causes))
     shown = {k: v for k, v in metrics.items() if k not in ("stage", "step")}
     if shown:
@@ -142,38 +150,36 @@ def _value(name: str, value: object) -> str:
 
 
 def group_page(records: Sequence[Record]) -> Iterator[PageBlock]:
-    """Yield the members of a group: what they were asked, how each of them did, how it ended."""
+    """Yield the first observation of a group, and how each of its members did."""
     first = records[0]
     where = f"  {first['stage']} step {first['step']:,}, task {first['task']:,}"
     rewards = [float(record["reward"]) for record in records if record["error"] is None]
     lines: list[Line] = [("bold", [str(first["env"]), (where, "dim")])]
     if rewards:
-        equal = (
-            ", all equal: nothing to learn" if len(rewards) > 1 and len(set(rewards)) == 1 else ""
-        )
-        lines.append(("", [f"rewards {min(rewards):.3f} to {max(rewards):.3f}{equal}"]))
-    asked = next((r["turns"][0]["observation"] for r in records if r["turns"]), "")
-    if asked:
-        lines += [("dim", ["first observation:"]), ("cyan", [_preview(asked)])]
+        equal = len(rewards) > 1 and len(set(rewards)) == 1
+        text = f"rewards {min(rewards):.3f} to {max(rewards):.3f}"
+        lines.append(("", [text + ", all equal: nothing to learn" * equal]))
+    if prompt := next((r["turns"][0]["observation"] for r in records if r["turns"]), ""):
+        lines += [("dim", ["first observation:"]), ("cyan", [_preview(prompt)])]
     yield PageBlock(tuple(lines))
     for record in records:
         parts: list[Part] = [member_label(record)]
         parts.append((f"  {turn_count(record)}, {record['ended']}", "dim"))
-        said: Line = ("red", [f"✕ {visible(record['error'])}"]) if record["error"] else ("", [""])
-        if record["turns"] and not record["error"]:
-            said = ("", [_preview(record["turns"][-1]["action"])])
-        yield PageBlock((("bold", parts), said), _tones(record))
+        last: Line = ("", [_preview(record["turns"][-1]["action"]) if record["turns"] else ""])
+        if record["error"]:
+            last = ("red", [f"✕ {visible(record['error'])}"])
+        yield PageBlock((("bold", parts), last), _tones(record))
 
 
 def member_label(record: Record) -> str:
-    """Name a member of a group with its reward and advantage, in few characters."""
+    """Return a member of a group with its reward and advantage, in few characters."""
     who = f"{record['member']} {role_of(record)}".rstrip()
     if record["error"] is not None:
         return f"{who} ✕ failed"
     gained = advantage(record)
     mark = "▲" if gained > 0 else "▼" if gained < 0 else "■"
-    told = f" {mark}{gained:+.2f}" if record["advantages"] else ""
-    return f"{who} r{float(record['reward']):.3g}{told}{' ↻' if record.get('retried') else ''}"
+    gain = f" {mark}{gained:+.2f}" if record["advantages"] else ""
+    return f"{who} r{float(record['reward']):.3g}{gain}{' ↻' if record.get('retried') else ''}"
 
 
 def episode_page(contents: RunContents, head: EpisodeHead) -> Iterator[PageBlock]:
@@ -195,13 +201,12 @@ def episode_page(contents: RunContents, head: EpisodeHead) -> Iterator[PageBlock
     for place in range(len(record["turns"])):
         tokens = replies.get(place, ())
         drawn = partial(turn_lines, record, place, system, tokens)
-        yield PageBlock(
-            tuple(drawn()), _tones(record, place), True, tokens, drawn if tokens else None
-        )
+        lines, tones = [*drawn()], _tones(record, place)
+        yield PageBlock(tuple(lines), tones, True, tokens, drawn if tokens else None)
     if not record["turns"]:
         yield PageBlock((("dim", ["It has no turns."]),))
-    if replies and (said := contents.tokens.remark(record, replies)):
-        yield PageBlock((("dim", [said]),))
+    if replies and (remark := contents.tokens.remark(record, replies)):
+        yield PageBlock((("dim", [remark]),))
 
 
 def _match_blocks(lines: Sequence[Line]) -> Iterator[PageBlock]:
@@ -220,20 +225,17 @@ def comparison_page(one: StepComparison) -> Iterator[PageBlock]:
     yield PageBlock((("dim", ["prompt:"]), ("cyan", [visible(one.prompt)])))
     for reply in one.replies:
         tones = {"advantage": reply.reward, "reward": reply.reward}
-        said: Line = ("", [visible(reply.text) or "(nothing)"])
-        yield PageBlock(
-            (("bold", [reply.side, f"  reward {signed(reply.reward)}"]), said), tones, True
-        )
+        heading: Line = ("bold", [reply.side, f"  reward {signed(reply.reward)}"])
+        text: Line = ("", [visible(reply.text) or "(nothing)"])
+        yield PageBlock((heading, text), tones, True)
 
 
 def _tones(record: Record, turn: int | None = None) -> dict[str, float | None]:
     """Return the advantage and the reward of an episode, or of a turn of it."""
     known = record["advantages"]
     if turn is None:
-        return {
-            "advantage": advantage(record) if known else None,
-            "reward": float(record["reward"]),
-        }
+        gain = advantage(record) if known else None
+        return {"advantage": gain, "reward": float(record["reward"])}
     reward = record["turns"][turn]["reward"]
     return {"advantage": known[turn] if turn < len(known) else None, "reward": reward}
 
@@ -243,7 +245,129 @@ def _preview(text: str) -> str:
     return text if len(text) <= _PREVIEW else f"…{text[-_PREVIEW:]}"
 
 
-def _state_style(state: str) -> str:
-    if state in ("failed", "damaged", "nothing learnt"):
-        return "red"
-    return "green" if state == "finished" else "yellow"
+# What the styles of `rlc show` are in the theme, which is light or dark.
+_STYLES = {
+    "": "",
+    "bold": "bold",
+    "dim": "$foreground 60%",
+    "cyan": "$text-accent",
+    "magenta": "$text-secondary",
+    "green": "$text-success",
+    "red": "$text-error",
+    "yellow": "$text-warning",
+    "bold yellow": "bold $text-warning",
+    # Tokens: above what they are measured by bold, below underlined, for those who see no colour.
+    "token+0": "",
+    "token+1": "bold $text-success on $success 15%",
+    "token+2": "bold $text-success on $success 30%",
+    "token+3": "bold $text-success on $success 50%",
+    "token-1": "underline $text-error on $error 15%",
+    "token-2": "underline $text-error on $error 30%",
+    "token-3": "underline $text-error on $error 50%",
+    "chosen": "bold reverse",
+}
+
+
+def content_of(lines: Iterable[Line]) -> Content:
+    """Return lines as a widget shows them."""
+    return Content("\n").join(_line(style, parts) for style, parts in lines)
+
+
+def _line(style: str, parts: Sequence[Part]) -> Content:
+    pairs = [(part, style) if isinstance(part, str) else part for part in parts]
+    # A text that some model wrote: no markup of it counts.
+    return Content.assemble(*((text, _STYLES[named]) for text, named in pairs if text))
+
+
+class PageView(VerticalScroll):
+    """The blocks of a page. ``coloring`` is what its turns and tokens are coloured by, ``chosen``
+    the block and the place in it of the chosen token."""
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.coloring = COLORINGS[0]
+        self.blocks: tuple[PageBlock, ...] = ()
+        self.chosen: tuple[int, int] | None = None
+
+    @property
+    def has_tokens(self) -> bool:
+        return any(block.tokens for block in self.blocks)
+
+    @property
+    def token(self) -> str:
+        """The chosen token in a line; empty if there is none."""
+        if self.chosen is None:
+            return ""
+        number, place = self.chosen
+        tokens = self.blocks[number].tokens
+        return token_line(tokens[place], place, len(tokens))
+
+    async def show(self, blocks: Iterable[PageBlock]) -> None:
+        """Show other blocks, from the top."""
+        self.blocks, self.chosen = tuple(blocks), None
+        widgets = [Static(content_of(b.lines), classes="block", markup=False) for b in self.blocks]
+        with self.app.batch_update():
+            await self.remove_children()
+            await self.mount_all(widgets)
+        self.scroll_home(animate=False)
+        self.color()
+
+    def color(self) -> None:
+        """Colour the blocks anew; a thicker bar beside a good one can be seen without colour."""
+        for at, (block, widget) in enumerate(self._drawn()):
+            tone = block.tones.get(self.coloring)
+            widget.set_class(tone is not None and tone > 0, "good")
+            widget.set_class(tone is not None and tone < 0, "bad")
+            widget.set_class(block.is_turn and not tone, "even")
+            if block.drawn is not None:
+                chosen = self.chosen[1] if self.chosen and self.chosen[0] == at else None
+                plain = self.coloring not in TOKEN_COLORINGS and chosen is None
+                lines = block.lines if plain else block.drawn(self.coloring, chosen)
+                widget.update(content_of(lines))
+
+    def _drawn(self) -> Iterator[tuple[PageBlock, Static]]:
+        """Yield each block with what shows it."""
+        return zip(self.blocks, self.query(".block").results(Static), strict=True)
+
+    def next_token(self, by: int) -> None:
+        """Choose the next token of a reply, or with ``by = -1`` the one before; at first, the first
+        one on the screen."""
+        places = [(at, i) for at, block in enumerate(self.blocks) for i in range(len(block.tokens))]
+        if not places:
+            return
+        if self.chosen is None:
+            drawn = [widget.virtual_region.bottom for _, widget in self._drawn()]
+            top = self.scroll_target_y
+            number = next((n for n, (at, _) in enumerate(places) if drawn[at] > top), 0)
+        else:
+            number = min(max(0, places.index(self.chosen) + by), len(places) - 1)
+        self.chosen = at, _ = places[number]
+        self.color()
+        _, widget = list(self._drawn())[at]
+        y = widget.virtual_region.y + _lines_above_chosen(widget)
+        if not self.scroll_target_y <= y < self.scroll_target_y + self.size.height - 1:
+            self.scroll_to(y=max(0, y - self.size.height // 2), animate=False)
+
+    def next_turn(self, by: int) -> None:
+        """Scroll to the next turn, or with ``by = -1`` to the one before."""
+        tops = [widget.virtual_region.y for block, widget in self._drawn() if block.is_turn]
+        now = self.scroll_target_y
+        ahead = [top for top in tops if top > now] if by > 0 else [top for top in tops if top < now]
+        if ahead:
+            self.scroll_to(y=min(ahead) if by > 0 else max(ahead), animate=False)
+        elif by < 0:
+            self.scroll_home(animate=False)
+
+    @property
+    def text(self) -> str:
+        """What is on the page, without its colours."""
+        return "\n".join(content_of(block.lines).plain for block in self.blocks)
+
+
+def _lines_above_chosen(widget: Static) -> int:
+    """Return on which line of a block the chosen token is, or nearly so: words are wrapped."""
+    content, width = widget.content, max(1, widget.content_size.width)
+    assert isinstance(content, Content)
+    marked = (span.start for span in content.spans if span.style == _STYLES["chosen"])
+    above = content.plain[: next(marked, 0)].split("\n")
+    return sum(max(1, -(-cell_len(line) // width)) for line in above) - 1

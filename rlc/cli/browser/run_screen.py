@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from textual import on, work
@@ -14,23 +15,15 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static, Tree
 from textual.worker import Worker, get_current_worker
 
-from rlc.cli.browser.compare_screen import CompareScreen
-from rlc.cli.browser.contents import RunContents
+from rlc.cli.browser import pages
+from rlc.cli.browser.comparison import CompareScreen
+from rlc.cli.browser.contents import Query, QueryError, RunContents, parse_query
 from rlc.cli.browser.outline import Outline, OutlinePlace
-from rlc.cli.browser.pages import (
-    COLORINGS,
-    PageBlock,
-    comparison_page,
-    episode_page,
-    group_page,
-    run_page,
-    stage_page,
-    step_page,
-)
-from rlc.cli.browser.queries import Query, QueryError, parse_query
-from rlc.cli.browser.widgets import PageView
-from rlc.cli.tokens import LEGEND
+from rlc.cli.browser.pages import COLORINGS, PageBlock, PageView
+from rlc.cli.transcripts import LEGEND
 from rlc.report.episodes import last_step
+
+_OFFSET = attrgetter("offset")  # of an episode in its file
 
 
 class RunRead(Message):
@@ -89,17 +82,16 @@ class RunScreen(Screen[None]):
         self.outline.grow()
         self._newest = self._last()
         last = last_step(list(self.contents.metrics.values()), None)
-        if last is not None:
-            self.outline.go_to_step((last.stage or "", last.step or 0))
-        elif self._newest is not None:
-            self.outline.go_to_step(self._newest)
-        self._tell()
+        step = (last.stage or "", last.step or 0) if last is not None else self._newest
+        if step is not None:
+            self.outline.go_to_step(step)
+        self._update_status()
         self.read_on()
         if self.every is not None:
             self.set_interval(self.every, self.read_on)
 
     def read_on(self) -> None:
-        """Look for what has been written since, unless that is being done."""
+        """Read what has been written since, unless a thread is at it."""
         if self._reader is None or self._reader.is_finished:
             self._reader = self._read()
 
@@ -118,24 +110,21 @@ class RunScreen(Screen[None]):
             self.outline.go_to_step(newest)
         self._newest = newest
         if self.outline.place.head is None and self.outline.place.pair is None:
-            self._show(self.outline.place)  # what is said of a step may have changed
-        self._tell()
+            self._show(self.outline.place)  # the page of a step may have changed
+        self._update_status()
 
     def _last(self) -> tuple[str, int] | None:
         return next(reversed(self.contents.metrics), None)
 
-    def _tell(self) -> None:
-        """Say in a line what is shown."""
+    def _update_status(self) -> None:
+        """Update the status line."""
         contents = self.contents
         parts: list[str] = [contents.info.state]
         if (share := contents.read_share()) < 1:
             parts.append(f"reading, {share:.0%}")
-        if self.query_text:
-            parts.append(
-                f"{contents.found:,} of {len(contents.heads):,} episodes: {self.query_text}"
-            )
-        else:
-            parts.append(f"{len(contents.heads):,} episodes")
+        found = f"{contents.found:,} of " if self.query_text else ""
+        query = f": {self.query_text}" if self.query_text else ""
+        parts.append(f"{found}{len(contents.heads):,} episodes{query}")
         coloring = self.page.coloring
         legend = f": {LEGEND[coloring]}" if self.page.has_tokens and coloring in LEGEND else ""
         parts.append(f"coloured by {coloring}{legend}")
@@ -156,24 +145,24 @@ class RunScreen(Screen[None]):
             blocks = (PageBlock((("yellow", [why]),)),)
         if blocks != self.page.blocks:
             await self.page.show(blocks)
-            self._tell()
+            self._update_status()
 
     def _blocks(self, place: OutlinePlace) -> Iterator[PageBlock]:
         if place.head is not None:
-            yield from episode_page(self.contents, place.head)
+            yield from pages.episode_page(self.contents, place.head)
         elif place.pair is not None:
-            yield from comparison_page(place.pair)
+            yield from pages.comparison_page(place.pair)
+        elif not place.stage:
+            yield from pages.run_page(self.contents)
         elif place.step is None:
-            yield from (
-                stage_page(self.contents, place.stage) if place.stage else run_page(self.contents)
-            )
+            yield from pages.stage_page(self.contents, place.stage)
         elif place.group is None:
-            yield from step_page(self.contents, (place.stage, place.step))
+            yield from pages.step_page(self.contents, (place.stage, place.step))
         else:
             heads = self.contents.groups((place.stage, place.step)).get(place.group, [])
             records = [r for head in heads if (r := self.contents.record(head)) is not None]
             if records:
-                yield from group_page(records)
+                yield from pages.group_page(records)
 
     def action_search(self) -> None:
         self.add_class("searching")
@@ -193,7 +182,7 @@ class RunScreen(Screen[None]):
         self.outline.focus()
         self.query_text, self.contents.query = text, query
         self._reader = self._read()
-        self._tell()
+        self._update_status()
 
     def action_back(self) -> None:
         """Leave the search, show all again, or go back to the list or to the runs."""
@@ -205,7 +194,7 @@ class RunScreen(Screen[None]):
         elif self.page.chosen is not None:
             self.page.chosen = None
             self.page.color()
-            self._tell()
+            self._update_status()
         elif self.query_text:
             self.query_one(Input).value = ""
             self._look_for(Query(), "")
@@ -215,13 +204,11 @@ class RunScreen(Screen[None]):
             self.dismiss()
 
     def action_best(self, sign: int) -> None:
-        place = self.outline.place
-        steps = [
-            key for key in tuple(self.contents.shown) if not place.stage or key[0] == place.stage
-        ]
+        place, contents = self.outline.place, self.contents
+        steps = [key for key in tuple(contents.shown) if place.stage in ("", key[0])]
         if place.step is not None:
             steps = [key for key in steps if key[1] == place.step]
-        heads = [h for key in steps for group in self.contents.groups(key).values() for h in group]
+        heads = [head for key in steps for head in contents.episodes(key)]
         played = [head for head in heads if head.error is None]
         if played:
             self.outline.go_to(max(played, key=lambda head: sign * head.reward))
@@ -229,14 +216,20 @@ class RunScreen(Screen[None]):
             self.notify("There is no episode here that was played to its end.")
 
     def action_failed(self) -> None:
-        shown = [
-            g for step in tuple(self.contents.shown) for g in self.contents.groups(step).values()
-        ]
-        heads = [head for group in shown for head in group if head.error is not None]
-        heads.sort(key=lambda head: head.offset)
-        at = _offset(self.outline.place, self.contents)
-        if heads:
-            self.outline.go_to(next((head for head in heads if head.offset > at), heads[0]))
+        """Go to the next failed episode in the file, or else to the first."""
+        place, contents = self.outline.place, self.contents
+        heads = [head for step in tuple(contents.shown) for head in contents.episodes(step)]
+        failed = sorted((head for head in heads if head.error is not None), key=_OFFSET)
+        at = -1  # before the place, as the first failed one may be in it
+        if place.head is not None:
+            at = place.head.offset
+        elif place.step is not None:
+            step = (place.stage, place.step)
+            here = contents.groups(step).get(place.group, []) if place.group else None
+            offsets = map(_OFFSET, contents.episodes(step) if here is None else here)
+            at = min(offsets, default=0) - 1
+        if failed:
+            self.outline.go_to(next((head for head in failed if head.offset > at), failed[0]))
         else:
             self.notify("No episode failed.")
 
@@ -262,13 +255,13 @@ class RunScreen(Screen[None]):
         at = known.index(page.coloring) if page.coloring in known else 0
         page.coloring = known[(at + 1) % len(known)]
         page.color()
-        self._tell()
+        self._update_status()
 
     def action_follow(self) -> None:
         self.following = not self.following
         if self.following and self._newest is not None:
             self.outline.go_to_step(self._newest)
-        self._tell()
+        self._update_status()
 
     def action_alone(self) -> None:
         self.toggle_class("alone")
@@ -284,7 +277,7 @@ class RunScreen(Screen[None]):
             why = self.contents.tokens.remark(record, {}) if record else ""
             self.notify(why or "There are no single tokens here: choose an episode.")
         self.page.next_token(by)
-        self._tell()
+        self._update_status()
 
     def action_scroll(self, by: int) -> None:
         self.page.scroll_relative(y=2 * by, animate=False)
@@ -294,14 +287,3 @@ class RunScreen(Screen[None]):
 
     def action_other_pane(self) -> None:
         (self.page if self.focused is self.outline else self.outline).focus()
-
-
-def _offset(place: OutlinePlace, contents: RunContents) -> int:
-    """Return where in the file a place begins, less one: what is there comes next."""
-    if place.head is not None:
-        return place.head.offset
-    if place.step is None:
-        return -1
-    groups = contents.groups((place.stage, place.step))
-    mine = groups.get(place.group, []) if place.group else [h for g in groups.values() for h in g]
-    return min((head.offset for head in mine), default=0) - 1

@@ -1,46 +1,53 @@
 """A run drawn into so many columns and lines: a function of its state and nothing else.
 
-What matters most has a place at 80 × 24; more room is given to curves, then to the sample episode.
-No line is wider than the screen, and there are never more of them than it has.
+What matters most has a place at 80 × 24; more room is given to curves, then to a sample of what is
+learnt. No line is wider than the screen, and there are never more of them than it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
+from itertools import chain, takewhile
 from pathlib import PurePath
 
+from attrs import frozen
 from rich.cells import cell_len
 from rich.text import Text
 
-from rlc.cli.live.curves import chart, sparkline, stretched
-from rlc.cli.live.episode import sample_lines
-from rlc.cli.live.lines import beside, cut, fitted, flowed, plain, row, wrapped
-from rlc.cli.live.state import RunState, StageState, measured
-from rlc.cli.live.words import (
+from rlc.cli.live.lines import (
+    beside,
+    chart,
+    cut,
+    fitted,
+    flowed,
+    plain,
+    row,
+    rule,
+    sparkline,
+    stretched,
+    wrapped,
+)
+from rlc.cli.live.state import (
     MetricCurve,
-    budget_share,
+    RunState,
+    StageState,
     evaluation_line,
     failed,
-    health,
-    learning,
-    money,
     number,
     remarks,
     service,
     speed,
     staleness,
-    time_left,
 )
 from rlc.plan import elapsed, is_evaluation
+from rlc.runtime import Rollout, TrainedSample, Turn
 
 _MARKS = {True: "✓", None: "▶", False: "·"}
 _WIDE = 110  # columns from which on curves stand side by side
 _LONGEST_CURVE = 60
 _EPISODE = 6  # lines that are kept for it, or a quarter of all
 _LEAST = 3  # lines that it is shown on at all
-
-Drawn = Callable[[Sequence[MetricCurve], Sequence[MetricCurve], int, int], list[Text]]
+_CHARTS = ((3, 8), (3, 6), (2, 6), (1, 6), (0, 1))  # how many curves on how many lines
 
 
 def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
@@ -53,136 +60,107 @@ def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
     stage = state.current
     top.append(_progress(state, stage, width, now) if stage else _waiting(state, now, width))
     room = height - len(top) - len(notes)
-    body = _body(state, stage, width, room) if stage else list(_results(state, width))
+    body = _body(state, stage, width, room) if stage is not None else []
+    for one in state.stages.values() if stage is None else ():  # evaluations of models as they are
+        if is_evaluation(one.plan) and one.last:
+            line = evaluation_line(one.plan, int(one.last["step"]), one.last)
+            body.append(Text(cut(line, width)))
     if state.has_sample and (left := room - len(body)) >= _LEAST:
-        body += sample_lines(state, width, left)
+        if state.lesson is not None:
+            body += _lesson(state.lesson, width, left)
+        elif state.episode is not None:
+            body += _episode(state.episode, width, left)
     return [*top, *body, *notes][:height]
 
 
 def _body(state: RunState, stage: StageState, width: int, height: int) -> list[Text]:
     """Return the curves and the numbers of the run, as many as leave room for an episode."""
-    watched, others = learning(state), health(stage)
+    watched, others = state.learning(stage), stage.health()
     labels = max(9, min(20, max((cell_len(c.label) for c in (*watched, *others)), default=0)))
+    curves = _Curves(watched, others, width, labels)
     numbers = list(_numbers(state, stage, width, labels))
     episode = max(_EPISODE, height // 4) if state.has_sample else 0
     room = height - len(numbers) - episode - 2  # between the parts are empty lines
-    curves = list[Text]()
-    for draw in _DRAWN:
-        curves = draw(watched, others, width, labels)
-        if len(curves) <= room:
-            break
-    else:
-        curves = _fewer(watched, others, width, labels, height - len(numbers) - _LEAST)
-    lines = [line for part in (curves, numbers) if part for line in (Text(), *part)]
+    charts = (curves.charts(count, high) for count, high in _CHARTS)
+    drawings = chain(charts, map(curves.brief, (3, 2)))  # from the largest to the smallest
+    drawn = next((lines for lines in drawings if len(lines) <= room), None)
+    if drawn is None:
+        drawn = curves.fewer(height - len(numbers) - _LEAST)
+    lines = [line for part in (drawn, numbers) if part for line in (Text(), *part)]
     if len(lines) + (_LEAST if episode else 0) > height:
         lines = [line for line in lines if line.plain]
     return lines[:height]
 
 
-# Curves ----------------------------------------------------------------------------------------
+@frozen
+class _Curves:
+    """Curves by which a stage is ``watched``, and ``others``, drawn in ``width`` columns with
+    ``labels`` columns for their names."""
 
+    watched: Sequence[MetricCurve]
+    others: Sequence[MetricCurve]
+    width: int
+    labels: int
 
-def _charts(count: int, height: int) -> Drawn:
-    """Return what draws the first curves of each kind, if they vary, on several lines, and the
-    others on one."""
-
-    def draw(
-        watched: Sequence[MetricCurve], others: Sequence[MetricCurve], width: int, labels: int
-    ) -> list[Text]:
-        wide, column = width >= _WIDE, width if width < _WIDE else (width - 3) // 2
-        high = [*takewhile(lambda curve: curve.varies, watched[:count])]
-        beside_them = [*takewhile(lambda curve: curve.varies, others[: len(high) * wide])]
+    def charts(self, count: int, height: int) -> list[Text]:
+        """Draw the first curves of each kind, if they vary, on several lines, the others on one."""
+        wide = self.width >= _WIDE
+        column = (self.width - 3) // 2 if wide else self.width
+        high = [*takewhile(lambda curve: curve.varies, self.watched[:count])]
+        beside_them = [*takewhile(lambda curve: curve.varies, self.others[: len(high) * wide])]
         left, right = (
-            [line for c in curves for line in (*_chart(c, column, labels, height), Text())]
+            [line for c in curves for line in (*self._chart(c, column, height), Text())]
             for curves in (high, beside_them)
         )
-        rows = _rows([curve for curve in watched if curve not in high], column, labels)
-        more = _rows([curve for curve in others if curve not in beside_them], column, labels)
+        rows = self._rows([curve for curve in self.watched if curve not in high], column)
+        more = self._rows([curve for curve in self.others if curve not in beside_them], column)
         if not wide:
             return [*left, *rows, *right, *more]
         while more and len(right) + len(more) > len(left) + len(rows) + 1:  # as even as can be
             rows.append(more.pop())
         return list(beside([left + rows, right + more], column))
 
-    return draw
+    def brief(self, most: int) -> list[Text]:
+        """Draw the watched curves on a line each, and write the others on ``most`` lines."""
+        return [*self._rows(self.watched, self.width), *self._text("training", self.others, most)]
 
+    def fewer(self, room: int) -> list[Text]:
+        """Draw as many of the watched curves as there is room for, and write the others."""
+        text = self._text("training", self.others, most=2)
+        kept = max(1, room - len(text) - 1)
+        more = self._text("also", self.watched[kept:], most=1)
+        return [*self._rows(self.watched[:kept], self.width), *more, *text]
 
-def _brief(most: int) -> Drawn:
-    """Return what draws the watched curves on a line each, and writes the others as text."""
+    def _text(self, label: str, curves: Sequence[MetricCurve], most: int) -> list[Text]:
+        """Return the newest values of some curves as text."""
+        pieces = (f"{curve.label} {curve.last}" for curve in curves)
+        lines = flowed(pieces, self.width - self.labels - 2, most)
+        named = zip([label, *[""] * len(lines)], lines, strict=False)
+        return [row(name, line, self.width, self.labels) for name, line in named]
 
-    def draw(
-        watched: Sequence[MetricCurve], others: Sequence[MetricCurve], width: int, labels: int
-    ) -> list[Text]:
-        rows = _rows(watched, width, labels)
-        return [*rows, *_as_text("training", others, width, labels, most)]
+    def _rows(self, curves: Sequence[MetricCurve], width: int) -> list[Text]:
+        """Return each curve on a line: name, newest value, curve, first value."""
+        room = min(_LONGEST_CURVE, width - self.labels - 2 - 10 - 15)
+        lines = []
+        for curve in curves:
+            text = Text().append(f"{curve.last:>8}  ", "bold" if curve.watched else "")
+            if room >= 8 and curve.varies:
+                text.append(sparkline(curve.values, room), "green" if curve.watched else "blue")
+                text.append(f"  from {number(curve.values[0])}", "dim")
+            lines.append(row(curve.label, text, width, self.labels))
+        return lines
 
-    return draw
-
-
-# What is drawn if there is room for it, the largest first.
-_DRAWN: tuple[Drawn, ...] = (
-    *(_charts(count, height) for count, height in ((3, 8), (3, 6), (2, 6), (1, 6), (0, 1))),
-    _brief(3),
-    _brief(2),
-)
-
-
-def _fewer(
-    watched: Sequence[MetricCurve],
-    others: Sequence[MetricCurve],
-    width: int,
-    labels: int,
-    room: int,
-) -> list[Text]:
-    """Return as many of the curves as there is room for, and the others as text."""
-    text = _as_text("training", others, width, labels, most=2)
-    kept = max(1, room - len(text) - 1)
-    more = _as_text("also", watched[kept:], width, labels, most=1)
-    return [*_rows(watched[:kept], width, labels), *more, *text]
-
-
-def _as_text(
-    label: str, curves: Sequence[MetricCurve], width: int, labels: int, most: int
-) -> list[Text]:
-    """Return the newest values of some curves as text."""
-    lines = flowed((f"{curve.label} {curve.last}" for curve in curves), width - labels - 2, most)
-    return [row("" if at else label, line, width, labels) for at, line in enumerate(lines)]
-
-
-def _rows(curves: Sequence[MetricCurve], width: int, labels: int) -> list[Text]:
-    """Return each curve on a line: name, newest value, curve, first value."""
-    room = min(_LONGEST_CURVE, width - labels - 2 - 10 - 15)
-    lines = []
-    for curve in curves:
-        text = Text().append(f"{curve.last:>8}  ", "bold" if curve.watched else "")
-        if room >= 8 and curve.varies:
-            text.append(sparkline(curve.values, room), _color(curve))
-            text.append(f"  from {number(curve.values[0])}", "dim")
-        lines.append(row(curve.label, text, width, labels))
-    return lines
-
-
-def _chart(curve: MetricCurve, width: int, labels: int, height: int) -> list[Text]:
-    """Return a curve on several lines, with its highest and lowest value beside it."""
-    room = max(1, width - labels - 2 - 10 - 2)
-    drawn = chart(stretched(curve.values, room), room, height)
-    sides = [("", "", "")] * height
-    sides[0], sides[-1] = (
-        ("", number(max(curve.values)), "dim"),
-        ("", number(min(curve.values)), "dim"),
-    )
-    sides[height // 2] = (curve.label, curve.last, "bold")
-    return [
-        row(label, Text().append(f"{value:>8}  ", style).append(bars, _color(curve)), width, labels)
-        for bars, (label, value, style) in zip(drawn, sides, strict=True)
-    ]
-
-
-def _color(curve: MetricCurve) -> str:
-    return "green" if curve.watched else "blue"
-
-
-# The rest --------------------------------------------------------------------------------------
+    def _chart(self, curve: MetricCurve, width: int, height: int) -> Iterator[Text]:
+        """Yield a curve on several lines, with its highest and lowest value beside it."""
+        room, color = max(1, width - self.labels - 2 - 10 - 2), "green" if curve.watched else "blue"
+        sides = [("", "", "")] * height
+        sides[0] = ("", number(max(curve.values)), "dim")
+        sides[-1] = ("", number(min(curve.values)), "dim")
+        sides[height // 2] = (curve.label, curve.last, "bold")
+        drawn = chart(stretched(curve.values, room), room, height)
+        for bars, (label, value, style) in zip(drawn, sides, strict=True):
+            text = Text().append(f"{value:>8}  ", style).append(bars, color)
+            yield row(label, text, width, self.labels)
 
 
 def _title(state: RunState, width: int, now: float) -> Text:
@@ -200,10 +178,7 @@ def _stages(state: RunState, width: int, height: int) -> list[Text]:
     stages = list(state.stages.values())
     if len(stages) > 1 and height >= 24 + 4 * len(stages):
         return [_stage_row(state, stage, width) for stage in stages]
-    line = Text()
-    for number_, stage in enumerate(stages):
-        line.append("   " if number_ else "")
-        line.append_text(_stage_word(state, stage))
+    line = Text("   ").join(_stage_word(state, stage) for stage in stages)
     line.truncate(width, overflow="ellipsis")
     return [line]
 
@@ -220,21 +195,12 @@ def _stage_row(state: RunState, stage: StageState, width: int) -> Text:
     line = _stage_word(state, stage)
     line.append(f"   {stage.plan.kind}", "dim")
     if not stage.plan.trains:
-        subject = f" of {stage.plan.after}" if stage.plan.after else ""
-        line.append(subject, "dim")
-    elif values := stage.values(measured(stage)[0]):
+        line.append(f" of {stage.plan.after}" if stage.plan.after else "", "dim")
+    elif values := stage.values(stage.measured[0]):
         change = f"{number(values[0])} → " if len(values) > 1 else ""
-        line.append(f"   {measured(stage)[1]} {change}{number(values[-1])}")
+        line.append(f"   {stage.measured[1]} {change}{number(values[-1])}")
     line.truncate(width, overflow="ellipsis")
     return line
-
-
-def _results(state: RunState, width: int) -> Iterator[Text]:
-    """Yield the results of evaluations of models as they are."""
-    for stage in state.stages.values():
-        if is_evaluation(stage.plan) and stage.last:
-            line = evaluation_line(stage.plan, int(stage.last["step"]), stage.last)
-            yield Text(cut(line, width))
 
 
 def _waiting(state: RunState, now: float, width: int) -> Text:
@@ -259,9 +225,8 @@ def _progress(state: RunState, stage: StageState, width: int, now: float) -> Tex
         doing = f"{first}{done:,} of {planned:,} {kind}"
     else:
         doing = "" if stage.done else "first rollouts …" if kind == "groups" else "first step …"
-    left = time_left(stage)
-    said = [f"step {stage.done:,} of {stage.steps:,}", doing, f"left {left}" if left else ""]
-    words = fitted(said, width)
+    left = f"left {stage.time_left}" if stage.time_left else ""
+    words = fitted([f"step {stage.done:,} of {stage.steps:,}", doing, left], width)
     bar = min(_LONGEST_CURVE, width - cell_len(words) - 2)
     if bar < 8:
         return Text(words)
@@ -280,9 +245,9 @@ def _numbers(state: RunState, stage: StageState, width: int, labels: int) -> Ite
     room = width - labels - 2
     if not metrics:
         return
-    if spent := money(state):
-        paid = Text(spent)
-        share, bar = budget_share(state), min(20, room - cell_len(spent) - 3)
+    spent, share = state.money(stage)
+    if spent:
+        paid, bar = Text(spent), min(20, room - cell_len(spent) - 3)
         if share is not None and bar >= 5:
             paid.append("   ").append_text(_bar(share, bar))
         yield row("spent", paid, width, labels)
@@ -291,21 +256,83 @@ def _numbers(state: RunState, stage: StageState, width: int, labels: int) -> Ite
         yield row("queue", queue, width, labels)
     if stage.failures:
         causes = fitted(failed(stage.failures), room - 30)
-        share = sum(stage.failures.values()) / max(1, stage.played)
+        part = sum(stage.failures.values()) / max(1, stage.played)
         again = f"   {stage.retried:,} played again" if stage.retried else ""
-        yield row("failed", Text(f"{causes}   {share:.1%} of all{again}", "red"), width, labels)
+        yield row("failed", Text(f"{causes}   {part:.1%} of all{again}", "red"), width, labels)
     elif stage.retried:
         yield row("retried", f"{stage.retried:,} of {stage.played:,} rollouts", width, labels)
 
 
 def _notes(state: RunState, width: int, most: int) -> list[Text]:
-    """Return what to look out for, the worst first, and what was said last, on so many lines."""
+    """Return warnings, the worst first, and the last note, on at most so many lines."""
     stage = state.current
     found = list[str]()
     if stage is not None:
         found += [f"! {finding.text}" for finding in stage.findings]
         if not stage.ended:
             found += [one for one in remarks(stage.last) if "failed" not in one]
-    said = [line for note in list(state.notes)[-1:] for line in wrapped(plain(note), width)][:most]
-    warned = [line for text in found for line in wrapped(text, width)][: most - len(said)]
-    return [Text(line, "yellow") for line in warned] + [Text(line, "cyan") for line in said]
+    last = [line for note in list(state.notes)[-1:] for line in wrapped(plain(note), width)][:most]
+    warned = [line for text in found for line in wrapped(text, width)][: most - len(last)]
+    return [Text(line, "yellow") for line in warned] + [Text(line, "cyan") for line in last]
+
+
+_SIDES = {"reply": "› ", "chosen": "+ ", "rejected": "− "}
+_REPLY, _CUT = "› ", "… "  # begin a reply, and a text whose beginning is left out
+
+
+def _lesson(lesson: TrainedSample, width: int, height: int) -> list[Text]:
+    """Return the row that was learnt from in at most ``height`` lines: the end of the prompt, and
+    of each reply as much as there is room for."""
+    room, wide = height - 1, width - len(_REPLY)
+    prompt = _text_lines(lesson.prompt, wide)
+    replies = [(_SIDES[side], _text_lines(text, wide) or [""]) for side, text in lesson.replies]
+    share = max(1, (room - min(len(prompt), max(1, room // 3))) // len(replies))
+    shown = [line for mark, lines in replies for line in _marked(lines, share, mark, "default")]
+    lines = [rule(f"{lesson.measured}, {PurePath(lesson.place).name}", width)]
+    return (lines + _marked(prompt, max(0, room - len(shown)), "  ", "dim") + shown)[:height]
+
+
+def _episode(rollout: Rollout, width: int, height: int) -> list[Text]:
+    """Return the newest episode in at most ``height`` lines: all of it if there is room, else its
+    last turn, with the end of the prompt and as much of the reply's end as fits."""
+    turns = len(rollout.turns)
+    who = " ".join(filter(None, (rollout.env, rollout.role)))
+    title = f"newest episode: {who}, task {rollout.task + 1:,}, "
+    if rollout.error is not None:
+        title += f"failed ({rollout.cause or 'unknown'})"
+    else:
+        count = f"{turns} turns" if turns != 1 else "1 turn"
+        title += f"reward {number(rollout.reward)}, {count}, {rollout.ended}"
+    lines, room = [rule(title, width)], height - 1
+    whole = [line for turn in rollout.turns for line in _turn(turn, width, None)]
+    if rollout.error is not None:
+        whole += [Text(line, "red") for line in wrapped(rollout.error, width)]
+    if len(whole) > room and rollout.turns and rollout.error is None:
+        last = _turn(rollout.turns[-1], width, room)
+        whole = whole[: len(whole) - len(last)][len(whole) - room :] + last
+    return lines + whole[-room:] if room > 0 else lines
+
+
+def _turn(turn: Turn, width: int, room: int | None) -> list[Text]:
+    """Return the observation and the reply of a turn, both cut at their beginnings."""
+    wide = width - len(_REPLY)
+    observed, replied = _text_lines(turn.observation, wide), _text_lines(turn.action, wide) or [""]
+    most = None if room is None else max(1, room - min(len(observed), max(1, room // 3)))
+    reply = _marked(replied, most, _REPLY, "default")
+    return _marked(observed, None if room is None else room - len(reply), "  ", "dim") + reply
+
+
+def _text_lines(text: str, width: int) -> list[str]:
+    return [line for line in wrapped(text.strip(), width) if line]
+
+
+def _marked(lines: list[str], most: int | None, mark: str, style: str) -> list[Text]:
+    """Return the last ``most`` lines, the first with a mark that says whether it is the first."""
+    kept = lines if most is None else lines[max(0, len(lines) - most) :]
+    if not kept:
+        return []
+    marks = [mark if len(kept) == len(lines) else _CUT, *["  "] * (len(kept) - 1)]
+    return [
+        Text().append(mark, "cyan").append(line, style)
+        for mark, line in zip(marks, kept, strict=True)
+    ]

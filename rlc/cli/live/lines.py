@@ -1,8 +1,11 @@
-"""Lines that fit: text of others made harmless, cut and wrapped by what it takes on a screen."""
+"""Lines that fit: text made harmless, cut and wrapped by the columns it takes; and curves of block
+characters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, zip_longest
+from statistics import fmean
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -51,27 +54,23 @@ def _chopped(word: str, width: int) -> list[str]:
     return [*parts, part]
 
 
-def flowed(pieces: Iterable[str], width: int, most: int, gap: str = "   ") -> list[str]:
-    """Return the pieces on at most so many lines; of what is left out there is a count."""
+def flowed(pieces: Iterable[str], width: int, most: int) -> list[str]:
+    """Return the pieces on at most ``most`` lines, with a count of those that are left out."""
     lines, left = list[str](), [piece for piece in pieces if piece]
     while left and len(lines) < most:
-        counts = range(len(left), 0, -1)
-        fits = (
-            n for n in counts if cell_len(_joined(left, n, gap, len(lines) + 1 == most)) <= width
-        )
-        count = next(fits, 1)
-        lines.append(cut(_joined(left, count, gap, len(lines) + 1 == most), width))
+        for count in range(len(left), 0, -1):
+            line, more = "   ".join(left[:count]), len(left) - count
+            if more and len(lines) + 1 == most:
+                line += f"   +{more}"
+            if cell_len(line) <= width:
+                break
+        lines.append(cut(line, width))
         left = left[count:]
     return lines
 
 
-def _joined(pieces: Sequence[str], count: int, gap: str, counted: bool) -> str:
-    more = f"{gap}+{len(pieces) - count}" if counted and count < len(pieces) else ""
-    return gap.join(pieces[:count]) + more
-
-
 def fitted(pieces: Iterable[str], width: int) -> str:
-    """Join as many pieces as have room on one line; of what is left out there is a count."""
+    """Join as many pieces as have room on one line, with a count of those that are left out."""
     return "".join(flowed(pieces, width, 1))
 
 
@@ -83,15 +82,13 @@ def row(label: str, text: str | Text, width: int, labels: int) -> Text:
     return line
 
 
-def beside(columns: Sequence[Sequence[Text]], width: int, gap: int = 3) -> Iterator[Text]:
+def beside(columns: Sequence[Sequence[Text]], width: int) -> Iterator[Text]:
     """Yield the lines of several columns of ``width`` next to each other."""
-    for number in range(max(map(len, columns))):
+    for parts in zip_longest(*columns, fillvalue=Text()):
         line = Text()
-        for column in columns:
-            part = column[number].copy() if number < len(column) else Text()
+        for part in map(Text.copy, parts):
             part.truncate(width, overflow="ellipsis", pad=True)
-            line.append_text(part)
-            line.append(" " * gap)
+            line.append_text(part).append("   ")
         line.rstrip()
         yield line
 
@@ -101,3 +98,36 @@ def rule(title: str, width: int) -> Text:
     title = cut(title, width - 6)
     line = Text("── ", style="dim").append(title, style="bold not dim")
     return line.append(" " + "─" * max(0, width - 4 - cell_len(title)))
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int = 48) -> str:
+    """Draw a curve on one line."""
+    return "".join(chart(values, width, 1))
+
+
+def chart(values: Sequence[float], width: int, height: int) -> list[str]:
+    """Draw a curve on several lines, the highest first; its lowest value is a low bar. A series
+    that is longer than ``width`` is averaged."""
+    count = min(width, len(values))
+    if not count:
+        return []
+    cuts = [round(i * len(values) / count) for i in range(count + 1)]
+    points = [fmean(values[a:b]) for a, b in pairwise(cuts)]
+    low, high = min(points), max(points)
+    varies = min(values) < max(values)  # means of equal numbers may differ in their last bits
+    scale = (height * len(_BARS) - 1) / (high - low) if varies and high > low else 0.0
+    eighths = [1 + round((point - low) * scale) for point in points]
+    lines = []
+    for row in reversed(range(height)):
+        filled = (min(max(eighth - row * len(_BARS), 0), len(_BARS)) for eighth in eighths)
+        lines.append("".join(" " if not part else _BARS[part - 1] for part in filled))
+    return lines
+
+
+def stretched(values: Sequence[float], width: int) -> list[float]:
+    """Return a short series with each value as often as there is room for all."""
+    times = max(1, width // max(1, len(values)))
+    return [value for value in values for _ in range(times)]

@@ -1,29 +1,33 @@
-"""Observers of a run: the live view, a line a step, or nothing but warnings."""
+"""Observers of a run: the live view, a line a step, or nothing but warnings.
+
+The live view is the terminal's other screen, so that a resize, or what is typed, cannot tear what
+stands on the first one. What the process prints meanwhile is kept, and printed when the first is
+back.
+"""
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
-from rich.text import Text
 
 from rlc.cli.live.frame import frame
 from rlc.cli.live.lines import plain
-from rlc.cli.live.screen import Screen
-from rlc.cli.live.state import RunState, StageState, envs_of, measured
-from rlc.cli.live.words import (
+from rlc.cli.live.state import (
+    RunState,
+    StageState,
     evaluation_line,
-    money,
     remarks,
     service,
     staleness,
     throughput,
-    time_left,
 )
 from rlc.plan import Evaluation, Plan, Training, elapsed
 from rlc.runtime import Observer, Record, Rollout, TrainedSample, read_metrics
@@ -31,8 +35,13 @@ from rlc.runtime import Observer, Record, Rollout, TrainedSample, read_metrics
 _SILENCE = 60  # seconds after which a log says how far a step is
 
 
+_INTERVAL = 0.25  # seconds between two looks at what has changed, at the least
+_SHARE = 0.02  # of a core, that drawing takes at the most
+_HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
 class QuietObserver(Observer):
-    """What is not as one would expect, and nothing else."""
+    """Prints warnings, and nothing else."""
 
     def warning(self, text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)
@@ -85,11 +94,12 @@ class RunObserver(Observer):
         self.changed()
 
     def changed(self) -> None:
-        """The state is another one; override to show it."""
+        """Show the state, which has changed."""
 
 
 class LiveObserver(RunObserver):
-    """A screen that is redrawn in place; its last state stays."""
+    """A screen that is redrawn in place, and leaves its last state behind: at most four times a
+    second, and less often where that would take more than two percent of a core."""
 
     def __init__(
         self,
@@ -99,27 +109,86 @@ class LiveObserver(RunObserver):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(plan, folder, clock)
-        self.screen = Screen(console, self.lines, self.note)
+        self._console = console
+        self._thread = threading.Thread(target=self._redraw, name="live view", daemon=True)
+        self._changed, self._closed, self._streams = True, threading.Event(), list[_Kept]()
 
     def open(self, waiting: str) -> None:
-        """Show the screen; until the run reports anything, it says what is waited for."""
+        """Show the other screen, and until the run reports anything, what is waited for."""
         self.waiting(waiting)
-        self.screen.open()
-
-    def lines(self, width: int, height: int) -> list[Text]:
-        """Return what the screen shows."""
-        with self.lock:
-            return frame(self.state, width, height, self.clock())
+        self._console.file = self._console.file  # this stream, whatever takes its place
+        self._streams = [_Kept(stream, self.note) for stream in (sys.stdout, sys.stderr)]
+        sys.stdout, sys.stderr = self._streams
+        self._console.set_alt_screen(True)
+        self._console.show_cursor(False)
+        self._draw()
+        self._thread.start()
 
     def changed(self) -> None:
-        self.screen.changed()
+        """Draw again soon; without a change it is drawn once a second, for the clock."""
+        self._changed = True
 
     def close(self) -> None:
-        self.screen.close()
+        """Go back to the first screen, and leave the last state there."""
+        if not self._streams:
+            return
+        self._closed.set()
+        self._thread.join()
+        kept, self._streams = self._streams, []
+        sys.stdout, sys.stderr = (stream.stream for stream in kept)
+        self._console.show_cursor(True)
+        self._console.set_alt_screen(False)
+        self._console.file.write(self._rendered() + "\n")
+        self._console.file.flush()
+        for stream in kept:
+            stream.stream.write(stream.text.getvalue())
+            stream.stream.flush()
+
+    def _draw(self) -> None:
+        lines = self._rendered().replace("\n", f"{_REST_OF_LINE}\n")
+        self._console.file.write(f"{_HOME}{lines}{_REST_OF_LINE}{_REST}")
+        self._console.file.flush()
+
+    def _rendered(self) -> str:
+        """Return the lines with their colours; the last column stays free, as some terminals begin
+        a line after it."""
+        width, height = self._console.size
+        with self.lock:
+            lines = frame(self.state, width - 1, height, self.clock())
+        with self._console.capture() as captured:
+            for line in lines:
+                self._console.print(line, no_wrap=True, crop=True, overflow="crop", highlight=False)
+        return captured.get().removesuffix("\n")
+
+    def _redraw(self) -> None:
+        waited, pause = 0.0, _INTERVAL
+        with suppress(OSError):  # the terminal is gone, the run is not
+            while not self._closed.wait(pause):
+                waited += pause
+                if self._changed or waited >= 1:
+                    self._changed, waited = False, 0.0
+                    began = time.thread_time()
+                    self._draw()
+                    pause = max(_INTERVAL, (time.thread_time() - began) / _SHARE)
+
+
+class _Kept(io.TextIOBase):
+    """Stands for a stream, keeps what is written, and calls ``on_line`` with each line."""
+
+    def __init__(self, stream: TextIO, on_line: Callable[[str], None]) -> None:
+        self.stream, self.text, self._on_line = stream, io.StringIO(), on_line
+
+    def write(self, text: str) -> int:
+        if line := text.strip().rpartition("\n")[2]:
+            self._on_line(line)
+        return self.text.write(text)
+
+    def isatty(self) -> bool:
+        return False  # what is written must stay readable: no progress bars
 
 
 class PlainObserver(RunObserver):
-    """One line a step with the time of day, for logs and pipes; and one a minute in long steps."""
+    """Prints a line a step with the time of day, and one a minute in long steps."""
 
     def __init__(
         self,
@@ -169,9 +238,9 @@ class PlainObserver(RunObserver):
 
 def step_line(state: RunState, stage: StageState) -> str:
     """Return the last step of a stage on one line."""
-    metrics, (key, name) = stage.last, measured(stage)
+    metrics, (key, name) = stage.last, stage.measured
     value, held_out = metrics.get(key), metrics.get(f"heldout/{name}")
-    envs = envs_of(stage) if len(envs_of(stage)) > 1 else []
+    envs = stage.envs if len(stage.envs) > 1 else []
     parts = [
         f"{stage.plan.name} {stage.done:>{len(str(stage.steps))}}/{stage.steps}",
         f"{name} {'none' if value is None else f'{value:.3f}':>6}",
@@ -179,8 +248,8 @@ def step_line(state: RunState, stage: StageState) -> str:
         *(f"{env} {metrics[f'reward/{env}']:.3f}" for env in envs if f"reward/{env}" in metrics),
         f"{throughput(metrics):7,.0f} tokens/s",
         f"{elapsed(metrics['time/total']):>7}",
-        f"left {time_left(stage)}",
-        money(state).replace("   ", ", "),
+        f"left {stage.time_left}",
+        state.money(stage)[0].replace("   ", ", "),
         staleness(metrics),
         ", ".join(service(metrics)) if metrics.get("service/backoffs") else "",
         *remarks(metrics),

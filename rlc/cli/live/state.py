@@ -1,18 +1,37 @@
-"""What is known of a run while it goes on. Nothing here draws."""
+"""A run while it goes on: its stages with their metrics, and these in words. Nothing here draws."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from attrs import Factory, define, field
+from attrs import Factory, define, field, frozen
 
-from rlc.plan import Evaluation, Plan, StagePlan, Training, evaluations_of, is_training
+from rlc.catalog import roles_of
+from rlc.plan import (
+    OUTCOMES,
+    Evaluation,
+    Plan,
+    StagePlan,
+    Training,
+    elapsed,
+    evaluations_of,
+    is_training,
+)
 from rlc.report.findings import Finding, stage_findings
-from rlc.runtime import Record, Rollout, TrainedSample, failures_by_cause, is_number, measure
+from rlc.runtime import (
+    Record,
+    Rollout,
+    TrainedSample,
+    evaluation_results,
+    failures_by_cause,
+    is_number,
+    measure,
+)
 
 _RECENT = 8  # steps that what is left is estimated from
 
@@ -65,28 +84,63 @@ class StageState:
         return self._series.get(key, [])
 
     @property
-    def seconds_left(self) -> float | None:
-        """Estimated from the last steps; None before the first."""
+    def envs(self) -> list[str]:
+        """The names of the environments whose rewards are listed."""
+        return [env.name for env in self.plan.rollouts.envs] if self.plan.rollouts else []
+
+    @property
+    def measured(self) -> tuple[str, str]:
+        """The metric that the stage is watched by, and its name."""
+        key = measure(self.plan)  # type: ignore[arg-type]
+        return key, key.partition("/")[0]
+
+    @property
+    def time_left(self) -> str:
+        """How long the stage will probably go on; empty before its first step."""
         took = self.values("time/total")[-_RECENT:]
-        return fmean(took) * (self.steps - self.done) if took and self.steps else None
+        left = fmean(took) * (self.steps - self.done) if took and self.steps else math.nan
+        return elapsed(left) if math.isfinite(left) else ""
 
     def usd_left(self, spent_before: float) -> float | None:
-        """Return what is left to pay, estimated from the last steps; None if that is not known."""
+        """Return the dollars still to pay, estimated from the last steps; None if not known."""
         spent = [spent_before, *self.values("spend/usd")]
         recent = spent[-_RECENT - 1 :]
         if len(recent) < 2 or not self.steps:
             return None
         return (recent[-1] - recent[0]) / (len(recent) - 1) * (self.steps - self.done)
 
+    def health(self) -> list[MetricCurve]:
+        """Return what shows whether training is sound, the most telling first."""
+        several = len(self.envs) > 1
+        named = [
+            ("kl", "kl/sample_train"),
+            ("kl reference", "kl/reference"),
+            ("kl teacher", "teacher/kl"),
+            ("entropy", "entropy/mean"),
+            ("gradient norm", "optim/grad_norm"),
+            *((f"length {env}" if several else "length", f"length/{env}") for env in self.envs),
+            ("clipped", "policy/clip_fraction"),
+            ("ess", "policy/ess"),
+            ("equal groups", "groups/constant"),
+            ("cut replies", "turns/cut_off"),
+            *((f"turns {env}" if several else "turns", f"turns/{env}") for env in self.envs),
+            ("learning rate", "optim/lr"),
+        ]
+        curves = [MetricCurve(label, self.values(key)) for label, key in named]
+        constant = {"learning rate", "turns", *(f"turns {env}" for env in self.envs)}
+        return [c for c in curves if c.values and (c.varies or c.label not in constant)]
+
 
 @define
 class RunState:
     """A run as far as it is known.
 
-    ``waiting``: what it waits for before it can go on with steps. ``playing``: how many groups, or
-    tasks of an evaluation, are played, and of how many. ``episode``: the newest that was played;
-    ``lesson``: a row that the running stage has learnt from.
-    Times are those of one monotonic clock.
+    Attributes:
+        waiting: what it waits for before it can go on with steps.
+        since: when it began to wait, by the monotonic clock of ``began``.
+        playing: how many groups, or tasks of an evaluation, are played, and of how many.
+        episode: the newest that was played.
+        lesson: a row that the running stage has learnt from.
     """
 
     plan: Plan
@@ -132,7 +186,7 @@ class RunState:
 
     @property
     def has_sample(self) -> bool:
-        """Whether there is anything to show that is played, or learnt from."""
+        """Whether there is an episode or a row to show."""
         return self.episode is not None or self.lesson is not None
 
     @property
@@ -153,13 +207,144 @@ class RunState:
             spent = max([spent, *stage.values("spend/usd")[-1:]])
         return spent
 
+    def learning(self, stage: StageState) -> list[MetricCurve]:
+        """Return what a stage is watched by: in all, by environment and role, by evaluation."""
+        key, name = stage.measured
+        named = [(name, key)]
+        envs = stage.plan.rollouts.envs if stage.plan.rollouts is not None else ()
+        for env in envs:
+            if len(envs) > 1:
+                named.append((f"{name} {env.name}", f"reward/{env.name}"))
+            for role in roles_of(env):
+                if env.play is None:
+                    named.append((f"{env.name} {role}", f"reward/{env.name}/{role}"))
+                    continue
+                prefix = f"env/{env.name}/{role}"
+                named += [(f"{env.name} {role} {one}", f"{prefix}/{one}") for one in OUTCOMES]
+        if stage.plan.data:
+            keys = ("accuracy", "heldout/accuracy", "margin", "loss/mean", "heldout/loss")
+            words = [one.replace("heldout/", "held-out ").replace("/mean", "") for one in keys]
+            named += [(word, one) for word, one in zip(words, keys, strict=True) if one != key]
+        curves = [MetricCurve(label, stage.values(one), watched=True) for label, one in named]
+        for evaluation in self.evaluations:
+            of = evaluation.plan.name
+            for one in evaluation_results(evaluation.last, of):
+                values = evaluation.values(f"eval/{of}/{one}")
+                curves.append(MetricCurve(f"{of} {one}", values, watched=True))
+        return [curve for curve in curves if curve.values]
 
-def measured(stage: StageState) -> tuple[str, str]:
-    """Return the metric that a stage is watched by, and what it is called."""
-    key = measure(stage.plan)  # type: ignore[arg-type]
-    return key, key.partition("/")[0]
+    def money(self, stage: StageState) -> tuple[str, float | None]:
+        """Return dollars spent, the budget, and what it will probably be, or "" if nothing costs;
+        and the share of the budget that is spent, None without one."""
+        assert is_training(stage.plan)
+        limit, spent = stage.plan.budget.usd, stage.last.get("spend/usd")
+        if spent is None or (not spent and limit is None):
+            return "", None
+        before = self.spent_before
+        text = f"${spent - before:,.2f}"
+        text += f" of ${limit:,.2f}" if limit is not None else ""
+        if left := stage.usd_left(before):
+            text += f"   about ${left:,.2f} to come"
+            if limit is not None and spent - before + left > limit:
+                text += ": more than the budget"
+        return text, min(1.0, float(spent - before) / limit) if limit else None
 
 
-def envs_of(stage: StageState) -> list[str]:
-    """Return the names of a stage's environments that its rewards are listed by."""
-    return [env.name for env in stage.plan.rollouts.envs] if stage.plan.rollouts else []
+_NOISE = 1e-6
+
+
+@frozen
+class MetricCurve:
+    """A metric of each step so far. ``watched``: the stage is judged by it."""
+
+    label: str
+    values: list[float]
+    watched: bool = False
+
+    @property
+    def last(self) -> str:
+        return number(self.values[-1])
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is a curve to see; the last bits of a sum in float32 are noise."""
+        low, high = min(self.values), max(self.values)
+        return low < high and (high - low > _NOISE or not self.label.startswith(("kl", "ess")))
+
+
+def number(value: float) -> str:
+    """Format a number in at most eight columns: ``0.854``, ``30.5``, ``1,474``, ``1.2e-08``."""
+    if not value or 0.01 <= abs(value) < 100:
+        return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+    if abs(value) < 0.01:
+        return f"{value:.2g}"
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e6 else f"{value:.1e}"
+
+
+def throughput(metrics: Mapping[str, Any]) -> float:
+    """Return how many tokens a step sampled and trained on in a second."""
+    total = metrics["time/total"]
+    return float(metrics["tokens/sampled"] + metrics["tokens/trained"]) / total if total else 0.0
+
+
+def speed(metrics: Mapping[str, Any]) -> list[str]:
+    """Return tokens a second, and where the time of the last step went."""
+    total = metrics["time/total"]
+    nodes = {k.removeprefix("time/"): v for k, v in metrics.items() if k.startswith("time/")}
+    longest = sorted(
+        ((v, k) for k, v in nodes.items() if k != "total" and "/" not in k and is_number(v)),
+        reverse=True,
+    )
+    where = [f"{kind.replace('_', ' ')} {elapsed(took)}" for took, kind in longest[:3] if took]
+    return [f"{throughput(metrics):,.0f} tokens/s", f"{elapsed(total)} a step", *where]
+
+
+def service(metrics: Mapping[str, Any]) -> list[str]:
+    """Return how many replies the service samples at once, and how often it was too many."""
+    parts = []
+    if (level := metrics.get("service/concurrency")) is not None:
+        parts.append(f"{level:,.0f} replies at once")
+    if backoffs := metrics.get("service/backoffs"):
+        parts.append(f"backed off {backoffs:,.0f} times" if backoffs > 1 else "backed off once")
+    if (waited := metrics.get("service/queue_wait", 0.0)) >= 1:
+        parts.append(f"waited {elapsed(waited)} for their turn")
+    return parts
+
+
+def staleness(metrics: Mapping[str, Any]) -> str:
+    """Return how stale the weights were that a step was sampled from; empty if they were not."""
+    stale = metrics.get("rollouts/staleness")
+    return f"{stale:.1f} steps stale" if stale else ""
+
+
+def failed(failures: Mapping[str, int]) -> list[str]:
+    """Return the causes of failures, the most frequent first."""
+    ranked = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
+    return [f"{count:,} {cause}" for cause, count in ranked]
+
+
+def remarks(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the events of a step that most steps have none of."""
+    found = []
+    if count := metrics.get("rollouts/failed"):
+        causes = ", ".join(failed(failures_by_cause(metrics)))
+        found.append(f"{count:.0f} rollouts failed" + f" ({causes})" * bool(causes))
+    if overflown := metrics.get("rollouts/context_overflow"):
+        found.append(f"{overflown:.0f} over the context")
+    if metrics.get("optim/skipped"):
+        rewarded = "reward/mean" in metrics
+        why = "no rollout was better than its group" if rewarded else "no rollout could be used"
+        found.append(f"{why}: no optimiser step")
+    return found
+
+
+def evaluation_line(plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> str:
+    """Format results: ``heldout after step 20: pass@1 0.750   mean_reward 0.812``."""
+    found = evaluation_results(metrics, plan.name)
+    results = "   ".join(f"{name} {value:.3f}" for name, value in found.items())
+    prefix = f"eval/{plan.name}/"
+    missed, cut_off = metrics[f"{prefix}failed"], metrics.get(f"{prefix}cut_off")
+    faults = f"   {missed:.0f} failed" * bool(missed)
+    if cut_off:
+        faults += f"   {cut_off:.0%} of the replies ran into max_tokens"
+    return f"{plan.name} after step {step}: {results}{faults}"

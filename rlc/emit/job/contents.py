@@ -1,4 +1,4 @@
-"""What a job takes along: the recipe and every file that it reads, laid out as they are here."""
+"""The files of a job: the recipe and every file that it reads, laid out as they are here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from glob import glob
 from importlib.metadata import packages_distributions
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +33,8 @@ _MOST_BYTES = 100_000_000  # of a file that code names
 
 @define(eq=False)
 class CodeFiles:
-    """What Python files need, of one's own files and of packages.
-
-    ``folders``: where modules are looked for, beside the folder of the file that imports them.
-    """
+    """The files and packages that Python files need. ``folders`` are searched for modules beside
+    the folder of the file that imports them."""
 
     folders: tuple[Path, ...]
     files: dict[Path, None] = field(factory=dict, init=False)  # in the order they were found
@@ -66,9 +66,10 @@ class CodeFiles:
         parts = module.split(".") if module else []
         if parts[:1] == ["rlc"]:  # every job has it
             return
-        for place in places:
-            own = list(_files_of(place.joinpath(*parts), names))
-            if own:
+        for folder in (place.joinpath(*parts) for place in places):
+            files = [folder.with_suffix(".py")] if folder.name else []
+            files += [folder / "__init__.py", *(folder / f"{name}.py" for name in names)]
+            if own := [file for file in files if file.is_file()]:
                 for path in own:
                     self.add(path)
                 return
@@ -77,7 +78,7 @@ class CodeFiles:
                 self.packages[package] = None
 
     def _named(self, text: str, places: Iterable[Path]) -> None:
-        """A text that is the name of a file that is there."""
+        """Add a file that a text names."""
         if not 2 < len(text) < 200 or "\n" in text or "\0" in text or text.startswith(("/", "~")):
             return
         for path in (place / text for place in places):
@@ -86,81 +87,64 @@ class CodeFiles:
                 return
 
 
-def _files_of(path: Path, names: Iterable[str]) -> Iterator[Path]:
-    """The files of a module, and of those of the ``names`` in it that are modules."""
-    if path.with_suffix(".py").is_file() and path.name:
-        yield path.with_suffix(".py")
-    if (path / "__init__.py").is_file():
-        yield path / "__init__.py"
-    for name in names:
-        if (path / f"{name}.py").is_file():
-            yield path / f"{name}.py"
-
-
 TREE = "recipe"  # the folder of a job that they are in
 _ELSEWHERE = "elsewhere"  # in that, what comes from outside of the project
 _SKIPPED = {"__pycache__", ".git", ".venv", "node_modules"}
+_COPY = "copy it into the recipe's folder, and name it from there"
 
 
 @define(eq=False)
 class Contents:
     """The files of a job. ``plans`` are all that it may run, the first is that of the recipe;
-    ``extra`` files are taken along because the user says so.
-
-    ``as_written``: its recipe is compiled where it is run, so that every path in it has to be
-    right there as it is.
-    """
+    ``as_written``: the recipe is compiled where the job is run, so that its paths stay as they are;
+    ``keeps_cwd``: modules and paths of the command line start in the working directory."""
 
     plans: Sequence[Plan]
     as_written: bool
     extra: Sequence[Path] = ()
+    keeps_cwd: bool = field(default=False, init=False)
     code: CodeFiles = field(init=False)
     _recipe: Path = field(init=False)
     _named: dict[Path, None] = field(factory=dict, init=False)  # files and folders
     _outside: dict[Path, str] = field(factory=dict, init=False)  # and their names in the job
     _weights: dict[str, ModelPlan] = field(factory=dict, init=False)  # by their names in the plans
-    _here: bool = field(default=False, init=False)  # modules are found in the working directory
 
     def __attrs_post_init__(self) -> None:
         self._recipe = Path(os.path.abspath(self.plans[0].recipe))
         self.code = CodeFiles((self._recipe.parent, Path.cwd()))
         for path in (*imported_files(self._recipe), *map(Path.absolute, self.extra)):
             self._take(path)
-        for plan in self.plans:
-            self._weights |= {model.weights: model for model in _models(plan) if model.weights}
+        for stage in (stage for plan in self.plans for stage in plan.stages):
+            models = (stage.model, *(state.model for _, state in asked_models(stage)))
+            self._weights |= {model.weights: model for model in models if model.weights}
         for plan in self.plans:
             with_files(plan, self._note)
             for code in (code for stage in plan.stages for code in code_of_stage(stage)):
                 self._module(code.target.rpartition(":")[0])
-            for env in (env for stage in plan.stages for env in stage.environments):
-                for text in _texts(env):
-                    self._command(text)
+            envs = (env for stage in plan.stages for env in stage.environments)
+            for text in (text for env in envs for text in _texts(env)):
+                self._command(text)
         for path in self.code.files:
             self._take(path)
 
     @property
     def root(self) -> Path:
-        """The folder here whose layout the job keeps."""
+        """The folder whose layout the job keeps."""
         near = [path for path in self._named if path not in self._outside]
-        starts = [self._recipe.parent, *near, *([Path.cwd()] if self._here else [])]
+        starts = [self._recipe.parent, *near, *([Path.cwd()] if self.keeps_cwd else [])]
         weights = (Path(located(file_part(n), str(self._recipe))) for n in self._run_weights())
         return Path(os.path.commonpath([*starts, *(path.parent for path in weights)]))
 
     @property
     def recipe(self) -> str:
-        """The recipe, as seen from the job's folder."""
+        """The path of the recipe in the job."""
         return self._place(self._recipe)
 
     @property
     def folder(self) -> str:
-        """Where the job is run, as seen from its folder: where modules and paths of the command
-        line start."""
+        """The folder in the job that it is run in."""
         here = Path.cwd()
-        return self._place(here) if self._here and here.is_relative_to(self.root) else "."
-
-    def start_here(self) -> None:
-        """Keep the working directory of now as that of the job."""
-        self._here = True
+        return self._place(here) if self.keeps_cwd and here.is_relative_to(self.root) else "."
 
     def write(self, job: Path) -> None:
         """Copy everything into the folder of a job."""
@@ -182,10 +166,14 @@ class Contents:
 
     def moved(self, plan: Plan, job: Path) -> Plan:
         """Return a plan with the paths that it has in the job, once that is written."""
-        recipe, told = self.recipe, dict[str, str]()
+        recipe, names = self.recipe, dict[str, str]()
         for path in (self._recipe, *imported_files(self._recipe)):
             for name in (str(path), os.path.relpath(path)):
-                told[name.replace(os.sep, "/") + ":"] = self._place(path) + ":"
+                names[name.replace(os.sep, "/") + ":"] = self._place(path) + ":"
+
+        def renamed(origin: str) -> str:
+            old = next((name for name in names if name in origin), None)
+            return origin.replace(old, names[old]) if old else origin
 
         def change(path: str) -> str:
             if path in self._weights and self._weights[path].service != LOCAL:
@@ -202,7 +190,7 @@ class Contents:
         named = [os.path.relpath(path, self._recipe.parent) for path in self.code.files]
         paths = [*(file.path for file in plan.data), *named]
         read = data_files(map(change, paths), moved.recipe)
-        origins = {key: _renamed(origin, told) for key, origin in plan.provenance.items()}
+        origins = {key: renamed(origin) for key, origin in plan.provenance.items()}
         return evolve(moved, data=read, provenance=origins)
 
     def _note(self, path: str) -> str:
@@ -213,17 +201,14 @@ class Contents:
         if part.endswith(".py") and place.is_file():
             self.code.add(place)
         if is_saved_set(part) and not _is_near(place, self._recipe.parent):
-            raise EmitError.of_file(
-                str(place),
-                "the folder of this data set is not beside the recipe",
-                "copy it into the recipe's folder, and name it from there",
-            )
+            problem = "the folder of this data set is not beside the recipe"
+            raise EmitError.of_file(str(place), problem, _COPY)
         for one in map(Path, parts_of(str(place))) if is_saved_set(part) else (place,):
             self._take(one, os.path.isabs(os.path.expanduser(part)))
         return path
 
     def _take(self, place: Path, absolute: bool = False) -> None:
-        """Take a file along, or a folder, or what matches a pattern."""
+        """Take a file along, or a folder, or the files that match a pattern."""
         if not place.exists():
             for found in sorted(glob(str(place))):
                 self._take(Path(found), absolute)
@@ -231,21 +216,14 @@ class Contents:
         self._named[place] = None
         near = _is_near(place, self._recipe.parent)
         if self.as_written and (absolute or not near):
-            raise EmitError.of_file(
-                str(place),
-                "this file is not beside the recipe, which is compiled where the sweep is run",
-                "copy it into the recipe's folder, and name it from there",
-            )
+            problem = "this file is not beside the recipe, which is compiled where the sweep is run"
+            raise EmitError.of_file(str(place), problem, _COPY)
         if not near:
-            taken = set(self._outside.values())
-            name, number = place.name, 1
-            while name in taken:
-                number += 1
-                name = f"{number}-{place.name}"
-            self._outside[place] = name
+            names = chain([place.name], (f"{number}-{place.name}" for number in count(2)))
+            self._outside[place] = next(n for n in names if n not in self._outside.values())
 
     def _module(self, module: str) -> None:
-        """Take a module of one's own along: one that is beside the recipe, or here."""
+        """Take a module of the user along: one beside the recipe, or in the working directory."""
         if not module or module.endswith(".py"):
             return
         home, here = self._recipe.parent, Path.cwd()
@@ -257,15 +235,14 @@ class Contents:
             return
         path = Path(os.path.abspath(file))
         if path.is_relative_to(home) or path.is_relative_to(here):
-            self._here |= not path.is_relative_to(home)
+            self.keeps_cwd |= not path.is_relative_to(home)
             self.code.add(path)
 
     def _command(self, text: str) -> None:
         """Take the files along that a command names."""
-        try:
+        words = list[str]()
+        with suppress(ValueError):  # no command
             words = shlex.split(text) if len(text) < 1_000 else []
-        except ValueError:  # no command
-            return
         for word in words:
             place = Path(located(word, str(self._recipe)))
             if place.is_file() and _is_near(place, self._recipe.parent):
@@ -277,7 +254,7 @@ class Contents:
                 yield name
 
     def _place(self, path: Path) -> str:
-        """Where a path of this machine is in the job."""
+        """Return the path in the job of a path of this machine."""
         if path in self._outside:
             return f"{TREE}/{_ELSEWHERE}/{self._outside[path]}"
         return os.path.normpath(os.path.join(TREE, os.path.relpath(path, self.root)))
@@ -298,15 +275,15 @@ def imported_files(recipe: Path) -> list[Path]:
 
 
 def _is_near(path: Path, home: Path) -> bool:
-    """Whether a path can keep its place as seen from the recipe: what they share is a project, and
-    not the home directory of somebody or a whole disk."""
+    """Return whether a path can keep its place relative to the recipe: the folder that holds both
+    is a project, not a home directory or a whole disk."""
     shared = Path(os.path.commonpath([path, home]))
     far = {Path("/"), Path.home(), *Path.home().parents, Path(tempfile.gettempdir())}
     return shared == home or shared not in far
 
 
 def files_in(path: Path) -> Iterator[Path]:
-    """The files in a folder and its subfolders, in order; a file itself."""
+    """Yield the files in a folder and its subfolders, in order; a file itself."""
     if path.is_file():
         yield path
         return
@@ -315,14 +292,8 @@ def files_in(path: Path) -> Iterator[Path]:
         yield from (Path(folder) / name for name in sorted(names))
 
 
-def _models(plan: Plan) -> Iterator[ModelPlan]:
-    for stage in plan.stages:
-        yield stage.model
-        yield from (state.model for _, state in asked_models(stage))
-
-
 def _texts(node: Any) -> Iterator[str]:
-    """The texts in a part of a plan."""
+    """Yield the texts in a part of a plan."""
     if isinstance(node, str):
         yield node
     parts: Iterable[Any] = node if isinstance(node, list) else (children_of(node) or {}).values()
@@ -330,16 +301,8 @@ def _texts(node: Any) -> Iterator[str]:
         yield from _texts(part)
 
 
-def _renamed(origin: str, names: dict[str, str]) -> str:
-    for name, new in names.items():
-        if name in origin:
-            return origin.replace(name, new)
-    return origin
-
-
 def _write_adapter(model: ModelPlan, folder: Path) -> None:
-    """Write weights of the embedded engine as an adapter of PEFT, which no machine's paths are
-    in."""
+    """Write weights of the embedded engine as an adapter of PEFT, without paths of this machine."""
     if folder.exists():
         return
     print(f"writing {model.weights} as an adapter", file=sys.stderr)

@@ -32,7 +32,7 @@ AT_FIRST = (".lock", "plan.json", "recipe.json", "trials", "journal.sqlite", "sw
 
 
 class _JobError(Exception):
-    """What keeps the job from running."""
+    """The job cannot be run."""
 
 
 def main(arguments: list[str]) -> int:
@@ -48,9 +48,8 @@ def main(arguments: list[str]) -> int:
     folder = HERE / options.folder
     try:
         if changed := changed_files():
-            raise _JobError(
-                "\n".join(changed) + "\nput them back, or write the job anew from its recipe"
-            )
+            advice = "put them back, or write the job anew from its recipe"
+            raise _JobError("\n".join([*changed, advice]))
         if options.here:
             return 0 if options.prepare else run(folder, passed)
         python = prepared()
@@ -115,10 +114,8 @@ def maker() -> list[str]:
     places = os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".local" / "bin")])
     if uv := shutil.which("uv", path=places):
         return [uv, "venv", "-q", "--seed", "--python", name.removeprefix("python")]
-    raise _JobError(
-        f"the job needs {name}, and this is {sys.version.split()[0]}: install it, or uv, which "
-        "fetches one (https://docs.astral.sh/uv)"
-    )
+    advice = "install it, or uv, which fetches one (https://docs.astral.sh/uv)"
+    raise _JobError(f"the job needs {name}, and this is {sys.version.split()[0]}: {advice}")
 
 
 def run(folder: Path, passed: list[str]) -> int:
@@ -145,8 +142,8 @@ def run(folder: Path, passed: list[str]) -> int:
 
 
 def begun(folder: Path) -> bool:
-    """Return whether a run is in a folder. What is left of one that was killed before its journal
-    knew anything is deleted."""
+    """Return whether a run is in a folder. Delete the files of one that was killed before its
+    journal knew the plan."""
     for name in ("journal.sqlite", "sweep.sqlite"):
         if (folder / name).is_file():
             with closing(sqlite3.connect(folder / name)) as journal:

@@ -18,7 +18,6 @@ from rlc.compile import CompileResult, Sweep
 from rlc.emit.errors import EmitError
 from rlc.emit.job import entry, needs
 from rlc.emit.job.contents import TREE, Contents, files_in
-from rlc.emit.job.needs import constraints, write_wheel
 from rlc.explanation import summary_text
 from rlc.lang import Diagnostics
 from rlc.plan import Plan
@@ -27,8 +26,8 @@ from rlc.version import __version__
 
 @frozen
 class JobDescription:
-    """What the texts say of a job. ``secrets``: variables of the environment; ``commands``: what
-    the machine has to have; ``accelerator``: it computes with a model of its own."""
+    """A job as the texts describe it. ``secrets``: variables of the environment; ``commands``: what
+    the machine has to have; ``accelerator``: whether it computes with a model of its own."""
 
     name: str
     command: str
@@ -102,19 +101,18 @@ On a cluster or a cloud, with [SkyPilot](https://docs.skypilot.co):
 
 def dockerfile(job: JobDescription) -> str:
     """Return the recipe of a container's image."""
-    lines = [
-        f"# {job.in_docker}",
-        "FROM python:3.11-slim",
-        *(f"# Install {name} here: the agent needs it." for name in job.commands),
-        "WORKDIR /job",
-        "COPY wheels wheels",
-        "COPY requirements.txt constraints.txt ./",
-        "RUN pip install --no-cache-dir -r requirements.txt",
-        "COPY . .",
-        "# The run is kept in /job/run: mount a folder there to go on with it elsewhere.",
-        'ENTRYPOINT ["python", "run.py", "--here"]',
-    ]
-    return "\n".join(lines) + "\n"
+    installed = "".join(f"# Install {name} here: the agent needs it.\n" for name in job.commands)
+    return f"""\
+# {job.in_docker}
+FROM python:3.11-slim
+{installed}WORKDIR /job
+COPY wheels wheels
+COPY requirements.txt constraints.txt ./
+RUN pip install --no-cache-dir -r requirements.txt
+COPY . .
+# The run is kept in /job/run: mount a folder there to go on with it elsewhere.
+ENTRYPOINT ["python", "run.py", "--here"]
+"""
 
 
 def sky(job: JobDescription) -> str:
@@ -150,8 +148,8 @@ REQUIREMENTS, CONSTRAINTS = entry.PACKAGES
 
 @frozen
 class WrittenJob:
-    """A job that was written: its ``files``, as seen from its folder, and what it ``needs`` in the
-    environment."""
+    """A job that was written: the paths of its ``files`` in it, and the variables that it ``needs``
+    in the environment."""
 
     folder: Path
     files: tuple[str, ...]
@@ -169,8 +167,6 @@ def emit_job(
     """Write the job of a recipe into a new folder, which appears whole or not at all.
 
     Args:
-        compiled: the recipe with its plan.
-        folder: where to; it must not exist, or be empty.
         options: what the recipe was compiled with (:meth:`rlc.Recipe.options`); a sweep is compiled
             with them again where it is run.
         sweep: the sweep to run in place of the plan.
@@ -184,11 +180,8 @@ def emit_job(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise EmitError.of_file(str(folder), "this already has content", "choose another folder")
     if not Path(compiled.plan.recipe).is_file():
-        raise EmitError.of_file(
-            compiled.plan.recipe,
-            "the recipe came from standard input, and a job takes it along",
-            "save it in a file",
-        )
+        problem = "the recipe came from standard input, and a job takes it along"
+        raise EmitError.of_file(compiled.plan.recipe, problem, "save it in a file")
     for path in extra:
         if not path.exists():
             raise EmitError.of_file(str(path), "there is no such file", "correct --include")
@@ -198,7 +191,7 @@ def emit_job(
     if sweep is not None:
         command = ["sweep", contents.recipe, sweep.plan.name, *_as_arguments(options)]
         if options["overrides"]:
-            contents.start_here()
+            contents.keeps_cwd = True
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as made:
         job = Path(made) / "job"
@@ -229,20 +222,20 @@ def _write(
         command = [command[0], os.path.relpath(PLAN_FILE, start)]
     _write_json(job / JOB_FILE, {"rlc": __version__, "command": command, "folder": start})
     (job / WHEELS).mkdir()
-    wheel = write_wheel(job / WHEELS)
     extras = ",".join(needs.extras(plans, sweep is not None))
-    packages = needs.packages(plans, contents.code.packages)
-    required = [f"./{WHEELS}/{wheel}[{extras}]", *packages]
+    wheel = f"./{WHEELS}/{needs.write_wheel(job / WHEELS)}[{extras}]"
+    required = [wheel, *needs.packages(plans, contents.code.packages)]
     (job / REQUIREMENTS).write_text("\n".join([f"-c {CONSTRAINTS}", *required]) + "\n")
-    (job / CONSTRAINTS).write_text(constraints(), encoding="utf-8")
+    (job / CONSTRAINTS).write_text(needs.constraints(), encoding="utf-8")
     shutil.copyfile(entry.__file__, job / "run.py")
     (job / "run.py").chmod(0o755)
     kept = (PLAN_FILE, JOB_FILE, WHEELS, TREE)  # the rest may be changed to fit a machine
     summed = sorted(path for name in kept for path in files_in(job / name))
     sums = (f"{entry.sha256(path)}  {path.relative_to(job).as_posix()}\n" for path in summed)
     (job / entry.SUMS).write_text("".join(sums), encoding="utf-8")
+    words = "-".join([Path(plan.recipe).stem, *([sweep.plan.name] if sweep else [])])
     about = JobDescription(
-        name=_name(plan.recipe, sweep),
+        name=re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "job",  # for any launcher
         command=f"rlc {' '.join(command)}",
         recipe=contents.recipe,
         secrets=needs.variables(plan),
@@ -258,24 +251,19 @@ def _write(
 
 
 def _varied(sweep: Sweep) -> list[Plan]:
-    """The plans of a sweep that may read other files, or need other packages, than the recipe."""
+    """Return the plans of a sweep that may read other files, or need other packages, than the
+    recipe."""
     if not any(axis.values for axis in sweep.plan.axes):
         return []
     return [sweep.plan_of(configuration, sweep.seed) for configuration in sweep.configurations()]
 
 
 def _as_arguments(options: Mapping[str, Any]) -> list[str]:
-    """The options that a recipe was compiled with, as those of a command."""
+    """Return the options that a recipe was compiled with, as words of a command."""
     words = [word for override in options["overrides"] for word in ("--set", override)]
     words += [] if options["seed"] is None else ["--seed", str(options["seed"])]
     words += ["--rehearse"] if options["rehearse"] else []
     return words + ([] if options["service"] is None else ["--service", options["service"]])
-
-
-def _name(recipe: str, sweep: Sweep | None) -> str:
-    """A name that any launcher takes."""
-    parts = [Path(recipe).stem, *([sweep.plan.name] if sweep else [])]
-    return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-") or "job"
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

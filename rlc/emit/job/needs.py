@@ -1,5 +1,5 @@
-"""What a job needs of the machine that runs it: packages and keys; and the rlc that writes it, as a
-wheel that it takes along: a version alone would not say what a checkout is."""
+"""The packages and keys that a job needs on the machine that runs it; and the rlc that writes it,
+as a wheel, since a version alone would not identify a checkout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import io
 import re
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -34,7 +34,7 @@ class WheelError(Error):
 
 
 def in_checkout() -> bool:
-    """Whether this rlc is that of a checkout, and not of an installed wheel."""
+    """Return whether this rlc is that of a checkout, and not of an installed wheel."""
     return (CHECKOUT / "pyproject.toml").is_file() and (CHECKOUT / "grammar").is_dir()
 
 
@@ -50,8 +50,8 @@ def rlc_requirements() -> list[str]:
 
 
 def write_wheel(folder: Path) -> str:
-    """Write the wheel into a folder, and return its name. Raise WheelError if this installation
-    lacks what it takes."""
+    """Write the wheel into a folder, and return its name. Raise WheelError if this installation has
+    no metadata."""
     name = f"rlc-{__version__}-py3-none-any.whl"
     (folder / name).write_bytes(_wheel())
     return name
@@ -60,11 +60,18 @@ def write_wheel(folder: Path) -> str:
 @cache
 def _wheel() -> bytes:
     info = f"rlc-{__version__}.dist-info"
-    files = dict(_files())
+    files = {
+        path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes()
+        for path in sorted(PACKAGE.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    if in_checkout():  # what pyproject.toml puts into a wheel from other places
+        files["rlc/lang/syntax/rl.lark"] = (CHECKOUT / "grammar" / "rl.lark").read_bytes()
+        files[f"rlc/emit/{_CONSTRAINTS}"] = constraints().encode()
     files[f"{info}/METADATA"] = _metadata().encode()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files[f"{info}/entry_points.txt"] = b"[console_scripts]\nrlc = rlc.cli.main:entry\n"
-    record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items())
+    record = "".join(_record(name, data) for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as wheel:
@@ -75,18 +82,9 @@ def _wheel() -> bytes:
     return made.getvalue()
 
 
-def _files() -> Iterator[tuple[str, bytes]]:
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            yield path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes()
-    if in_checkout():  # what pyproject.toml puts into a wheel from elsewhere
-        yield "rlc/lang/syntax/rl.lark", (CHECKOUT / "grammar" / "rl.lark").read_bytes()
-        yield f"rlc/emit/{_CONSTRAINTS}", constraints().encode()
-
-
-def _digest(data: bytes) -> str:
+def _record(name: str, data: bytes) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
-    return f"sha256={digest.decode()}"
+    return f"{name},sha256={digest.decode()},{len(data)}\n"
 
 
 def _metadata() -> str:
@@ -117,15 +115,15 @@ def extras(plans: Iterable[Plan], sweeps: bool) -> list[str]:
 
 
 def computes_here(plan: Plan) -> bool:
-    """Return whether a model is trained or asked on the machine itself, and is no toy."""
-    asked = (state.model for stage in plan.stages for _, state in asked_models(stage))
-    models = (*(stage.model for stage in plan.stages), *asked)
+    """Return whether the machine itself trains or samples from a model, other than the tiny one."""
+    auxiliary = (state.model for stage in plan.stages for _, state in asked_models(stage))
+    models = (*(stage.model for stage in plan.stages), *auxiliary)
     return any(model.service == LOCAL and model.base != TINY for model in models)
 
 
 def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
-    """Return the packages that plans need beside those of rlc's extras, and the user's ``own`` code
-    does, as pip takes them: with the version that rlc was tested with, or that is here."""
+    """Return the packages that plans and the user's ``own`` code need beside those of rlc's extras,
+    as pip takes them: with the version that rlc was tested with, or the one installed here."""
     found = dict.fromkeys(own)
     for plan in plans:
         every = [one for one in requirements(plan) if one.kind == "package"]
@@ -140,20 +138,20 @@ def variables(plan: Plan) -> list[str]:
 
 
 def commands(plan: Plan) -> list[str]:
-    """Return the commands of the machine that agents are."""
+    """Return the commands of the machine that agents run."""
     return list(dict.fromkeys(one.name for one in requirements(plan) if one.kind == "command"))
 
 
 def _pinned(package: str) -> str | None:
-    """A package as a requirement. None: rlc comes along with it."""
+    """Return a package as a requirement; None for rlc."""
     name = _plain(package)
     if name == "rlc":
         return None
-    if name in {_plain(line) for line in constraints().splitlines()}:
+    if name in map(_plain, constraints().splitlines()):
         return package
-    for line in rlc_requirements():
-        if _plain(line) == name:
-            return line.partition(";")[0].strip()
+    required = next((line for line in rlc_requirements() if _plain(line) == name), None)
+    if required is not None:
+        return required.partition(";")[0].strip()
     try:
         return f"{package}=={metadata.version(name)}"
     except metadata.PackageNotFoundError:
@@ -161,5 +159,5 @@ def _pinned(package: str) -> str | None:
 
 
 def _plain(requirement: str) -> str:
-    """The name in a requirement, as indexes compare names."""
+    """Return the normalised name in a requirement."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement.strip())[0]).lower()

@@ -23,11 +23,9 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 from textual.worker import WorkerCancelled
 
-from rlc.cli.browser.app import Browser
-from rlc.cli.browser.compare_screen import CompareScreen
-from rlc.cli.browser.help_screen import HelpScreen
+from rlc.cli.browser.app import Browser, HelpScreen, RunsScreen
+from rlc.cli.browser.comparison import CompareScreen
 from rlc.cli.browser.run_screen import RunScreen
-from rlc.cli.browser.runs_screen import RunsScreen
 from rlc.cli.main import main
 from rlc.runtime.journal.tokens import EpisodeKey, EpisodeTokens, SequenceTokens, append_tokens
 

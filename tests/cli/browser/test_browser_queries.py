@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.cli.browser.differences import other_member, pieces, rows
-from rlc.cli.browser.queries import QueryError, parse_query
+from rlc.cli.browser.comparison import other_member, pieces, rows
+from rlc.cli.browser.contents import QueryError, parse_query
 from rlc.runtime.journal.episode_index import EpisodeIndex
 
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from terminal import Terminal
 
 from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
-from rlc.cli.live.words import evaluation_line
+from rlc.cli.live.state import evaluation_line
 from rlc.cli.output import redraws
 from rlc.plan.stages import Evaluation, Training
 from rlc.runtime.journal.history import read_metrics

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 from made_up_runs import write_run
 
-from rlc.report.charts.axes import axes_of
+from rlc.report.figures import axes_of
 from rlc.report.run_files import RunFiles, Spent, TimeSpan, read_files
 
 

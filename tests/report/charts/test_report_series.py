@@ -10,8 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rlc.report.charts.drawing import Figure, chart, draw
-from rlc.report.charts.series import Series, series, smoothed, table_steps, thinned, ticks
+from rlc.report.drawing import (
+    Figure,
+    Series,
+    draw,
+    figure,
+    series,
+    smoothed,
+    table_steps,
+    thinned,
+    ticks,
+)
 from rlc.report.formatting import number
 
 
@@ -89,20 +98,17 @@ def test_the_moving_mean_of_a_straight_line_is_the_line() -> None:
 
 
 def test_a_single_step_is_a_dot_and_a_constant_is_a_line() -> None:
-    single = chart("a", "A", [Series("a", (7,), (0.5,))])
-    assert single is not None
+    single = draw(Figure("a", "A", (Series("a", (7,), (0.5,)),)))
     assert single.curves[0].path == ""
     assert single.curves[0].dot == pytest.approx((50, 50))
-    flat = chart("b", "B", [Series("b", (1, 2), (0.5, 0.5))])
-    assert flat is not None
+    flat = draw(Figure("b", "B", (Series("b", (1, 2), (0.5, 0.5)),)))
     assert flat.curves[0].path == "M0 500L1000 500"
-    assert chart("c", "C", [None]) is None
+    assert figure("c", "C", [None]) is None
 
 
 def test_paths_stay_in_their_box() -> None:
     curve = Series("a", (10, 20, 30), (-1.0, 4.0, 2.0), spread=(1.0, 1.0, 1.0))
-    drawn = chart("a", "A", [curve])
-    assert drawn is not None
+    drawn = draw(Figure("a", "A", (curve,)))
     shapes = drawn.curves[0].path + drawn.curves[0].band
     numbers = [
         float(part) for part in shapes.replace("M", " ").replace("L", " ").strip("Z").split()

@@ -18,8 +18,8 @@ import pytest
 from made_up_runs import add_step, write_run
 
 from rlc.cli.main import main
-from rlc.report.live import PageServer, WatchedPage, version_of_all
-from rlc.report.pages.run_page import run_html
+from rlc.report.pages import PageServer, WatchedPage, version_of_all
+from rlc.report.run_page import run_html
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.episode_index import EpisodeHead, EpisodeIndex
 from rlc.runtime.journal.locks import lock

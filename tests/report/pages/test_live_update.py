@@ -8,7 +8,7 @@ from pathlib import Path
 from browser import needs_browser, told_by
 from made_up_runs import add_step, write_run
 
-from rlc.report.pages.run_page import run_html
+from rlc.report.run_page import run_html
 from rlc.runtime.journal.database import Journal
 
 pytestmark = needs_browser

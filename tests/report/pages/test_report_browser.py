@@ -11,7 +11,7 @@ import pytest
 from browser import needs_browser, told_by
 from made_up_runs import write_run
 
-from rlc.report.pages.run_page import run_html
+from rlc.report.run_page import run_html
 
 pytestmark = needs_browser
 # The page in a frame of the wanted width, and what is to be known of it.

@@ -11,8 +11,8 @@ import pytest
 from attrs import define, field
 from made_up_runs import RECIPE, write_run
 
-from rlc.report.pages.choice import page_html
-from rlc.report.pages.run_page import run_html
+from rlc.report.pages import page_html
+from rlc.report.run_page import run_html
 
 VOID = {"meta", "link", "br", "input"}
 SHAPES = {"path", "line", "rect"}  # of SVG, closed where they begin

@@ -10,11 +10,10 @@ import pytest
 from made_up_runs import ENVS, NODES, USAGE, write_lines, write_run
 
 from rlc.catalog.facts import find_model
-from rlc.report.charts.drawing import Chart
-from rlc.report.formatting import number
-from rlc.report.pages.rendering import render
-from rlc.report.pages.run_page import RunPage, build, run_html, typical_episodes
+from rlc.report.drawing import Chart
+from rlc.report.formatting import number, render
 from rlc.report.run_files import read_files
+from rlc.report.run_page import RunPage, build, run_html, typical_episodes
 from rlc.runtime.journal.runs import read_run
 from rlc.runtime.records import RunError
 
@@ -69,10 +68,11 @@ def test_the_headline_compares_the_first_steps_with_the_last(folder: Path) -> No
     page, records = page_of(folder), read_files(folder).of_stage("main")
     main = page.stages[0]
     values = [record["reward/guess"] for record in records]
-    assert main.changes[0].first == f"{sum(values[:4]) / 4:.3f}"
-    assert main.changes[0].last == f"{sum(values[-4:]) / 4:.3f}"
-    assert main.changes[0].label == "first four steps → last four"
-    assert main.changes[0].better
+    reward = main.measures[0]
+    assert reward.first == pytest.approx(sum(values[:4]) / 4)
+    assert reward.last == pytest.approx(sum(values[-4:]) / 4)
+    assert reward.label == "first four steps → last four"
+    assert reward.better(reward.last, reward.first)
     assert (main.done, main.planned) == (8, 8)
 
 
@@ -93,14 +93,13 @@ def test_spend_by_kind_adds_up_to_the_journal(folder: Path) -> None:
 
 
 def test_the_time_of_all_steps_adds_up(folder: Path) -> None:
-    parts = {part.lane: part.seconds for part in page_of(folder).times}
+    parts = page_of(folder).times
     nodes = dict(NODES)
     assert parts["sampling"] == pytest.approx(8 * nodes["rollouts"] * 0.75)
     assert parts["environment"] == pytest.approx(8 * nodes["rollouts"] * 0.25)
     trained = nodes["reference"] + nodes["forward_backward"] + nodes["optim_step"]
     assert parts["training"] == pytest.approx(8 * trained)
     assert parts["evaluation"] == pytest.approx(5)
-    assert sum(part.share for part in page_of(folder).times) == pytest.approx(1)
 
 
 def test_the_page_needs_no_network_and_quotes_what_models_say(folder: Path) -> None:
@@ -176,7 +175,7 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
         (tmp_path / "run" / name).unlink()
     page = page_of(tmp_path / "run")
     assert page.groups == ()
-    assert page.times[0].lane == "evaluation"
+    assert list(page.times) == ["evaluation"]
     assert "0 of 8" in render(page, "run.html.j2")
 
 

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from made_up_runs import RECIPE, write_run
 
 from rlc.cli.main import main
-from rlc.report.charts.drawing import COLORS, DASHES, Figure, draw
-from rlc.report.charts.series import Series
+from rlc.report.drawing import COLORS, DASHES, Figure, Series, draw
 from rlc.report.formatting import number
-from rlc.report.pages.runs_page import RunsPage, build, runs_html
-from rlc.report.side_by_side import ABSENT, LETTERS, read_runs
+from rlc.report.side_by_side import ABSENT, LETTERS, RunsPage, build, read_runs, runs_html
 
 # Another job: one environment, no evaluation, another rate.
 ALONE = RECIPE[: RECIPE.index("eval heldout")].replace("2 * guess + 1 * spell", "guess")
@@ -67,9 +65,8 @@ def test_results_are_held_against_the_first_run(page: RunsPage, folders: list[Pa
         values = [record["reward/guess"] for record in records if record["stage"] == "main"]
         size = min(5, len(values) // 2)
         last.append(sum(values[-size:]) / size)
-        assert line.last == number(last[-1], 3)
-        assert line.best == number(max(values), 3)
-        assert line.best_step == 1 + values.index(max(values))
+        assert line.measure.last == pytest.approx(last[-1])
+        assert line.measure.best == (max(values), 1 + values.index(max(values)))
     assert reward.base == "A"
     assert lines[0].against == ""
     sign = "+" if last[1] > last[0] else "−"

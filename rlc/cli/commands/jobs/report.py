@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rlc.cli.options import add_runs
 from rlc.cli.output import print_error
+from rlc.errors import Error
 
 HELP = "write a page about a run, a sweep, or several runs side by side"
 DESCRIPTION = (
@@ -33,13 +34,8 @@ exit status: 0 written, 1 no such run, 2 usage
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_runs(parser)
-    parser.add_argument(
-        "-o",
-        "--out",
-        metavar="FILE",
-        type=Path,
-        help="the page (default RUN/report.html; of several runs comparison.html beside them)",
-    )
+    text = "the page (default RUN/report.html; of several runs comparison.html beside them)"
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, help=text)
     parser.add_argument("--open", action="store_true", help="show it in the browser")
 
 
@@ -49,23 +45,19 @@ def run(args: argparse.Namespace) -> int:
     from rlc.report import page_html, shown_folders
 
     folders = shown_folders(args.runs)
-    page = page_html(folders)
-    out: Path = args.out or _default(folders)
+    page, out = page_html(folders), args.out
+    if out is None and len(folders) == 1:
+        out = folders[0] / "report.html"
+    elif out is None:
+        parent = os.path.commonpath([path.resolve().parent for path in folders])
+        out = Path(os.path.relpath(parent)) / "comparison.html"
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:
-        return print_error(
-            f"cannot write {out}: {error.strerror}", 1, "choose another place with -o"
-        )
+        raise Error(
+            f"cannot write {out}: {error.strerror}", "choose another place with -o"
+        ) from error
     print(f"wrote {out} ({len(page.encode()) / 1024:,.0f} KB)")
     if args.open and not webbrowser.open(out.resolve().as_uri()):
         return print_error("there is no browser to show it in", 1, f"open {out} yourself")
     return 0
-
-
-def _default(folders: list[Path]) -> Path:
-    """Where the page goes: into the folder of the run, or into that of all of them."""
-    if len(folders) == 1:
-        return folders[0] / "report.html"
-    parent = os.path.commonpath([path.resolve().parent for path in folders])
-    return Path(os.path.relpath(parent)) / "comparison.html"

@@ -15,15 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import announced, print_error, print_findings, print_left_out, redraws
+from rlc.cli.output import UsageError, announced, print_findings, print_left_out, redraws
 from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rlc.plan import Plan
     from rlc.runtime import Job, RunFolder, Summary
-
-EXPECTED_OTHERWISE = 3  # the exit status of a run of which an expectation fails
-_ADVICE = "see to the room on its disk, and to its permissions"
 
 HELP = "run the training job of a recipe"
 DESCRIPTION = "Run the training job of a recipe, exactly as `rlc explain` shows it."
@@ -46,20 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_plan_options(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
+    text = "a name for the run, to find it by (`rlc runs --tag NAME`); may be repeated"
     parser.add_argument(
-        "--tag",
-        dest="tags",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a name for the run, to find it by (`rlc runs --tag NAME`); may be repeated",
+        "--tag", dest="tags", metavar="NAME", action="append", default=[], help=text
     )
-    parser.add_argument(
-        "--tokens",
-        metavar="N",
-        type=_tokens,
-        help=f"of how many episodes of a step single tokens are kept (default {USUAL}); or all, 0",
-    )
+    text = f"of how many episodes of a step single tokens are kept (default {USUAL}); or all, 0"
+    parser.add_argument("--tokens", metavar="N", type=_tokens, help=text)
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
 
@@ -72,8 +61,7 @@ def _tokens(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Run the job, and return the exit status."""
-    if problem := _usage_problem(args):
-        return print_error(problem, 2)
+    _check_usage(args)
     folder = None
     try:
         plan = _plan(args) if args.recipe else None
@@ -93,17 +81,18 @@ def run(args: argparse.Namespace) -> int:
         return run_folder(folder, args)
     except KeyboardInterrupt:
         if folder is not None:
-            print(_stopped(folder))
+            print(f"stopped; {_how_to_resume(folder)}")
         return 130
     except Error as error:
         if folder is not None and folder.close_failed():
-            error.add_note(_how_to_resume(folder))
+            error.add_note(f"what was done is kept; {_how_to_resume(folder)}")
         raise
     except (OSError, sqlite3.Error) as error:
         place = folder.path if folder else args.resume or "the run folder"
-        failure = Error(f"cannot read or write {place}: {error}", _ADVICE)
+        advice = "see to the room on its disk, and to its permissions"
+        failure = Error(f"cannot read or write {place}: {error}", advice)
         if folder is not None and folder.close_failed():
-            failure.add_note(_how_to_resume(folder))
+            failure.add_note(f"what was done is kept; {_how_to_resume(folder)}")
         raise failure from error
     except Exception as error:
         if folder is None:
@@ -111,31 +100,29 @@ def run(args: argparse.Namespace) -> int:
         log = folder.path / "crash.log"
         log.write_text(traceback.format_exc(), encoding="utf-8")
         failure = Error(f"rlc itself failed; {log} holds the details")
-        failure.add_note(_how_to_resume(folder))
+        failure.add_note(f"what was done is kept; {_how_to_resume(folder)}")
         raise failure from error
     finally:
         if folder is not None:
             folder.close()
 
 
-def _usage_problem(args: argparse.Namespace) -> str | None:
+def _check_usage(args: argparse.Namespace) -> None:
     if odd := [tag for tag in args.tags if not tag or any(map(str.isspace, tag))]:
-        return f"--tag {odd[0]!r} is no name: give one without spaces"
+        raise UsageError(f"--tag {odd[0]!r} is no name: give one without spaces")
     if args.resume:
         from rlc.sweeps import is_sweep
 
         if is_sweep(args.resume):
-            return f"{args.resume} is a sweep: `rlc sweep --resume {args.resume}` goes on with it"
+            again = f"`rlc sweep --resume {args.resume}` goes on with it"
+            raise UsageError(f"{args.resume} is a sweep: {again}")
         if args.run_dir or (changes_plan(args) and not args.recipe):
-            return (
-                "a resumed run keeps its plan: give --resume alone (or with --base-url, --quiet, "
-                "--tag, --tokens)"
-            )
+            alone = "give --resume alone (or with --base-url, --quiet, --tag, --tokens)"
+            raise UsageError(f"a resumed run keeps its plan: {alone}")
     elif not args.recipe:
-        return "give a recipe, or --resume with the folder of a run"
+        raise UsageError("give a recipe, or --resume with the folder of a run")
     elif args.recipe.endswith(".json") and changes_plan(args):
-        return "a saved plan is run as it is: give its recipe, to decide something else"
-    return None
+        raise UsageError("a saved plan is run as it is: give its recipe, to decide something else")
 
 
 def _plan(args: argparse.Namespace) -> Plan | None:
@@ -153,6 +140,7 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
+    """Run the job of a folder, and return the exit status."""
     import rlc.service.engine  # noqa: F401 (before anything imports torch)
 
     with announced("opening the run", args.quiet):
@@ -184,7 +172,8 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         summary = asyncio.run(_interruptible(Job(folder, service, observer)))
     except (asyncio.CancelledError, KeyboardInterrupt):
         observer.close()
-        console.print(_stopped(folder), highlight=False, markup=False, soft_wrap=True)
+        text = f"stopped; {_how_to_resume(folder)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
         return 130
     finally:
         observer.close()
@@ -194,7 +183,7 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
         print_summary(console, summary)
     finally:
         signal.signal(signal.SIGINT, usual)
-    ended = EXPECTED_OTHERWISE if summary.unmet else 0
+    ended = 3 if summary.unmet else 0
     statuses = {"finished": ended, "budget": ended, "interrupted": 130, NOTHING_LEARNT: 1}
     return statuses[summary.state]
 
@@ -220,12 +209,6 @@ def _interrupts_held_back() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _stopped(folder: RunFolder) -> str:
-    from rlc.runtime import command
-
-    return f"stopped; go on with: {command('run --resume', folder.path)}"
-
-
 async def _interruptible(job: Job) -> Summary:
     """Run a job. Ctrl-C once finishes the step and saves; twice stops at the last checkpoint."""
     task = asyncio.ensure_future(job.run())
@@ -248,4 +231,4 @@ async def _interruptible(job: Job) -> Summary:
 def _how_to_resume(folder: RunFolder) -> str:
     from rlc.runtime import command
 
-    return f"what was done is kept; go on with: {command('run --resume', folder.path)}"
+    return f"go on with: {command('run --resume', folder.path)}"

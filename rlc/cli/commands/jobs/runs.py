@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.cli.output import print_error
 from rlc.cli.summary import last_results
+from rlc.errors import Error
 from rlc.records import asdict
 
 if TYPE_CHECKING:
@@ -42,26 +42,17 @@ name of the model that it has left: `rlc chat RUN@main:20`.
 
 exit status: 0 listed, 1 there are no runs, 2 usage
 """
-_STYLES = {
-    "running": "cyan",
-    "finished": "green",
-    "budget": "yellow",
-    "interrupted": "yellow",
-    "failed": "red",
-    "nothing learnt": "red",
-    "damaged": "red",
-}
+_STYLES = {"running": "cyan", "finished": "green", "budget": "yellow", "interrupted": "yellow"}
+_STYLES |= {"failed": "red", "nothing learnt": "red", "damaged": "red"}
 _MOST_DIFFERENCES = 4  # of a run
 _PIPE_WIDTH = 240  # columns if there is no terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "root", nargs="?", type=Path, default=Path("runs"), help="the folder (default runs)"
-    )
-    parser.add_argument(
-        "--tag", metavar="NAME", help="only the runs of this name (`rlc run --tag`)"
-    )
+    root, text = Path("runs"), "the folder (default runs)"
+    parser.add_argument("root", nargs="?", type=Path, default=root, help=text)
+    text = "only the runs of this name (`rlc run --tag`)"
+    parser.add_argument("--tag", metavar="NAME", help=text)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -74,17 +65,15 @@ def run(args: argparse.Namespace) -> int:
     elif found or sweeps:
         _print(found, what_differs(found), sweeps)
     else:
-        return print_error(
-            f"there are no runs {f'with the tag {args.tag} ' if args.tag else ''}in {args.root}",
-            1,
-            "`rlc run RECIPE` starts one; name their folder if they are elsewhere",
-        )
+        tagged = f"with the tag {args.tag} " if args.tag else ""
+        advice = "`rlc run RECIPE` starts one; name their folder if they are elsewhere"
+        raise Error(f"there are no runs {tagged}in {args.root}", advice)
     return 0
 
 
 def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
-    """Return the data of `rlc runs --json`: the runs and sweeps in a folder, or that it is; only
-    those with a ``tag``, if it is given."""
+    """Return the data of `rlc runs --json`: the runs and sweeps in a folder, or the folder itself;
+    with a ``tag`` the runs that have it."""
     from rlc.catalog import model_of
     from rlc.runtime import what_differs
 
@@ -105,19 +94,15 @@ def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
 
 
 def _found(root: Path, tag: str | None) -> tuple[list[RunInfo], list[Path]]:
-    """Return the runs in a folder, or the trials of a sweep, and the sweeps; with a ``tag`` the
-    runs that have it."""
+    """Return the runs in a folder, or the trials of a sweep, and the sweeps."""
     from rlc.sweeps import is_sweep, runs_in
 
     if tag is not None:
         return [info for info in runs_in(root) if tag in info.tags], []
-    return runs_in(root), [root] if is_sweep(root) else _sweeps_in(root)
-
-
-def _sweeps_in(root: Path) -> list[Path]:
-    from rlc.sweeps import is_sweep
-
-    return [path for path in sorted(root.iterdir()) if is_sweep(path)] if root.is_dir() else []
+    if is_sweep(root):
+        return runs_in(root), [root]
+    inside = sorted(root.iterdir()) if root.is_dir() else ()
+    return runs_in(root), [path for path in inside if is_sweep(path)]
 
 
 def _print(
@@ -130,23 +115,19 @@ def _print(
         console = Console(highlight=False, width=_PIPE_WIDTH)
     if found:
         console.print(table(found, time.time(), differing))
+    lines = list[str]()
     for info in found:
-        lines = [f"{info.path}: {info.cause}"] if info.cause else []
-        lines += [
-            f"{info.path}: expected {one.text}: {one.said}"
-            for one in info.expectations
-            if one.holds is False
-        ]
+        lines += [f"{info.path}: {info.cause}"] if info.cause else []
+        unmet = [one for one in info.expectations if one.holds is False]
+        lines += [f"{info.path}: expected {one.text}: {one.said}" for one in unmet]
         if info.resumable:
             lines.append(f"  go on with: rlc run --resume {shlex.quote(str(info.path))}")
-        for line in lines:
-            console.print(line, soft_wrap=True, markup=False)
-    for path in sweeps:
-        console.print(_sweep_line(path), soft_wrap=True, markup=False)
+    for line in (*lines, *map(_sweep_line, sweeps)):
+        console.print(line, soft_wrap=True, markup=False)
 
 
 def _sweep_dict(path: Path) -> dict[str, Any]:
-    """How a sweep stands: its trials by state, and its best configuration."""
+    """Return the state of a sweep, its trials by state, and its best configuration."""
     from rlc.runtime import RunError
     from rlc.sweeps import read_sweep
 
@@ -166,7 +147,7 @@ def _sweep_dict(path: Path) -> dict[str, Any]:
 
 
 def _sweep_line(path: Path) -> str:
-    """The same for a person."""
+    """Return the state of a sweep for people."""
     sweep = _sweep_dict(path)
     if "cause" in sweep:
         return f"{path}: a sweep that cannot be read: {sweep['cause']}"
@@ -179,8 +160,8 @@ def _sweep_line(path: Path) -> str:
 def table(
     found: Sequence[RunInfo], now: float, differing: Mapping[Path, Mapping[str, str]]
 ) -> Table:
-    """Return a row for each run; ``now`` in seconds since the epoch, ``differing`` what differs
-    between those of one recipe."""
+    """Return a row for each run. ``now`` is in seconds since the epoch; ``differing`` has the
+    values that differ between the runs of one recipe."""
     from rich.table import Table
     from rich.text import Text
 
@@ -205,7 +186,7 @@ def table(
             Text("\n".join(f"{s.name} {s.done:,}/{s.total:,}" for s in info.stages)),
             Text((model_of(str(info.path)) or "").removeprefix(str(info.path))),
             Text(last_results(info)),
-            *([Text(expectations_text(info))] if expected else []),
+            *([Text(_expectations(info))] if expected else []),
             Text(f"${info.spent_usd:.2f}"),
             Text(elapsed(max(0, round(now - info.updated))) if info.updated else ""),
         )
@@ -213,15 +194,15 @@ def table(
 
 
 def _differences(values: Mapping[str, str]) -> str:
-    """A line for each value that differs, the first few of them."""
+    """Return a line for each of the first values that differ."""
     lines = [f"{name} {value}" for name, value in values.items()]
     more = [f"and {len(lines) - _MOST_DIFFERENCES} more"] if len(lines) > _MOST_DIFFERENCES else []
     return "\n".join([*lines[:_MOST_DIFFERENCES], *more])
 
 
-def expectations_text(info: RunInfo) -> str:
-    """Say how many of the expectations passed: ``2 of 3 passed``, ``3 open``."""
+def _expectations(info: RunInfo) -> str:
+    """Return how many of the expectations passed: ``2 of 3 passed``, ``3 open``."""
     known = [one.holds for one in info.expectations]
-    if not known or known.count(None) == len(known):
+    if not any(holds is not None for holds in known):
         return f"{len(known)} open" if known else ""
     return f"{known.count(True)} of {len(known)} passed"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import print_error, print_findings, print_left_out, redraws
+from rlc.cli.output import UsageError, print_findings, print_left_out, redraws
 
 if TYPE_CHECKING:
     from rlc.compile import Sweep
@@ -40,18 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="its sweep, if it has several")
     add_plan_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="list the trials and their price")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="trials at once (default 4 on a service, 1 on this machine)",
-    )
-    parser.add_argument(
-        "--run-dir", type=Path, help="folder of the sweep (default runs/RECIPE-SWEEP-TIME)"
-    )
-    parser.add_argument(
-        "--resume", metavar="SWEEP", type=Path, help="go on with the sweep in a folder"
-    )
+    text = "trials at once (default 4 on a service, 1 on this machine)"
+    parser.add_argument("--jobs", type=int, metavar="N", help=text)
+    text = "folder of the sweep (default runs/RECIPE-SWEEP-TIME)"
+    parser.add_argument("--run-dir", type=Path, help=text)
+    text = "go on with the sweep in a folder"
+    parser.add_argument("--resume", metavar="SWEEP", type=Path, help=text)
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
 
@@ -59,15 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the sweep, and return the exit status."""
     if args.jobs is not None and args.jobs < 1:
-        return print_error("--jobs is at least 1", 2)
+        raise UsageError("--jobs is at least 1")
     if args.resume and (args.recipe or args.run_dir or args.dry_run or changes_plan(args)):
-        return print_error(
-            "a sweep is gone on with as it was begun: give --resume alone (or with --jobs, "
-            "--base-url, --quiet)",
-            2,
-        )
+        alone = "give --resume alone (or with --jobs, --base-url, --quiet)"
+        raise UsageError(f"a sweep is gone on with as it was begun: {alone}")
     if not args.resume and not args.recipe:
-        return print_error("give a recipe, or --resume with the folder of a sweep", 2)
+        raise UsageError("give a recipe, or --resume with the folder of a sweep")
     from rlc.sweeps import compiled_again, open_sweep, reopen_sweep
 
     if args.resume:
@@ -121,25 +112,15 @@ def _run(made: SweepRun, quiet: bool) -> int:
     from rlc.sweeps import SweepObserver
 
     console = Console(highlight=False)
-    if quiet:
-        made.observer = SweepObserver()
-    elif redraws(sys.stdout):
-        made.observer = LiveSweep(console)
-    else:
-        made.observer = PlainSweep(console)
+    shown = LiveSweep if redraws(sys.stdout) else PlainSweep
+    made.observer = SweepObserver() if quiet else shown(console)
     summary = _interruptible(made)
     print_result(console, summary)
     if summary.state != "finished" or summary.failed:
         again = command("sweep --resume", summary.folder)
         console.print(f"go on with: {again}", soft_wrap=True, markup=False)
-    return status_of(summary)
-
-
-def status_of(summary: SweepSummary) -> int:
-    """Return the exit status of a sweep."""
-    if summary.state == "interrupted":
-        return 130
-    return 1 if summary.failed or summary.best is None else 0
+    failed = bool(summary.failed) or summary.best is None
+    return 130 if summary.state == "interrupted" else int(failed)
 
 
 def _interruptible(made: SweepRun) -> SweepSummary:
@@ -157,10 +138,8 @@ def _interruptible(made: SweepRun) -> SweepSummary:
         else:
             made.cancel()
 
-    usual = {
-        name: signal.signal(name, interrupt)
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    usual = {name: signal.signal(name, interrupt) for name in names}
     try:
         return run_to_end(made)
     finally:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rlc.cli.addresses import KEY_VARIABLE, add_address, key_of
-from rlc.cli.options import add_runs
+from rlc.cli.options import KEY_VARIABLE, add_address, add_runs, key_of
 from rlc.cli.output import print_error
 from rlc.errors import Error
 
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.service import LOOPBACK, bind
 
     watched = WatchedPage(args.runs)
-    watched.page()  # what cannot be shown is said here, not in the browser
+    watched.page()  # raises here, not in the browser, what cannot be shown
     try:
         key, listening = key_of(args), bind(args.host, args.port)
     except Error as error:

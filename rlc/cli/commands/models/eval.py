@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from rlc.cli.commands.models.options import (
-    UsageError,
     add_model_options,
     add_sampling_options,
     sampling_of,
 )
+from rlc.cli.output import UsageError
 
 HELP = "evaluate a model, without a recipe"
 DESCRIPTION = (
@@ -31,20 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     parser.add_argument("--env", required=True, metavar="ENV", help="the environment")
     parser.add_argument("--tasks", type=int, default=64, metavar="N", help="(default 64)")
+    text = "episodes of each task (default 1)"
+    parser.add_argument("--samples", type=int, default=1, metavar="N", help=text)
+    text = "as in a recipe: `mean_reward()`, `pass_at(8)`; may be repeated"
     parser.add_argument(
-        "--samples", type=int, default=1, metavar="N", help="episodes of each task (default 1)"
-    )
-    parser.add_argument(
-        "--metric",
-        dest="metrics",
-        action="append",
-        default=[],
-        metavar="METRIC",
-        help="as in a recipe: `mean_reward()`, `pass_at(8)`; may be repeated",
+        "--metric", dest="metrics", action="append", default=[], metavar="METRIC", help=text
     )
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
-    add_sampling_options(parser, max_tokens=512)
+    add_sampling_options(parser)
     parser.set_defaults(resume=None)
 
 

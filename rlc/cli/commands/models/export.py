@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from rlc.cli.commands.models.options import UsageError, add_model_options
+from rlc.cli.commands.models.options import add_model_options
+from rlc.cli.output import UsageError
 
 HELP = "take a trained model away as files"
 DESCRIPTION = (
@@ -29,23 +30,12 @@ exit status: 0, 1 the model cannot be exported, 2 usage
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="the folder, which is made")
-    parser.add_argument(
-        "--as",
-        dest="form",
-        choices=("adapter", "merged"),
-        default="adapter",
-        help="(default adapter)",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=("float32", "bfloat16", "float16"),
-        help="precision of merged weights (default: the base model's, which rounds if it is short)",
-    )
-    parser.add_argument(
-        "--publish",
-        action="store_true",
-        help="let everybody use the state that Tinker keeps, in place of or beside files",
-    )
+    forms, text = ("adapter", "merged"), "(default adapter)"
+    parser.add_argument("--as", dest="form", choices=forms, default="adapter", help=text)
+    text = "precision of merged weights (default: the base model's, which rounds if it is short)"
+    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help=text)
+    text = "let everybody use the state that Tinker keeps, in place of or beside files"
+    parser.add_argument("--publish", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

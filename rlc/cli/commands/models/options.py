@@ -1,4 +1,4 @@
-"""The arguments of commands that name a model, and sample replies from it."""
+"""Options of commands that name a model, and sample replies from it."""
 
 from __future__ import annotations
 
@@ -7,54 +7,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url
-from rlc.errors import Error
+from rlc.cli.output import UsageError
 
 if TYPE_CHECKING:
     from rlc.models.model import Model
     from rlc.service import SamplingRequest
 
 
-class UsageError(Error):
-    """Arguments that mean nothing."""
-
-    exit_status = 2
-
-
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add the name of a model, and what may have to be said of it."""
-    parser.add_argument(
-        "model",
-        help="a run (runs/x, runs/x@main:20), the folder of an adapter or a model, a tinker:// "
-        "path, or a base model",
-    )
+    """Add the name of a model, and what the name may leave open."""
+    named = "a run (runs/x, runs/x@main:20), the folder of an adapter or a model, a tinker:// path"
+    parser.add_argument("model", help=f"{named}, or a base model")
     parser.add_argument("--base", help="its base model, where the name does not say it")
     parser.add_argument("--renderer", help="how chats become tokens, where that is not known")
     add_base_url(parser)
 
 
-def add_sampling_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
-    """Add how replies are sampled."""
+def add_sampling_options(parser: argparse.ArgumentParser) -> None:
+    """Add the parameters of sampling."""
     parser.add_argument("--temperature", type=float, default=1.0, metavar="X", help="(default 1)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="X", help="(default 1)")
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        default=max_tokens,
-        metavar="N",
-        help=f"the longest reply (default {max_tokens})",
-    )
-    parser.add_argument(
-        "--stop",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="text that ends a reply, which keeps it; may be repeated",
-    )
+    text = "the longest reply (default 512)"
+    parser.add_argument("--max-tokens", type=int, default=512, metavar="N", help=text)
+    text = "text that ends a reply, which keeps it; may be repeated"
+    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help=text)
     parser.add_argument("--seed", type=int, metavar="N", help="the same replies each time")
 
 
 def sampling_of(args: argparse.Namespace) -> SamplingRequest:
-    """How replies are sampled. Raise UsageError for what cannot be."""
+    """Return the parameters of sampling. Raise UsageError if one is out of its range."""
     from rlc.service import SamplingRequest
 
     if not 0 <= args.temperature < 100 or not 0 < args.top_p <= 1 or args.max_tokens < 1:
@@ -67,14 +48,14 @@ def sampling_of(args: argparse.Namespace) -> SamplingRequest:
 
 
 def opened(name: str, args: argparse.Namespace) -> Model:
-    """Open a model; raise Error if it cannot be used."""
+    """Open a model. Raise Error if it cannot be used."""
     from rlc.models.model import model
 
     return model(name, args.base, args.renderer, args.base_url)
 
 
 def text_of(given: str) -> str:
-    """A text as it is given, or that of ``@FILE``. Raise UsageError if there is no such file."""
+    """Return a text, or that of ``@FILE``. Raise UsageError if there is no such file."""
     if not given.startswith("@"):
         return given
     try:

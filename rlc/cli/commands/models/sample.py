@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlc.cli.commands.models.options import (
-    UsageError,
     add_model_options,
     add_sampling_options,
     opened,
     sampling_of,
     text_of,
 )
+from rlc.cli.output import UsageError
 
 HELP = "sample replies of a model to prompts, as JSON lines"
 DESCRIPTION = (
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", type=int, default=1, metavar="N", help="replies to each (default 1)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="(default: standard output)")
     parser.add_argument("--logprobs", action="store_true", help="with those of the reply's tokens")
-    add_sampling_options(parser, max_tokens=512)
+    add_sampling_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,9 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     sampling, system = sampling_of(args), text_of(args.system)
     rows = list(_rows(args.file)) if args.file else [{"prompt": text} for text in args.prompts]
-    chats = [
-        with_system(_chat(row, args.field, number), system) for number, row in enumerate(rows, 1)
-    ]
+    prompts = [_chat(row, args.field, number) for number, row in enumerate(rows, 1)]
+    chats = [with_system(prompt, system) for prompt in prompts]
     with ExitStack() as stack:
         out: IO[str] = stack.enter_context(
             args.out.open("w", encoding="utf-8") if args.out else nullcontext(sys.stdout)
@@ -69,21 +68,16 @@ def run(args: argparse.Namespace) -> int:
         model = stack.enter_context(opened(args.model, args))
         for row, replies in zip(rows, model.sample_all(chats, sampling, args.n), strict=True):
             for sample, reply in enumerate(replies):
-                made: dict[str, Any] = {
-                    **row,
-                    "reply": reply.text,
-                    "sample": sample,
-                    "stop_reason": reply.stop_reason,
-                    "tokens": len(reply.tokens),
-                }
+                line = {**row, "reply": reply.text, "sample": sample}
+                line |= {"stop_reason": reply.stop_reason, "tokens": len(reply.tokens)}
                 if args.logprobs:
-                    made |= {"token_ids": reply.tokens, "logprobs": reply.logprobs}
-                out.write(json.dumps(made, ensure_ascii=False) + "\n")
+                    line |= {"token_ids": reply.tokens, "logprobs": reply.logprobs}
+                out.write(json.dumps(line, ensure_ascii=False) + "\n")
     return 0
 
 
 def _rows(file: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file. Raise UsageError if one is no JSON object."""
+    """Yield the rows of a file. Raise UsageError if one is no JSON object."""
     try:
         with open(file, encoding="utf-8") if file != "-" else nullcontext(sys.stdin) as lines:
             for number, line in enumerate(lines, 1):
@@ -101,7 +95,7 @@ def _rows(file: str) -> Iterator[dict[str, Any]]:
 
 
 def _chat(row: Mapping[str, Any], field: str | None, number: int) -> Sequence[Mapping[str, Any]]:
-    """What is asked with a row. Raise UsageError if it has no such field."""
+    """Return the prompt of a row as messages. Raise UsageError if it has no such field."""
     from rlc.models.model import as_messages
 
     known = (field,) if field else ("prompt", "messages")
@@ -110,10 +104,10 @@ def _chat(row: Mapping[str, Any], field: str | None, number: int) -> Sequence[Ma
         has = ", ".join(f"`{name}`" for name in row) or "none"
         wanted = " or ".join(f"`{name}`" for name in known)
         raise UsageError(f"row {number} has no field {wanted}", f"it has {has}")
-    asked = row[name]
-    is_chat = isinstance(asked, list) and all(
-        isinstance(m, dict) and isinstance(m.get("role"), str) and "content" in m for m in asked
+    prompt = row[name]
+    is_chat = isinstance(prompt, list) and all(
+        isinstance(m, dict) and isinstance(m.get("role"), str) and "content" in m for m in prompt
     )
-    if not isinstance(asked, str) and not (is_chat and asked):
+    if not isinstance(prompt, str) and not (is_chat and prompt):
         raise UsageError(f"`{name}` of row {number} is neither a text nor a list of messages")
-    return as_messages(asked)
+    return as_messages(prompt)

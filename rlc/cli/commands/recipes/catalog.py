@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlc.cli.output import has_color, print_error
+from rlc.cli.output import UsageError, has_color
 from rlc.errors import Error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from rlc.catalog import NameEntry, Param
+    from rlc.catalog import NameEntry
 
 HELP = "look up what the language knows"
 DESCRIPTION = (
@@ -42,19 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", help="only this kind, such as `advantage`, `loss`, `base`")
     parser.add_argument("--all", action="store_true", help="list all that is related")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--schema", action="store_true", help="print the JSON schema of a plan instead"
-    )
+    text = "print the JSON schema of a plan instead"
+    parser.add_argument("--schema", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.catalog import as_data
+    from rlc.catalog import as_data, plan_schema
 
     if args.schema:
-        from rlc.catalog import plan_schema
-
         if args.term or args.kind:
-            return print_error("--schema is the schema of the whole plan: give it alone", 2)
+            raise UsageError("--schema is the schema of the whole plan: give it alone")
         print(json.dumps(plan_schema(), indent=2, ensure_ascii=False))
         return 0
     found = look_up(args.term, args.kind)
@@ -73,16 +70,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class NoKindError(Error):
-    """The catalogue has no such kind."""
-
-    exit_status = 2
-
-
 def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
     """Return what the catalogue has about a term, or all of it; only of ``kind``, if given.
 
-    Raise NoKindError if there is no such kind, Error if nothing is found.
+    Raise UsageError if there is no such kind, Error if nothing is found.
     """
     from rlc.catalog import entries, find, kinds, words
     from rlc.check import known_values
@@ -90,7 +81,7 @@ def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
     among = entries()
     if kind is not None:
         if kind not in kinds():
-            raise NoKindError(f"there is no kind `{kind}`", known_values(list(kinds()), kind))
+            raise UsageError(f"there is no kind `{kind}`", known_values(list(kinds()), kind))
         among = tuple(entry for entry in among if entry.kind == kind)
     found = list(among) if term is None else find(term, among)
     if not found:
@@ -102,8 +93,8 @@ def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
 def _views(
     found: Sequence[NameEntry], term: str | None, kind: str | None, every: bool
 ) -> Iterator[RenderableType]:
-    """Show an entry in full if it has the term as its name, or is the only one; list the rest, or
-    what is nearest to the one that is shown."""
+    """Show an entry in full if the term is its name, or it is the only one; list the rest, or those
+    that are nearest to the one that is shown."""
     from rlc.catalog import is_named, related
 
     if term is None and kind is None:
@@ -153,9 +144,10 @@ def _overview(found: Sequence[NameEntry]) -> Iterator[RenderableType]:
 
 def _in_full(entry: NameEntry) -> Iterator[RenderableType]:
     from rich.padding import Padding
+    from rich.table import Table
     from rich.text import Text
 
-    from rlc.explanation import formulas_of
+    from rlc.explanation import default_of, formulas_of, meaning_of, type_of
 
     yield Text.assemble((entry.name, "bold"), f"  {entry.kind}: {entry.doc}")
     lines = [Text(f"not possible here: {entry.reason}")] if entry.reason else []
@@ -163,7 +155,14 @@ def _in_full(entry: NameEntry) -> Iterator[RenderableType]:
     for line in (*lines, *map(Text, formulas_of(entry))):
         yield Padding(line, (0, 0, 0, 2))
     if entry.params:
-        yield Padding(_parameters(entry.params), (1, 0, 0, 2))
+        table = Table(box=None, pad_edge=False)
+        for title in ("parameter", "type", "default", "meaning"):
+            bold = "bold" * (title == "parameter")
+            table.add_column(title, no_wrap=title != "meaning", style=bold)
+        for param in entry.params:
+            cells = param.name, type_of(param), default_of(param), meaning_of(param)
+            table.add_row(*map(Text, cells))
+        yield Padding(table, (1, 0, 0, 2))
     if entry.facts:
         facts = _grid()
         facts.add_column(no_wrap=True, style="dim")
@@ -174,18 +173,3 @@ def _in_full(entry: NameEntry) -> Iterator[RenderableType]:
     if entry.example:
         yield Padding(Text(entry.example, style="cyan"), (1, 0, 0, 2))
     yield ""
-
-
-def _parameters(params: Sequence[Param]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from rlc.explanation import default_of, meaning_of, type_of
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("parameter", "type", "default", "meaning"):
-        table.add_column(title, no_wrap=title != "meaning", style="bold" * (title == "parameter"))
-    for param in params:
-        cells = param.name, type_of(param), default_of(param), meaning_of(param)
-        table.add_row(*map(Text, cells))
-    return table

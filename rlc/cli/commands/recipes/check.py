@@ -33,27 +33,15 @@ exit status: 0 clean (warnings allowed), 1 errors found, or with --diff somethin
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a recipe, a folder, or -")
-    parser.add_argument(
-        "--format",
-        choices=("human", "json", "sarif", "github"),
-        default="human",
-        help="how findings are printed",
-    )
-    parser.add_argument(
-        "--fix",
-        action="store_true",
-        help="correct what has one sensible reading, in the file; with - print the result",
-    )
-    beside = parser.add_mutually_exclusive_group()
-    beside.add_argument(
-        "--no-data", action="store_true", help="do not read the data that the recipes name"
-    )
-    beside.add_argument(
-        "--import",
-        dest="imports",
-        action="store_true",
-        help="also import the Python code that the recipes name, and try rewards on the first rows",
-    )
+    formats, text = ("human", "json", "sarif", "github"), "how findings are printed"
+    parser.add_argument("--format", choices=formats, default="human", help=text)
+    text = "correct what has one sensible reading, in the file; with - print the result"
+    parser.add_argument("--fix", action="store_true", help=text)
+    group = parser.add_mutually_exclusive_group()
+    text = "do not read the data that the recipes name"
+    group.add_argument("--no-data", action="store_true", help=text)
+    text = "also import the Python code that the recipes name, and try rewards on the first rows"
+    group.add_argument("--import", dest="imports", action="store_true", help=text)
     parser.add_argument("--diff", action="store_true", help="only show what --fix would change")
 
 
@@ -115,10 +103,8 @@ def _fix(files: list[str], args: argparse.Namespace) -> int:
             assert item.span is not None
             assert item.fix is not None
             place = f"{item.file_name}:{item.span.line}:{item.span.column}"
-            print(
-                f"fixed {place}: {item.code} {printable(item.message)} ({item.fix.title})",
-                file=report,
-            )
+            message = f"{item.code} {printable(item.message)}"
+            print(f"fixed {place}: {message} ({item.fix.title})", file=report)
     _print(remaining, len(files), args.format, sys.stderr if text_apart else sys.stdout)
     return 1 if remaining.has_errors or (args.diff and changes) else 0
 

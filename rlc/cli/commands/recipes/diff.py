@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 from rlc.api import is_saved_plan, load
 from rlc.cli.options import add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import has_color, print_error, print_findings
+from rlc.cli.output import UsageError, has_color, print_findings
 
 if TYPE_CHECKING:
     from rlc.compile import CompileResult
-
-SAME, DIFFERENT, ERROR = 0, 1, 2
 
 HELP = "what differs between two recipes, plans or runs"
 DESCRIPTION = (
@@ -40,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("after", nargs="?", help="another (default: the first, with the options)")
     add_plan_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(error_status=ERROR)
+    parser.set_defaults(error_status=2)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,12 +46,12 @@ def run(args: argparse.Namespace) -> int:
 
     changed, after = changes_plan(args), args.after or args.before
     if args.after is None and not changed:
-        return print_error("give a second recipe, or something to --set", ERROR)
+        raise UsageError("give a second recipe, or something to --set")
     if changed and _is_plan(after):
-        return print_error(f"{after} stays as it is: options apply to a recipe", ERROR)
+        raise UsageError(f"{after} stays as it is: options apply to a recipe")
     old, new = _compiled(args.before), _compiled(after, args)
     if old.plan is None or new.plan is None:
-        return ERROR
+        return 2
     both_recipes = not (_is_plan(args.before) or _is_plan(after))
     diff = diff_plans(old.plan, new.plan, (old.sweeps, new.sweeps) if both_recipes else ((), ()))
     names = (args.before, f"{after} with the options" if changed else after)
@@ -61,28 +59,25 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(diff_dict(diff, *names), indent=2, ensure_ascii=False))
     else:
         sys.stdout.write(diff_text(diff, *names, color=has_color(sys.stdout)))
-    return DIFFERENT if diff else SAME
+    return 1 if diff else 0
 
 
 def _is_plan(path: str) -> bool:
-    """Whether it stays as it is: a saved plan, or a run."""
+    """Return whether a path names a saved plan, or a run."""
     return is_saved_plan(path) or os.path.isdir(path)
 
 
 def _compiled(path: str, args: argparse.Namespace | None = None) -> CompileResult:
-    """Return what a recipe compiles to, or the plan of a run, or a saved one, stale or not; without
-    a plan if findings were printed."""
-    if os.path.isdir(path):
-        from rlc.compile import CompileResult
+    """Return the compiled recipe, or the plan of a run, or a saved one, stale or not. Print the
+    errors of a recipe without a plan."""
+    if _is_plan(path):
+        from rlc.compile import CompileResult, read_plan
         from rlc.lang import Diagnostics
         from rlc.report import read_plan as plan_of_run
 
-        return CompileResult(plan_of_run(Path(path)), Diagnostics())
-    if is_saved_plan(path):
-        from rlc.compile import CompileResult, read_plan
-        from rlc.lang import Diagnostics
-
-        return CompileResult(read_plan(path).plan, Diagnostics())
+        is_run = os.path.isdir(path)
+        plan = plan_of_run(Path(path)) if is_run else read_plan(path).plan
+        return CompileResult(plan, Diagnostics())
     compiled = (recipe_of(args, path) if args else load(path)).compile()
     if compiled.plan is None:
         print_findings(compiled.diagnostics)

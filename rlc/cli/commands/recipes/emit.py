@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import print_error, print_findings
+from rlc.cli.output import UsageError, print_findings
 
 if TYPE_CHECKING:
     from rlc.compile import CompileResult
@@ -29,7 +29,6 @@ examples:
 
 exit status: 0 written, 1 mistakes in the recipe or a plan that cannot be written so, 2 usage
 """
-_FORMERLY = {"tinker": "script"}
 _GONE = (
     "--target cookbook is gone: the loop of tinker-cookbook has neither seeds nor budgets, and one "
     "advantage, so few plans fitted it"
@@ -37,61 +36,39 @@ _GONE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recipe", help="the recipe (.rl; - for standard input) or saved plan (.json)"
-    )
+    text = "the recipe (.rl; - for standard input) or saved plan (.json)"
+    parser.add_argument("recipe", help=text)
     add_plan_options(parser)
+    targets = ("job", "script", "tinker", "cookbook")
+    text = "what to write (default: a script if FILE ends in .py or is left out, else a job)"
+    parser.add_argument("--target", metavar="{job,script}", choices=targets, help=text)
+    text = "folder or file to write (a script is printed by default)"
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help=text)
+    text = "the job runs a sweep of the recipe (its name, if there are several)"
+    parser.add_argument("--sweep", metavar="NAME", nargs="?", const="", help=text)
+    text = "a file or folder that the job takes along, besides those that the recipe and its "
+    text += "Python code name"
     parser.add_argument(
-        "--target",
-        metavar="{job,script}",
-        choices=("job", "script", *_FORMERLY, "cookbook"),
-        help="what to write (default: a script if FILE ends in .py or is left out, else a job)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="folder or file to write (a script is printed by default)",
-    )
-    parser.add_argument(
-        "--sweep",
-        metavar="NAME",
-        nargs="?",
-        const="",
-        help="the job runs a sweep of the recipe (its name, if there are several)",
-    )
-    parser.add_argument(
-        "--include",
-        metavar="PATH",
-        type=Path,
-        action="append",
-        default=[],
-        help="a file or folder that the job takes along, besides those that the recipe and its "
-        "Python code name",
+        "--include", metavar="PATH", type=Path, action="append", default=[], help=text
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the job, and return the exit status."""
     if args.target == "cookbook":
-        return print_error(
-            _GONE, 2, "--target script writes a loop on the SDK, --target job any plan"
-        )
-    if args.target in _FORMERLY:
-        now = _FORMERLY[args.target]
-        print(f"warning: --target {args.target} is called --target {now}", file=sys.stderr)
-        args.target = now
+        advice = "--target script writes a loop on the SDK, --target job any plan"
+        raise UsageError(_GONE, advice)
+    if args.target == "tinker":  # its former name
+        print("warning: --target tinker is called --target script", file=sys.stderr)
+        args.target = "script"
     is_script = args.output is None or args.output.suffix == ".py"
     target = args.target or ("script" if is_script else "job")
     if target == "job" and args.output is None:
-        return print_error("a job is a folder: say where with -o DIR", 2)
+        raise UsageError("a job is a folder: say where with -o DIR")
     if target == "script" and (args.sweep is not None or args.include):
         option = "--include" if args.include else "--sweep"
-        return print_error(f"{option} is for --target job: a script is one run in one file", 2)
+        raise UsageError(f"{option} is for --target job: a script is one run in one file")
     compiled = _compiled(args)
-    if compiled is None:
-        return print_error("a saved plan is written as it is: give its recipe for other options", 2)
     print_findings(compiled.diagnostics)
     if compiled.plan is None:
         return 1
@@ -104,14 +81,14 @@ def run(args: argparse.Namespace) -> int:
         return 1
 
 
-def _compiled(args: argparse.Namespace) -> CompileResult | None:
-    """Return the compiled recipe, or the saved plan; None if that is to be changed."""
+def _compiled(args: argparse.Namespace) -> CompileResult:
+    """Return the compiled recipe or the saved plan. Raise UsageError if options would change it."""
     from rlc.api import is_saved_plan, load_plan
 
     if not is_saved_plan(args.recipe):
         return recipe_of(args).compile()
     if changes_plan(args) or args.sweep is not None:
-        return None
+        raise UsageError("a saved plan is written as it is: give its recipe for other options")
     from rlc.compile import CompileResult
     from rlc.lang import Diagnostics
 
@@ -151,6 +128,6 @@ def _write_script(compiled: CompileResult, args: argparse.Namespace) -> int:
     try:
         args.output.write_text(text, encoding="utf-8")
     except OSError as error:
-        return print_error(f"cannot write {args.output}: {error.strerror}", 2)
+        raise UsageError(f"cannot write {args.output}: {error.strerror}") from error
     print(f"wrote {args.output}; run it with `python {args.output}`")
     return 0

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from rlc.cli.options import add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import has_color, print_error
-from rlc.errors import Error
+from rlc.cli.output import UsageError, has_color
 
 if TYPE_CHECKING:
     from rlc.api import Explanation
@@ -51,14 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--json", action="store_true", help="print JSON")
     how.add_argument("--graph", choices=("mermaid", "dot"), help="print the job graph")
     parser.add_argument("--out", metavar="PLAN", help="also write the plan, for `rlc run PLAN`")
-    parser.add_argument(
-        "--latency",
-        action="append",
-        default=[],
-        metavar="NODE=SECONDS,…|RUN",
-        help="also predict how long a step takes, from how long its nodes do: sampling=30s, "
-        "training=5s, or any node of the graph; or as the run in a folder has measured",
-    )
+    text = "also predict how long a step takes, from how long its nodes do: sampling=30s, "
+    text += "training=5s, or any node of the graph; or as the run in a folder has measured"
+    metavar = "NODE=SECONDS,…|RUN"
+    parser.add_argument("--latency", action="append", default=[], metavar=metavar, help=text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,18 +61,16 @@ def run(args: argparse.Namespace) -> int:
 
     if is_code(args.recipe):
         if changes_plan(args) or args.full or args.json or args.graph or args.out or args.latency:
-            return print_error("the page of a code takes no options", 2)
+            raise UsageError("the page of a code takes no options")
         sys.stdout.write(page_of(args.recipe, has_color(sys.stdout)))
         return 0
     saved = is_saved_plan(args.recipe)
     if saved and changes_plan(args):
-        return print_error(
-            "a saved plan stays as it is: give its recipe, to decide something else", 2
-        )
+        raise UsageError("a saved plan stays as it is: give its recipe, to decide something else")
     if saved and args.out:
-        return print_error(f"{args.recipe} is a saved plan already", 2)
+        raise UsageError(f"{args.recipe} is a saved plan already")
     if args.out and args.recipe == "-":
-        return print_error("a plan is saved with the name of its recipe: give a file", 2)
+        raise UsageError("a plan is saved with the name of its recipe: give a file")
     explanation = _explanation(args, saved)
     if args.out and explanation.plan is not None:
         from rlc.compile import PlanFileError
@@ -85,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             recipe_of(args).save(args.out)
         except PlanFileError as error:
-            return print_error(error.message, 2)
+            raise UsageError(error.message) from error
         runs = f"`{shlex.join(['rlc', 'run', str(args.out)])}` runs exactly this"
         print(f"wrote {args.out}: {runs}", file=sys.stderr)
     if args.latency and explanation.plan is not None:
@@ -102,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
-    """Explain a recipe, or a saved plan; print how the plan's recipe differs by now."""
+    """Explain a recipe, or a saved plan; print how its recipe has changed since."""
     from rlc.api import explain
     from rlc.compile import read_plan, stale_lines
 
@@ -127,16 +120,10 @@ def _latencies(plan: Plan, given: list[str]) -> Latencies:
     try:
         with open(path, encoding="utf-8") as file:
             return measured_latencies(plan, [json.loads(line) for line in file])
+    except LatencyError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, LatencyError):
-            raise
         raise LatencyError(f"{path} cannot be read as a run's timeline: {error}") from error
-
-
-class NoCodeError(Error):
-    """No finding has this code."""
-
-    exit_status = 2
 
 
 def is_code(text: str) -> bool:
@@ -145,12 +132,12 @@ def is_code(text: str) -> bool:
 
 
 def page_of(code: str, color: bool = False) -> str:
-    """Return the page of a code. Raise NoCodeError if there is no such code."""
+    """Return the page of a code. Raise UsageError if there is no such code."""
     from rlc.check import known_values
     from rlc.lang import CODES, page, render_page
 
     code = code.upper()
     text = page(code)
     if text is None:
-        raise NoCodeError(f"there is no code {code}", known_values(list(CODES), code))
+        raise UsageError(f"there is no code {code}", known_values(list(CODES), code))
     return render_page(text, color)

@@ -21,23 +21,16 @@ EPILOG = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="a recipe, a folder of them, or - to format standard input and print it",
-    )
+    text = "a recipe, a folder of them, or - to format standard input and print it"
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
     parser.add_argument("--check", action="store_true", help="only name recipes that would change")
     parser.add_argument("--diff", action="store_true", help="only show what would change")
 
 
 def run(args: argparse.Namespace) -> int:
     """Format each path, and return the exit status."""
-    files = recipe_files(args.paths)
     found = Diagnostics()
-    changes = 0
-    for file in files:
-        changes += _format(file, args, found)
+    changes = sum([_format(file, args, found) for file in recipe_files(args.paths)])
     print_findings(found)
     return 1 if found or (changes and (args.check or args.diff)) else 0
 

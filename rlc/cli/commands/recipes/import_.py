@@ -34,54 +34,33 @@ exit status: 0 done, 1 the input cannot become a recipe, or the recipe has error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "input",
-        nargs="+",
-        metavar="FILE | -- COMMAND",
-        help="a file, - for standard input, or a command with its options",
-    )
-    parser.add_argument(
-        "--from", dest="source", choices=SOURCES, default="auto", help="the trainer (default: auto)"
-    )
+    text = "a file, - for standard input, or a command with its options"
+    parser.add_argument("input", nargs="+", metavar="FILE | -- COMMAND", help=text)
+    text = "the trainer (default: auto)"
+    parser.add_argument("--from", dest="source", choices=SOURCES, default="auto", help=text)
     parser.add_argument("-o", dest="output", metavar="OUT.rl", help="write there, not to stdout")
-    parser.add_argument(
-        "--overrides",
-        nargs="+",
-        default=[],
-        metavar="NAME=VALUE",
-        help="values that replace those of the file, as on the trainer's command line",
-    )
-    parser.add_argument(
-        "--env",
-        metavar="EXPRESSION",
-        help="what an rLLM job plays, where that stands in its Python code only",
-    )
-    parser.add_argument(
-        "--keep-going",
-        action="store_true",
-        help="put unknown options into a comment instead of stopping at the first",
-    )
+    text = "values that replace those of the file, as on the trainer's command line"
+    parser.add_argument("--overrides", nargs="+", default=[], metavar="NAME=VALUE", help=text)
+    text = "what an rLLM job plays, where that stands in its Python code only"
+    parser.add_argument("--env", metavar="EXPRESSION", help=text)
+    text = "put unknown options into a comment instead of stopping at the first"
+    parser.add_argument("--keep-going", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Convert, write, and check the recipe; return the exit status."""
     from rlc.compile import compile_source
-    from rlc.imports.convert import (
-        convert,
-        job_of_command,
-        job_of_text,
-        with_config,
-        with_overrides,
-    )
+    from rlc.imports import convert
     from rlc.lang import Source
 
     words = args.input
     is_file = len(words) == 1 and ("=" not in words[0] or words[0] == STDIN)
-    job = job_of_text(_read(words[0])) if is_file else job_of_command(words)
+    job = convert.job_of_text(_read(words[0])) if is_file else convert.job_of_command(words)
     if job.config_path is not None:
-        job = with_config(job, _read(job.config_path))
+        job = convert.with_config(job, _read(job.config_path))
+    job = convert.with_overrides(job, args.overrides)
     source = None if args.source == "auto" else args.source
-    text = convert(with_overrides(job, args.overrides), source, args.env, args.keep_going)
+    text = convert.convert(job, source, args.env, args.keep_going)
     _write(text, args.output)
     found = compile_source(Source(args.output or "<import>", text)).diagnostics
     print_findings(found)
@@ -90,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(path: str) -> str:
     """Return the text of a file. Raise InputError if it cannot be read."""
-    from rlc.imports.errors import InputError, shown
+    from rlc.imports.settings import InputError, shown
 
     try:
         if path == STDIN:
@@ -108,7 +87,7 @@ def _read(path: str) -> str:
 
 
 def _write(text: str, output: str | None) -> None:
-    from rlc.imports.errors import InputError, shown
+    from rlc.imports.settings import InputError, shown
 
     if output is None:
         sys.stdout.write(text)

@@ -18,15 +18,10 @@ EPILOG += "\n\nexit status: 0 written, 1 there are such files already"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", metavar="DIR", nargs="?", default=".", help="where (default: here)"
-    )
-    parser.add_argument(
-        "--template",
-        choices=TEMPLATES,
-        default="rl",
-        help="what the project is about (default rl); see below",
-    )
+    text = "where (default: here)"
+    parser.add_argument("folder", metavar="DIR", nargs="?", default=".", help=text)
+    text = "what the project is about (default rl); see below"
+    parser.add_argument("--template", choices=TEMPLATES, default="rl", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

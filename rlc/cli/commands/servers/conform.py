@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.output import print_error, visible
+from rlc.cli.output import UsageError, visible
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -48,27 +48,14 @@ _OWN = "tiny"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", nargs="?", metavar="URL", help="address (default: a server of rlc)")
     parser.add_argument("--model", metavar="NAME", help="base model (default: the cheapest known)")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="CHECK",
-        help="a subject, a name or a pattern: losses, losses.ppo, 'sampling.*'; may be repeated",
-    )
-    parser.add_argument(
-        "--reference",
-        metavar="FOLDER",
-        help="the model that is served, or `tiny`: logprobs are compared with its own in float64",
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        metavar="NATS",
-        help="mean difference of a sampler's and a trainer's logprobs (default 0.05)",
-    )
-    parser.add_argument(
-        "--patience", type=float, default=120.0, metavar="SECONDS", help="for a check (default 120)"
-    )
+    text = "a subject, a name or a pattern: losses, losses.ppo, 'sampling.*'; may be repeated"
+    parser.add_argument("--only", action="append", default=[], metavar="CHECK", help=text)
+    text = "the model that is served, or `tiny`: logprobs are compared with its own in float64"
+    parser.add_argument("--reference", metavar="FOLDER", help=text)
+    text = "mean difference of a sampler's and a trainer's logprobs (default 0.05)"
+    parser.add_argument("--tolerance", type=float, metavar="NATS", help=text)
+    text = "for a check (default 120)"
+    parser.add_argument("--patience", type=float, default=120.0, metavar="SECONDS", help=text)
     parser.add_argument("--yes", action="store_true", help="go ahead at any cost")
     parser.add_argument("--budget", type=float, metavar="USD", help="go ahead if it costs no more")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -82,17 +69,16 @@ def run(args: argparse.Namespace) -> int:
     needed = PACKAGES if args.url is None else ("tinker", "numpy")
     if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
         extra = "serve" if args.url is None else "tinker"
-        return print_error(f"this needs {', '.join(missing)}", 2, f"pip install 'rlc[{extra}]'")
+        raise UsageError(f"this needs {', '.join(missing)}", f"pip install 'rlc[{extra}]'")
     if args.patience <= 0 or (args.tolerance is not None and not args.tolerance >= 0):
-        return print_error("--patience is above 0, --tolerance 0 or more", 2)
+        raise UsageError("--patience is above 0, --tolerance 0 or more")
     from rlc.service import TOLERANCE, Bench, chosen, offered_models, run_checks
 
     checks = chosen(args.only)
     with _server(args.url) as endpoint:
         base = args.model or _cheapest(offered_models(endpoint))
         if not endpoint.is_loopback and (cost := _unpaid(base, args)) is not None:
-            hint = "--yes goes ahead, --budget USD if it costs no more than that"
-            return print_error(cost, 2, hint)
+            raise UsageError(cost, "--yes goes ahead, --budget USD if it costs no more than that")
         bench = Bench(
             endpoint,
             base,
@@ -100,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
             TOLERANCE if args.tolerance is None else args.tolerance,
             publishes=endpoint.is_loopback,
         )
-        report = run_checks(bench, checks, args.patience, _progress(len(checks)), _note)
+        note = lambda text: print(visible(text), file=sys.stderr)  # noqa: E731
+        report = run_checks(bench, checks, args.patience, _progress(len(checks)), note)
     if args.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
@@ -110,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _server(url: str | None) -> Iterator[Endpoint]:
-    """The server under test: one of rlc without an address, until the block ends."""
+    """Yield the server under test; without an address, one of rlc until the block ends."""
     from rlc.service import Endpoint, find_endpoint
 
     if url is not None:
@@ -133,15 +120,12 @@ def _server(url: str | None) -> Iterator[Endpoint]:
 
 
 def _cheapest(offered: Sequence[SupportedModel]) -> str:
-    """The model whose tokens cost least by the catalogue, the first if it has none of them. Raise
-    Error if the server has none that it trains and samples."""
+    """Return the model that is cheapest to train by the catalogue, or the first. Raise Error if the
+    server has none that it trains and samples."""
     from rlc.catalog import find_model
 
-    names = [
-        str(model.model_name)
-        for model in offered
-        if model.trainable is not False and model.sampleable is not False
-    ]
+    usable = (one for one in offered if one.trainable is not False and one.sampleable is not False)
+    names = [str(model.model_name) for model in usable]
     if not names:
         raise Error("the server has no model that it trains and samples", "name one with --model")
 
@@ -154,44 +138,38 @@ def _cheapest(offered: Sequence[SupportedModel]) -> str:
 
 
 def _unpaid(base: str, args: argparse.Namespace) -> str | None:
-    """What the checks cost, unless that was agreed to."""
+    """Return the tokens and the price of the checks; None if --yes or --budget allows them."""
     from rlc.catalog import find_model
     from rlc.service import MOST_TOKENS as MOST
 
     known = find_model(base)
     prices = (known.price.prefill, known.price.sample, known.price.train) if known else (None,) * 3
     counts = (MOST.prefill, MOST.sample, MOST.train)
-    cost = None
+    cost, price = math.inf, "at an unknown price"
     if None not in prices:
         cost = sum(n * p for n, p in zip(counts, prices, strict=True) if p is not None) / 1e6
-    if args.yes or (cost is not None and args.budget is not None and cost <= args.budget):
+        price = f"${cost:.4f} by the catalogue's prices"
+    if args.yes or (args.budget is not None and cost <= args.budget):
         return None
-    return (
-        f"the checks ask `{base}` for at most {MOST.prefill:,} tokens of prompts, {MOST.sample:,} "
-        f"sampled and {MOST.train:,} trained: "
-        + ("at an unknown price" if cost is None else f"${cost:.4f} by the catalogue's prices")
+    tokens = (
+        f"{MOST.prefill:,} tokens of prompts, {MOST.sample:,} sampled and {MOST.train:,} trained"
     )
-
-
-def _note(text: str) -> None:
-    print(visible(text), file=sys.stderr)
+    return f"the checks ask `{base}` for at most {tokens}: {price}"
 
 
 def _progress(total: int) -> Callable[[CheckOutcome], None] | None:
-    """What shows on a terminal which check is over; None elsewhere."""
+    """Return a callback that shows on a terminal which check is over; None without one."""
     if not sys.stderr.isatty():
         return None
     done = 0
 
-    def tell(found: CheckOutcome) -> None:
+    def show(found: CheckOutcome) -> None:
         nonlocal done
         done += 1
-        line = f"{done} of {total}: {found.check.name} {found.state}"
-        print(
-            f"\r\033[K{line}", end="" if done < total else "\r\033[K", file=sys.stderr, flush=True
-        )
+        line = f"\r\033[K{done} of {total}: {found.check.name} {found.state}"
+        print(line, end="" if done < total else "\r\033[K", file=sys.stderr, flush=True)
 
-    return tell
+    return show
 
 
 def _print(report: ConformReport) -> None:
@@ -206,29 +184,27 @@ def _print(report: ConformReport) -> None:
     for title in ("check", "", "difference", "allowed", ""):
         table.add_column(title, overflow="fold", no_wrap=title in ("check", "allowed"))
     for found in report.found:
-        worst, said = found.worst, found.said
+        worst, text = found.worst, found.said
         if found.state == "holds":
-            said = found.check.promise + (f" ({said})" if said else "")
+            text = found.check.promise + (f" ({text})" if text else "")
         elif found.state == "lacks" and not found.check.required:
-            said += " (optional)"
+            text += " (optional)"
         table.add_row(
             Text(found.check.name),
             Text(found.state, _STYLES[found.state]),
             Text("" if worst is None else f"{worst.found:.2g}"),
             Text("" if worst is None else f"{worst.allowed:g}"),
-            Text(visible(said)),
+            Text(visible(text)),
         )
     console.print(table)
     counts = Counter(found.state for found in report.found)
+    states = ", ".join(f"{number} {state}" for state, number in counts.items())
     compared = f", logprobs compared with {report.reference} in float64" if report.reference else ""
-    console.print(
-        f"{report.server}, {report.model}{compared}: "
-        + ", ".join(f"{number} {state}" for state, number in counts.items())
-        + f"; {report.tokens.prefill:,} tokens of prompts, {report.tokens.sample:,} sampled, "
-        f"{report.tokens.train:,} trained",
-        soft_wrap=True,
-        markup=False,
-    )
+    tokens = f"{report.tokens.prefill:,} tokens of prompts, {report.tokens.sample:,} sampled, "
+    tokens += f"{report.tokens.train:,} trained"
+    lines = [f"{report.server}, {report.model}{compared}: {states}; {tokens}"]
     if not report.conforms:
         wrong = [found.check.name for found in report.found if not found.conforms]
-        console.print(f"it does not conform: {', '.join(wrong)}", soft_wrap=True, markup=False)
+        lines.append(f"it does not conform: {', '.join(wrong)}")
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)

@@ -7,7 +7,8 @@ import importlib.util
 import os
 import sys
 
-from rlc.cli.output import has_color, print_error
+from rlc.cli.output import UsageError, has_color
+from rlc.errors import Error
 
 HELP = "tools for coding agents"
 DESCRIPTION = (
@@ -26,30 +27,27 @@ exit status: 0 ended by the client, or approved; 1 not approved; 2 usage, or it 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", nargs="?", help="where paths start (default: the working directory)"
-    )
-    parser.add_argument(
-        "--approve", metavar="PLAN", help="show a saved plan, and ask whether it may be run once"
-    )
+    text = "where paths start (default: the working directory)"
+    parser.add_argument("folder", nargs="?", help=text)
+    text = "show a saved plan, and ask whether it may be run once"
+    parser.add_argument("--approve", metavar="PLAN", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the client ends it, or ask for an approval; return the exit status."""
     if args.approve:
         if args.folder:
-            return print_error("--approve serves nothing: give it alone", 2)
+            raise UsageError("--approve serves nothing: give it alone")
         return _approve(args.approve)
     if not importlib.util.find_spec("mcp") or not importlib.util.find_spec("mcp.server.fastmcp"):
-        return print_error(
-            "the server needs mcp 1.24 or newer 1.x", 2, "pip install 'rlc[mcp]' 'mcp<2'"
-        )
+        advice = "pip install 'rlc[mcp]' 'mcp<2'"
+        raise UsageError("the server needs mcp 1.24 or newer 1.x", advice)
     if args.folder:
         try:
             os.chdir(os.path.expanduser(args.folder))
         except OSError as error:
-            return print_error(f"cannot work in {args.folder}: {error.strerror}", 2)
-    from rlc.cli.mcp.server import serve
+            raise UsageError(f"cannot work in {args.folder}: {error.strerror}") from error
+    from rlc.cli.mcp_server import serve
 
     serve()
     return 0
@@ -57,14 +55,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _approve(path: str) -> int:
     from rlc.api import explain, load_plan
-    from rlc.cli.mcp.approvals import approve
+    from rlc.cli.approved_runs import approve
     from rlc.plan import plan_hash
 
     plan = load_plan(path)
     if not sys.stdin.isatty():
-        return print_error(
-            "an approval is given by a person at a terminal", 2, "run this command in one yourself"
-        )
+        advice = "run this command in one yourself"
+        raise UsageError("an approval is given by a person at a terminal", advice)
     sys.stdout.write(explain(plan).text(has_color(sys.stdout)))
     print(f"\nplan {plan_hash(plan)}")
     try:
@@ -72,7 +69,7 @@ def _approve(path: str) -> int:
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
-        return print_error("not approved")
+        raise Error("not approved")
     approve(plan)
     print("approved, for one run")
     return 0

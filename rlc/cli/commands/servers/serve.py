@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.cli.addresses import KEY_VARIABLE, add_address, is_local, key_of
-from rlc.cli.options import add_base_url
-from rlc.cli.output import print_error
+from rlc.cli.options import KEY_VARIABLE, add_address, add_base_url, is_local, key_of
+from rlc.cli.output import UsageError
 from rlc.errors import Error
 
 if TYPE_CHECKING:
-    from rlc.plan import ModelPlan
-    from rlc.service import Backend, Observer
+    from rlc.service import Observer
 
 PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
 
@@ -36,17 +34,34 @@ examples:
 
 exit status: 0 stopped by Ctrl-C; 2 the server cannot start
 """
+_ENGINE = """\
+rlc serve: Tinker's protocol on the embedded engine ({device})
+{models}
+  checkpoints in {checkpoints}
+
+  export TINKER_BASE_URL={address}
+  export TINKER_API_KEY={key}
+
+  chats: {address}/v1 (OpenAI), {address} (Anthropic)
+
+Ctrl-C stops it."""
+_REFERENCES = """\
+rlc serve: OpenAI's and Anthropic's APIs
+{models}
+
+  export OPENAI_BASE_URL={address}/v1
+  export OPENAI_API_KEY={key}
+
+  Anthropic's clients take {address}
+
+Ctrl-C stops it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser, port=8000)
-    parser.add_argument(
-        "--checkpoints",
-        type=Path,
-        default=Path("checkpoints"),
-        metavar="DIR",
-        help="where runs and checkpoints are kept (default ./checkpoints)",
-    )
+    folder = Path("checkpoints")
+    text = "where runs and checkpoints are kept (default ./checkpoints)"
+    parser.add_argument("--checkpoints", type=Path, default=folder, metavar="DIR", help=text)
     parser.add_argument(
         "--model",
         dest="models",
@@ -69,41 +84,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--base", help="their base model, where the name does not say it")
     group.add_argument("--renderer", help="how chats become tokens, where that is not known")
     add_base_url(group)
-    parser.add_argument(
-        "--record",
-        type=Path,
-        metavar="FILE",
-        help="add a line (JSON) for each answered request, with its exact tokens and logprobs",
-    )
+    text = "add a line (JSON) for each answered request, with its exact tokens and logprobs"
+    parser.add_argument("--record", type=Path, metavar="FILE", help=text)
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: what is there)")
-    parser.add_argument(
-        "--dtype",
-        metavar="NAME",
-        help="float32 or bfloat16 (default: RLC_DTYPE, or on CUDA what a model was saved in, "
-        "else float32)",
-    )
+    usual = "RLC_DTYPE, or on CUDA what a model was saved in, else float32"
+    parser.add_argument("--dtype", metavar="NAME", help=f"float32 or bfloat16 (default: {usual})")
     group = parser.add_argument_group("for tests of clients")
-    group.add_argument(
-        "--no-custom-losses",
-        dest="custom_losses",
-        action="store_false",
-        help="compute no custom losses, so that clients compute theirs themselves",
-    )
+    text = "compute no custom losses, so that clients compute theirs themselves"
+    group.add_argument("--no-custom-losses", dest="custom_losses", action="store_false", help=text)
     for kind in ("sample", "train"):
-        group.add_argument(
-            f"--{kind}-latency",
-            default="0",
-            metavar="DELAY",
-            help=f"seconds added to the answer of each {kind} request: "
-            "0.5, lognormal:MEDIAN,SIGMA or pareto:SCALE,ALPHA",
-        )
-    group.add_argument(
-        "--faults",
-        default="",
-        metavar="KIND=RATE,…",
-        help="too_many (429), errors (500), drops, restarts, slow, lost, stuck, paused; "
-        "for example errors=5%%,drops=5%%",
-    )
+        text = f"seconds added to the answer of each {kind} request: "
+        text += "0.5, lognormal:MEDIAN,SIGMA or pareto:SCALE,ALPHA"
+        group.add_argument(f"--{kind}-latency", default="0", metavar="DELAY", help=text)
+    text = "too_many (429), errors (500), drops, restarts, slow, lost, stuck, paused; "
+    text += "for example errors=5%%,drops=5%%"
+    group.add_argument("--faults", default="", metavar="KIND=RATE,…", help=text)
     group.add_argument("--fault-seed", type=int, default=0, metavar="N", help="(default 0)")
     parser.set_defaults(error_status=2)
 
@@ -111,12 +106,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
-        return print_error(f"serving needs {', '.join(missing)}", 2, "pip install 'rlc[serve]'")
-    if problem := _usage_problem(args):
-        return print_error(problem, 2)
+        raise UsageError(f"serving needs {', '.join(missing)}", "pip install 'rlc[serve]'")
+    _check_usage(args)
     recorder = None
     try:
-        key = _key(args)
+        key = key_of(args)
+        if key and not (is_local(args.host) or args.references or key.startswith("tml-")):
+            raise Error(f"{KEY_VARIABLE} must start with tml-: the SDK takes no other keys")
         if args.record is not None:
             from rlc.service import Recorder
 
@@ -134,35 +130,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _usage_problem(args: argparse.Namespace) -> str | None:
-    """What is given that would have no effect."""
-    of_references = {"base": None, "renderer": None, "base_url": None}
-    of_engine: dict[str, Any] = {
-        "models": [],
-        "device": None,
-        "dtype": None,
-        "custom_losses": True,
-        "faults": "",
-    }
-    of_engine |= {"sample_latency": "0", "train_latency": "0", "fault_seed": 0}
-    of_engine |= {"checkpoints": Path("checkpoints")}
-    others = of_engine if args.references else of_references
+def _check_usage(args: argparse.Namespace) -> None:
+    """Raise UsageError if an option would have no effect."""
+    others: dict[str, Any] = {"base": None, "renderer": None, "base_url": None}
+    if args.references:
+        others = {"models": [], "device": None, "dtype": None, "custom_losses": True, "faults": ""}
+        others |= {"sample_latency": "0", "train_latency": "0", "fault_seed": 0}
+        others |= {"checkpoints": Path("checkpoints")}
+    odd_names = {"models": "--model", "custom_losses": "--no-custom-losses"}
     for name, usual in others.items():
         if getattr(args, name) != usual:
-            option = {"models": "--model", "custom_losses": "--no-custom-losses"}.get(
-                name, f"--{name.replace('_', '-')}"
-            )
+            option = odd_names.get(name, f"--{name.replace('_', '-')}")
             does = "has no effect with" if args.references else "is for models named by"
-            return f"{option} {does} --openai"
-    return None
+            raise UsageError(f"{option} {does} --openai")
 
 
 def _serve_references(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
     import rlc.service.engine  # noqa: F401, I001 (before anything imports torch)
     import asyncio
 
-    from rlc.models import named_model
-    from rlc.models import serving_models
+    from rlc.models import named_model, serving_models
 
     plans = {}
     for given in args.references:
@@ -171,31 +158,18 @@ def _serve_references(args: argparse.Namespace, key: str | None, answered: Obser
         plan = named_model(reference, args.base, args.renderer, args.base_url)
         plans[name or reference] = plan
 
+    width = max(map(len, plans))
+    named = ((name, plan.weights or plan.base, plan.service) for name, plan in plans.items())
+    models = "\n".join(f"  {name:<{width}}   {of}, on {service}" for name, of, service in named)
+
     async def serve() -> None:
         serving = serving_models(plans, args.host, args.port, key, answered, args.base_url)
         async with serving as address:
-            print(_references_banner(plans, address, key), flush=True)
+            shown_key = f"${KEY_VARIABLE}" if key else "none"
+            print(_REFERENCES.format(models=models, address=address, key=shown_key), flush=True)
             await asyncio.Event().wait()
 
     asyncio.run(serve())
-
-
-def _references_banner(plans: Mapping[str, ModelPlan], address: str, key: str | None) -> str:
-    width = max(map(len, plans))
-    models = "\n".join(
-        f"  {name:<{width}}   {plan.weights or plan.base}, on {plan.service}"
-        for name, plan in plans.items()
-    )
-    return f"""\
-rlc serve: OpenAI's and Anthropic's APIs
-{models}
-
-  export OPENAI_BASE_URL={address}/v1
-  export OPENAI_API_KEY={"$" + KEY_VARIABLE if key else "none"}
-
-  Anthropic's clients take {address}
-
-Ctrl-C stops it."""
 
 
 def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None) -> None:
@@ -218,14 +192,21 @@ def _serve(args: argparse.Namespace, key: str | None, answered: Observer | None)
     disturbances = Disturbances(parse_faults(args.faults, args.fault_seed), latency)
     listening = bind(args.host, args.port)
     with listening:
-        engine = open_engine(
-            args.checkpoints, device=args.device, continuous=True, dtype=args.dtype
-        )
+        settings = {"device": args.device, "dtype": args.dtype}
+        engine = open_engine(args.checkpoints, continuous=True, **settings)
         try:
             engine.store.require_writable()
             served = asyncio.run(load_models(engine, parse_models(args.models)))
             backend = Backend(engine, served, disturbances, args.custom_losses)
-            print(_banner(backend, listening.getsockname()[:2], args, key), flush=True)
+            lines = [
+                f"  {one.name}" + ("" if one.name == one.source else f"  ({one.source})")
+                for one in served.values()
+            ]
+            host, port = listening.getsockname()[:2]
+            values = {"models": "\n".join(lines), "address": f"http://{host}:{port}"}
+            values |= {"device": engine.device.type, "checkpoints": args.checkpoints}
+            values["key"] = f"${KEY_VARIABLE}" if key else "tml-local"
+            print(_ENGINE.format(**values), flush=True)
             Server(build_app(backend, key, answered), backend.futures.close).serve_on(listening)
         finally:
             engine.close()
@@ -240,32 +221,3 @@ def parse_models(given: Sequence[str]) -> dict[str, str]:
             source = str(Path(source).expanduser().resolve())
         models[name if equals else source] = source
     return models
-
-
-def _key(args: argparse.Namespace) -> str | None:
-    """Return the key that clients must send. Raise Error if the SDK would not take it."""
-    key = key_of(args)
-    if key and not (is_local(args.host) or args.references or key.startswith("tml-")):
-        raise Error(f"{KEY_VARIABLE} must start with tml-: the SDK takes no other keys")
-    return key
-
-
-def _banner(
-    backend: Backend, address: tuple[str, int], args: argparse.Namespace, key: str | None
-) -> str:
-    """Return what a user needs: the models, the address, and the lines for another terminal."""
-    models = "\n".join(
-        f"  {served.name}" + ("" if served.name == served.source else f"  ({served.source})")
-        for served in backend.served.values()
-    )
-    return f"""\
-rlc serve: Tinker's protocol on the embedded engine ({backend.engine.device.type})
-{models}
-  checkpoints in {args.checkpoints}
-
-  export TINKER_BASE_URL=http://{address[0]}:{address[1]}
-  export TINKER_API_KEY={"$" + KEY_VARIABLE if key else "tml-local"}
-
-  chats: http://{address[0]}:{address[1]}/v1 (OpenAI), http://{address[0]}:{address[1]} (Anthropic)
-
-Ctrl-C stops it."""

@@ -1,4 +1,5 @@
-"""Charts as a template draws them: paths in a box of 1000 by 1000, labels in per cent of it.
+"""Curves, and charts of them as a template draws them: paths in a box of 1000 by 1000, labels in
+per cent of it.
 
 The box is stretched to the width of the page, so that a chart fits a phone and a desktop; text,
 which must not be stretched, is laid over it.
@@ -6,16 +7,17 @@ which must not be stretched, is laid over it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from attrs import evolve, frozen
 
-from rlc.report.charts.series import Series, smoothed, table_steps, thinned, ticks
 from rlc.report.formatting import number
+from rlc.runtime import Record, is_number
 
-BOX = 1000.0
 COLORS, DASHES = 8, 12  # of the page: each curve has another pair of them
-_ROUNDING = 0.01  # the share of a scale that a bound may be passed by
+_PASSED = 0.01  # the share of a scale that a bound may be passed by
 _APART = 7.0  # per cent of the height between labels at the ends of curves
 
 
@@ -85,12 +87,12 @@ class Chart:
 
     @property
     def widest(self) -> str:
-        """The longest label of the upright axis."""
+        """The longest label of the vertical axis."""
         return max((tick.text for tick in self.y_ticks), key=len)
 
     @property
     def summary(self) -> str:
-        """The chart in a sentence, for those who do not see it."""
+        """A sentence for readers who do not see the chart."""
         ends = "; ".join(f"{curve.name} is last {curve.last}" for curve in self.curves)
         return f"{self.title} by {self.x_name}: {ends}"
 
@@ -131,7 +133,7 @@ def draw(figure: Figure, places: Sequence[int] | None = None, marks: Sequence[st
             edges += [min(values), max(values)]
     low, high = min(edges), max(edges)
     for bound in figure.bounds:  # what is over it by a rounding needs no room of its own
-        if bound is not None and 0 < abs(low - bound) < (high - low) * _ROUNDING:
+        if bound is not None and 0 < abs(low - bound) < (high - low) * _PASSED:
             low = bound
     y_ticks = ticks(low, high)
     y = _Scale(y_ticks[0], y_ticks[-1])
@@ -145,10 +147,8 @@ def draw(figure: Figure, places: Sequence[int] | None = None, marks: Sequence[st
     x_ticks = whole if len(whole) > 1 else sorted({int(x.low), int(x.high)})
     steps = table_steps(found)
     by_step = [dict(zip(curve.steps, curve.values, strict=True)) for curve in found]
-    drawn = [
-        _curve(curve, place, x, y)
-        for curve, place in zip(found, places or range(len(found)), strict=True)
-    ]
+    placed = zip(found, places or range(len(found)), strict=True)
+    drawn = [_curve(curve, place, x, y) for curve, place in placed]
     if marks:
         drawn = _marked(drawn, found, marks, x, y)
     return Chart(
@@ -168,19 +168,6 @@ def draw(figure: Figure, places: Sequence[int] | None = None, marks: Sequence[st
         ),
         places=tuple(round(100 * x.of(step), 2) for step in steps),
     )
-
-
-def chart(
-    id: str,
-    title: str,
-    curves: Sequence[Series | None],
-    *,
-    note: str = "",
-    bounds: tuple[float | None, float | None] = (None, None),
-) -> Chart | None:
-    """Draw the curves that are not None in one box; None if all are."""
-    shown = figure(id, title, curves, note=note, bounds=bounds)
-    return draw(shown) if shown else None
 
 
 def _marked(
@@ -203,22 +190,16 @@ def _marked(
         evolve(
             curve,
             path="" if curve.mean else curve.path,
-            mark=Mark(text, *map(_rounded, placed[i])),
+            mark=Mark(text, round(placed[i][0], 2), round(placed[i][1], 2)),
         )
         for i, (curve, text) in enumerate(zip(drawn, marks, strict=True))
     ]
 
 
-def _rounded(value: float) -> float:
-    return round(value, 2)
-
-
 def _curve(curve: Series, place: int, x: _Scale, y: _Scale) -> Curve:
     def points(values: Sequence[float]) -> list[str]:
-        steps = curve.steps
-        return [
-            f"{BOX * x.of(steps[i]):.0f} {BOX * (1 - y.of(values[i])):.0f}" for i in thinned(values)
-        ]
+        places = [(x.of(curve.steps[i]), 1 - y.of(values[i])) for i in thinned(values)]
+        return [f"{1000 * across:.0f} {1000 * down:.0f}" for across, down in places]
 
     single = len(curve.values) == 1
     means, _ = smoothed(curve.values)
@@ -236,3 +217,94 @@ def _curve(curve: Series, place: int, x: _Scale, y: _Scale) -> Curve:
         dot=(100 * x.of(curve.steps[0]), 100 * y.of(curve.values[0])) if single else None,
         last=number(curve.values[-1], 3),
     )
+
+
+MOST_POINTS = 240  # of a curve that is drawn
+MOST_ROWS = 100  # of the table behind a chart
+_ROUNDING, _LEAST = 1e-9, 1e-290  # relative and absolute: less is no difference
+_SMOOTH_FROM = 60  # points from which on a curve gets a moving mean
+
+
+@frozen
+class Series:
+    """One curve. ``spread`` is the distance of a band's edges from it; None without a band."""
+
+    name: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    spread: tuple[float, ...] | None = None
+
+    @property
+    def edges(self) -> tuple[list[float], list[float]] | None:
+        """The lower and the upper edge of the band."""
+        if self.spread is None:
+            return None
+        pairs = list(zip(self.values, self.spread, strict=True))
+        return [v - s for v, s in pairs], [v + s for v, s in pairs]
+
+
+def series(name: str, records: Sequence[Record], key: str, spread: str = "") -> Series | None:
+    """Return a metric by step as a curve, exactly as recorded; None if no step has it."""
+    found = [r for r in records if is_number(r.get(key))]
+    if not found:
+        return None
+    steps = tuple(int(record["step"]) for record in found)
+    values = tuple(float(record[key]) for record in found)
+    if not spread or any(not is_number(record.get(spread)) for record in found):
+        return Series(name, steps, values)
+    return Series(name, steps, values, tuple(float(record[spread]) for record in found))
+
+
+def thinned(values: Sequence[float], most: int = MOST_POINTS) -> list[int]:
+    """Return the positions of about ``most`` values at the most: the first, the last, and the
+    lowest and highest of equally long parts. All of them if they are few."""
+    if len(values) <= most:
+        return list(range(len(values)))
+    parts = most // 2
+    cuts = [round(part * len(values) / parts) for part in range(parts + 1)]
+    kept = {0, len(values) - 1}
+    for start, end in pairwise(cuts):
+        kept.add(min(range(start, end), key=values.__getitem__))
+        kept.add(max(range(start, end), key=values.__getitem__))
+    return sorted(kept)
+
+
+def table_steps(curves: Sequence[Series], most: int = MOST_ROWS) -> list[int]:
+    """Return the steps for a table of the curves: evenly spaced, and each curve's extremes."""
+    steps = sorted({step for curve in curves for step in curve.steps})
+    if len(steps) <= most:
+        return steps
+    kept = {steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)}
+    for curve in curves:
+        pairs = list(zip(curve.values, curve.steps, strict=True))
+        kept |= {min(pairs)[1], max(pairs)[1]}
+    return sorted(kept)
+
+
+def smoothed(values: Sequence[float]) -> tuple[list[float], int]:
+    """Return a centred moving mean and the number of values in it; ([], 0) for a short curve."""
+    if len(values) < _SMOOTH_FROM:
+        return [], 0
+    half = max(2, len(values) // 40)
+    sums = [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    means = []
+    for i in range(len(values)):
+        low, high = max(0, i - half), min(len(values), i + half + 1)
+        means.append((sums[high] - sums[low]) / (high - low))
+    return means, 2 * half + 1
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return round numbers that span ``low`` to ``high``, about ``most`` of them at the most. What
+    differs by a rounding is one value, with room around it."""
+    size = max(abs(low), abs(high))
+    if high - low <= max(_ROUNDING * size, _LEAST):
+        pad = size * 0.1 if size > _LEAST else 0.5
+        low, high = low - pad, high + pad
+    rough = (high - low) / max(1, most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [i * step for i in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""Pages served while runs go on: what is watched, and the server on this machine."""
+"""The page about some folders, made once, or served on this machine while runs go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hmac
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from attrs import define, field, frozen
 from rlc.errors import Error
 from rlc.plan import JOURNAL_FILE, PLAN_FILE
 from rlc.report.episodes import StepEpisodes
-from rlc.report.pages.choice import page_html, shown_folders
-from rlc.runtime import FAILURES_FILE, METRICS_FILE, TIMELINE_FILE, version_of
+from rlc.report.formatting import render
+from rlc.report.side_by_side import folders_of
+from rlc.runtime import FAILURES_FILE, METRICS_FILE, TIMELINE_FILE, is_run, version_of
 from rlc.sweeps import SWEEP_FILE, TRIALS, is_sweep, runs_in
 from rlc.version import __version__
 
@@ -33,7 +34,7 @@ _REST = 4.0  # at least so many times as long as it took to make a page nothing 
 
 @frozen
 class RenderedPage:
-    """A page, and the state of the folders that it was made of."""
+    """A page, and the version of the folders that it was rendered from."""
 
     version: str
     html: bytes
@@ -41,11 +42,8 @@ class RenderedPage:
 
 @define
 class WatchedPage:
-    """The page about what is in ``roots``, also what comes to be there. ``clock`` counts seconds.
-
-    Attributes:
-        folders: what the page shows; what is new comes last, so that each run keeps its letter.
-    """
+    """The page about the runs in ``roots``, also new ones. ``clock`` counts seconds. New
+    ``folders`` come last, so that each run keeps its letter."""
 
     roots: Sequence[Path]
     clock: Callable[[], float] = time.monotonic
@@ -56,10 +54,11 @@ class WatchedPage:
     _lock: threading.Lock = field(factory=threading.Lock)
 
     def page(self) -> RenderedPage:
-        """Return the page as it is now, or a short while ago where it takes long to make. Raise
-        RunError if it cannot be read."""
+        """Return the page as it is now, or was a short while ago if it takes long to render. Raise
+        RunError if the folders cannot be read."""
         with self._lock:
-            begun = [root for root in self.roots if not _is_to_come(root)]
+            # Folders without a run are watched until there is one.
+            begun = [p for p in self.roots if not p.is_dir() or is_sweep(p) or runs_in(p)]
             there = shown_folders(begun) if begun else []
             kept = [folder for folder in self.folders if folder in there]
             self.folders = kept + [folder for folder in there if folder not in kept]
@@ -76,30 +75,19 @@ class WatchedPage:
             return self._made
 
 
-def _is_to_come(root: Path) -> bool:
-    """Whether a folder is there, but no run yet is in it."""
-    return root.is_dir() and not is_sweep(root) and not runs_in(root)
-
-
 def version_of_all(folders: Sequence[Path]) -> str:
-    """Return a text that is another one when a run, or a trial of a sweep, has gone on, begun or
-    ended."""
-    parts = [part for folder in folders for part in (folder, *_trials(folder))]
+    """Return a text that changes when a run, or a trial of a sweep, goes on, begins or ends."""
+    parts = [p for folder in folders for p in (folder, *sorted((folder / TRIALS).glob("*")))]
     versions = [(str(part), version_of(part, _FILES)) for part in parts]
     return hashlib.sha256(repr(versions).encode()).hexdigest()[:24]
-
-
-def _trials(folder: Path) -> Iterator[Path]:
-    if (folder / TRIALS).is_dir():
-        yield from sorted((folder / TRIALS).iterdir())
 
 
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")  # what a browser may call this machine
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves a page on a listening socket. With a ``key`` it asks for it as a password; without
-    one it answers only to names of this machine, so that no page of elsewhere can read it."""
+    """Serves a page on a listening socket. A ``key`` is the password; without one it answers only
+    to names of this machine, so that no page of another host can read it."""
 
     daemon_threads = True
 
@@ -113,7 +101,7 @@ class PageServer(ThreadingHTTPServer):
         self.key = key
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of an answer is no error."""
+        """Ignore browsers that go away in the middle of an answer."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -124,8 +112,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.server.key is not None:
             if not self._has_key(self.server.key):
-                asked = {"WWW-Authenticate": 'Basic realm="rlc watch: the key is the password"'}
-                return self._answer(401, b"the key in RLC_SERVE_KEY is the password\n", **asked)
+                realm = {"WWW-Authenticate": 'Basic realm="rlc watch: the key is the password"'}
+                return self._answer(401, b"the key in RLC_SERVE_KEY is the password\n", **realm)
         elif self.headers.get("Host", "").rpartition(":")[0] not in _LOCAL:
             return self._answer(403, b"ask for 127.0.0.1 or localhost\n")
         if self.path.partition("?")[0] != "/":
@@ -142,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _has_key(self, key: str) -> bool:
-        """Whether the request has the key as the password of any user."""
+        """Return whether the request has the key as the password of any user."""
         kind, _, given = self.headers.get("Authorization", "").partition(" ")
         try:
             password = base64.b64decode(given, validate=True).partition(b":")[2]
@@ -153,19 +141,18 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(
         self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8", **headers: str
     ) -> None:
-        self.send_response(status)
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        for name, value in {
+        headers = {
             "Cache-Control": "no-store",
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
             "X-Frame-Options": "DENY",
             **headers,
-        }.items():
-            self.send_header(name, value)
+        }
         if status != 304:
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
+            headers |= {"Content-Type": kind, "Content-Length": str(len(body))}
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -174,4 +161,33 @@ class _Handler(BaseHTTPRequestHandler):
         return f"rlc/{__version__}"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal has the address."""
+        """Print nothing: the terminal has the address."""
+
+
+def shown_folders(roots: Sequence[Path]) -> list[Path]:
+    """Return the folders for a page about ``roots``: the sweep, if it is one alone, or all runs,
+    also those in folders and sweeps. Raise RunError if there are none."""
+    if len(roots) == 1 and (is_sweep(roots[0]) or is_run(roots[0]) or not roots[0].is_dir()):
+        return list(roots)
+    return folders_of(roots)
+
+
+def page_html(
+    folders: Sequence[Path], live: bool = False, found: StepEpisodes | None = None
+) -> str:
+    """Return the page about what :func:`shown_folders` found, or that there is nothing yet. The
+    episodes of a single run are read on from those that were ``found`` before. Raise RunError if a
+    folder cannot be read."""
+    if not folders:
+        return render(None, "none.html.j2", live)
+    if len(folders) > 1:
+        from rlc.report.side_by_side import runs_html
+
+        return runs_html(folders, live)
+    if is_sweep(folders[0]):  # which needs packages that runs do without
+        from rlc.report.sweep_page import sweep_html
+
+        return sweep_html(folders[0], live)
+    from rlc.report.run_page import run_html
+
+    return run_html(folders[0], live, found)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import wraps
 from inspect import iscoroutinefunction
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +18,10 @@ from pydantic import ValidationError
 
 import rlc
 from rlc.catalog import as_data
+from rlc.cli.approved_runs import needs_approval, start
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.cli.commands.recipes.catalog import look_up
 from rlc.cli.commands.recipes.explain import is_code, page_of
-from rlc.cli.mcp.approvals import needs_approval
-from rlc.cli.mcp.start import start
 from rlc.compile import check as check_file
 from rlc.compile import compile_source, read_plan
 from rlc.data import Reader
@@ -57,7 +55,7 @@ def serve() -> None:
 
 
 class _Server(FastMCP[None]):
-    """Says what is wrong with the arguments of a call: FastMCP ignores those it does not know."""
+    """Refuses arguments that a tool does not have, which FastMCP ignores."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         tool = self._tool_manager.get_tool(name)
@@ -81,7 +79,7 @@ class _Server(FastMCP[None]):
 
 
 def _tool(reads: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function a tool, whose errors are what rlc says of them."""
+    """Make a function a tool, whose errors are messages of rlc."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -91,15 +89,13 @@ def _tool(reads: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                     found = function(*args, **kwargs)
                     return await found if iscoroutinefunction(function) else found
             except Error as error:
-                raise ToolError(
-                    "\n  help: ".join(filter(None, (error.message, error.hint)))
-                ) from None
+                lines = filter(None, (error.message, error.hint))
+                raise ToolError("\n  help: ".join(lines)) from None
             except Exception as error:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise ToolError(f"a mistake in rlc itself ({what}); please report it") from error
 
-        hints = ToolAnnotations(readOnlyHint=reads, openWorldHint=not reads)
-        _TOOLS.append((answer, hints))
+        _TOOLS.append((answer, ToolAnnotations(readOnlyHint=reads, openWorldHint=not reads)))
         return function
 
     return add
@@ -114,11 +110,10 @@ def check(path: str | None = None, text: str | None = None, data: bool = True) -
     if (path is None) == (text is None):
         raise Error("give the path of a recipe, or a text")
     reader = Reader() if data else None
-    if text is not None:
-        found = compile_source(Source("recipe.rl", text), reader=reader).diagnostics
-    else:
-        assert path is not None
+    if path is not None:
         found = check_file(path, reader)
+    else:
+        found = compile_source(Source("recipe.rl", text or ""), reader=reader).diagnostics
     shown = (render_human(Diagnostics([item]), color=False) for item in in_order(found))
     excerpts = (text.rsplit("\n", 2)[0].rstrip() for text in shown)  # without the line that counts
     listed = zip(finding_dicts(found), excerpts, strict=True)
@@ -140,9 +135,8 @@ def explain(
     if is_code(what) or what.endswith(".json"):
         if set or rehearse:
             raise Error("set and rehearse decide what a recipe means, and are for recipes only")
-        if is_code(what):
-            return page_of(what)
-        return rlc.explain(read_plan(what).plan).text(full=full)
+        is_page = is_code(what)
+        return page_of(what) if is_page else rlc.explain(read_plan(what).plan).text(full=full)
     explanation = rlc.load(what, set or (), rehearse=rehearse).explain()
     if explanation.plan is None:
         raise rlc.RecipeError(explanation.diagnostics)
@@ -222,15 +216,10 @@ def report(run: str, steps: int = 10, episodes: int = 4) -> dict[str, Any]:
     """
     files = read_files(Path(run))
     (row,) = run_rows(files.path)
+    shown = [episode for step in typical_episodes(files) for episode in step.episodes]
     return {
         "run": row,
         "findings": [asdict(finding) for finding in findings(files)],
         "metrics": files.metrics[-steps:] if steps > 0 else [],
-        "episodes": [
-            {"why": episode.why, **episode.record}
-            for episode in islice(
-                (episode for step in typical_episodes(files) for episode in step.episodes),
-                max(0, episodes),
-            )
-        ],
+        "episodes": [{"why": one.why, **one.record} for one in shown[: max(0, episodes)]],
     }

@@ -1,8 +1,9 @@
-"""The charts of a run: a group for each stage, each chart only if something was measured."""
+"""The figures of a run, and the time, tokens and dollars to draw them by instead of steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from attrs import evolve, frozen
@@ -21,9 +22,8 @@ from rlc.plan import (
     Training,
     is_training,
 )
-from rlc.report.charts.drawing import Figure, figure
-from rlc.report.charts.series import series
-from rlc.report.run_files import RunFiles
+from rlc.report.drawing import Figure, figure, series
+from rlc.report.run_files import RunFiles, TimeSpan
 from rlc.runtime import Record, evaluation_results
 
 # What a chart of distances spans at least, in nats: the rounding of numbers must not fill it.
@@ -51,23 +51,19 @@ def stage_figures(files: RunFiles) -> list[StageFigures]:
     return groups
 
 
-def _evaluated(stage: Evaluation, records: Sequence[Record]) -> Iterator[Figure | None]:
-    yield _evaluation(stage, records)
-    yield from _matches(stage, stage.envs, records)
-
-
 def _likelihood(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
     losses = [series("loss", records, "loss/mean"), series("held out", records, "heldout/loss")]
     yield figure(f"{stage.name}-loss", "Loss", losses)
 
 
-def _evaluation(stage: Evaluation, records: Sequence[Record]) -> Figure | None:
+def _evaluation(stage: Evaluation, records: Sequence[Record]) -> Iterator[Figure | None]:
     names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
     curves = [series(name, records, f"eval/{stage.name}/{name}") for name in names]
     note = f"{stage.tasks:,} tasks, {stage.samples:,} samples each"
     x_name = f"step of {stage.after}" if stage.after else "step"
     title = f"Evaluation {stage.name}"
-    return figure(f"{stage.name}-eval", title, curves, note=note, bounds=(0, 1), x_name=x_name)
+    yield figure(f"{stage.name}-eval", title, curves, note=note, bounds=(0, 1), x_name=x_name)
+    yield from _matches(stage, stage.envs, records)
 
 
 def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
@@ -80,14 +76,11 @@ def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | N
         rewards = [curve and evolve(curve, spread=None) for curve in rewards]
     band = "one standard deviation of the episodes"
     yield figure(f"{name}-reward", "Reward", rewards, band=band)
-    held = [series("held out", records, "heldout/loss")]
-    yield figure(f"{name}-heldout", "Loss of held-out examples", held)
-    by_role = sorted(k for k in keys if k.count("/") == 2 and k.startswith("reward/"))
-    roles = [
-        series(key.removeprefix("reward/"), records, key)
-        for key in by_role
-        if key.split("/")[1] in envs
-    ]
+    held_out = [series("held out", records, "heldout/loss")]
+    yield figure(f"{name}-heldout", "Loss of held-out examples", held_out)
+    parts = [key.split("/") for key in sorted(keys) if key.startswith("reward/")]
+    by_role = ["/".join(part[1:]) for part in parts if len(part) == 3 and part[1] in envs]
+    roles = [series(role, records, f"reward/{role}") for role in by_role]
     yield figure(f"{name}-roles", "Reward by role", roles)
     yield from _matches(stage, rollouts.envs, records)
     lengths = [series(env, records, f"length/{env}") for env in envs]
@@ -107,10 +100,8 @@ def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | N
     entropies = [series(env, records, f"entropy/{env}") for env in envs]
     note = "nats per sampled token, at the temperature of sampling"
     yield figure(f"{name}-entropy", "Entropy", entropies, note=note, bounds=(0, None))
-    shares = [
-        series("clip fraction", records, "policy/clip_fraction"),
-        series("effective sample size", records, "policy/ess"),
-    ]
+    sizes = series("effective sample size", records, "policy/ess")
+    shares = [series("clip fraction", records, "policy/clip_fraction"), sizes]
     note = "share of the tokens trained on"
     yield figure(f"{name}-policy", "Off-policy", shares, note=note, bounds=(0, 1))
     yield _groups(stage, records)
@@ -157,19 +148,18 @@ def _groups(stage: Training, records: Sequence[Record]) -> Figure | None:
 
 def _cut_short(stage: Training, records: Sequence[Record]) -> Figure | None:
     """Chart what ended before its time, if anything did."""
-    shares = [
-        record
-        | {
-            f"share/{kind}": record.get(f"rollouts/{kind}", 0) / record["rollouts/played"]
-            for kind in ("context_overflow", "cut_short")
-        }
-        for record in records
-        if record.get("rollouts/played")
-    ]
+    shares = []
+    for record in records:
+        if played := record.get("rollouts/played"):
+            counts = (
+                record.get(f"rollouts/{kind}", 0) for kind in ("context_overflow", "cut_short")
+            )
+            over, limited = (count / played for count in counts)
+            shares.append(record | {"share/over": over, "share/limited": limited})
     curves = [
         series("replies at max_tokens", records, "turns/cut_off"),
-        series("episodes over the context", shares, "share/context_overflow"),
-        series("episodes over a limit", shares, "share/cut_short"),
+        series("episodes over the context", shares, "share/over"),
+        series("episodes over a limit", shares, "share/limited"),
     ]
     shown = [curve for curve in curves if curve is not None and any(curve.values)]
     return figure(f"{stage.name}-limits", "Cut short", shown, note="share", bounds=(0, None))
@@ -177,14 +167,12 @@ def _cut_short(stage: Training, records: Sequence[Record]) -> Figure | None:
 
 def _preferences(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
     name = stage.name
-    learnt = [series("of the step", records, "accuracy")]
-    held = [series("held out", records, "heldout/accuracy")]
+    held_out = series("held out", records, "heldout/accuracy")
+    accuracies = [series("of the step", records, "accuracy"), held_out]
     note = "share of the better replies that have the higher reward"
-    yield figure(f"{name}-accuracy", "Accuracy", learnt + held, note=note, bounds=(0, 1))
-    losses = [
-        series("of the step", records, "loss/mean"),
-        series("held out", records, "heldout/loss"),
-    ]
+    yield figure(f"{name}-accuracy", "Accuracy", accuracies, note=note, bounds=(0, 1))
+    held_out = series("held out", records, "heldout/loss")
+    losses = [series("of the step", records, "loss/mean"), held_out]
     yield figure(f"{name}-loss", "Loss", losses)
     for key, title, note in (
         ("rewards", "Reward", "beta times the score of a reply"),
@@ -214,6 +202,48 @@ _FIGURES: Table[Callable[[Any, Sequence[Record]], Iterator[Figure | None]]] = Ta
         PolicyGradient: _training,
         Likelihood: _likelihood,
         PreferenceLoss: _preferences,
-        Evaluation: _evaluated,
+        Evaluation: _evaluation,
     }
 )
+
+
+_MOST = 300  # of the steps whose values a page has; between them lie straight lines
+
+Axes = dict[str, dict[str, list[float]]]  # of a stage: "step", and what it had taken by then
+
+
+def axes_of(files: RunFiles) -> Axes:
+    """Return for each stage that trains its steps, from 0, and what it had taken at their ends:
+    the seconds in which it ran, tokens, and dollars where they are known and not nothing."""
+    found: Axes = {}
+    for stage in files.plan.trainings:
+        done = sorted((s for s in files.steps if s.stage == stage.name), key=lambda s: s.step)
+        spent = {s.step: s for s in files.spent if s.stage == stage.name}
+        if not done:
+            continue
+        known = [spent.get(span.step) for span in done]
+        tokens = [float(sum(one.tokens.values())) if one else 0.0 for one in known]
+        dollars = [0.0 if one is None else one.usd for one in known]
+        columns = {
+            "step": [0.0, *(float(span.step) for span in done)],
+            "time": [0.0, *_running(done)],
+            "tokens": [0.0, *accumulate(tokens)],
+        }
+        if any(dollars) and None not in dollars:
+            columns["dollars"] = [0.0, *accumulate(usd or 0.0 for usd in dollars)]
+        most = len(done)
+        kept = sorted({round(i * most / min(most, _MOST)) for i in range(min(most, _MOST) + 1)})
+        found[stage.name] = {
+            name: [round(values[i], 6) for i in kept] for name, values in columns.items()
+        }
+    return found
+
+
+def _running(done: Iterable[TimeSpan]) -> Iterable[float]:
+    """Yield the seconds, up to the end of each step, in which a step ran: pauses do not count, and
+    what overlaps counts once."""
+    covered, reached = 0.0, 0.0
+    for span in done:
+        covered += max(0.0, span.end - max(span.start, reached))
+        reached = max(reached, span.end)
+        yield covered

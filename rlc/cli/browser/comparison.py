@@ -8,11 +8,71 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 
 from attrs import frozen
+from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Static
 
 from rlc.cli.output import visible
-from rlc.cli.transcripts import role_of
+from rlc.cli.transcripts import role_of, turn_count
 from rlc.report import signed
 from rlc.runtime import Record
+
+
+class CompareScreen(Screen[None]):
+    """Shows the member ``this`` of a group on the left, and another one on the right."""
+
+    BINDINGS = [
+        ("escape,c", "dismiss", "back"),
+        ("right_square_bracket", "other(1)", "next on the right"),
+        ("left_square_bracket", "other(-1)", "previous"),
+        ("s", "swap", "swap sides"),
+    ]
+
+    def __init__(self, members: Sequence[Record], this: int) -> None:
+        super().__init__()
+        other = other_member(members, this)
+        assert other is not None, "a member that is alone has nothing to be compared with"
+        self.members, self.left, self.right = members, this, other
+
+    def compose(self) -> ComposeResult:
+        yield VerticalScroll(id="rows")
+        yield Footer(compact=True)
+
+    async def on_mount(self) -> None:
+        await self._show()
+        self.query_one("#rows").focus()
+
+    async def action_other(self, by: int) -> None:
+        places = [place for place in range(len(self.members)) if place != self.left]
+        self.right = places[(places.index(self.right) + by) % len(places)]
+        await self._show()
+
+    async def action_swap(self) -> None:
+        self.left, self.right = self.right, self.left
+        await self._show()
+
+    async def _show(self) -> None:
+        found = list(rows(self.members[self.left], self.members[self.right]))
+        place = self.query_one("#rows")
+        with self.app.batch_update():
+            await place.remove_children()
+            for row in found:
+                same = row.left == row.right
+                if row.title:
+                    title = f"── {row.title}{', the same for both' if same else ''}"
+                    await place.mount(Static(title, classes="title", markup=False))
+                texts = [row.left] if same else [row.left, row.right]
+                sides = [Static(_content(text), classes="side") for text in texts]
+                await place.mount(Horizontal(*sides, classes="row"))
+
+
+def _content(side: Pieces) -> Content:
+    """Return the pieces, those that differ also underlined, for those who do not see the colour."""
+    marked = "bold underline $text-warning"
+    return Content.assemble(*((text, marked if differs else "") for text, differs in side))
+
 
 Pieces = tuple[tuple[str, bool], ...]  # of a text, and whether each of them is only here
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
@@ -43,8 +103,7 @@ def pieces(left: str, right: str) -> tuple[Pieces, Pieces]:
 def rows(left: Record, right: Record) -> Iterator[DifferenceRow]:
     """Yield how two episodes went, and their turns; an observation that both share comes once."""
     yield DifferenceRow("", *pieces(_summary(left), _summary(right)))
-    turns = zip_longest(left["turns"], right["turns"])
-    for number, (a, b) in enumerate(turns, 1):
+    for number, (a, b) in enumerate(zip_longest(left["turns"], right["turns"]), 1):
         for who, name in (("environment", "observation"), ("model", "action")):
             texts = [visible(turn[name]) if turn else "" for turn in (a, b)]
             yield DifferenceRow(f"turn {number}, {who}", *pieces(*texts))
@@ -52,15 +111,9 @@ def rows(left: Record, right: Record) -> Iterator[DifferenceRow]:
         yield DifferenceRow(f"turn {number}, result", *pieces(*results))
 
 
-def turn_count(record: Record) -> str:
-    return f"{len(record['turns'])} turn{'' if len(record['turns']) == 1 else 's'}"
-
-
 def _summary(record: Record) -> str:
-    lines = [
-        f"member {record['member']} {role_of(record)}".rstrip(),
-        f"reward {float(record['reward']):.3f}",
-    ]
+    lines = [f"member {record['member']} {role_of(record)}".rstrip()]
+    lines.append(f"reward {float(record['reward']):.3f}")
     if known := record["advantages"]:
         lines.append(f"advantage {signed(sum(known) / len(known))}")
     lines.append(f"{turn_count(record)}, {record['ended']}")
@@ -83,7 +136,6 @@ def other_member(members: Sequence[Record], this: int) -> int | None:
     others = [place for place in range(len(members)) if place != this]
     if not others:
         return None
-    best = max(others, key=lambda place: float(members[place]["reward"]))
-    worst = min(others, key=lambda place: float(members[place]["reward"]))
-    ahead = float(members[this]["reward"]) >= float(members[best]["reward"])
-    return worst if ahead else best
+    rewards = [float(member["reward"]) for member in members]
+    best, worst = max(others, key=rewards.__getitem__), min(others, key=rewards.__getitem__)
+    return worst if rewards[this] >= rewards[best] else best

@@ -1,4 +1,4 @@
-"""One self-contained page about a run: everything is in it, nothing is fetched."""
+"""One self-contained page about a run."""
 
 from __future__ import annotations
 
@@ -12,35 +12,26 @@ from rlc.catalog import model_of
 from rlc.explanation import ValueRow, formula_sections, value_rows
 from rlc.lang.render import Paint
 from rlc.plan import Plan, StagePlan, is_training, plan_hash
-from rlc.report.charts.axes import Axes, axes_of
-from rlc.report.charts.drawing import Chart, draw
-from rlc.report.charts.figures import stage_figures
-from rlc.report.charts.gantt import Bar, Gantt, bars, gantt
-from rlc.report.charts.graph_drawing import Diagram, diagrams
-from rlc.report.comparisons import StepComparison, comparisons, last_compared, typical
-from rlc.report.episodes import ShownEpisode, StepEpisodes, representatives
+from rlc.report.diagrams import Diagram, diagrams
+from rlc.report.drawing import Chart, draw
+from rlc.report.episodes import (
+    ShownEpisode,
+    StepComparison,
+    StepEpisodes,
+    comparisons,
+    last_compared,
+    representatives,
+    typical,
+)
+from rlc.report.figures import Axes, axes_of, stage_figures
 from rlc.report.findings import Finding, findings
-from rlc.report.formatting import moment, number
-from rlc.report.measures import measures
-from rlc.report.pages.rendering import render
+from rlc.report.formatting import moment, number, render
+from rlc.report.measures import Measure, Spend, measures, spend
 from rlc.report.run_files import RunFiles, read_files
-from rlc.report.spend import Spend, spend
-from rlc.report.timing import environment_shares, step_times, totals
+from rlc.report.timing import Bar, Gantt, bars, environment_shares, gantt, step_times, totals
 from rlc.runtime import Failure, RunInfo, is_number, read_failures, read_run
 
 _EPISODES, _EARLIER_EPISODES = 24, 6  # that a page shows, of the last step and of others
-
-
-@frozen
-class MeasureChange:
-    """A measure of a stage, from its first steps to its last; ``label`` says how many these are.
-    Of a single one, ``first`` is ""."""
-
-    title: str
-    first: str
-    last: str
-    better: bool | None
-    label: str
 
 
 @frozen
@@ -49,7 +40,7 @@ class StageLine:
     kind: str
     done: int
     planned: int | None
-    changes: tuple[MeasureChange, ...]
+    measures: tuple[Measure, ...]
 
 
 @frozen
@@ -73,13 +64,6 @@ class PlanPart:
 
 
 @frozen
-class TimePart:
-    lane: str
-    seconds: float
-    share: float
-
-
-@frozen
 class EpisodeStep:
     """Episodes that were chosen of a step."""
 
@@ -90,7 +74,7 @@ class EpisodeStep:
 
 @frozen
 class RunPage:
-    """Everything that the template shows."""
+    """What the template shows."""
 
     run: RunInfo
     model: str | None  # what the run has left
@@ -101,7 +85,7 @@ class RunPage:
     stages: tuple[StageLine, ...]
     groups: tuple[ChartGroup, ...]
     axes: Mapping[str, Axes]  # by the letter of the run, which has none if it is alone
-    times: tuple[TimePart, ...]
+    times: Mapping[str, float]  # seconds by lane
     bars: tuple[Bar, ...]
     gantt: Gantt | None
     spend: Spend
@@ -114,8 +98,8 @@ class RunPage:
 
 
 def run_html(path: Path, live: bool = False, found: StepEpisodes | None = None) -> str:
-    """Return the page about the run in a folder, whose episodes are read on from what was ``found``
-    before. Raise RunError if it is not a run's folder."""
+    """Return the page about the run in a folder, whose episodes are read on from those that were
+    ``found`` before. Raise RunError if it is not a run's folder."""
     files = read_files(path)
     return render(build(files, read_run(path), typical_episodes(files, found)), "run.html.j2", live)
 
@@ -141,12 +125,11 @@ def typical_episodes(files: RunFiles, found: StepEpisodes | None = None) -> list
 
 
 def _compared(files: RunFiles) -> Iterator[StepComparison]:
-    """The most telling preferences of the last step of each stage that learns from some."""
+    """Yield typical preferences of the last step of each stage that learns from preferences."""
     for stage in files.plan.trainings:
-        if stage.preference is not None:
-            last = last_compared(files.metrics, stage.name)
-            if last is not None:
-                yield from typical(comparisons(files.path, stage, last))
+        last = last_compared(files.metrics, stage.name)
+        if stage.preference is not None and last is not None:
+            yield from typical(comparisons(files.path, stage, last))
 
 
 def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPage:
@@ -154,8 +137,6 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
     plan = files.plan
     shares = environment_shares(files.metrics)
     times = step_times(files.timeline, files.evaluations, shares)
-    seconds = totals(times)
-    total = sum(seconds.values()) or 1.0
     return RunPage(
         run=run,
         model=model_of(str(files.path)),
@@ -165,11 +146,11 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
         written=moment(time.time()),
         stages=tuple(_stage_line(files, stage) for stage in plan.stages),
         groups=tuple(
-            ChartGroup(mine.stage, mine.kind, tuple(map(draw, mine.figures)))
-            for mine in stage_figures(files)
+            ChartGroup(one.stage, one.kind, tuple(map(draw, one.figures)))
+            for one in stage_figures(files)
         ),
         axes={"": axes_of(files)},
-        times=tuple(TimePart(lane, spent, spent / total) for lane, spent in seconds.items()),
+        times=totals(times),
         bars=tuple(bars(times)),
         gantt=gantt(files.timeline, files.evaluations),
         spend=spend(files),
@@ -183,27 +164,15 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
 
 
 def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
-    changes = [
-        MeasureChange(
-            one.title,
-            number(one.first, 3) if len(one.curve.values) > 1 else "",
-            number(one.last, 3),
-            one.better(one.last, one.first),
-            one.label,
-        )
-        for one in measures(files, stage)
-    ]
     planned = stage.steps if is_training(stage) else None
     done = len(files.of_stage(stage.name))
-    return StageLine(stage.name, stage.kind, done, planned, tuple(changes))
+    return StageLine(stage.name, stage.kind, done, planned, tuple(measures(files, stage)))
 
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:
     for stage, diagram in zip(plan.stages, diagrams(plan), strict=True):
-        formulas = tuple(
-            (title, tuple(_with_remark(line) for line in lines))
-            for title, lines in formula_sections(stage, Paint())
-        )
+        sections = formula_sections(stage, Paint())
+        formulas = tuple((title, tuple(map(_with_remark, lines))) for title, lines in sections)
         yield PlanPart(stage.name, tuple(value_rows(plan, stage)), formulas, diagram)
 
 
@@ -214,7 +183,7 @@ def _with_remark(line: str) -> tuple[str, str]:
 
 
 def _metric_lines(files: RunFiles) -> Iterator[tuple[str, ...]]:
-    """Summarise every number that was recorded, drawn or not."""
+    """Yield stage, name, first, last, lowest and highest value of each metric."""
     for stage in files.plan.stages:
         columns: dict[str, list[float]] = {}
         for record in files.of_stage(stage.name):

@@ -1,1 +1,0 @@
-"""rlc for coding agents: the tools that ``rlc mcp`` serves by the Model Context Protocol."""

@@ -1,1 +1,0 @@
-"""What `rlc report` writes and `rlc watch` serves: pages of HTML, each with everything in it."""
