@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     GUARD.broken = None
-    with GUARD.allowing(mark.name for mark in item.iter_markers()):
+    marks = {mark.name for mark in item.iter_markers()}
+    with GUARD.allowing(marks), _service(plain="plain" in marks):
         return (yield)
+
+
+def _service(plain: bool) -> AbstractContextManager[None]:
+    """Until the block ends, what answers in place of the embedded engine, if anything does."""
+    if not plain:
+        return nullcontext()
+    from plain_service import plain_service
+
+    return plain_service()
 
 
 @pytest.hookimpl(wrapper=True)

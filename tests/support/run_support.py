@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from functools import cache
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from attrs import evolve
 from plan_recipes import recipe
 from stage_parts import flat
 
+import rlc.service.engine
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -139,7 +140,8 @@ def run_new(
     return run(RunFolder.create(path, job), stop_after, observer)
 
 
-_DONE: dict[tuple[str, tuple[str, int] | None], Path] = {}
+_DONE: dict[tuple[Any, ...], Path] = {}
+_NUMBERS = count()
 
 
 @cache
@@ -148,13 +150,13 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 def undisturbed(job: Plan, stop_after: tuple[str, int] | None = None) -> Path:
-    """Return the folder of a run of this plan, which is made once a process.
+    """Return the folder of a run of this plan, which is made once a process and service.
 
     It is shared: read it, and change only a copy (`copy_of`).
     """
-    key = plan_hash(job), stop_after
+    key = plan_hash(job), stop_after, rlc.service.engine.open_engine
     if key not in _DONE:
-        path = Path(_folder().name) / str(len(_DONE))
+        path = Path(_folder().name) / str(next(_NUMBERS))
         run_new(path, job, stop_after)
         _DONE[key] = path
     return _DONE[key]
