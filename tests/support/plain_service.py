@@ -30,6 +30,7 @@ from attrs import define, field, frozen
 from tinker import types
 from tinker.types.topk_logprobs import MASK_LOGPROB, TopkLogprobs
 
+import rlc.service.engine
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.losses import loss_and_grad
 from rlc.service import tiny
@@ -411,9 +412,9 @@ class PlainTrainingClient:
     def _save(self, kind: Kind, name: str, ttl_seconds: int | None, overwrite: bool) -> str:
         if self._model is None:
             self._model = self._store.claim_model()
-        arrays = {"weights": self.weights}
+        arrays = {"adapter/table": self.weights}
         if kind == "weights":
-            arrays |= {"adam_mean": self.mean, "adam_square": self.square}
+            arrays |= {"adam_mean/table": self.mean, "adam_square/table": self.square}
         steps = self.steps if kind == "weights" else None
         expires_at = self._store.expiry(ttl_seconds)
         description = Description(TINY, "a table of numbers", self.spec, steps, expires_at)
@@ -456,9 +457,9 @@ class PlainService:
                 self._worker,
                 self.store,
                 saved.description.lora,
-                arrays["weights"],
-                arrays["adam_mean"],
-                arrays["adam_square"],
+                arrays["adapter/table"],
+                arrays["adam_mean/table"],
+                arrays["adam_square/table"],
                 steps,
             )
 
@@ -470,7 +471,7 @@ class PlainService:
         def create() -> PlainTrainingClient:
             saved = self.store.load(path)
             lora = saved.description.lora
-            return PlainTrainingClient(self._worker, self.store, lora, saved.arrays["weights"])
+            return PlainTrainingClient(self._worker, self.store, lora, saved.arrays["adapter/table"])
 
         return self._worker.submit(create)
 
@@ -489,7 +490,7 @@ class PlainService:
         def create() -> PlainSamplingClient:
             if model_path is not None:
                 return PlainSamplingClient(
-                    self._worker, self.store.load(model_path).arrays["weights"]
+                    self._worker, self.store.load(model_path).arrays["adapter/table"]
                 )
             require_tiny(base_model)
             return PlainSamplingClient(self._worker, table().fresh_weights())
@@ -525,3 +526,8 @@ def plain_service() -> Iterator[None]:
     """Until the block ends, whoever opens the embedded engine gets the double."""
     with patch("rlc.service.engine.open_engine", open_plain):
         yield
+
+
+def is_plain() -> bool:
+    """Return whether the double stands in for the engine now."""
+    return rlc.service.engine.open_engine is open_plain
