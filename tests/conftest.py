@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -48,13 +48,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     GUARD.broken = None
     marks = {mark.name for mark in item.iter_markers()}
-    with GUARD.allowing(marks), _service(plain="plain" in marks):
+    with GUARD.allowing(marks), _service(marks):
         return (yield)
 
 
-def _service(plain: bool) -> AbstractContextManager[None]:
-    """Until the block ends, what answers in place of the embedded engine, if anything does."""
-    if not plain:
+def _service(marks: Set[str]) -> AbstractContextManager[None]:
+    """Until the block ends, have the double answer in place of the engine, if a test wants it."""
+    if "plain" not in marks or "engine" in marks:
         return nullcontext()
     from plain_service import plain_service
 

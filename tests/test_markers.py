@@ -39,7 +39,7 @@ def test_importing_torch_needs_a_marker(guard: Guard, monkeypatch: pytest.Monkey
 def test_markers_of_a_file_are_known_without_importing_it() -> None:
     assert marks_of(TESTS / "service/server/test_serve_protocol.py") == {"engine", "server"}
     assert marks_of(TESTS / "service/server") == {"engine", "server"}
-    assert marks_of(TESTS / "runtime/journal/test_kill.py") == {"engine", "kill", "slow"}
+    assert marks_of(TESTS / "runtime/journal/test_kill.py") == {"plain", "kill", "slow"}
     assert marks_of(TESTS / "runtime") == marks_of(TESTS / "test_house.py") == set()
 
 

@@ -21,7 +21,7 @@ from rlc.compile.variants import rehearse
 from rlc.lang.source import Source
 from rlc.runtime.preflight import require_runnable
 
-pytestmark = [pytest.mark.engine, pytest.mark.server]
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 ELSEWHERE = {
     "cookbook_arithmetic": "test_gem_tools_run.py",
@@ -55,6 +55,7 @@ def server() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", HERE)
 def test_a_recipe_rehearses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, name: str

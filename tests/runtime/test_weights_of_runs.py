@@ -12,7 +12,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 HELD = "eval held { model = main  env = guess  tasks = 6  sampling = sample(max_tokens = 8) }\n"
 FAST = {"steps": "2", "optimizer": "adam(3e-2)"}
@@ -29,6 +29,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.engine
 def test_weights_are_those_of_the_run(first: Path, tmp_path: Path) -> None:
     ended = RunFolder.resume(first)
     expected = ended.journal.steps("held")[-1].metrics["eval/held/mean_reward"]

@@ -471,7 +471,9 @@ class PlainService:
         def create() -> PlainTrainingClient:
             saved = self.store.load(path)
             lora = saved.description.lora
-            return PlainTrainingClient(self._worker, self.store, lora, saved.arrays["adapter/table"])
+            return PlainTrainingClient(
+                self._worker, self.store, lora, saved.arrays["adapter/table"]
+            )
 
         return self._worker.submit(create)
 

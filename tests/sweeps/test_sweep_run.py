@@ -21,7 +21,7 @@ from rlc.sweeps.observer import SweepObserver
 from rlc.sweeps.results import SweepSummary
 from rlc.sweeps.run import SweepRun
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
 RATES = "sweep rates {{ of = main  over = {{ rate = [1e-4, 1e-2] }}  {more} }}\n"
 

@@ -8,7 +8,7 @@ import pytest
 from paths import ROOT
 from processes import run_script
 
-pytestmark = [pytest.mark.engine, pytest.mark.server]
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 
 @pytest.mark.parametrize("how", [(), ("--commands",)], ids=["threads", "processes"])
