@@ -14,8 +14,8 @@ from rlc.runtime.records import RunError
 
 pytestmark = pytest.mark.plain
 
-HELD = "eval held { model = main  env = guess  tasks = 6  sampling = sample(max_tokens = 8) }\n"
-FAST = {"steps": "2", "optimizer": "adam(3e-2)"}
+HELD = "eval held { model = main  env = guess  tasks = 8  sampling = sample(max_tokens = 8) }\n"
+FAST = {"steps": "2", "optimizer": "adam(1.0)"}
 
 
 def other(weights: str, *stages: str) -> str:
@@ -29,7 +29,6 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.engine
 def test_weights_are_those_of_the_run(first: Path, tmp_path: Path) -> None:
     ended = RunFolder.resume(first)
     expected = ended.journal.steps("held")[-1].metrics["eval/held/mean_reward"]
