@@ -56,8 +56,7 @@ class Table:
     A reply begins as that of the tiny model does: a box with a number or a word in it.
     """
 
-    tokenizer: Any
-    decoding_tokenizer: Any  # for the thread that samples
+    tokenizer: Any  # to be copied, since one serves one thread at a time
     follows_VV: Floats
     rows_RV: Floats
     end: int
@@ -82,7 +81,7 @@ class Table:
                 follows_VV[said, token] = logit
         follows_VV[close, end] = 10
         rows_RV = np.random.default_rng(0).normal(scale=0.5, size=(_ROWS, size)).astype(np.float32)
-        return cls(tokenizer, copy.deepcopy(tokenizer), follows_VV, rows_RV, end)
+        return cls(tokenizer, follows_VV, rows_RV, end)
 
     @property
     def vocabulary(self) -> int:
@@ -157,6 +156,7 @@ class Request:
     """What is sampled from some weights, and what is wanted beside the tokens."""
 
     weights: Floats
+    tokenizer: Any  # of the thread that samples
     prompt: IntArray
     samples: int
     params: types.SamplingParams
@@ -223,7 +223,7 @@ class Request:
         )
         if not items or isinstance(items[0], int):
             return tokens[-1] in items
-        text = table().decoding_tokenizer.decode(tokens, skip_special_tokens=False)
+        text = self.tokenizer.decode(tokens, skip_special_tokens=False)
         return any(item in text for item in items)
 
 
@@ -252,7 +252,7 @@ def answer_all(wave: Sequence[PendingRequest[Request]]) -> list[Any]:
 class PlainSamplingClient:
     """Samples from one snapshot; see `rlc.service.interface.SamplingClient`."""
 
-    _worker: WaveWorker[Request]
+    service: PlainService
     weights: Floats
 
     def sample(
@@ -266,9 +266,10 @@ class PlainSamplingClient:
         topk_sample_logprobs: int = 0,
     ) -> Awaitable[types.SampleResponse]:
         seed = sampling_params.seed
-        return self._worker.sample(
+        return self.service.worker.sample(
             Request(
                 self.weights,
+                self.service.decoding_tokenizer,
                 table().token_ids(prompt, "The prompt"),
                 num_samples,
                 sampling_params,
@@ -284,15 +285,14 @@ class PlainSamplingClient:
         return MappedAwaitable(reply, lambda scored: scored.prompt_logprobs or [])
 
     def get_tokenizer(self) -> Any:
-        return table().tokenizer
+        return self.service.tokenizer
 
 
 @define(eq=False)
 class PlainTrainingClient:
     """The weights of the table and Adam's moments; see `rlc.service.interface.TrainingClient`."""
 
-    _worker: WaveWorker[Request]
-    _store: CheckpointStore
+    service: PlainService
     spec: LoraSpec
     weights: Floats = field(factory=lambda: table().fresh_weights())
     mean: Floats = field(factory=lambda: table().fresh_weights())
@@ -307,7 +307,7 @@ class PlainTrainingClient:
         loss_fn: str,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        return self._worker.submit(lambda: self._run(data, loss_fn, loss_fn_config)[0])
+        return self.service.worker.submit(lambda: self._run(data, loss_fn, loss_fn_config)[0])
 
     def forward_backward(
         self,
@@ -320,7 +320,7 @@ class PlainTrainingClient:
             self.gradient = gradient if self.gradient is None else self.gradient + gradient
             return output
 
-        return self._worker.submit(run)
+        return self.service.worker.submit(run)
 
     def forward_backward_custom(
         self, data: list[types.Datum], loss_fn: LossHandle
@@ -328,27 +328,29 @@ class PlainTrainingClient:
         raise ServiceError("A table of numbers computes no custom losses.")
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        return self._worker.submit(lambda: self._step(optim_params))
+        return self.service.worker.submit(lambda: self._step(optim_params))
 
     def save_state(
         self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
     ) -> Awaitable[types.SaveWeightsResponse]:
         save = partial(self._save, "weights", name, ttl_seconds, overwrite)
-        return self._worker.submit(lambda: types.SaveWeightsResponse(path=save()))
+        return self.service.worker.submit(lambda: types.SaveWeightsResponse(path=save()))
 
     def save_weights_for_sampler(
         self, name: str, ttl_seconds: int | None = None
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
         save = partial(self._save, "sampler_weights", name, ttl_seconds, False)
-        return self._worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
+        return self.service.worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
 
     def save_weights_and_get_sampling_client(
         self, *, record_stability_info: bool = False
     ) -> Awaitable[PlainSamplingClient]:
-        return self._worker.submit(lambda: PlainSamplingClient(self._worker, self.weights.copy()))
+        return self.service.worker.submit(
+            lambda: PlainSamplingClient(self.service, self.weights.copy())
+        )
 
     def get_tokenizer(self) -> Any:
-        return table().tokenizer
+        return self.service.tokenizer
 
     def _run(
         self,
@@ -411,14 +413,14 @@ class PlainTrainingClient:
 
     def _save(self, kind: Kind, name: str, ttl_seconds: int | None, overwrite: bool) -> str:
         if self._model is None:
-            self._model = self._store.claim_model()
+            self._model = self.service.store.claim_model()
         arrays = {"adapter/table": self.weights}
         if kind == "weights":
             arrays |= {"adam_mean/table": self.mean, "adam_square/table": self.square}
         steps = self.steps if kind == "weights" else None
-        expires_at = self._store.expiry(ttl_seconds)
+        expires_at = self.service.store.expiry(ttl_seconds)
         description = Description(TINY, "a table of numbers", self.spec, steps, expires_at)
-        return self._store.save(self._model, kind, name, arrays, description, overwrite)
+        return self.service.store.save(self._model, kind, name, arrays, description, overwrite)
 
 
 @define(eq=False)
@@ -426,7 +428,9 @@ class PlainService:
     """Saves under a folder; see `rlc.service.interface.ServiceClient`."""
 
     store: CheckpointStore
-    _worker: WaveWorker[Request] = field(factory=lambda: WaveWorker(answer_all, 1))
+    worker: WaveWorker[Request] = field(factory=lambda: WaveWorker(answer_all, 1))
+    tokenizer: Any = field(factory=lambda: copy.deepcopy(table().tokenizer))
+    decoding_tokenizer: Any = field(factory=lambda: copy.deepcopy(table().tokenizer))
 
     def create_lora_training_client(
         self,
@@ -441,9 +445,9 @@ class PlainService:
         def create() -> PlainTrainingClient:
             require_tiny(base_model)
             spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
-            return PlainTrainingClient(self._worker, self.store, spec)
+            return PlainTrainingClient(self, spec)
 
-        return self._worker.submit(create)
+        return self.worker.submit(create)
 
     def create_training_client_from_state_with_optimizer(
         self, path: str, user_metadata: dict[str, str] | None = None
@@ -454,8 +458,7 @@ class PlainService:
             if steps is None:
                 raise ServiceError(f"{path} holds weights for sampling, not an optimiser's state.")
             return PlainTrainingClient(
-                self._worker,
-                self.store,
+                self,
                 saved.description.lora,
                 arrays["adapter/table"],
                 arrays["adam_mean/table"],
@@ -463,7 +466,7 @@ class PlainService:
                 steps,
             )
 
-        return self._worker.submit(create)
+        return self.worker.submit(create)
 
     def create_training_client_from_state(
         self, path: str, user_metadata: dict[str, str] | None = None
@@ -471,11 +474,9 @@ class PlainService:
         def create() -> PlainTrainingClient:
             saved = self.store.load(path)
             lora = saved.description.lora
-            return PlainTrainingClient(
-                self._worker, self.store, lora, saved.arrays["adapter/table"]
-            )
+            return PlainTrainingClient(self, lora, saved.arrays["adapter/table"])
 
-        return self._worker.submit(create)
+        return self.worker.submit(create)
 
     def create_training_client_from_adapter(
         self, folder: str, base_model: str, user_metadata: dict[str, str] | None = None
@@ -492,12 +493,12 @@ class PlainService:
         def create() -> PlainSamplingClient:
             if model_path is not None:
                 return PlainSamplingClient(
-                    self._worker, self.store.load(model_path).arrays["adapter/table"]
+                    self, self.store.load(model_path).arrays["adapter/table"]
                 )
             require_tiny(base_model)
-            return PlainSamplingClient(self._worker, table().fresh_weights())
+            return PlainSamplingClient(self, table().fresh_weights())
 
-        return self._worker.submit(create)
+        return self.worker.submit(create)
 
     def create_custom_loss(
         self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
@@ -505,11 +506,11 @@ class PlainService:
         raise ServiceError("A table of numbers computes no custom losses.")
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        return self._worker.submit(lambda: self.store.delete(path))
+        return self.worker.submit(lambda: self.store.delete(path))
 
     def close(self) -> None:
         """Finish what was submitted, and end the thread."""
-        self._worker.close()
+        self.worker.close()
 
 
 def require_tiny(base_model: str | None) -> None:

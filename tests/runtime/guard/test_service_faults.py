@@ -1,7 +1,7 @@
 """A bad day, in every overlap: a run ends as an undisturbed one, or with the first cause at once.
 
-The double of the engine with faults around it, and environments with faults in them. What the official
-SDK and the served engine do on such days is in tests/service/hosted.
+The double of the engine with faults around it, and environments with faults in them. What the
+official SDK and the served engine do on such days is in tests/service/hosted.
 """
 
 from __future__ import annotations
