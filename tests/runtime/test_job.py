@@ -123,8 +123,12 @@ def test_every_metric_is_in_the_catalogue() -> None:
                 assert key in keys or f"{beginning}/*" in keys, key
 
 
-@pytest.mark.engine
-@pytest.mark.parametrize("name", ["quickstart", "warm_start", "spell_backward", "spell_duel"])
+LEARNT = [  # these have steps that train on nothing unless the model knows how to spell
+    pytest.param(name, marks=pytest.mark.engine) for name in ("spell_backward", "spell_duel")
+]
+
+
+@pytest.mark.parametrize("name", ["quickstart", "warm_start", *LEARNT])
 def test_a_run_takes_what_was_predicted(name: str) -> None:
     job = small(name)
     records = metrics(undisturbed(job))

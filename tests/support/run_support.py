@@ -1,4 +1,4 @@
-"""Whole runs on the embedded engine, and what they leave behind."""
+"""Whole runs on the embedded engine or its double, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from rlc.runtime.journal.tokens import TOKENS_FILE
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.hosted.connect import connect_service
+from rlc.service.interface import RemoteService
 
 TINY = """\
 model policy { base = "tiny" lora_rank = 4 }
@@ -99,13 +100,16 @@ def run(
     observer: Observer | None = None,
 ) -> Summary:
     observer = observer or (Observer() if stop_after is None else StopAfter(*stop_after))
-    job = Job(folder, connect_service(folder.plan, folder.path / "checkpoints"), observer)
+    service = connect_service(folder.plan, folder.path / "checkpoints")
+    job = Job(folder, service, observer)
     if isinstance(observer, StopAfter):
         observer.job = job
     try:
         return asyncio.run(job.run())
     finally:
         folder.close()
+        if not isinstance(service, RemoteService):  # whose session the job has closed
+            service.close()  # type: ignore[attr-defined]
 
 
 def shortened(plan: Plan) -> Plan:
