@@ -74,11 +74,9 @@ class Table:
         follows_VV[:, [*digits, *letters]] = [1] * 10 + [0] * 26
         follows_VV[:, boxed] = 8
         follows_VV[boxed, [*digits, *letters, boxed]] = [3] * 10 + [0.7] * 26 + [-6]
-        for said, likely in ((digits, {close: 6, end: 2}), (letters, {close: 4.5, end: 3})):
-            follows_VV[said, :] = -6
-            follows_VV[np.ix_(said, said)] = 0 if said is digits else 3
-            for token, logit in likely.items():
-                follows_VV[said, token] = logit
+        follows_VV[[*digits, *letters], :] = -6
+        follows_VV[np.ix_(digits, [*digits, close, end])] = [0] * 10 + [6, 2]
+        follows_VV[np.ix_(letters, [*letters, close, end])] = [3] * 26 + [4.5, 3]
         follows_VV[close, end] = 10
         rows_RV = np.random.default_rng(0).normal(scale=0.5, size=(_ROWS, size)).astype(np.float32)
         return cls(tokenizer, follows_VV, rows_RV, end)

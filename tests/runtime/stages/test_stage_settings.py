@@ -154,10 +154,9 @@ def test_a_token_budget_is_never_exceeded_by_more_than_steps_differ(tmp_path: Pa
     assert sum(used) + used[-1] > 9_000
 
 
-@pytest.mark.engine
 def test_evaluations_share_the_budget_of_their_stage(tmp_path: Path) -> None:
-    heldout = "eval heldout { model = main  env = spell  tasks = 8  samples = 4  every = 2 }"
-    stage = train(env="spell", budget="limit(tokens = 9_000)", steps="50")
+    heldout = "eval heldout { model = main  env = guess  tasks = 8  samples = 4  every = 2 }"
+    stage = train(env="guess", budget="limit(tokens = 9_000)", steps="50")
     run_new(tmp_path / "alone", tiny(stage))
     summary = run_new(tmp_path / "both", tiny(stage, heldout))
     alone, both = metrics(tmp_path / "alone"), metrics(tmp_path / "both")
