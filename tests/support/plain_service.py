@@ -91,7 +91,8 @@ class Table:
 
     def logits(self, weights: Floats, tokens: IntArray, rows: IntArray) -> Floats:
         """Return the logits [T, V] of what follows each token, whose text so far has that row."""
-        return self.follows_VV[tokens] + (self.rows_RV + weights[:-1])[rows] + weights[-1]
+        rows_TV = (self.rows_RV + weights[:-1])[rows]
+        return np.asarray(self.follows_VV[tokens] + rows_TV + weights[-1])
 
     def logprobs(self, weights: Floats, tokens: IntArray) -> Floats:
         """Return the logprobs [T, V] of what follows each beginning of a text."""
@@ -531,4 +532,5 @@ def plain_service() -> Iterator[None]:
 
 def is_plain() -> bool:
     """Return whether the double stands in for the engine now."""
-    return rlc.service.engine.open_engine is open_plain
+    opens: object = rlc.service.engine.open_engine
+    return opens is open_plain
