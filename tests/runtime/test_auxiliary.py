@@ -21,7 +21,7 @@ from rlc.runtime.records import RunError
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import calls_of, pending_call
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 T = TypeVar("T")
 ASKED = [{"role": "user", "content": "Guess a number between 1 and 10."}]

@@ -136,7 +136,7 @@ def failing_run(project: Path, workers: str = "", **fields: str) -> rlc.Summary:
     return run_new(project / "run", tiny(env, stage))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.parametrize(
     "workers",
     ["", " |> workers(processes, count = 1)", ' |> workers(executor = "MODULE:pool")'],
@@ -163,7 +163,7 @@ def test_a_run_in_which_everything_fails(project: Path, workers: str) -> None:
     assert len(read_failures(project / "run")) == 1
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_failure_that_stops_the_run_is_kept(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_failure_that_stops_the_run_is_kept(
     assert "in grade" in shown
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_the_command_line_says_what_failed(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,7 +208,7 @@ def test_the_command_line_says_what_failed(
     assert f"{module}.py:{LINE}" in Path("a run/report.html").read_text()
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_equal_rewards_teach_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "always_the_same.py").write_text(

@@ -24,7 +24,7 @@ from rlc.plan.records import Plan
 from rlc.pricing.asked import opponent_tokens
 from rlc.runtime.journal.folder import RunFolder
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 
 PULLS = """import random
@@ -63,6 +63,7 @@ def wins(env: str = "tug |> play(against = policy)", **more: str) -> str:
     return block("eval", "wins", fields | {"metrics": "[win_rate()]"} | more)
 
 
+@pytest.mark.engine
 @pytest.mark.slow
 def test_a_policy_that_plays_against_itself_wins_against_its_start(tmp_path: Path) -> None:
     fields = {"steps": "6", "batch": "groups(6, group_size = 4)"}

@@ -93,7 +93,7 @@ def longer(plan: Plan) -> Plan:
     return evolve(plan, stages=stages, graph=build_graph(stages))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_the_exit_status_and_the_pages_say_what_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +126,7 @@ def test_the_exit_status_and_the_pages_say_what_held(
     assert rlc.resume("runs/good").unmet == []
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_an_interrupted_run_is_judged_when_it_is_resumed(tmp_path: Path) -> None:
     plan = compiled(RECIPE + HELD + FAILED)
     summary = run_new(tmp_path / "run", plan, stop_after=("main", 1))
@@ -137,6 +137,7 @@ def test_an_interrupted_run_is_judged_when_it_is_resumed(tmp_path: Path) -> None
 
 
 @pytest.mark.engine
+@pytest.mark.plain
 def test_a_budget_that_ends_before_a_measure_fulfils_nothing(tmp_path: Path) -> None:
     stage = train(steps="5", budget="limit(tokens = 10_000)")
     plan = compiled(
@@ -148,7 +149,7 @@ def test_a_budget_that_ends_before_a_measure_fulfils_nothing(tmp_path: Path) -> 
     assert one.said == "the run ended before it was measured"
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_nothing_is_held_of_a_rehearsal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

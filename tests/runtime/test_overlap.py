@@ -25,7 +25,7 @@ from run_support import (
 from rlc.runtime.journal.folder import RunFolder
 from rlc.service.engine.checkpoints import CheckpointStore
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 
 ASYNCHRONOUS = train(loss="ppo()", overlap="asynchronous(max_staleness = 2)", steps="6")

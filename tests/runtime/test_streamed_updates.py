@@ -51,7 +51,7 @@ from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.scorers import LogprobScorer, LogprobScorers
 from rlc.runtime.weights import SamplerSnapshot
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]  # the first for tinker's types
+pytestmark = [pytest.mark.plain, pytest.mark.slow]  # the first for tinker's types
 
 STEPS = 2
 (BASE,) = tiny(train(env="2 * guess + spell")).stages

@@ -12,10 +12,10 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
-HELD = "eval held { model = main  env = guess  tasks = 6  sampling = sample(max_tokens = 8) }\n"
-FAST = {"steps": "2", "optimizer": "adam(3e-2)"}
+HELD = "eval held { model = main  env = guess  tasks = 8  sampling = sample(max_tokens = 8) }\n"
+FAST = {"steps": "2", "optimizer": "adam(1.0)"}
 
 
 def other(weights: str, *stages: str) -> str:

@@ -15,11 +15,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
 from paths import RECIPES
+from plain_service import is_plain, plain_service
 from processes import FORKING, fork
 from run_support import TINY, block, train
 
@@ -46,7 +48,7 @@ SMALL = {"batch": "groups(3, group_size = 2)", "sampling": "sample(max_tokens = 
 MIXED = SMALL | {"env": "guess + spell"}
 _ASYNC = SMALL | {"overlap": "asynchronous(max_staleness = 2)", "loss": "ppo()", "steps": "6"}
 # Of two steps, and what learns from it without an advantage.
-_EXPERT = train("expert", **SMALL | {"env": "spell", "steps": "2", "optimizer": "adam(3e-2)"})
+_EXPERT = train("expert", **SMALL | {"env": "guess", "steps": "2", "optimizer": "adam(3e-2)"})
 _STUDENT = train(
     "student",
     **MIXED
@@ -182,19 +184,20 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file
 
 
-def _command(words: list[str], counts: Any, fatal: tuple[str, int] | None) -> None:
+def _command(words: list[str], counts: Any, fatal: tuple[str, int] | None, plain: bool) -> None:
     """The body of a process: the command line."""
     _watch(counts, fatal)
     from rlc.cli.main import entry
 
     sys.argv = ["rlc", *words]
-    entry()
+    with plain_service() if plain else nullcontext():
+        entry()
 
 
 def start(words: list[str], log: Path, fatal: tuple[str, int] | None = None) -> tuple[Any, Any]:
-    """A process of the command, and the counts of what it is doing."""
+    """A process of the command on the service of this one, and the counts of what it is doing."""
     counts = FORKING.Array("i", len(PHASES) + 1, lock=False)
-    return fork(log, _command, words, counts, fatal), counts
+    return fork(log, _command, words, counts, fatal, is_plain()), counts
 
 
 def finished(words: list[str], log: Path) -> float:

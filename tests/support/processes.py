@@ -8,8 +8,10 @@ import runpy
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 FORKING = multiprocessing.get_context("forkserver")
 _PRELOADED = [
@@ -19,8 +21,16 @@ _PRELOADED = [
     "tinker",
     "tinker_cookbook.rl.train",
     "tinker_cookbook.supervised.train",
+    "openai",
     "gem",
+    "reasoning_gym",
     "killing",
+    "rlc.cli.commands.jobs.run",
+    "rlc.cli.commands.jobs.sweep",
+    "rlc.cli.live.observers",
+    "rlc.runtime.start",
+    "rlc.runtime.job",
+    "rlc.sweeps.start",
 ]
 
 # What npm says where there is no network, which is not a mistake of the extension.
@@ -33,12 +43,20 @@ NO_NETWORK = (
 def fork(log: Path, body: Callable[..., None], *args: Any) -> Any:
     """Start a process that calls ``body``; what it prints is added to the file ``log``."""
     FORKING.set_forkserver_preload(_PRELOADED)
-    process = FORKING.Process(target=_logged, args=(str(log), body, args))
+    environment = dict(os.environ)
+    # Python 3.11 does not tell the server where the modules of tests are.
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        ensure_running()
+    process = FORKING.Process(target=_logged, args=(str(log), environment, body, args))
     process.start()
     return process
 
 
-def _logged(log: str, body: Callable[..., None], args: Sequence[Any]) -> None:
+def _logged(
+    log: str, environment: Mapping[str, str], body: Callable[..., None], args: Sequence[Any]
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(out, 1)
     os.dup2(out, 2)

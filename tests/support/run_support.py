@@ -1,4 +1,4 @@
-"""Whole runs on the embedded engine, and what they leave behind."""
+"""Whole runs on the embedded engine or its double, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from functools import cache
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from attrs import evolve
 from plan_recipes import recipe
 from stage_parts import flat
 
+import rlc.service.engine
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -30,6 +31,7 @@ from rlc.runtime.journal.tokens import TOKENS_FILE
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
 from rlc.service.hosted.connect import connect_service
+from rlc.service.interface import RemoteService
 
 TINY = """\
 model policy { base = "tiny" lora_rank = 4 }
@@ -98,13 +100,16 @@ def run(
     observer: Observer | None = None,
 ) -> Summary:
     observer = observer or (Observer() if stop_after is None else StopAfter(*stop_after))
-    job = Job(folder, connect_service(folder.plan, folder.path / "checkpoints"), observer)
+    service = connect_service(folder.plan, folder.path / "checkpoints")
+    job = Job(folder, service, observer)
     if isinstance(observer, StopAfter):
         observer.job = job
     try:
         return asyncio.run(job.run())
     finally:
         folder.close()
+        if not isinstance(service, RemoteService):  # whose session the job has closed
+            service.close()  # type: ignore[attr-defined]
 
 
 def shortened(plan: Plan) -> Plan:
@@ -139,7 +144,8 @@ def run_new(
     return run(RunFolder.create(path, job), stop_after, observer)
 
 
-_DONE: dict[tuple[str, tuple[str, int] | None], Path] = {}
+_DONE: dict[tuple[Any, ...], Path] = {}
+_NUMBERS = count()
 
 
 @cache
@@ -148,13 +154,13 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 def undisturbed(job: Plan, stop_after: tuple[str, int] | None = None) -> Path:
-    """Return the folder of a run of this plan, which is made once a process.
+    """Return the folder of a run of this plan, which is made once a process and service.
 
     It is shared: read it, and change only a copy (`copy_of`).
     """
-    key = plan_hash(job), stop_after
+    key = plan_hash(job), stop_after, rlc.service.engine.open_engine
     if key not in _DONE:
-        path = Path(_folder().name) / str(len(_DONE))
+        path = Path(_folder().name) / str(next(_NUMBERS))
         run_new(path, job, stop_after)
         _DONE[key] = path
     return _DONE[key]

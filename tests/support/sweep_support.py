@@ -1,4 +1,4 @@
-"""Sweeps for tests: records, and a small job on the embedded engine."""
+"""Sweeps for tests: records, and a small job on the embedded engine or its double."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from rlc.plan.sweeps import Trial
 from rlc.runtime.journal.runs import read_run
 from rlc.sweeps.run import SweepRun
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
 HALVED = """\
 sweep halved {

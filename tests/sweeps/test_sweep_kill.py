@@ -13,7 +13,7 @@ from sweep_support import write
 
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal, TrialRecord
 
-pytestmark = [pytest.mark.engine, pytest.mark.kill, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.kill, pytest.mark.slow]
 
 GRID = "sweep s { of = main  over = { rate = [1e-4, 1e-2]  shown = [8, 12] } }\n"
 DRAWN = "sweep s { of = main  over = { rate = log(1e-5, 1e-2) }  search = tpe(3) }\n"

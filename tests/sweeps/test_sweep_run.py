@@ -21,7 +21,7 @@ from rlc.sweeps.observer import SweepObserver
 from rlc.sweeps.results import SweepSummary
 from rlc.sweeps.run import SweepRun
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
 RATES = "sweep rates {{ of = main  over = {{ rate = [1e-4, 1e-2] }}  {more} }}\n"
 
@@ -80,6 +80,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path, steps: int) -> None:
         assert not differences(outcome(mine), outcome(its))
 
 
+@pytest.mark.engine
 def test_a_budget_ends_it_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     recipe = write(tmp_path, RATES.format(more="budget = limit(tokens = 6_000)"))
     first = ran(started(recipe, tmp_path / "sweep"))

@@ -11,7 +11,7 @@ from sweep_support import write
 
 import rlc
 
-pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.server, pytest.mark.slow]
 
 SWEEP = "sweep s { of = main  over = { rate = [1e-4, 1e-3, 1e-2, 2e-2] } }\n"
 

@@ -13,7 +13,7 @@ from rlc.compile.variants import rehearse
 from rlc.lang.source import Source
 from rlc.runtime.preflight import require_runnable
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
 PACKAGES = ("verifiers", "textarena")  # not everywhere, by the name of their source
 

@@ -22,7 +22,7 @@ from rlc.runtime.guard.adaptive_concurrency import (
     fixed_limiter,
 )
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 EVENTS = st.lists(
     st.one_of(

@@ -111,7 +111,7 @@ def guarded(then: str, maximum: float = 1e-9) -> Plan:
     return tiny(train(kl_guard=kl_guard, steps="6", save="every(50)", **small, **ASYNC))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_steps_after_the_crossing_are_synchronous_and_a_resumed_run_agrees(
     tmp_path: Path,
 ) -> None:
@@ -133,7 +133,7 @@ def test_steps_after_the_crossing_are_synchronous_and_a_resumed_run_agrees(
     assert actions[0] == actions[1]
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_run_that_the_guard_stops_keeps_what_it_has_done(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="nats a token apart"):
         run_new(tmp_path / "run", guarded("stop"))

@@ -19,7 +19,7 @@ from rlc.runtime.guard.probes import probe_loss, probe_seeds, probe_topk
 from rlc.service.engine import open_engine
 from rlc.service.interface import SamplingClient, ServiceError, TrainingClient
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 PLANS = [
     LossPlan("cross_entropy", {}),

@@ -25,7 +25,7 @@ from rlc.service.engine import open_engine
 from rlc.service.engine.service import LocalService
 from rlc.service.interface import Listener, RemoteService, ServiceError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 RECIPE = """
 model policy { base = "Qwen/Qwen3-8B"  renderer = qwen3_instruct }

@@ -1,7 +1,7 @@
 """A bad day, in every overlap: a run ends as an undisturbed one, or with the first cause at once.
 
-The embedded engine with faults around it, and environments with faults in them. What the official
-SDK and the served engine do on such days is in tests/service/hosted.
+The double of the engine with faults around it, and environments with faults in them. What the
+official SDK and the served engine do on such days is in tests/service/hosted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from attrs import define, evolve, field
+from plain_service import PlainSamplingClient, PlainTrainingClient
 from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbed
 
 from rlc.envs.gem.source import GemSource
@@ -23,10 +24,9 @@ from rlc.plan.records import Plan
 from rlc.runtime.guard.watchdog import Watchdog
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
-from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
 from rlc.service.interface import ServiceError, ServiceLostError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 OVERLAPS = {
     "synchronous": {"overlap": "synchronous()"},
@@ -86,7 +86,7 @@ def test_a_reply_that_never_comes_ends_the_run_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: str
 ) -> None:
     with monkeypatch.context() as patch:
-        wrap(patch, LocalSamplingClient, "sample", lambda n, a: never(a) if n == 5 else a)
+        wrap(patch, PlainSamplingClient, "sample", lambda n, a: never(a) if n == 5 else a)
         started = time.monotonic()
         with pytest.raises(ServiceLostError, match=r"answered nothing for 2 s, and owes"):
             run_new(tmp_path / "run", job(overlap, deadlines="deadlines(request = 2s)"))
@@ -102,7 +102,7 @@ def test_a_gradient_that_never_comes_ends_the_run_in_time(
     with monkeypatch.context() as patch:
         stuck = wrap(
             patch,
-            LocalTrainingClient,
+            PlainTrainingClient,
             "forward_backward",
             lambda n, answer: never(answer) if n == 1 else answer,
         )
@@ -121,7 +121,7 @@ def test_slow_tails_change_nothing_while_others_are_answered(
         await asyncio.sleep(0.05 if number % 4 == 1 else 0.0)
         return await answer
 
-    wrap(monkeypatch, LocalSamplingClient, "sample", late)
+    wrap(monkeypatch, PlainSamplingClient, "sample", late)
     run_new(tmp_path / "run", job(overlap, sampling="sample(max_tokens = 6, concurrency = 3)"))
     assert rewards(tmp_path / "run") == expected(overlap)
     assert metrics(tmp_path / "run")[0]["service/concurrency"] == 3
@@ -138,7 +138,7 @@ def test_a_service_that_fails_surfaces_its_first_cause(
         return made
 
     with monkeypatch.context() as patch:
-        wrap(patch, LocalSamplingClient, "sample", dead)
+        wrap(patch, PlainSamplingClient, "sample", dead)
         with pytest.raises(ServiceLostError, match="the machine room burns"):
             run_new(tmp_path / "run", job(overlap))
     run(RunFolder.resume(tmp_path / "run"))
@@ -148,7 +148,7 @@ def test_a_service_that_fails_surfaces_its_first_cause(
 def test_a_step_that_takes_too_long_says_what_it_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrap(monkeypatch, LocalTrainingClient, "optim_step", lambda _, answer: never(answer))
+    wrap(monkeypatch, PlainTrainingClient, "optim_step", lambda _, answer: never(answer))
     with pytest.raises(RunError, match=r"took longer than 3 s; .* owed an optimiser step"):
         run_new(tmp_path / "run", job("synchronous", deadlines="deadlines(step = 3s)"))
 

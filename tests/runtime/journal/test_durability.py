@@ -73,7 +73,7 @@ def garble(file: Path) -> None:
     file.write_bytes(content)
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.parametrize(
     "harm", [Path.unlink, garble, lambda file: os.truncate(file, 100)], ids=["gone", "bits", "cut"]
 )
@@ -87,7 +87,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert_same(tmp_path / "run", undisturbed(small()))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_without_any_checkpoint_nothing_is_thrown_away(tmp_path: Path) -> None:
     stopped(1, tmp_path / "run")
     (file,) = checkpoint_files(tmp_path / "run")
@@ -140,7 +140,7 @@ def fill_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "finish_step", cramped)
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.parametrize("fill", [fill_rollouts, fill_checkpoints, fill_journal])
 def test_a_full_disk_is_told_and_loses_nothing(
     tmp_path: Path, fill: Callable[[pytest.MonkeyPatch], None]
@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_locked_is_a_clear_error(tmp_path: Path) -> None
         RunFolder.resume(tmp_path / "run")
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_journal_with_garbage_in_it_is_called_damaged(tmp_path: Path) -> None:
     run_new(tmp_path / "run", small(steps="1"))
     file = tmp_path / "run" / "journal.sqlite"
@@ -215,7 +215,7 @@ def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
     stopped(1, tmp_path / "run")
     (kept,) = checkpoint_files(tmp_path / "run")
@@ -227,7 +227,7 @@ def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
     assert not list((tmp_path / "run" / "checkpoints").rglob(".*"))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_state_that_is_gone_already_is_forgotten(tmp_path: Path) -> None:
     """As where a process died between deleting a state and journalling that."""
     stopped(2, tmp_path / "run")

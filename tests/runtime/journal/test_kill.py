@@ -14,7 +14,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import GONE, read_run
 from rlc.runtime.records import RunError
 
-pytestmark = [pytest.mark.engine, pytest.mark.kill, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.kill, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from scripted_judge import ScriptedJudge, judged_text, scripted_judge
 
 from rlc.runtime.journal.folder import RunFolder
 
-pytestmark = [pytest.mark.engine, pytest.mark.kill, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.kill, pytest.mark.slow]
 
 
 def whole(recipe: Path) -> Path:

@@ -16,7 +16,7 @@ from rlc.runtime.journal.runs import read_run
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 RECIPE = """\
 model policy { base = "tiny" lora_rank = 4 }

@@ -32,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_finished_run(runs: Path) -> None:
     info = read_run(runs / "done")
     assert (info.state, info.cause, Path(info.recipe).name) == ("finished", None, "recipe.rl")
@@ -64,7 +64,7 @@ def test_looking_at_a_run_never_gets_in_its_way(tmp_path: Path) -> None:
     folder.close()
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_failed_run_says_its_first_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder.create(tmp_path / "run", PLAN)
     service = connect_service(PLAN, tmp_path / "run" / "checkpoints")

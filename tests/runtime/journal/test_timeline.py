@@ -18,7 +18,7 @@ def spans(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (path / "timeline.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_each_node_of_each_step_has_its_spans(tmp_path: Path) -> None:
     plan = tiny(train(steps="2", overlap="streamed(2)", batch="groups(2, group_size = 2)"))
     run_new(tmp_path / "run", plan)
@@ -35,7 +35,7 @@ def test_each_node_of_each_step_has_its_spans(tmp_path: Path) -> None:
         assert all(span["start"] <= span["end"] for span in mine)
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_what_is_run_again_is_in_it_once(tmp_path: Path) -> None:
     """As after a kill: of the steps after the last checkpoint only the new spans stay."""
     run_new(

@@ -17,7 +17,7 @@ from rlc.chat.transcripts import Message, TranscriptTree, reply_message
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, EpisodeTokens, merged_sequences
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 TOOLS = ({"name": "add", "description": "Adds.", "parameters": {"type": "object"}},)
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'

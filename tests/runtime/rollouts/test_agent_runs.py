@@ -18,7 +18,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.failures import read_failures
 from rlc.runtime.records import RunError
 
-pytestmark = [pytest.mark.engine, pytest.mark.server]
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 PROMPTS = ("Spell this word backward: sun", "Say e.", "Another.")
 EACH_ONCE = {"batch": "groups(3, group_size = 1)", "advantage": "reinforce()"}

@@ -115,7 +115,7 @@ def job(folder: Path, env: str = "3 * sums + 1 * spell", **fields: str) -> Plan:
     return compiled(TINY + sums + train(env=env, **fields))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_resumed_run_passes_over_the_same_tasks(tmp_path: Path) -> None:
     plan = job(
         tmp_path,
@@ -143,7 +143,7 @@ def test_a_resumed_run_passes_over_the_same_tasks(tmp_path: Path) -> None:
     assert counts == {"sums": 3 * 6 * 2, "spell": 6 * 2}  # the weights of the mixture hold
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_the_tiny_model_is_not_asked_again_what_it_cannot_do(tmp_path: Path) -> None:
     """With nothing explored, a task that was never solved comes again only when all are so."""
     plan = job(tmp_path, env="sums", steps="3", batch="groups(3, group_size = 2)")

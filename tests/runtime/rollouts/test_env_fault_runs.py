@@ -12,7 +12,7 @@ from run_support import TINY, compiled, metrics, rollouts, run_new, train, undis
 
 from rlc.plan.records import Plan
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 CAUSES = {"NaN reward": "contract", "hangs": "timeout"}
 GOOD = 'env good = gem("game:GuessTheNumber-v0-easy") |> chat()\n'

@@ -34,7 +34,7 @@ from rlc.runtime.rollouts import environments
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 DROP = FailurePlan(0, "drop", None)
 SOON = 0.5  # seconds after which a step that hangs is given up in these tests

@@ -80,7 +80,7 @@ def job(on_error: str, rollout_settings: str = "") -> Plan:
     return compiled(TINY + env + train(env="game", on_error=on_error, steps="1"))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.usefixtures("failing")
 def test_dropped_rollouts_leave_no_trace_in_the_statistics(tmp_path: Path) -> None:
     run_new(tmp_path / "run", job("drop"))
@@ -95,7 +95,7 @@ def test_dropped_rollouts_leave_no_trace_in_the_statistics(tmp_path: Path) -> No
     assert all(rollout["advantages"] == [] for rollout in failed)
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.usefixtures("failing")
 def test_penalised_rollouts_are_trained_on(tmp_path: Path) -> None:
     run_new(tmp_path / "run", job("penalise(-1.0)"))
@@ -111,7 +111,7 @@ def test_penalised_rollouts_are_trained_on(tmp_path: Path) -> None:
     assert record["reward/mean"] < 0.5
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.usefixtures("failing")
 def test_a_step_whose_groups_are_all_left_out_updates_nothing(tmp_path: Path) -> None:
     run_new(tmp_path / "run", job("drop", " |> rollouts(group_size = 8, max_failures = 0)"))
@@ -120,7 +120,7 @@ def test_a_step_whose_groups_are_all_left_out_updates_nothing(tmp_path: Path) ->
     assert record["rollouts/played"] > 0
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.usefixtures("failing")
 def test_a_run_that_is_to_stop_stops_with_the_cause(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="a rollout of `game` failed: OSError: an even number"):

@@ -17,7 +17,7 @@ from rlc.compile.variants import rehearse
 from rlc.plan.records import Plan
 from rlc.runtime.start import open_run
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
 
 def needs(package: str) -> pytest.MarkDecorator:

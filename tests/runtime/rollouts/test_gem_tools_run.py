@@ -29,7 +29,7 @@ from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 GUESS = 'gem("game:GuessTheNumber-v0-easy")'
 SUMS = """\

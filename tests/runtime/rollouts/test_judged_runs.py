@@ -34,7 +34,7 @@ from rlc.runtime.records import RunError
 from rlc.runtime.start import run_plan
 from rlc.service.hosted.connect import connect_service
 
-pytestmark = [pytest.mark.engine, pytest.mark.server]
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 KEY = "sk-secret-of-the-judge"
 MODEL = 'model policy { base = "tiny" lora_rank = 4 }\n'
@@ -359,6 +359,7 @@ def test_comparisons_go_with_every_overlap(overlap: str, tmp_path: Path) -> None
     assert all(record["error"] is None for record in rollouts(tmp_path / "run"))
 
 
+@pytest.mark.engine
 def test_the_samples_of_an_evaluation_are_compared(tmp_path: Path) -> None:
     held = block(
         "eval",
@@ -416,6 +417,7 @@ def taught(where: Path) -> Plan:
     return compiled(TAUGHT.format(folder=where) + train(**stage))
 
 
+@pytest.mark.engine
 def test_a_stage_of_the_same_job_judges_and_repeats_to_the_bit(tmp_path: Path) -> None:
     plan = taught(tmp_path)
     run_new(tmp_path / "one", plan)
@@ -426,6 +428,7 @@ def test_a_stage_of_the_same_job_judges_and_repeats_to_the_bit(tmp_path: Path) -
     assert_same(tmp_path / "one", tmp_path / "two")
 
 
+@pytest.mark.engine
 @pytest.mark.slow
 def test_a_judge_teaches(tmp_path: Path) -> None:
     with scripted_judge(counts("e")) as judge:

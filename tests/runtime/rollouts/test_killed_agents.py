@@ -14,7 +14,7 @@ import pytest
 from killing import SMALL, Victim, differences, finished, outcome
 from run_support import TINY, train
 
-pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.kill, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.server, pytest.mark.kill, pytest.mark.slow]
 
 # Takes a lock that others may share, and does not end by itself. So does what it has started.
 PROGRAM = """\

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 from paths import ROOT
+from processes import run_script
 
-pytestmark = [pytest.mark.engine, pytest.mark.server]
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 
 @pytest.mark.parametrize("how", [(), ("--commands",)], ids=["threads", "processes"])
-def test_each_agent_has_its_own_answers(how: tuple[str, ...]) -> None:
+def test_each_agent_has_its_own_answers(how: tuple[str, ...], tmp_path: Path) -> None:
     script = str(ROOT / "benchmarks" / "agents.py")
-    command = [sys.executable, script, "--agents", "24", *how]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "23 ended, 1 killed, 0 lost, 0 mixed up" in done.stdout
+    told = run_script([script, "--agents", "24", *how], tmp_path, {})
+    assert "23 ended, 1 killed, 0 lost, 0 mixed up" in told

@@ -21,7 +21,7 @@ from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 SELF = PlayPlan(None, None, None, None, None)
 AGAINST: Any = ModelState("opponent", None)  # type: ignore[arg-type]

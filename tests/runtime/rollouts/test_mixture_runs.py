@@ -12,7 +12,7 @@ from run_support import block, metrics, plan, rollouts, run, run_new, tiny, trai
 
 from rlc.runtime.journal.folder import RunFolder
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 ENVS = """\
 env games = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group_size = 3)
@@ -77,6 +77,7 @@ def test_a_resumed_run_continues_each_environments_tasks(tmp_path: Path) -> None
     assert tasks == {"words": list(range(12)), "games": list(range(4))}  # 3 to 1, none twice
 
 
+@pytest.mark.engine
 def test_an_evaluation_needs_no_training(tmp_path: Path) -> None:
     small = {"games.tasks": "4", "games.samples": "2", "countdown.tasks": "2"}
     small |= {"games.metrics": "[pass_at(1), pass_at(2), any_at(2)]"}

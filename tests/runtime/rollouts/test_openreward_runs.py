@@ -27,7 +27,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.records import RunError
 from rlc.runtime.start import open_run
 
-pytestmark = [pytest.mark.engine, pytest.mark.server]
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 
 def recipe(*stages: str, **envs: str) -> Plan:

@@ -11,7 +11,7 @@ from run_support import compiled, metrics, run_new, train
 from rlc.runtime.failures import read_failures
 from rlc.runtime.records import RunError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 REWARDS = """\
 def long(reply, row):

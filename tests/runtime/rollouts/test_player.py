@@ -21,7 +21,7 @@ from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 ROLLOUTS = RolloutsPlan(2, 1.0, 4, None, None)
 REWARD = RewardPlan("turns", None, None, None)

@@ -118,7 +118,7 @@ def key(record: dict[str, Any]) -> Any:
     return record["step"], record["task"], record["member"], record["replaced"], actions
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.parametrize(
     "overlap", ["synchronous()", "streamed(minibatches = 2)", "asynchronous(max_staleness = 1)"]
 )
@@ -138,7 +138,7 @@ def test_a_resumed_run_replaces_the_same(tmp_path: Path, overlap: str) -> None:
     assert ordinary == set(range(16))  # the cursor of the others goes on as ever
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_whatever_is_ready_is_replaced_too(tmp_path: Path) -> None:
     overlap = "streamed(minibatches = 2, order = ready)"
     run_new(tmp_path / "run", tiny(train(**BATCH, overlap=overlap)))

@@ -55,7 +55,7 @@ def job(
     return compiled(recipe + train(**fields))
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.parametrize("loss", ["dpo", "ipo"])
 def test_it_is_the_reward_that_the_stage_gives_a_reply(
     loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -105,7 +105,7 @@ async def _read(client: SamplingClient, datum: TrainingDatum) -> FloatArray:
     return np.array([0.0 if one is None else one for one in found[1:]])
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_a_run_that_is_resumed_reads_nothing_twice(tmp_path: Path) -> None:
     plan = job(tmp_path, "judged({ good = implicit_reward(align)  little = 0 * better })")
     run_new(tmp_path / "one", plan)
@@ -119,7 +119,7 @@ def test_a_run_that_is_resumed_reads_nothing_twice(tmp_path: Path) -> None:
     assert_same(tmp_path / "one", tmp_path / "two")
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 @pytest.mark.parametrize("overlap", ["streamed(2)", "asynchronous(max_staleness = 1)"])
 def test_replies_are_compared_by_it(overlap: str, tmp_path: Path) -> None:
     plan = job(tmp_path, "compared(implicit_reward(align))", overlap=overlap)

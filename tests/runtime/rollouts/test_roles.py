@@ -34,7 +34,7 @@ from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 WORDS = ["cat", "dog", "sun", "tree", "bird", "milk", "rain", "fish"]
 
@@ -68,6 +68,7 @@ def judged(problems: str, **fields: str) -> Plan:
     return job(problems + JUDGED, stage)
 
 
+@pytest.mark.engine
 def test_a_run_of_problems_learns_from_its_grader(problems: str, tmp_path: Path) -> None:
     fields = {"steps": "8", "optimizer": "adam(1e-2)", "batch": "groups(8, group_size = 6)"}
     run_new(tmp_path / "run", job(problems + ")", train(env="words", **fields)))
@@ -77,6 +78,7 @@ def test_a_run_of_problems_learns_from_its_grader(problems: str, tmp_path: Path)
         assert record["env/words/letters"] == pytest.approx(record["reward/words"])
 
 
+@pytest.mark.engine
 @pytest.mark.slow
 def test_solvers_learn_from_their_own_solutions(problems: str, tmp_path: Path) -> None:
     stage = train(
@@ -127,6 +129,7 @@ def test_each_role_has_metrics_of_its_own(problems: str) -> None:
         assert step["rollouts/played"] == 3 * 2 * 3
 
 
+@pytest.mark.engine
 def test_a_judge_sees_the_solutions_of_its_own_member(problems: str) -> None:
     members: dict[Any, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for record in rollouts(undisturbed(judged(problems, steps="2"))):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from run_support import metrics, rollouts, tiny, train, undisturbed
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +17,7 @@ def path() -> Any:
     return undisturbed(tiny(played, "eval after { model = main  env = guess  tasks = 4 }\n"))
 
 
+@pytest.mark.engine
 def test_replies_end_where_the_text_is_complete(path: Any) -> None:
     """In a stage, and in the evaluation that samples as it does."""
     for stage in ("main", "after"):

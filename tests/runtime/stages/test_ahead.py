@@ -13,7 +13,7 @@ from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.stages import ahead
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 FIRST = train(steps="1", batch="groups(2, group_size = 2)")
 

@@ -18,7 +18,7 @@ from rlc.data.errors import DataError
 from rlc.runtime.rollouts.tokens import TokenSequence
 from rlc.runtime.stages.conversations import SupervisedRenderer
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 ASKED, MORE = {"role": "user", "content": "Hi"}, {"role": "user", "content": "2+2?"}
 HELLO, FOUR = {"role": "assistant", "content": "Hello."}, {"role": "assistant", "content": "4"}

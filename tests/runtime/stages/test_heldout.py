@@ -13,7 +13,7 @@ from run_support import TINY, assert_resumes, block, compiled, metrics, run_new,
 import rlc
 from rlc.pricing.cost import plan_cost
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 WORDS = ("abc", "bcd", "cde", "def", "efg", "fgh")
 ROWS = [{"prompt": f"Say {word}.", "reply": word[::-1]} for word in WORDS]
@@ -88,6 +88,7 @@ def test_each_time_is_priced_as_a_forward_pass() -> None:
     assert bill(heldout="none", every="none").get("evaluation", 0.0) == 0.0
 
 
+@pytest.mark.engine
 @pytest.mark.server
 @pytest.mark.slow
 def test_on_a_server_it_is_the_same_loss(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

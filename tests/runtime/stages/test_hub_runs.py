@@ -11,7 +11,7 @@ from run_support import block, run_new, tiny, train
 
 from rlc.errors import Error
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 CHATS = [
     {"talk": [{"role": "user", "content": f"{n}?"}, {"role": "assistant", "content": f"{n}!"}]}

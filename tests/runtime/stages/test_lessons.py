@@ -11,7 +11,7 @@ from run_support import block, run_new, tiny
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import TrainedSample
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 FIELDS = {"model": "policy", "batch": "2", "steps": "2", "optimizer": "adam(1e-3)"}
 CHAT = [{"role": "user", "content": "Say one."}, {"role": "assistant", "content": "one"}]
@@ -29,6 +29,7 @@ class Learning(Observer):
         self.lessons.append(lesson)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("kind", "data", "loss", "begins", "sides"),
     [

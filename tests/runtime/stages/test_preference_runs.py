@@ -17,7 +17,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 FIELDS = {
     "model": "policy",
@@ -78,6 +78,7 @@ def after(path: Path) -> float:
     return float(metrics(path, "align")[-1]["heldout/accuracy"])
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(("loss", "steps"), LOSSES.items())
 def test_each_loss_teaches_what_the_labels_say(loss: str, steps: str, here: Path) -> None:
     job = tiny(align(loss=loss, steps=steps))

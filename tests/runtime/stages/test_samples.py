@@ -21,7 +21,7 @@ from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.stages import samples
 from rlc.service.tiny import path as tiny_model
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 OWN = tiny(
     block(
@@ -114,6 +114,7 @@ def played(path: Path) -> list[list[dict[str, Any]]]:
     return [task["episodes"] for task in tasks]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("keep", ["solved", "all", "best", "at_least(0.3)"])
 def test_what_is_kept_of_each_task(keep: str) -> None:
     path = undisturbed(tiny(sampled(f"keep = {keep}, samples_per_task = 3, per_task = 2")))
@@ -162,6 +163,7 @@ def test_sampling_stops_at_the_budget_of_its_stage(tmp_path: Path) -> None:
     folder.close()
 
 
+@pytest.mark.engine
 def test_rounds_of_learning_from_ones_own_successes(tmp_path: Path) -> None:
     """The control is the model as it is: rounds without a gradient of any reward."""
     wide = {"batch": "20", "steps": "6", "optimizer": "adam(3e-3)"}
@@ -208,6 +210,7 @@ def sampled_tokens(sequence: dict[str, Any]) -> list[int]:
     return [token for token, turn in pairs if turn >= 0]
 
 
+@pytest.mark.engine
 @pytest.mark.server
 @pytest.mark.slow
 def test_on_a_server_they_are_written_one_by_one(

@@ -16,7 +16,7 @@ from rlc.runtime.records import Turn, TurnView
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.examples import _example
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 REPLIES = ([7, 3], [1, 9, 4])
 
@@ -89,6 +89,7 @@ def kept(path: Path, stage: str = "student") -> list[TokenSequence]:
     return [TokenSequence.read(one) for record in records for one in record["sequences"]]
 
 
+@pytest.mark.engine
 def test_a_student_comes_nearer_to_the_player() -> None:
     """The loss less what the player leaves open is the distance, in float64."""
     at_once = student(batch="16", steps="1").replace("sft student", "sft whole")
@@ -139,6 +140,7 @@ def test_an_agent_is_kept_with_what_it_might_have_said(
             assert topk.token_ids.shape == (sequence.turns.count(number), 5)
 
 
+@pytest.mark.engine
 @pytest.mark.server
 @pytest.mark.slow
 def test_on_a_server_it_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from run_support import assert_resumes, metrics, rollouts, run, run_new, tiny, t
 
 from rlc.runtime.journal.folder import RunFolder
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 TWO = 'env few = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(group_size = 2)\n'
 
@@ -64,6 +64,7 @@ def test_the_reward_is_reduced_and_limited(tmp_path: Path) -> None:
     assert 0.25 <= metrics(tmp_path / "run")[0]["reward/mean"] <= 0.5
 
 
+@pytest.mark.engine
 def test_an_episode_that_is_cut_short_gets_the_nonterminal_reward(tmp_path: Path) -> None:
     long = 'env long = gem("game:GuessTheNumber-v0-hard") |> chat() |> reward(nonterminal = -3.0)\n'
     sampling = "sample(max_tokens = 12, max_episode_tokens = 150)"
@@ -87,6 +88,7 @@ def test_a_prompt_over_its_limit_ends_the_episode(tmp_path: Path) -> None:
     assert all(turn["prompt_tokens"] <= 120 for record in played for turn in record["turns"])
 
 
+@pytest.mark.engine
 def test_several_updates_a_batch_train_on_every_rollout_once(tmp_path: Path) -> None:
     batch = "groups(3, group_size = 4, updates = 2)"
     run_new(tmp_path / "two", tiny(train(batch=batch, loss="ppo()", steps="2")))
@@ -153,8 +155,8 @@ def test_a_token_budget_is_never_exceeded_by_more_than_steps_differ(tmp_path: Pa
 
 
 def test_evaluations_share_the_budget_of_their_stage(tmp_path: Path) -> None:
-    heldout = "eval heldout { model = main  env = spell  tasks = 8  samples = 4  every = 2 }"
-    stage = train(env="spell", budget="limit(tokens = 9_000)", steps="50")
+    heldout = "eval heldout { model = main  env = guess  tasks = 8  samples = 4  every = 2 }"
+    stage = train(env="guess", budget="limit(tokens = 9_000)", steps="50")
     run_new(tmp_path / "alone", tiny(stage))
     summary = run_new(tmp_path / "both", tiny(stage, heldout))
     alone, both = metrics(tmp_path / "alone"), metrics(tmp_path / "both")

@@ -30,7 +30,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 SFT = {
     "model": "policy",
@@ -65,6 +65,7 @@ def results(path: Path, name: str = "heldout") -> dict[int, dict[str, float]]:
     }
 
 
+@pytest.mark.engine
 def test_demonstrations_of_an_oracle_are_imitated(tmp_path: Path) -> None:
     data = "demonstrations(spell, n = 40)"
     summary = run_new(tmp_path / "run", tiny(sft(data=data, steps="12", optimizer="adam(5e-3)")))
@@ -174,6 +175,7 @@ def chats(path: Path, *lengths: int) -> str:
     return str(path)
 
 
+@pytest.mark.engine
 def test_chats_of_a_file_are_imitated(tmp_path: Path) -> None:
     data = f'chats("{chats(tmp_path / "chats.jsonl", 1, 2, 3)}", train_on = last)'
     run_new(tmp_path / "run", tiny(sft(data=data, batch="3", steps="6", optimizer="adam(5e-3)")))
@@ -232,6 +234,7 @@ def test_each_epoch_takes_every_example_once_in_another_order(tmp_path: Path) ->
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
+@pytest.mark.engine
 def test_training_goes_on_from_the_weights_of_the_stage_before(tmp_path: Path) -> None:
     warm = tiny(
         sft(data="demonstrations(spell, n = 40)", steps="15", optimizer="adam(5e-3)"),

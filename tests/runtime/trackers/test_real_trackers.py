@@ -37,7 +37,7 @@ def tracked(folder: Path, plan: Training, steps: list[dict[str, Any]]) -> None:
     log.close()
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_event_files_can_be_read_by_tensorboard(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
     proto = importlib.import_module("tensorboardX.proto.event_pb2")

@@ -14,7 +14,7 @@ from run_support import block, metrics, run_new, tiny, train
 from rlc.errors import Error
 from rlc.runtime.records import RunError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 
 @define

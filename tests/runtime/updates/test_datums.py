@@ -23,7 +23,7 @@ from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 
 def turn(prompt: list[int], tokens: list[int], name: str = "") -> Turn:

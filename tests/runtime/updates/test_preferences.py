@@ -54,7 +54,7 @@ def test_values_and_gradients_are_those_of_the_libraries(vector: dict[str, Any])
         np.testing.assert_allclose(-datum.advantages_T, vector["gradient"][at], atol=1e-13)
 
 
-@pytest.mark.engine
+@pytest.mark.plain
 def test_brier_is_the_loss_of_the_decisions_of_the_cookbook() -> None:
     import torch
     from tinker_cookbook.recipes.decisions.forecasting import brier_score_loss

@@ -16,7 +16,7 @@ from rlc.plan.stages import Training
 from rlc.pricing.cost import stage_cost
 from rlc.runtime.journal.folder import RunFolder
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 
 def penalised(coef: float, **fields: str) -> Plan:
@@ -26,12 +26,14 @@ def penalised(coef: float, **fields: str) -> Plan:
 PENALISED = penalised(0.1, optimizer="adam(3e-3)")
 
 
+@pytest.mark.engine
 def test_an_untrained_adapter_is_where_its_base_model_is() -> None:
     first, *later = (record["kl/reference"] for record in metrics(undisturbed(PENALISED)))
     assert abs(first) < 1e-4
     assert all(abs(distance) > 1e-3 for distance in later)
 
 
+@pytest.mark.engine
 def test_a_strong_penalty_keeps_the_policy_near(tmp_path: Path) -> None:
     distances = {}
     for coef in (1e-6, 3.0):

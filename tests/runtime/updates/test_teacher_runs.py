@@ -31,7 +31,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Turn, TurnView, Usage
 from rlc.runtime.updates.scorers import TEACHER_VIEW, LogprobScorer
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 # What is left out of the train stage that the other tests have.
 STUDENT = {"teacher": "reverse_kl(expert)", "sampling": "sample(max_tokens = 16)"}
@@ -53,6 +53,7 @@ BRIEF = train("expert", steps="2", optimizer="adam(3e-2)")
 LEARNS = {"env": "spell", "batch": "groups(48, group_size = 1)", "optimizer": "adam(5e-3)"}
 
 
+@pytest.mark.engine
 @pytest.mark.slow
 def test_a_student_reaches_its_teacher_without_a_reward(tmp_path: Path) -> None:
     """Every reward is 0 to the student, and it does what the teacher was rewarded for."""
@@ -114,6 +115,7 @@ def test_streamed_parts_of_a_batch_have_the_gradient_of_the_whole() -> None:
             assert other[name] == pytest.approx(one[name], rel=1e-4, abs=1e-6), name
 
 
+@pytest.mark.engine
 def test_one_teacher_for_each_environment(tmp_path: Path) -> None:
     """The one of `spell` is where the student begins, the one of `guess` is not."""
     teachers = "{ guess = reverse_kl(expert), spell = reverse_kl(policy, coef = 2) }"
@@ -219,6 +221,7 @@ def test_a_system_message_of_the_data_gives_way() -> None:
     assert ViewChange().first(said) == said
 
 
+@pytest.mark.engine
 @pytest.mark.server
 @pytest.mark.slow
 def test_on_a_server_it_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

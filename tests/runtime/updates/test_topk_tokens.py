@@ -31,7 +31,7 @@ from rlc.runtime.updates.datums import episode_datums
 from rlc.runtime.updates.scorers import LogprobScorer
 from rlc.service.interface import ServiceError
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 PROMPT, REPLY = [5, 17, 40, 9], [33, 61, 12, 80, 7]
 
@@ -157,6 +157,7 @@ def of_student(**fields: str) -> list[dict[str, Any]]:
     return metrics(undisturbed(tiny(EXPERT, student(**fields))), "student")
 
 
+@pytest.mark.engine
 def test_a_student_comes_nearer_without_a_reward() -> None:
     records = of_student()
     assert records[-1]["teacher/forward_kl"] < 0.7 * records[0]["teacher/forward_kl"]
@@ -175,6 +176,7 @@ def first_step(**fields: str) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.engine
 def test_its_gradient_is_added_to_that_of_the_loss() -> None:
     shown = 'forward_kl(policy, system = "Be terse."%s)'
     reward = {"advantage": "reinforce()", "loss": "importance_sampling()"}
@@ -231,6 +233,7 @@ def test_its_gradient_is_priced() -> None:
     assert trained(teacher="forward_kl(big)", **reward) == pytest.approx(2 * alone)
 
 
+@pytest.mark.engine
 @pytest.mark.server
 @pytest.mark.slow
 def test_on_a_server_it_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

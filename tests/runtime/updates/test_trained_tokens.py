@@ -12,7 +12,7 @@ from run_support import metrics, rollouts, tiny, train, undisturbed
 
 from rlc.runtime.journal.tokens import EpisodeKey, SequenceTokens, TokenIndex
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.plain
 
 SMALL = {
     "env": "guess + spell",
