@@ -32,7 +32,7 @@ from tinker.types.topk_logprobs import MASK_LOGPROB, TopkLogprobs
 
 import rlc.service.engine
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.losses import loss_and_grad
+from rlc.algo.losses import builtin_loss_and_grad
 from rlc.service import tiny
 from rlc.service.engine.checkpoints import CheckpointStore, Description, Kind
 from rlc.service.engine.lora import LoraSpec
@@ -374,7 +374,9 @@ class PlainTrainingClient:
                 k: v.ravel() for k, v in arrays.items() if k in per_token or k not in loss.decided
             }
             try:
-                value, slopes = loss_and_grad(loss_fn, loss.decided, logprobs_TK.ravel(), inputs)
+                value, slopes = builtin_loss_and_grad(
+                    loss_fn, loss.decided, logprobs_TK.ravel(), inputs
+                )
             except AlgorithmError as error:
                 raise ServiceError(str(error)) from error
             summed += value
