@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlc.chat import EnvError
 from rlc.errors import Error
-from rlc.service.chats.errors import ChatError, TooLongError
+from rlc.service.chats.prompts import ChatError, TooLongError
 from rlc.service.interface import ServiceError, ServiceLostError
 from rlc.service.sockets import BACKLOG, LOOPBACK, bind
 from rlc.version import __version__

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from attrs import define, evolve, field, frozen
 
 from rlc.chat import NO_CHUNKS, Chunks, Ends, model_input, text_of, upto_end
-from rlc.service.chats.errors import ChatError, TooLongError
-from rlc.service.chats.prompts import Message, Tool, chat_prompt
+from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
 from rlc.service.chats.replies import ChatReader, TextReader
 from rlc.service.interface import (
     SampledToken,

@@ -1,16 +1,78 @@
-"""Messages to the tokens of a prompt, as the renderer of a model writes them."""
+"""Chats as the tokens of a prompt: messages, tools, and what is wrong with either."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from attrs import frozen
 
 from rlc.chat import Chunks, EnvError, opening, prompt_of
 from rlc.errors import first_line
-from rlc.service.chats.errors import ChatError, Part
-from rlc.service.chats.schemas import require_checkable
+
+Part = Literal["tools", "messages"]
+
+
+class ChatError(EnvError):
+    """A chat that cannot be shown to a model. ``part`` is what of it is wrong."""
+
+    def __init__(self, message: str, hint: str | None = None, *, part: Part = "messages") -> None:
+        super().__init__(message, hint)
+        self.part: Part = part
+
+
+class TooLongError(EnvError):
+    """A chat that the model's context cannot hold."""
+
+
+def require_checkable(schema: Any) -> None:
+    """Raise ChatError for what is no JSON schema (draft 2020-12), or refers to another document."""
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        said = f"a strict tool's schema is no JSON schema: {error.message}"
+        raise ChatError(said, f"see {error.json_path} in it", part="tools") from error
+    for target in _references(schema):
+        if not target.startswith("#"):
+            said = f"a strict tool's schema refers to {target!r}, which is not fetched"
+            raise ChatError(said, "put it under `$defs`", part="tools")
+
+
+def is_object(arguments: str) -> bool:
+    """Return whether arguments are an object in JSON."""
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def fits(arguments: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether arguments, as JSON, fit a schema."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    registry: Registry[Any] = Registry()  # which fetches nothing
+    checker = Draft202012Validator(
+        schema, registry=registry, format_checker=Draft202012Validator.FORMAT_CHECKER
+    )
+    try:
+        return bool(checker.is_valid(json.loads(arguments)))
+    except (ValueError, RecursionError, Unresolvable):
+        return False
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        own = schema.get("$ref")
+        yield from [own] if isinstance(own, str) else []
+    inner = schema.values() if isinstance(schema, dict) else schema
+    for one in inner if isinstance(schema, dict | list) else ():
+        yield from _references(one)
+
 
 Message = Mapping[str, Any]
 # What renderers raise for conversations that their format does not know; their own errors derive

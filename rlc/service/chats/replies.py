@@ -1,22 +1,93 @@
 """The tokens of a reply to a message, as they come: text, reasoning and calls of tools.
 
-What a streamed reply passes on is certain: text up to anything that may begin a call of a tool, and
-reasoning apart from it. The model's renderer has the last word on the whole reply, and what it
+A streamed reply passes on what is certain: text up to anything that may begin a call of a tool, and
+reasoning apart from it. The model's renderer has the last word on the complete reply, and what it
 finds beyond what was passed on follows at the end. A reply that is not streamed is read in the same
 way, so that both are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Literal
 
 from attrs import define, field, frozen
 
-from rlc.service.chats.prompts import UNRENDERED, Tool
-from rlc.service.chats.schemas import fits, is_object
+from rlc.service.chats.prompts import UNRENDERED, Tool, fits, is_object
 from rlc.service.interface import SampledToken
-from rlc.service.text import StopCutter, TextDecoder, longest_start
+
+_HALF = "\N{REPLACEMENT CHARACTER}"  # what bytes are decoded to that are no whole character
+_WINDOW = 16  # tokens that are decoded together with a new one
+
+
+@define(eq=False)
+class TextDecoder:
+    """Decodes a sequence of tokens as it grows, as the tokenizer would decode all of them."""
+
+    tokenizer: Any
+    _window: list[int] = field(factory=list, init=False)
+    _sent: int = field(default=0, init=False)  # characters of the window
+
+    def feed(self, token: int) -> str:
+        """Return the text that a token completes."""
+        self._window.append(token)
+        text = self.tokenizer.decode(self._window)
+        whole = not text.endswith(_HALF)
+        new = self._upto(text, len(text) - (not whole))
+        if whole and len(self._window) > _WINDOW:
+            self._window = self._window[-4:]
+            self._sent = len(self.tokenizer.decode(self._window))
+        return new
+
+    def finish(self) -> str:
+        """Return what is left when no token follows."""
+        text = self.tokenizer.decode(self._window)
+        return self._upto(text, len(text))
+
+    def _upto(self, text: str, end: int) -> str:
+        new = text[self._sent : end]
+        self._sent = max(self._sent, end)
+        return new
+
+
+@define(eq=False)
+class StopCutter:
+    """Passes text on up to the first of some stops, and holds back what may be the start of one."""
+
+    stops: Sequence[str]
+    matched: str | None = field(default=None, init=False)
+    _held: str = field(default="", init=False)
+
+    def feed(self, text: str) -> str:
+        """Return what of the text is certain to come before a stop."""
+        if self.matched is not None:
+            return ""
+        text = self._held + text
+        found = [(text.index(stop), stop) for stop in self.stops if stop in text]
+        if found:
+            end, self.matched = min(found)
+            self._held = ""
+            return text[:end]
+        keep = longest_start(text, self.stops)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def finish(self) -> str:
+        """Return what was held back, when no text follows."""
+        held, self._held = self._held, ""
+        return held
+
+
+def longest_start(text: str, marks: Iterable[str]) -> int:
+    """How many characters at the end of a text are the start of a mark that is not complete."""
+    longest = 0
+    for mark in marks:
+        for length in range(min(len(mark) - 1, len(text)), longest, -1):
+            if text.endswith(mark[:length]):
+                longest = length
+                break
+    return longest
+
 
 _OPEN, _CLOSE = "<think>", "</think>"
 # How the markup begins around calls of tools and around channels, in the formats of all models.

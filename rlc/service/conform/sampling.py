@@ -12,11 +12,15 @@ import numpy as np
 import tinker
 from tinker import types
 
-from rlc.service.conform.measures import DiffersError
-from rlc.service.conform.probe import EXACT, PROMPT, REFERENCE, Probe, reference_logprobs
-from rlc.service.conform.records import Check, check
-
-CHECKS: list[Check] = []
+from rlc.service.conform.probe import (
+    EXACT,
+    PROMPT,
+    REFERENCE,
+    DiffersError,
+    Probe,
+    check,
+    reference_logprobs,
+)
 
 _DRAWS = 64
 _SIGMAS = 5.0  # a right server draws further off once in two million
@@ -26,12 +30,7 @@ def tokens(response: types.SampleResponse) -> list[list[int]]:
     return [list(sequence.tokens) for sequence in response.sequences]
 
 
-@check(
-    CHECKS,
-    "sampling.scores",
-    "SamplingClient.compute_logprobs",
-    "ServiceClient.create_sampling_client",
-)
+@check("sampling.scores", "SamplingClient.compute_logprobs", "ServiceClient.create_sampling_client")
 def scores(probe: Probe) -> None:
     """compute_logprobs gives the model's logprobs: those of the reference, if it is at hand."""
     told = probe.scored(probe.sampler(), PROMPT)
@@ -43,7 +42,7 @@ def scores(probe: Probe) -> None:
         probe.close("logprobs of a prompt and float64", told[1:], expected, REFERENCE)
 
 
-@check(CHECKS, "sampling.logprobs", "SamplingClient.sample")
+@check("sampling.logprobs", "SamplingClient.sample")
 def logprobs(probe: Probe) -> None:
     """The logprobs of samples are those that compute_logprobs gives the same tokens."""
     sampler = probe.sampler()
@@ -61,7 +60,7 @@ def logprobs(probe: Probe) -> None:
             probe.close("sampled logprobs and float64", sequence.logprobs, expected, REFERENCE)
 
 
-@check(CHECKS, "sampling.temperature", "SamplingClient.sample")
+@check("sampling.temperature", "SamplingClient.sample")
 def temperature(probe: Probe) -> None:
     """Logprobs of samples include the temperature."""
     sampler, gaps = probe.sampler(), []
@@ -80,7 +79,7 @@ def temperature(probe: Probe) -> None:
     )
 
 
-@check(CHECKS, "sampling.draws", "SamplingClient.sample")
+@check("sampling.draws", "SamplingClient.sample")
 def draws(probe: Probe) -> None:
     """Tokens are drawn as often as their logprobs say, at temperatures 1 and 0.5."""
     sampler = probe.sampler()
@@ -100,7 +99,7 @@ def draws(probe: Probe) -> None:
         )
 
 
-@check(CHECKS, "sampling.seeds", "SamplingClient.sample")
+@check("sampling.seeds", "SamplingClient.sample")
 def seeds(probe: Probe) -> None:
     """A seed gives the same tokens again, other ones for each sample, and none repeats nothing."""
     sampler = probe.sampler()
@@ -114,7 +113,7 @@ def seeds(probe: Probe) -> None:
     probe.that(free[0] != free[1], "requests without a seed repeat each other")
 
 
-@check(CHECKS, "sampling.greedy", "SamplingClient.sample")
+@check("sampling.greedy", "SamplingClient.sample")
 def greedy(probe: Probe) -> None:
     """Temperature 0, top_k = 1 and a tiny top_p all take the most likely token."""
     sampler = probe.sampler()
@@ -127,7 +126,7 @@ def greedy(probe: Probe) -> None:
     probe.that(found[0][0][0] == first, "temperature 0 does not take the most likely token")
 
 
-@check(CHECKS, "sampling.stop", "SamplingClient.sample")
+@check("sampling.stop", "SamplingClient.sample")
 def stop(probe: Probe) -> None:
     """A reply ends after a stop token or text, or at max_tokens, and says which."""
     sampler = probe.sampler()
@@ -148,7 +147,7 @@ def stop(probe: Probe) -> None:
         probe.that(ended, f"the stop text {short!r} does not end a reply")
 
 
-@check(CHECKS, "sampling.prompt_logprobs", "SamplingClient.sample")
+@check("sampling.prompt_logprobs", "SamplingClient.sample")
 def prompt_logprobs(probe: Probe) -> None:
     """A request's prompt logprobs are those of compute_logprobs; the last ones can be had alone."""
     sampler = probe.sampler()
@@ -162,7 +161,7 @@ def prompt_logprobs(probe: Probe) -> None:
     probe.near("the last logprobs, alone and with the others,", last[-3:], told[-3:])
 
 
-@check(CHECKS, "sampling.topk", "SamplingClient.sample", required=False)
+@check("sampling.topk", "SamplingClient.sample", required=False)
 def topk(probe: Probe) -> None:
     """The most likely tokens of each position, in order, with their logprobs."""
     sampler = probe.sampler()
@@ -186,7 +185,7 @@ def topk(probe: Probe) -> None:
     probe.that(firsts == list(sequence.tokens), "temperature 0 draws what is not the most likely")
 
 
-@check(CHECKS, "sampling.targets", "SamplingClient.sample", required=False)
+@check("sampling.targets", "SamplingClient.sample", required=False)
 def targets(probe: Probe) -> None:
     """The logprobs of tokens that are named for each position, dense and sparse."""
     sampler, own = probe.sampler(), np.array(PROMPT[1:], dtype=np.int64)
@@ -212,7 +211,7 @@ def targets(probe: Probe) -> None:
     )
 
 
-@check(CHECKS, "sampling.alternatives", "SamplingClient.sample", required=False)
+@check("sampling.alternatives", "SamplingClient.sample", required=False)
 def alternatives(probe: Probe) -> None:
     """Other tokens for each position of a prompt, with the logprobs of those tokens."""
     sampler = probe.sampler()
@@ -230,7 +229,7 @@ def alternatives(probe: Probe) -> None:
     )
 
 
-@check(CHECKS, "sampling.at_once", "SamplingClient.sample")
+@check("sampling.at_once", "SamplingClient.sample")
 def at_once(probe: Probe) -> None:
     """A request is answered alike alone and among others."""
     sampler = probe.sampler()
@@ -250,7 +249,6 @@ def at_once(probe: Probe) -> None:
 
 
 @check(
-    CHECKS,
     "sampling.handles",
     "SamplingClient.get_base_model",
     "SamplingClient.get_sampler_handle",
@@ -272,7 +270,7 @@ def handles(probe: Probe) -> None:
         probe.that(tokens(probe.sample(copy)) == expected, "a copy draws other tokens")
 
 
-@check(CHECKS, "sampling.refusals", "SamplingClient.sample")
+@check("sampling.refusals", "SamplingClient.sample")
 def refusals(probe: Probe) -> None:
     """What cannot be sampled is refused."""
     sampler = probe.sampler()

@@ -12,7 +12,7 @@ from rlc.service.chats.model import Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, Step, Whole
 from rlc.service.http import RefusedRequest
-from rlc.service.inference.requests import Body, Strict, image_part
+from rlc.service.inference.endpoint import Body, Strict, image_part
 from rlc.service.interface import SampledToken, SamplingRequest
 
 _MOST_CHOICES = 128  # of a request

@@ -42,6 +42,8 @@ from rlc.service.inference.endpoint import (
     ModelEndpoint,
     Models,
     Observer,
+    name_results,
+    read_body,
 )
 from rlc.service.inference.openai import (
     ChatAnswer,
@@ -49,7 +51,6 @@ from rlc.service.inference.openai import (
     CompletionAnswer,
     CompletionRequest,
 )
-from rlc.service.inference.requests import name_results, read_body
 from rlc.service.interface import ServiceError
 
 OPENAI = ("/v1", "/oai/api/v1")

@@ -1,7 +1,4 @@
-"""Requests of training and sampling clients.
-
-Losses of a client's own are kept for the session that sent them, and used by their ids.
-"""
+"""Requests of training and sampling clients."""
 
 from __future__ import annotations
 
@@ -15,26 +12,25 @@ from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerCon
 from tinker.types.save_weights_external_response import SaveWeightsExternalResponseInternal
 
 from rlc.service.engine import losses
-from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraSpec
+from rlc.service.engine.service import LocalSamplingClient
 from rlc.service.http import RefusedRequest, refusing
 from rlc.service.interface import MappedAwaitable, ServiceError
-from rlc.service.server.backend import Backend, check_ttl
-from rlc.service.server.checkpoint_requests import check_recipients
+from rlc.service.server.account_requests import check_recipients
+from rlc.service.server.backend import Backend, SamplingSession, ServedAdapter, Session, check_ttl
 from rlc.service.server.runs import engine_path, tinker_path
-from rlc.service.server.sessions import SamplingSession, ServedAdapter, Session
 from rlc.service.server.wire import Pass
 
-CUSTOM = "custom"  # the name that stands for all of them
-_MOST = 256  # that a session may have
+CUSTOM = "custom"  # the name of all custom losses, which have ids besides
+_MOST_LOSSES = 256  # of a session
 
 
 def create_custom_loss(
     backend: Backend, request: types.CreateCustomLossRequest
 ) -> types.UntypedAPIFuture:
-    """Check a traced loss and keep it. A loss that is refused fails its promise; a repeated number
-    is a repeated request."""
+    """Check a traced loss and keep it for its session. A loss that is refused fails its promise; a
+    repeated number is a repeated request."""
     session = backend.sessions.session(request.session_id)
     loss_id = f"{session.id}:loss:{request.custom_loss_seq_id}"
 
@@ -42,8 +38,8 @@ def create_custom_loss(
         if not backend.custom_losses:
             raise ServiceError("This server computes no custom losses; the SDK does it instead.")
         if loss_id not in session.losses:
-            if len(session.losses) >= _MOST:
-                raise ServiceError(f"A session has at most {_MOST} custom losses.")
+            if len(session.losses) >= _MOST_LOSSES:
+                raise ServiceError(f"A session has at most {_MOST_LOSSES} custom losses.")
             session.losses[loss_id] = CustomLoss.read(request.name, request.inputs, request.graph)
         return types.CreateCustomLossResponse(loss_id=loss_id)
 
@@ -52,7 +48,7 @@ def create_custom_loss(
 
 
 def find_loss(session: Session, config: Mapping[str, float | str] | None) -> CustomLoss:
-    """Return the loss that a request means. Raise ServiceError if its session has none such."""
+    """Return the custom loss of a request. Raise ServiceError if its session has none such."""
     given = dict(config or {})
     loss_id = given.pop("loss_id", None)
     if given or not isinstance(loss_id, str):
@@ -71,7 +67,7 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
     """Create an adapter. Refuse a model that is not served, or a bad rank, at once."""
     session = backend.sessions.session(request.session_id)
     model_id = f"{session.id}:train:{request.model_seq_id}"
-    with backend.refusals_of(model_id):
+    with backend.futures.keeping_refusals(f"{model_id}/0"):
         served, config = backend.base(request.base_model), request.lora_config
         _require_adam(request.optimizer_config)
         if config is None:
@@ -100,7 +96,7 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
 
 
 def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoResponse:
-    """What a client shows of its model; its tokenizer is a folder on this machine."""
+    """Describe a model; its tokenizer is a folder on this machine."""
     model = backend.sessions.model(request.model_id)
     facts = backend.base(model.base_model).facts
     return types.GetInfoResponse(
@@ -110,15 +106,13 @@ def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoRe
         is_lora=True,
         lora_rank=model.lora.rank,
         model_data=types.ModelData(
-            arch=facts.architecture,
-            model_name=model.base_model,
-            tokenizer_id=str(facts.folder),
+            arch=facts.architecture, model_name=model.base_model, tokenizer_id=str(facts.folder)
         ),
     )
 
 
 def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
-    """Logprobs and loss; adds the gradient unless ``forward_only``."""
+    """Compute logprobs and loss, and add the gradient unless ``forward_only``."""
     model = backend.sessions.model(request.model_id)
 
     def start() -> Awaitable[Any]:
@@ -145,7 +139,7 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
 
 
 def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.UntypedAPIFuture:
-    """One step of AdamW."""
+    """Step AdamW."""
     model = backend.sessions.model(request.model_id)
     params = request.optim_params
 
@@ -158,8 +152,8 @@ def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.Untyp
 
 
 def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.UntypedAPIFuture:
-    """Weights and optimiser under a name. A name that is taken fails the promise: the SDK would
-    retry an HTTP 409 for minutes."""
+    """Save weights and optimiser. A name that is taken fails the promise: the SDK would retry an
+    HTTP 409 for minutes."""
     model = backend.sessions.model(request.model_id)
 
     def start() -> Awaitable[types.SaveWeightsResponse]:
@@ -168,10 +162,8 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
             _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
         )
 
-        def saved(response: types.SaveWeightsResponse) -> types.SaveWeightsResponse:
-            return types.SaveWeightsResponse(path=_created(backend, model, response.path))
-
-        return MappedAwaitable(saving, saved)
+        answer = types.SaveWeightsResponse
+        return MappedAwaitable(saving, lambda it: answer(path=_created(backend, model, it.path)))
 
     return backend.promise_in_order(model, request.seq_id, "save_weights", start)
 
@@ -179,7 +171,7 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
 def save_weights_for_sampler(
     backend: Backend, request: types.SaveWeightsForSamplerRequest
 ) -> types.UntypedAPIFuture:
-    """Weights alone: under a name, or without one as a sampler in memory."""
+    """Save the weights alone: under a name, or without one as a sampler in memory."""
     model = backend.sessions.model(request.model_id)
 
     def save() -> Awaitable[types.SaveWeightsForSamplerResponse]:
@@ -188,13 +180,8 @@ def save_weights_for_sampler(
             _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
         )
 
-        def saved(
-            response: types.SaveWeightsForSamplerResponse,
-        ) -> types.SaveWeightsForSamplerResponse:
-            path = _created(backend, model, response.path)
-            return types.SaveWeightsForSamplerResponse(path=path)
-
-        return MappedAwaitable(saving, saved)
+        answer = types.SaveWeightsForSamplerResponse
+        return MappedAwaitable(saving, lambda it: answer(path=_created(backend, model, it.path)))
 
     def make_sampler() -> Awaitable[SaveWeightsForSamplerResponseInternal]:
         session = backend.sessions.session(model.id.split(":")[0])
@@ -215,7 +202,7 @@ def save_weights_for_sampler(
 def save_weights_external(
     backend: Backend, request: types.SaveWeightsExternalRequest
 ) -> types.UntypedAPIFuture:
-    """The adapter alone, for other programs."""
+    """Export the adapter for other programs."""
     model = backend.sessions.model(request.model_id)
 
     def start() -> Awaitable[SaveWeightsExternalResponseInternal]:
@@ -223,11 +210,8 @@ def save_weights_external(
         recipients = request.age_encryption_recipients or []
         check_recipients(recipients)
         saving = model.client.save_weights_external(request.path, request.ttl_seconds, recipients)
-
-        def saved(path: str) -> SaveWeightsExternalResponseInternal:
-            return SaveWeightsExternalResponseInternal(path=_created(backend, model, path))
-
-        return MappedAwaitable(saving, saved)
+        answer = SaveWeightsExternalResponseInternal
+        return MappedAwaitable(saving, lambda path: answer(path=_created(backend, model, path)))
 
     return backend.promise_in_order(model, request.seq_id, "save_weights_external", start)
 
@@ -250,7 +234,7 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
         )
     session = backend.sessions.session(request.session_id)
     model_id = f"{session.id}:train:{request.model_seq_id}"
-    with backend.refusals_of(model_id):
+    with backend.futures.keeping_refusals(f"{model_id}/0"):
         _require_adam(request.optimizer_config)
     create = backend.engine.create_training_client_from_state
     if request.optimizer:
@@ -299,7 +283,8 @@ def _require_adam(config: OptimizerConfig | None) -> None:
 async def create_sampling_session(
     backend: Backend, request: types.CreateSamplingSessionRequest
 ) -> types.CreateSamplingSessionResponse:
-    """A sampler of a checkpoint or a bare base model; the same number names the same sampler."""
+    """Open a sampler of a checkpoint or a bare base model; a repeated number is a repeated
+    request."""
     session = backend.sessions.session(request.session_id)
     sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
     if sampler_id not in backend.sessions.samplers:
@@ -328,7 +313,7 @@ async def _open(
 
 
 def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIFuture:
-    """Promise samples. Refuse a request that cannot be carried out at once."""
+    """Promise samples. Refuse at once a request that cannot be carried out."""
     if request.sampling_session_id is None or request.seq_id is None:
         raise RefusedRequest(400, "asample needs a sampling_session_id and a seq_id.")
     sampler = backend.sessions.sampler(request.sampling_session_id)
@@ -372,7 +357,7 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
 
 
 def get_sampler(backend: Backend, sampler_id: str) -> types.GetSamplerResponse:
-    """What a sampler samples from."""
+    """Describe a sampler."""
     sampler = backend.sessions.sampler(sampler_id)
     return types.GetSamplerResponse(
         sampler_id=sampler.id, base_model=sampler.base_model, model_path=sampler.model_path

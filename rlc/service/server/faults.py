@@ -1,4 +1,4 @@
-"""Simulated delays and failures of a hosted service, drawn by seed: the same ones every time."""
+"""Simulated delays and failures of a hosted service, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ class Delay(Protocol):
 
 @frozen
 class ConstantDelay:
-    """Always the same."""
-
     seconds: float = 0.0
 
     def at(self, quantile: float) -> float:  # noqa: ARG002
@@ -67,7 +65,7 @@ class ConstantDelay:
 
 @frozen
 class LogNormal:
-    """exp(N(ln median, sigma²)): roughly the time of a sampled text."""
+    """exp(N(ln median, sigma²)): roughly the time of a sampled completion."""
 
     median: float
     sigma: float
@@ -97,7 +95,7 @@ class Latency:
 
 @define(eq=False)
 class Dice:
-    """Numbers in [0, 1), one stream for each name; number n of a stream is always the same."""
+    """Uniform numbers in [0, 1), a stream for each name, as a function of the seed."""
 
     seed: int
     _thrown: dict[str, int] = field(factory=dict, init=False)
@@ -111,7 +109,7 @@ class Dice:
 
 @define(eq=False)
 class Disturbances:
-    """The faults and delays of a server, drawn by the seed of its faults."""
+    """The faults and delays of a server, sampled with the seed of its faults."""
 
     faults: Faults = field(factory=Faults)
     latency: Latency = field(factory=Latency)
@@ -126,12 +124,10 @@ class Disturbances:
         return rate > 0 and self.dice.throw(fault) < rate
 
     def delay(self, kind: str) -> float:
-        """Return the seconds by which the next answer of a kind, ``sample`` or ``train``, is
-        late."""
-        delay = self.latency.sample if kind == "sample" else self.latency.train
-        return (
-            delay.seconds if isinstance(delay, ConstantDelay) else delay.at(self.dice.throw(kind))
-        )
+        """Return the delay of the next answer of a kind, ``sample`` or ``train``, in seconds."""
+        delay: Delay = getattr(self.latency, kind)
+        is_constant = isinstance(delay, ConstantDelay)
+        return delay.at(0.0 if is_constant else self.dice.throw(kind))
 
 
 @define(eq=False)
@@ -166,8 +162,7 @@ class FaultyApp:
         return None
 
     async def _drop(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Close the connection in the middle of an answer, which the ASGI server does when an
-        application stops after the headers."""
+        """Stop after the headers, at which the ASGI server closes the connection."""
         if self.disturbances.dice.throw("after") < 0.5:
 
             async def discard(message: Message) -> None:

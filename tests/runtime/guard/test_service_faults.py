@@ -23,7 +23,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.guard.watchdog import Watchdog
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
-from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.engine.service import LocalSamplingClient, LocalTrainingClient
 from rlc.service.interface import ServiceError, ServiceLostError
 
 pytestmark = pytest.mark.engine

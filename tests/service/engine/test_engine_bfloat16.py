@@ -28,8 +28,7 @@ from tinker import types
 
 from rlc.service.engine import attention, open_engine
 from rlc.service.engine.base_model import pick_dtype
-from rlc.service.engine.clients import LocalTrainingClient
-from rlc.service.engine.service import LocalService
+from rlc.service.engine.service import LocalService, LocalTrainingClient
 from rlc.service.interface import ServiceError
 
 BASES = [*ARCHITECTURES, "tiny"]

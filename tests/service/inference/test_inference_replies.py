@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 
 from rlc.chat.prompts import fitting_renderer
 from rlc.service import tiny
-from rlc.service.chats.errors import ChatError
-from rlc.service.chats.prompts import Tool
+from rlc.service.chats.prompts import ChatError, Tool, fits, require_checkable
 from rlc.service.chats.replies import (
     ChatReader,
     Reader,
     Step,
+    StopCutter,
+    TextDecoder,
     TextReader,
     Whole,
     read_steps,
 )
-from rlc.service.chats.schemas import fits, require_checkable
 from rlc.service.interface import SampledToken
-from rlc.service.text import StopCutter, TextDecoder
 
 NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 ADD = Tool("add", "", NUMBERS, NUMBERS)
