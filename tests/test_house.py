@@ -309,7 +309,6 @@ NOUNS = {
     "Finding",
     "Halving",
     "Lowering",
-    "ModelNeed",
     "Sampling",
     "SharedFinding",
     "String",

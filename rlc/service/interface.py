@@ -60,6 +60,7 @@ class MappedAwaitable(Generic[_T, R]):
         return self.make((yield from self.work.__await__()))
 
 
+LossConfig = Mapping[str, float | str] | None
 SessionEnd = Literal["success", "errored", "interrupted"]
 
 
@@ -151,17 +152,11 @@ class TrainingClient(Protocol):
     """One LoRA adapter and its optimiser."""
 
     def forward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]: ...
 
     def forward_backward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
         """Add the gradient of the summed loss; nothing is averaged.
 

@@ -426,7 +426,7 @@ class ConformReport:
         }
 
 
-CHECKS: list[Check] = []  # of all modules that have been imported
+REGISTERED: list[Check] = []  # of all modules that have been imported
 
 
 def check(name: str, *calls: str, required: bool = True) -> Callable[[Run], Run]:
@@ -434,7 +434,7 @@ def check(name: str, *calls: str, required: bool = True) -> Callable[[Run], Run]
 
     def add(run: Run) -> Run:
         promise = (run.__doc__ or name).splitlines()[0].rstrip(".")
-        CHECKS.append(Check(name, promise, calls, run, required))
+        REGISTERED.append(Check(name, promise, calls, run, required))
         return run
 
     return add

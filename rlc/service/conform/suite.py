@@ -13,8 +13,8 @@ from tinker.types import RequestErrorCategory
 
 from rlc.plan import elapsed
 from rlc.service.conform import account, sampling, training  # noqa: F401 (register checks)
-from rlc.service.conform.probe import CHECKS as REGISTERED
 from rlc.service.conform.probe import (
+    REGISTERED,
     Bench,
     Check,
     CheckOutcome,
@@ -30,7 +30,9 @@ from rlc.service.interface import ServiceError
 
 # In the order in which they are checked.
 _SUBJECTS = "server, sampling, training, losses, custom, optimizer, checkpoints, account"
-CHECKS = tuple(sorted(REGISTERED, key=lambda check: _SUBJECTS.index(check.subject)))
+CHECKS: tuple[Check, ...] = tuple(
+    sorted(REGISTERED, key=lambda check: _SUBJECTS.index(check.subject))
+)
 # Tokens of all checks, at most; a test compares it with what they process.
 MOST_TOKENS = TokenCount(prefill=4_000, sample=600, train=4_500)
 

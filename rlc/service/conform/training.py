@@ -20,12 +20,12 @@ from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 from rlc.algo import LOSSES, Floats, builtin_loss_and_grad
 from rlc.catalog import LIKELIHOOD, service_loss_traits
 from rlc.service.conform.probe import (
-    CHECKS,
     EXACT,
     HOUR,
     PROMPT,
     RATE,
     REFERENCE,
+    REGISTERED,
     Check,
     DiffersError,
     Probe,
@@ -275,7 +275,7 @@ for _loss in LOSSES:
     _promise = f"{_loss} and its gradient are those of the float64 formula"
     _required = _traits.published and not _traits.per_sequence
     _calls = ("TrainingClient.forward_backward",)
-    CHECKS.append(Check(f"losses.{_loss}", _promise, _calls, partial(loss, _loss), _required))
+    REGISTERED.append(Check(f"losses.{_loss}", _promise, _calls, partial(loss, _loss), _required))
 
 
 def _compare_norms(probe: Probe, client: tinker.TrainingClient, norm: float | None) -> None:

@@ -32,7 +32,7 @@ ATTENTION, MLP, UNEMBED = "attn", "mlp", "unembed"
 
 @frozen
 class LoraSpec:
-    """What an adapter trains."""
+    """The rank of an adapter, and the layers that it trains."""
 
     rank: int
     train_mlp: bool = True
@@ -61,8 +61,8 @@ class LoraSpec:
 class _LowRankLinear(torch.autograd.Function):
     """``x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ`` of [N, in] inputs, W frozen.
 
-    By hand because autograd keeps and multiplies more, and picks a slow order for the thin
-    products: this backward pass is about a third faster on a CPU.
+    Autograd would keep and multiply more, and choose a slow order for the thin products: this
+    backward pass is about a third faster on a CPU.
     """
 
     @staticmethod
@@ -135,7 +135,7 @@ class LoraLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The base weight: some models look at it to tie embeddings or read a dtype."""
+        """The base weight, which some models read to tie embeddings or for its dtype."""
         return self.base.weight
 
     def forward(self, x: Tensor) -> Tensor:
@@ -152,13 +152,13 @@ class LoraLinear(nn.Module):
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
     def merge(self, pair: tuple[Tensor, Tensor], scale: float) -> Tensor:
-        """Return the weight with an adapter added in; the base weight is left alone."""
+        """Return the sum of the base weight and an adapter."""
         a, b = pair
         return torch.addmm(self.base.weight, b, a, alpha=scale)
 
 
 def install(model: Any) -> dict[str, LoraLinear]:
-    """Wrap every linear layer of a model, by name. The weights stay shared and frozen."""
+    """Wrap every linear layer of a model, and return them by name; the weights stay shared."""
     unembed = model.get_output_embeddings()
     wrapped: dict[str, LoraLinear] = {}
     for name, module in list(model.named_modules()):
@@ -193,7 +193,7 @@ class LoraAdapter:
 
     @classmethod
     def zeros(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec) -> LoraAdapter:
-        """Make an adapter whose numbers are all zero, on the device of the layers."""
+        """Return an adapter of zeros, on the device of the layers."""
         shapes = trained_shapes(layers, spec).values()
         numbers = sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)
         device = next(iter(layers.values())).weight.device
@@ -203,7 +203,8 @@ class LoraAdapter:
     def fresh(
         cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None
     ) -> LoraAdapter:
-        """Make an adapter, A uniform in ±1/√inputs, B zero. It depends on the seed alone."""
+        """Return an adapter with A uniform in ±1/√inputs and B zero, which depends on the seed
+        alone."""
         generator = torch.Generator()
         generator.manual_seed(generator.seed() if seed is None else seed)
         adapter = cls.zeros(layers, spec)

@@ -16,6 +16,7 @@ import torch
 from attrs import define, evolve, field, frozen
 from tinker import types
 
+from rlc.service import tiny
 from rlc.service.engine.base_model import BaseModel, PrefixCache, WeightSnapshot, load_base
 from rlc.service.engine.checkpoints import Checkpoint, CheckpointStore, Kind, read_peft
 from rlc.service.engine.custom_loss import CustomLoss
@@ -39,14 +40,20 @@ from rlc.service.engine.trainer import (
     state_arrays,
 )
 from rlc.service.engine.waves import WaveWorker, call_in
-from rlc.service.interface import LossHandle, MappedAwaitable, SampledToken, ServiceError
+from rlc.service.interface import (
+    LossConfig,
+    LossHandle,
+    MappedAwaitable,
+    SampledToken,
+    ServiceError,
+)
 
 AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
 
 
 @define(eq=False)
 class LocalSamplingClient:
-    """Samples from one snapshot; see `rlc.service.interface.SamplingClient`."""
+    """A sampling client on one snapshot of the weights."""
 
     _worker: AnyWorker
     _engine: Engine
@@ -66,11 +73,8 @@ class LocalSamplingClient:
         *,
         on_token: Callable[[SampledToken], None] | None = None,
     ) -> Awaitable[types.SampleResponse]:
-        """Draw completions. Sample ``i`` depends on (seed, i), the prompt and the snapshot.
-
-        Without a seed the draws are fresh. The awaitable raises ServiceError for a request
-        that cannot be honoured; others are not disturbed. ``on_token`` is called in the event loop
-        with every token as it is sampled, and for the last time before the awaitable is done.
+        """Sample ``i`` depends on (seed, i), the prompt and the snapshot. ``on_token`` is called in
+        the event loop with each token as it is sampled, the last one before the awaitable is done.
         """
         tell = None if on_token is None else partial(call_in, asyncio.get_running_loop(), on_token)
         scoring = ScoringRequest(
@@ -81,19 +85,14 @@ class LocalSamplingClient:
             target_prompt_logprobs,
             prompt_alt_tokens_k,
         )
-        return self._send(
-            lambda: read_request(
-                self._engine, self._snapshot, prompt, num_samples, sampling_params, scoring, tell
-            )
-        )
+        read = partial(read_request, self._engine, self._snapshot)
+        return self._send(partial(read, prompt, num_samples, sampling_params, scoring, tell))
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
-        """Return the logprob of each prompt token given those before; None for the first."""
-        reply = self._send(lambda: read_logprobs_request(self._engine, self._snapshot, prompt))
+        reply = self._send(partial(read_logprobs_request, self._engine, self._snapshot, prompt))
         return MappedAwaitable(reply, lambda scored: scored.prompt_logprobs or [])
 
     def get_tokenizer(self) -> Any:
-        """Return the Hugging Face tokenizer of the base model."""
         return self._engine.base.tokenizer
 
     def _send(self, read: Callable[[], SampleRequest]) -> Awaitable[types.SampleResponse]:
@@ -107,11 +106,8 @@ class LocalSamplingClient:
 
 @define(eq=False)
 class LocalTrainingClient:
-    """One adapter and its optimiser; see `rlc.service.interface.TrainingClient`.
-
-    Calls run in the order they are made. A gradient that no ``optim_step`` has used yet is
-    not part of a checkpoint.
-    """
+    """A training client. Calls run in the order they are made. A checkpoint does not have the
+    gradient that no ``optim_step`` has used yet."""
 
     _worker: AnyWorker
     _engine: Engine
@@ -120,35 +116,22 @@ class LocalTrainingClient:
     _model: str | None = None  # the folder of its checkpoints, once it has one
 
     def forward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str | CustomLoss,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str | CustomLoss, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """Compute logprobs and loss, without a gradient."""
         return self._run(data, loss_fn, loss_fn_config, backward=False)
 
     def forward_backward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str | CustomLoss,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str | CustomLoss, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """Compute logprobs and loss, and add the gradient of the summed loss to what is there."""
         return self._run(data, loss_fn, loss_fn_config, backward=True)
 
     def forward_backward_custom(
         self, data: list[types.Datum], loss_fn: LossHandle
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """The same with a loss of `LocalService.create_custom_loss`."""
         return self._run(data, cast(CustomLoss, loss_fn), None, backward=True)
 
     def _run(
-        self,
-        data: list[types.Datum],
-        loss_fn: str | CustomLoss,
-        config: Mapping[str, float | str] | None,
-        backward: bool,
+        self, data: list[types.Datum], loss_fn: str | CustomLoss, config: LossConfig, backward: bool
     ) -> Awaitable[types.ForwardBackwardOutput]:
         def run() -> types.ForwardBackwardOutput:
             loss = BuiltinLoss.of(loss_fn, config) if isinstance(loss_fn, str) else loss_fn
@@ -157,7 +140,6 @@ class LocalTrainingClient:
         return self._worker.submit(run)
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        """Step AdamW on the accumulated gradient, and clear it; see `Trainer.step`."""
         return self._worker.submit(lambda: self.trainer.step(optim_params))
 
     def save_state(
@@ -167,7 +149,6 @@ class LocalTrainingClient:
         overwrite: bool = False,
         user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsResponse]:
-        """Save weights and optimiser, exactly."""
         save = partial(self._save, "weights", name, ttl_seconds, overwrite, user_metadata)
         return self._worker.submit(lambda: types.SaveWeightsResponse(path=save()))
 
@@ -178,29 +159,26 @@ class LocalTrainingClient:
         overwrite: bool = False,
         user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        """Save the weights alone."""
         save = partial(self._save, "sampler_weights", name, ttl_seconds, overwrite, user_metadata)
         return self._worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
 
     def save_weights_external(
         self, name: str, ttl_seconds: int | None = None, recipients: Sequence[str] = ()
     ) -> Awaitable[str]:
-        """Export the adapter for other programs, and return its path; see `state_arrays`."""
+        """Save the adapter for other programs, as Hugging Face PEFT has it; return its path."""
         save = partial(self._save, "external_weights", name, ttl_seconds, False, None, recipients)
         return self._worker.submit(save)
 
     def save_weights_and_get_sampling_client(
         self,
         *,
-        record_stability_info: bool = False,  # noqa: ARG002 (datums hold all that it computes with)
+        record_stability_info: bool = False,
     ) -> Awaitable[LocalSamplingClient]:
-        """Return a sampling client on the weights as they are after the calls made so far."""
         return self._worker.submit(
             lambda: LocalSamplingClient(self._worker, self._engine, self.trainer.snapshot())
         )
 
     def get_tokenizer(self) -> Any:
-        """Return the Hugging Face tokenizer of the base model."""
         return self._engine.base.tokenizer
 
     def load(self, path: str, optimizer: bool) -> Awaitable[None]:
@@ -233,7 +211,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @frozen
 class ModelFacts:
-    """What a client may want to know of a base model."""
+    """Facts of a base model for clients."""
 
     context: int  # tokens
     architecture: str
@@ -243,7 +221,7 @@ class ModelFacts:
 
 @define(eq=False)
 class LocalService:
-    """See `rlc.service.interface.ServiceClient`; made by `rlc.service.engine.connect`."""
+    """The service client of the engine; see `rlc.service.engine.open_engine`."""
 
     device: torch.device
     store: CheckpointStore
@@ -259,13 +237,10 @@ class LocalService:
         train_mlp: bool = True,
         train_attn: bool = True,
         train_unembed: bool = True,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002 (nothing to bill)
+        user_metadata: dict[str, str] | None = None,
         model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
-        """Create a fresh adapter; the same seed gives the same one.
-
-        ``model`` is the folder of its checkpoints; None takes the next free ``model-<number>``.
-        """
+        """``model`` is the folder of the checkpoints, by default the next ``model-<number>``."""
 
         def create() -> LocalTrainingClient:
             spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
@@ -275,31 +250,18 @@ class LocalService:
         return self._worker.submit(create)
 
     def create_training_client_from_state_with_optimizer(
-        self,
-        path: str,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
-        model: str | None = None,
+        self, path: str, user_metadata: dict[str, str] | None = None, model: str | None = None
     ) -> Awaitable[LocalTrainingClient]:
-        """Continue from a saved state: the next steps are those the saved client would make."""
         return self._worker.submit(lambda: self._restored(path, model, optimizer=True))
 
     def create_training_client_from_state(
-        self,
-        path: str,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
-        model: str | None = None,
+        self, path: str, user_metadata: dict[str, str] | None = None, model: str | None = None
     ) -> Awaitable[LocalTrainingClient]:
-        """Continue from saved weights, with a fresh optimiser."""
         return self._worker.submit(lambda: self._restored(path, model, optimizer=False))
 
     def create_training_client_from_adapter(
-        self,
-        folder: str,
-        base_model: str,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        self, folder: str, base_model: str, user_metadata: dict[str, str] | None = None
     ) -> Awaitable[LocalTrainingClient]:
-        """Continue from an adapter of Hugging Face PEFT; see `rlc.service.engine.checkpoints`."""
-
         def create() -> LocalTrainingClient:
             engine = self._engine(base_model)
             return self._client(engine, read_peft(engine.base, Path(folder)), None)
@@ -311,10 +273,8 @@ class LocalService:
         model_path: str | None = None,
         base_model: str | None = None,
         *,
-        record_stability_info: bool = False,  # noqa: ARG002 (datums hold all that it computes with)
+        record_stability_info: bool = False,
     ) -> Awaitable[LocalSamplingClient]:
-        """Sample from a checkpoint (of either kind) or from a bare base model."""
-
         def create() -> LocalSamplingClient:
             if (model_path is None) == (base_model is None):
                 raise ServiceError("Give either model_path or base_model to sample from.")
@@ -330,16 +290,14 @@ class LocalService:
     def create_custom_loss(
         self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
     ) -> Awaitable[CustomLoss]:
-        """Trace a loss, which any training client of this engine can use."""
-        # Tracing changes torch's modules for a moment, so it waits for those that compute.
+        # Tracing changes torch's modules for a moment, so it takes its turn with computations.
         return self._worker.submit(lambda: CustomLoss.trace(fn, input_ranks))
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        """Delete a checkpoint. Raise ServiceError if there is none."""
         return self.in_turn(lambda store: store.delete(path))
 
     def in_turn(self, work: Callable[[CheckpointStore], _T]) -> Awaitable[_T]:
-        """Do something with the checkpoints that must not meet a save of theirs."""
+        """Do something with the checkpoints that must not coincide with a save."""
         return self._worker.submit(lambda: work(self.store))
 
     def facts(self, base_model: str) -> Awaitable[ModelFacts]:
@@ -347,8 +305,8 @@ class LocalService:
 
         def describe() -> ModelFacts:
             base = self._engine(base_model).base
-            kind = str(base.module.config.model_type)
-            return ModelFacts(base.context, kind, base.folder, base.end_tokens)
+            architecture = str(base.module.config.model_type)
+            return ModelFacts(base.context, architecture, base.folder, base.end_tokens)
 
         return self._worker.submit(describe)
 
@@ -383,8 +341,9 @@ class LocalService:
 
 
 def start_worker(threads: int | None, continuous: bool) -> AnyWorker:
+    """Start the engine's thread; None takes the cores of this process, at most 8: small models gain
+    nothing from more."""
     if not threads:
-        # The cores this process may use, at most 8: small models gain nothing from more.
         wanted = os.environ.get("OMP_NUM_THREADS", "")
         cores = len(os.sched_getaffinity(0))
         threads = int(wanted) if wanted.isdecimal() else min(cores, 8)
@@ -407,24 +366,18 @@ def pick_device(name: str | None) -> torch.device:
 
 
 def read_dtype(name: str | None) -> torch.dtype | None:
-    """Return the type of that name, by default the one in RLC_DTYPE; None if there is none.
-
-    Raise ServiceError for another type than float32 and bfloat16.
-    """
+    """Return the dtype of a name, by default the one in RLC_DTYPE; None if there is none. Raise
+    ServiceError for another type than float32 and bfloat16."""
     name = name or os.environ.get("RLC_DTYPE")
-    if not name:
-        return None
-    if name not in DTYPES:
+    if name and name not in DTYPES:
         raise ServiceError(f"The local engine computes in {' or '.join(DTYPES)}, not in {name!r}.")
-    return DTYPES[name]
+    return DTYPES[name] if name else None
 
 
 def find_folder(base_model: str) -> Path:
     """Return the folder of a base model. Raise ServiceError if there is none."""
     if base_model == TINY:
-        from rlc.service import tiny
-
-        return Path(tiny.path())
+        return tiny.path()
     folder = Path(base_model).expanduser()
     if not folder.is_dir():
         raise ServiceError(

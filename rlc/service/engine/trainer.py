@@ -1,10 +1,6 @@
-"""AdamW with decoupled weight decay and clipping, on one flat vector of P parameters.
-
-Forward, backward and optimiser step of one adapter; synchronous, on the engine's thread.
+"""Forward, backward and AdamW step of one adapter, on the engine's thread; and its saved state.
 
 Dimensions: N stream tokens, M tokens of all datums, P adapter parameters, V vocabulary.
-
-An adapter and its optimiser as a checkpoint's arrays, and back. P adapter parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +33,8 @@ from rlc.service.interface import ServiceError
 
 @define(eq=False)
 class AdamW:
-    """Parameters, the gradient that accumulates for them, and Adam's moments."""
+    """AdamW with decoupled weight decay and clipping: parameters, their accumulated gradient, and
+    Adam's moments, each one flat vector."""
 
     parameters_P: Tensor
     gradient_P: Tensor
@@ -80,22 +77,6 @@ class AdamW:
         return norm
 
 
-def check(params: types.AdamParams) -> None:
-    """Raise ServiceError if a setting is out of range."""
-    rules = {
-        "learning_rate": params.learning_rate >= 0,
-        "beta1": 0 <= params.beta1 < 1,
-        "beta2": 0 <= params.beta2 < 1,
-        "eps": params.eps > 0,
-        "weight_decay": params.weight_decay >= 0,
-        "grad_clip_norm": params.grad_clip_norm >= 0,
-    }
-    for name, holds in rules.items():
-        value = getattr(params, name)
-        if not (holds and math.isfinite(value)):
-            raise ServiceError(f"AdamParams: {name} = {value} is out of range.")
-
-
 Float32 = npt.NDArray[np.float32]
 
 
@@ -121,10 +102,7 @@ class Trainer:
         return cls(base, leaves, optimizer, token_budget)
 
     def run(
-        self,
-        data: Sequence[types.Datum],
-        loss: BatchLoss,
-        backward: bool,
+        self, data: Sequence[types.Datum], loss: BatchLoss, backward: bool
     ) -> types.ForwardBackwardOutput:
         """Compute logprobs and summed loss of ``data``; with ``backward`` add its gradient.
 
@@ -145,10 +123,10 @@ class Trainer:
                     targets = [arrays[i]["target_tokens"] for i in batch]
                     with torch.set_grad_enabled(gradient):
                         lp_M = packed_logprobs(self.base, [sequences[i] for i in batch], targets)
-                        summed, told = loss.total(lp_M, [arrays[i] for i in batch], batch)
+                        summed, metrics = loss.total(lp_M, [arrays[i] for i in batch], batch)
                     if gradient:
                         summed.backward()  # type: ignore[no-untyped-call]
-                    for key, value in {"loss:sum": float(summed.detach()), **told}.items():
+                    for key, value in {"loss:sum": float(summed.detach()), **metrics}.items():
                         sums[key] += value
                     for i, lp in zip(batch, split_targets(lp_M, targets), strict=True):
                         logprobs[i] = lp.reshape(arrays[i]["target_tokens"].shape)
@@ -184,13 +162,23 @@ class Trainer:
         Without a forward_backward since the last step nothing changes, moments included, and
         ``grad_norm`` is 0. Raise ServiceError if a setting is out of range, or as `AdamW.step`.
         """
-        check(params)
+        rules = {
+            "learning_rate": params.learning_rate >= 0,
+            "beta1": 0 <= params.beta1 < 1,
+            "beta2": 0 <= params.beta2 < 1,
+            "eps": params.eps > 0,
+            "weight_decay": params.weight_decay >= 0,
+            "grad_clip_norm": params.grad_clip_norm >= 0,
+        }
+        for name, holds in rules.items():
+            value = getattr(params, name)
+            if not (holds and math.isfinite(value)):
+                raise ServiceError(f"AdamParams: {name} = {value} is out of range.")
         norm = self.optimizer.step(params) if self.has_gradient else 0.0
         self.has_gradient = False
         return types.OptimStepResponse(metrics={"grad_norm": norm})
 
     def snapshot(self) -> WeightSnapshot:
-        """Return the weights as they are now."""
         return self.base.snapshot(self.adapter)
 
 
@@ -222,10 +210,8 @@ def packed_logprobs(
 def state_arrays(
     trainer: Trainer, kind: Kind, expires_at: float | None, user_metadata: dict[str, str] | None
 ) -> tuple[Arrays, Description]:
-    """Return a trainer's adapter, and for ``weights`` Adam's moments, as named arrays.
-
-    For ``external_weights`` they have the names of Hugging Face PEFT.
-    """
+    """Return a trainer's adapter, and for ``weights`` Adam's moments, as arrays by name: for
+    ``external_weights`` that of Hugging Face PEFT."""
     base, optimizer, spec = trainer.base, trainer.optimizer, trainer.adapter.spec
     vectors = {"adapter": optimizer.parameters_P}
     if kind == "weights":
@@ -234,9 +220,8 @@ def state_arrays(
     for label, vector_P in vectors.items():
         for name, pair in LoraAdapter.over(base.layers, spec, vector_P).pairs.items():
             for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
-                key = f"{label}/{name}.{part}"
-                if kind == "external_weights":
-                    key = peft_key(name, part)
+                is_export = kind == "external_weights"
+                key = peft_key(name, part) if is_export else f"{label}/{name}.{part}"
                 arrays[key] = view.cpu().numpy()
     steps = optimizer.steps if kind == "weights" else None
     return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)
@@ -258,7 +243,7 @@ def restored_adapter(base: BaseModel, checkpoint: Checkpoint) -> LoraAdapter:
 
 
 def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Take over Adam's moments. Raise ServiceError if the checkpoint has none."""
+    """Restore Adam's moments. Raise ServiceError if the checkpoint has none."""
     steps, optimizer = checkpoint.description.optimizer_steps, trainer.optimizer
     if steps is None:
         raise ServiceError(
@@ -272,11 +257,9 @@ def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool) -> None:
-    """Replace a trainer's state by a checkpoint's, and drop its gradient.
-
-    Without ``optimizer`` Adam starts afresh. Raise ServiceError, and change nothing, if the
-    checkpoint is missing, or is of another base model or adapter.
-    """
+    """Replace a trainer's state by a checkpoint's, and clear its gradient. Without ``optimizer``
+    Adam starts afresh. Raise ServiceError, and change nothing, if the checkpoint is missing, or is
+    of another base model or adapter."""
     checkpoint = store.load(path)
     adapter = restored_adapter(trainer.base, checkpoint)
     if adapter.spec != trainer.adapter.spec:

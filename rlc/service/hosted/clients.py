@@ -23,7 +23,13 @@ from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
 from rlc.plan import elapsed
 from rlc.service.hosted.refusals import translate, translate_in_client
-from rlc.service.interface import LossHandle, MappedAwaitable, ServiceError, ServiceLostError
+from rlc.service.interface import (
+    LossConfig,
+    LossHandle,
+    MappedAwaitable,
+    ServiceError,
+    ServiceLostError,
+)
 
 if TYPE_CHECKING:
     from tinker import APIFuture
@@ -238,19 +244,13 @@ class HostedTrainingClient:
     _separate: Callable[[], bool]
 
     def forward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
         name = cast(types.LossFnType, loss_fn)
         return submit(lambda: self.sdk.forward(data, name, loss_fn_config), self._patience)
 
     def forward_backward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
         name = cast(types.LossFnType, loss_fn)
         return submit(lambda: self.sdk.forward_backward(data, name, loss_fn_config), self._patience)

@@ -8,8 +8,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from rlc.catalog import find_retired
 from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
 from rlc.plan import LOCAL, Plan, StagePlan
@@ -23,45 +21,48 @@ if TYPE_CHECKING:
 _NAMES_SHOWN = 5
 
 
-@frozen
-class ModelNeed:
-    """The needs of a stage of a base model. ``least_context`` is one reply to the longest prompt
-    that the plan is sure to allow."""
-
-    stage: str
-    base: str
-    trained: bool
-    sampled: bool
-    least_context: int
-
-
 def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -> dict[str, int]:
     """Return the contexts, in tokens by base model, that are smaller on this server than in the
     plan: prompts have to stay below them. Raise ServiceError if the server lacks a model, or a use
     of it, or its context cannot hold a single reply."""
     offered = {model.model_name: model for model in models if model.model_name}
-    for need in (need for stage in plan.stages for need in _needs(stage)):
-        if need.base not in offered:
-            raise _unknown(need.base, list(offered), where)
-        _require_use(need, offered[need.base], where)
+    for stage in plan.stages:
+        for base, trained, sampled, least in _needs(stage):
+            if base not in offered:
+                raise _unknown(base, list(offered), where)
+            model = offered[base]
+            for wanted, can, use in (
+                (trained, model.trainable, "train"),
+                (sampled, model.sampleable, "sample"),
+            ):
+                if wanted and can is False:  # None, not reported, counts as possible
+                    raise ServiceError(f"{where} does not {use} `{base}` (stage `{stage.name}`)")
+            context = model.max_context_length
+            if context is not None and context < least:
+                raise ServiceError(
+                    f"{where} has {context:,} tokens of context for `{base}`; a reply of stage "
+                    f"`{stage.name}` needs at least {least:,} with its prompt",
+                    "lower max_tokens",
+                )
     found = {}
-    for model in (stage.model for stage in plan.stages):
-        context = offered[model.base].max_context_length
-        if context is not None and context < (model.context or context):
-            found[model.base] = context
+    for planned in (stage.model for stage in plan.stages):
+        context = offered[planned.base].max_context_length
+        if context is not None and context < (planned.context or context):
+            found[planned.base] = context
     return found
 
 
-def _needs(stage: StagePlan) -> Iterator[ModelNeed]:
+def _needs(stage: StagePlan) -> Iterator[tuple[str, bool, bool, int]]:
+    """Iterate over the base models of a stage: whether they are trained and sampled, and the least
+    context, for one reply to the longest prompt that the plan is sure to allow."""
     for _, state in asked_models(stage):
-        yield ModelNeed(stage.name, state.model.base, trained=False, sampled=True, least_context=2)
+        yield state.model.base, False, True, 2
     if stage.sampling is None:
-        sampled = any(data.from_policy for data in stage.data)
-        yield ModelNeed(stage.name, stage.model.base, True, sampled, least_context=2)
+        yield stage.model.base, True, any(data.from_policy for data in stage.data), 2
         return
     replies = [stage.sampling.max_tokens or 1, *(env.rollouts.max_tokens for env in stage.played)]
     context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
-    yield ModelNeed(stage.name, stage.model.base, stage.trains, sampled=True, least_context=context)
+    yield stage.model.base, stage.trains, True, context
 
 
 def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
@@ -77,23 +78,6 @@ def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
         shown = ", ".join(f"`{name}`" for name in offered[:_NAMES_SHOWN]) or "none at all"
         hint = f"it has {shown}" + (f" and {more} more" if more > 0 else "")
     return ServiceError(f"{where} has no model `{base}`", hint)
-
-
-def _require_use(need: ModelNeed, model: SupportedModel, where: str) -> None:
-    """Raise ServiceError for what a server cannot do; None, not reported, counts as possible."""
-    for wanted, can, use in (
-        (need.trained, model.trainable, "train"),
-        (need.sampled, model.sampleable, "sample"),
-    ):
-        if wanted and can is False:
-            raise ServiceError(f"{where} does not {use} `{need.base}` (stage `{need.stage}`)")
-    context = model.max_context_length
-    if context is not None and context < need.least_context:
-        raise ServiceError(
-            f"{where} has {context:,} tokens of context for `{need.base}`; a reply of stage "
-            f"`{need.stage}` needs at least {need.least_context:,} with its prompt",
-            "lower max_tokens",
-        )
 
 
 def require_service(plan: Plan, base_url: str | None = None) -> None:

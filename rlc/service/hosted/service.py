@@ -111,8 +111,8 @@ class HostedService:
     async def create_training_client_from_adapter(
         self,
         folder: str,
-        base_model: str,  # noqa: ARG002
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        base_model: str,
+        user_metadata: dict[str, str] | None = None,
     ) -> HostedTrainingClient:
         raise ServiceError(f"{self.endpoint.name} takes no adapter of PEFT, as in {folder}")
 

@@ -159,14 +159,7 @@ class _CountedClient:
             prompt, num_samples, sampling_params, on_token=on_token, **scores
         )
         response = await asked
-        cached = response.prompt_cache_hit_tokens or 0
-        self.backend.used(
-            _OWNER,
-            self.base_model,
-            prefill=prompt.length - cached,
-            cached_prefill=cached,
-            sample=sum(len(sequence.tokens) for sequence in response.sequences),
-        )
+        self.backend.used_samples(_OWNER, self.base_model, prompt, response)
         return response
 
 

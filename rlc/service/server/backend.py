@@ -398,6 +398,15 @@ class Backend:
         for extension in self.extensions:
             extension.used(owner, base_model, counts)
 
+    def used_samples(
+        self, owner: str, base_model: str, prompt: types.ModelInput, reply: types.SampleResponse
+    ) -> None:
+        """Count the tokens of an answered sampling request."""
+        cached = reply.prompt_cache_hit_tokens or 0
+        sampled = sum(len(sequence.tokens) for sequence in reply.sequences)
+        prefill = {"prefill": prompt.length - cached, "cached_prefill": cached}
+        self.used(owner, base_model, **prefill, sample=sampled)
+
     def happened(self, event: str, **details: object) -> None:
         """Call `Extension.happened` of all extensions."""
         for extension in self.extensions:

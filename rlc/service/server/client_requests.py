@@ -341,15 +341,7 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
     def count(done: asyncio.Future[types.SampleResponse]) -> None:
         if done.cancelled() or done.exception() is not None:
             return
-        sequences, length = done.result().sequences, request.prompt.length
-        cached = done.result().prompt_cache_hit_tokens or 0
-        backend.used(
-            sampler.id,
-            sampler.base_model,
-            prefill=length - cached,
-            cached_prefill=cached,
-            sample=sum(len(sequence.tokens) for sequence in sequences),
-        )
+        backend.used_samples(sampler.id, sampler.base_model, request.prompt, done.result())
         for extension in backend.extensions:
             extension.sampled(sampler.id, request, done.result())
 
