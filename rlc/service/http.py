@@ -89,7 +89,6 @@ def error_body(
 
 
 def _path(scope: Scope) -> str:
-    """Return the path of a request, without the session with which it may begin."""
     path = str(scope["path"])
     return f"/{path.split('/', 3)[-1]}" if path.startswith("/s/") else path
 
@@ -133,7 +132,6 @@ ON_ERROR: Any = {
 
 
 def given_key(scope: Scope) -> str | None:
-    """Return the key of a request, from ``X-API-Key`` or ``Authorization: Bearer``."""
     headers = dict(scope["headers"])
     bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
     given: bytes = headers.get(b"x-api-key", bearer)
@@ -238,8 +236,8 @@ async def serving(app: ASGIApp, host: str = LOOPBACK, port: int = 0) -> AsyncIte
 
 @contextmanager
 def on_a_thread(server: Server) -> Iterator[str]:
-    """Serve on a free port of this machine, in a thread, until the block ends; return the address.
-    Raise ServiceError if the server does not start."""
+    """Serve on a free port in a thread until the block ends, and return the address. Raise
+    ServiceError if the server does not start."""
     listening = bind(LOOPBACK, 0)
     port = listening.getsockname()[1]
     thread = threading.Thread(target=server.serve_on, args=[listening], name="rlc-serve")

@@ -131,8 +131,7 @@ class SamplingClient(Protocol):
         """Return the logprob of each prompt token given those before; the first is None."""
 
     def get_tokenizer(self) -> Any:
-        """Return the Hugging Face tokenizer of the base model. The first call may block while it
-        is loaded."""
+        """Return the Hugging Face tokenizer of the base model; loading it may block."""
 
 
 class LossHandle(Protocol):
@@ -144,8 +143,7 @@ class LossHandle(Protocol):
 
     @property
     def in_client(self) -> bool:
-        """Whether this client computes the loss: each gradient then takes another forward pass,
-        which costs half as much again."""
+        """Whether this client computes the loss, which costs half as much again."""
 
 
 class TrainingClient(Protocol):
@@ -264,8 +262,7 @@ class Listener(Protocol):
         """Show a message to the user, such as a pause or a full queue."""
 
     def pressed(self) -> None:
-        """Note that the service is overloaded: it refuses requests as too many, or its queue is
-        full."""
+        """Note that the service is overloaded: it refuses requests, or its queue is full."""
 
     def record(self, event: dict[str, Any]) -> None:
         """Keep the ids of a session or a model for the records of the run."""

@@ -15,7 +15,7 @@ Part = Literal["tools", "messages"]
 
 
 class ChatError(EnvError):
-    """A chat that cannot be shown to a model. ``part`` is what of it is wrong."""
+    """A chat that cannot be shown to a model, because of its tools or messages (``part``)."""
 
     def __init__(self, message: str, hint: str | None = None, *, part: Part = "messages") -> None:
         super().__init__(message, hint)
@@ -23,7 +23,7 @@ class ChatError(EnvError):
 
 
 class TooLongError(EnvError):
-    """A chat that the model's context cannot hold."""
+    """A chat that exceeds the context of the model."""
 
 
 def require_checkable(schema: Any) -> None:
@@ -33,12 +33,12 @@ def require_checkable(schema: Any) -> None:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        said = f"a strict tool's schema is no JSON schema: {error.message}"
-        raise ChatError(said, f"see {error.json_path} in it", part="tools") from error
+        message = f"a strict tool's schema is no JSON schema: {error.message}"
+        raise ChatError(message, f"see {error.json_path} in it", part="tools") from error
     for target in _references(schema):
         if not target.startswith("#"):
-            said = f"a strict tool's schema refers to {target!r}, which is not fetched"
-            raise ChatError(said, "put it under `$defs`", part="tools")
+            message = f"a strict tool's schema refers to {target!r}, which is not fetched"
+            raise ChatError(message, "put it under `$defs`", part="tools")
 
 
 def is_object(arguments: str) -> bool:
@@ -66,9 +66,8 @@ def fits(arguments: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _references(schema: Any) -> Iterator[str]:
-    if isinstance(schema, dict):
-        own = schema.get("$ref")
-        yield from [own] if isinstance(own, str) else []
+    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        yield schema["$ref"]
     inner = schema.values() if isinstance(schema, dict) else schema
     for one in inner if isinstance(schema, dict | list) else ():
         yield from _references(one)
@@ -94,27 +93,21 @@ class Tool:
             require_checkable(self.required)
 
     def shown(self) -> dict[str, Any]:
-        """As renderers take it."""
-        said = {"name": self.name, "description": self.description}
-        return {**said, "parameters": self.parameters}
+        """Return the tool as renderers take it."""
+        named = {"name": self.name, "description": self.description}
+        return {**named, "parameters": self.parameters}
 
 
 def chat_prompt(
     renderer: Any, messages: Sequence[Message], tools: Sequence[Tool] = ()
 ) -> tuple[list[int], Chunks]:
-    """Return the prompt after which the model answers, and what is not text among its tokens.
-
-    Args:
-        messages: plain data in OpenAI's form; see `rlc.chat.prompts`.
-
-    Raises:
-        ChatError: the model's format has no way to show tools, or such messages.
-    """
+    """Return the prompt of messages in OpenAI's form (see `rlc.chat.prompts`), and what is not text
+    among its tokens. Raise ChatError if the model's format cannot show the messages or tools."""
     try:
         return prompt_of(renderer, opening(renderer, messages, [tool.shown() for tool in tools]))
     except EnvError as error:
         part: Part = "tools" if tools else "messages"
         raise ChatError(error.message, error.hint, part=part) from error
     except (*UNRENDERED, OSError) as error:  # OSError: an image that cannot be read
-        said = f"the model's chat format cannot show these messages: {first_line(error)}"
-        raise ChatError(said) from error
+        message = f"the model's chat format cannot show these messages: {first_line(error)}"
+        raise ChatError(message) from error

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from rlc.service.chats.prompts import UNRENDERED, Tool, fits, is_object
 from rlc.service.interface import SampledToken
 
-_HALF = "\N{REPLACEMENT CHARACTER}"  # what bytes are decoded to that are no whole character
+_HALF = "\N{REPLACEMENT CHARACTER}"  # of bytes that are no complete character
 _WINDOW = 16  # tokens that are decoded together with a new one
 
 
@@ -40,7 +40,7 @@ class TextDecoder:
         return new
 
     def finish(self) -> str:
-        """Return what is left when no token follows."""
+        """Return the rest, when no token follows."""
         text = self.tokenizer.decode(self._window)
         return self._upto(text, len(text))
 
@@ -52,14 +52,14 @@ class TextDecoder:
 
 @define(eq=False)
 class StopCutter:
-    """Passes text on up to the first of some stops, and holds back what may be the start of one."""
+    """Passes text on up to the first of some stops, but not what may be the start of one."""
 
     stops: Sequence[str]
     matched: str | None = field(default=None, init=False)
     _held: str = field(default="", init=False)
 
     def feed(self, text: str) -> str:
-        """Return what of the text is certain to come before a stop."""
+        """Return the text that is certain to come before a stop."""
         if self.matched is not None:
             return ""
         text = self._held + text
@@ -73,31 +73,24 @@ class StopCutter:
         return text[: len(text) - keep]
 
     def finish(self) -> str:
-        """Return what was held back, when no text follows."""
-        held, self._held = self._held, ""
-        return held
+        """Return the rest, when no text follows."""
+        rest, self._held = self._held, ""
+        return rest
 
 
 def longest_start(text: str, marks: Iterable[str]) -> int:
-    """How many characters at the end of a text are the start of a mark that is not complete."""
-    longest = 0
-    for mark in marks:
-        for length in range(min(len(mark) - 1, len(text)), longest, -1):
-            if text.endswith(mark[:length]):
-                longest = length
-                break
-    return longest
+    """Return the number of characters at the end of a text that are the start of a mark."""
+    starts = (mark[:length] for mark in marks for length in range(1, len(mark)))
+    return max((len(start) for start in starts if text.endswith(start)), default=0)
 
 
 _OPEN, _CLOSE = "<think>", "</think>"
-# How the markup begins around calls of tools and around channels, in the formats of all models.
+# Beginnings of the markup around calls of tools and around channels, in the formats of all models.
 _MARKS = ("<|", "<｜", "<tool", "<function")
 
 
 @frozen
 class ReplyPiece:
-    """Some more of a reply."""
-
     text: str = ""
     reasoning: str = ""
 
@@ -113,7 +106,7 @@ class SampledCall:
 
 @frozen
 class End:
-    """The end of a reply, with what was not passed on before."""
+    """The end of a reply, with the text that was not passed on before."""
 
     piece: ReplyPiece
     calls: tuple[SampledCall, ...]
@@ -136,31 +129,26 @@ class TextReader:
         self._cutter = StopCutter(self.stops)
 
     def feed(self, token: int) -> ReplyPiece:
-        """Return the text that is certain with another token."""
         return ReplyPiece(self.more(token))
 
     def finish(self, stop_reason: Literal["stop", "length"]) -> End:
-        """Return the end of the reply, when its last token has been fed."""
         return End(ReplyPiece(self.rest()), (), stop_reason, self.matched)
 
     @property
     def matched(self) -> str | None:
-        """The text that ended the reply, if it was one of the stops."""
         return self._cutter.matched
 
     def more(self, token: int) -> str:
-        """The text that is certain with another token; a token that ends the reply has none."""
+        """Return the text that is certain with another token."""
         return "" if token in self.end_tokens else self._cutter.feed(self._decoder.feed(token))
 
     def rest(self) -> str:
-        """The text that was held back."""
         return self._cutter.feed(self._decoder.finish()) + self._cutter.finish()
 
 
 @define
 class _Channel:
-    """The answer or the reasoning, as far as it was passed on: without white space that may turn
-    out to be the last."""
+    """The text or reasoning that was passed on, without white space that may be the last."""
 
     drops_space: bool  # at its start
     sent: str = ""
@@ -176,7 +164,7 @@ class _Channel:
         return certain
 
     def rest_of(self, whole: str, otherwise: str) -> str:
-        """What is left of the whole, or something else if the whole begins otherwise."""
+        """Return the rest of the complete text, or ``otherwise`` if that begins differently."""
         return whole[len(self.sent) :] if whole.startswith(self.sent) else otherwise
 
 
@@ -200,12 +188,10 @@ class ChatReader:
         self._reasoned = self.is_reasoning
 
     def feed(self, token: int) -> ReplyPiece:
-        """Return what is certain with another token."""
         self._tokens.append(token)
         return self._read(self.text.more(token))
 
     def finish(self, stop_reason: Literal["stop", "length"]) -> End:
-        """Return the end of the reply, when its last token has been fed."""
         piece = self._read(self.text.rest())
         calls: tuple[SampledCall, ...] = ()
         matched = self.text.matched
@@ -221,9 +207,8 @@ class ChatReader:
         elif self._reasoned:
             reasoning = reasoning.rstrip()
         last = ReplyPiece(piece.text + text, piece.reasoning + reasoning)
-        return End(
-            last, calls, "tool_calls" if calls and stop_reason == "stop" else stop_reason, matched
-        )
+        called = calls and stop_reason == "stop"
+        return End(last, calls, "tool_calls" if called else stop_reason, matched)
 
     def _read(self, new: str) -> ReplyPiece:
         """Sort some more raw text into answer and reasoning."""
@@ -250,8 +235,8 @@ class ChatReader:
         return ReplyPiece(self._answer.pass_on(text), self._reasoning.pass_on(reasoning))
 
     def _parsed(self, was_cut: bool) -> tuple[str, str, tuple[SampledCall, ...]] | None:
-        """The whole reply as the renderer reads it: text, reasoning and calls. None if it cannot,
-        or finds calls that are none: no tools were offered, or one is called wrongly."""
+        """Return text, reasoning and calls of the reply as the renderer reads it; None if it
+        cannot, or a call is wrong or of no tool that was offered."""
         ends = [stop for stop in self.renderer.get_stop_sequences() if isinstance(stop, int)]
         tokens = self._tokens
         if was_cut:
@@ -279,7 +264,7 @@ class ChatReader:
         return text.rstrip() if calls else text, reasoning, calls
 
     def _fits(self, call: SampledCall) -> bool:
-        """Whether the arguments are those of its tool, or of one that is not offered an object."""
+        """Return whether arguments fit their tool, or are an object for an unknown tool."""
         required = {tool.name: tool.required for tool in self.tools}
         if call.name not in required:
             return is_object(call.arguments)
@@ -314,15 +299,12 @@ async def read_steps(
 
 @define
 class Whole:
-    """A reply that is complete."""
-
     text: str = ""
     reasoning: str = ""
     tokens: list[SampledToken] = field(factory=list)
     end: End | None = None
 
     def add(self, step: Step) -> None:
-        """Add another token."""
         self.text += step.piece.text
         self.reasoning += step.piece.reasoning
         self.tokens.append(step.token)

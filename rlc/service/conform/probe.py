@@ -176,7 +176,6 @@ class Bench:
         self.rest, self.admin = tinker.RestClient(**at), tinker.AdminClient(**at)
 
     def service(self, project: str | None) -> tinker.ServiceClient:
-        """Return a client of the server that works in a project."""
         at: Any = {"base_url": self.endpoint.base_url, "api_key": self.endpoint.api_key}
         return tinker.ServiceClient(user_metadata={"by": "rlc conform"}, project_id=project, **at)
 
@@ -235,14 +234,12 @@ class Probe:
         return future.result(timeout=max(0.001, self.deadline - time.monotonic()))
 
     def train(self, **given: Any) -> tinker.TrainingClient:
-        """Create a fresh adapter."""
         asked = {"rank": RANK, "seed": 7, **given}
         client = self.get(self.bench.sdk.create_lora_training_client(self.bench.base, **asked))
         assert isinstance(client, tinker.TrainingClient)
         return client
 
     def sampler(self, client: tinker.TrainingClient | None = None, **given: Any) -> Any:
-        """Create a sampler of a trainer's weights, or of the base model."""
         if client is None:
             return self.get(self.bench.sdk.create_sampling_client(base_model=self.bench.base))
         return self.get(client.save_weights_and_get_sampling_client(**given))
@@ -318,7 +315,6 @@ class Probe:
         return self.keep(self.get(saving).path)
 
     def keep(self, path: str) -> str:
-        """Note the path of a checkpoint to delete in the end."""
         self.bench.paths.append(path)
         return path
 
@@ -338,7 +334,6 @@ def _differences(what: str, ours: Any, theirs: Any) -> Floats:
 
 
 def outputs(passed: types.ForwardBackwardOutput) -> list[Floats]:
-    """Return the logprobs of each datum."""
     arrays = (output["logprobs"].to_numpy() for output in passed.loss_fn_outputs)
     return [np.asarray(array, dtype=np.float64) for array in arrays]
 

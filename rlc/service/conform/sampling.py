@@ -19,6 +19,7 @@ from rlc.service.conform.probe import (
     DiffersError,
     Probe,
     check,
+    prompt,
     reference_logprobs,
 )
 
@@ -72,11 +73,8 @@ def temperature(probe: Probe) -> None:
         if best is None or len(best) < 2:
             raise DiffersError("there are no two most likely tokens")
         gaps.append(best[0][1] - best[1][1])
-    probe.within(
-        "gaps of logprobs at temperature 0.5, against twice those at 1,",
-        abs(gaps[1] - 2 * gaps[0]),
-        2 * probe.bench.tolerance,
-    )
+    what = "gaps of logprobs at temperature 0.5, against twice those at 1,"
+    probe.close(what, gaps[1], 2 * gaps[0], 2 * probe.bench.tolerance)
 
 
 @check("sampling.draws", "SamplingClient.sample")
@@ -92,11 +90,8 @@ def draws(probe: Probe) -> None:
         p = math.exp(min(logprob, 0.0))
         seen = sum(drawn[:1] == [token] for drawn in tokens(response))
         spread = math.sqrt(max(_DRAWS * p * (1 - p), 0.25))
-        probe.within(
-            f"draws of the most likely token at temperature {given}, in deviations,",
-            abs(seen - _DRAWS * p) / spread,
-            _SIGMAS,
-        )
+        what = f"draws of the most likely token at temperature {given}, in deviations,"
+        probe.within(what, abs(seen - _DRAWS * p) / spread, _SIGMAS)
 
 
 @check("sampling.seeds", "SamplingClient.sample")
@@ -175,11 +170,8 @@ def topk(probe: Probe) -> None:
         probe.that(all(a >= b for a, b in pairwise(told)), "they are not in order")
         probe.that(sum(map(math.exp, told)) <= 1 + EXACT, "their probabilities exceed 1")
         if (same := dict(best or []).get(PROMPT[position])) is not None:
-            probe.within(
-                "logprobs of a token in the list and in the prompt",
-                abs(same - float(own[position] or 0.0)),
-                EXACT,
-            )
+            what, expected = "logprobs of a token in the list and in the prompt", own[position]
+            probe.close(what, same, expected or 0.0, EXACT)
     sequence = response.sequences[0]
     firsts = [row[0][0] for row in sequence.topk_logprobs or [] if row]
     probe.that(firsts == list(sequence.tokens), "temperature 0 draws what is not the most likely")
@@ -191,11 +183,8 @@ def targets(probe: Probe) -> None:
     sampler, own = probe.sampler(), np.array(PROMPT[1:], dtype=np.int64)
     told = probe.scored(sampler, PROMPT)
     ids = np.stack([own, np.full_like(own, -1)], axis=1)
-    response = probe.sample(
-        sampler,
-        max_tokens=1,
-        more={"target_prompt_logprobs": types.TensorData(ids.ravel(), "int64", list(ids.shape))},
-    )
+    dense = types.TensorData(ids.ravel(), "int64", list(ids.shape))
+    response = probe.sample(sampler, max_tokens=1, more={"target_prompt_logprobs": dense})
     if response.target_prompt_logprobs is None:
         raise DiffersError("they are not in the answer")
     found = response.target_prompt_logprobs.to_numpy()
@@ -203,12 +192,8 @@ def targets(probe: Probe) -> None:
     probe.that(not found[:, 1].any(), "a cell with -1 is not 0")
     sparse = types.TensorData(own[:1], "int64", [len(own), 1], [0, *[1] * len(own)], [0])
     response = probe.sample(sampler, max_tokens=1, more={"target_prompt_logprobs": sparse})
-    probe.close(
-        "the same in a sparse tensor",
-        getattr(response.target_prompt_logprobs, "data", []),
-        told[1:2],
-        EXACT,
-    )
+    values = getattr(response.target_prompt_logprobs, "data", [])
+    probe.close("the same in a sparse tensor", values, told[1:2], EXACT)
 
 
 @check("sampling.alternatives", "SamplingClient.sample", required=False)
@@ -221,12 +206,8 @@ def alternatives(probe: Probe) -> None:
     told = probe.sample(sampler, max_tokens=1, more={"target_prompt_logprobs": found.tokens})
     if told.target_prompt_logprobs is None:
         raise DiffersError("they cannot be compared: the server scores no named tokens")
-    probe.close(
-        "logprobs of alternatives, and of the same tokens named,",
-        found.logprobs.to_numpy(),
-        told.target_prompt_logprobs.to_numpy(),
-        EXACT,
-    )
+    what, expected = "logprobs of alternatives, and of the same tokens named,", found.logprobs
+    probe.close(what, expected.to_numpy(), told.target_prompt_logprobs.to_numpy(), EXACT)
 
 
 @check("sampling.at_once", "SamplingClient.sample")
@@ -235,15 +216,10 @@ def at_once(probe: Probe) -> None:
     sampler = probe.sampler()
     alone = [probe.sample(sampler, PROMPT[: 8 + i], seed=i) for i in range(4)]
     params = [types.SamplingParams(max_tokens=8, temperature=1.0, seed=i) for i in range(4)]
-    asked = [
-        sampler.sample(types.ModelInput.from_ints(PROMPT[: 8 + i]), 1, p)
-        for i, p in enumerate(params)
-    ]
-    together = [probe.get(future) for future in asked]
-    probe.that(
-        [tokens(a) for a in alone] == [tokens(t) for t in together],
-        "the tokens of a seeded request depend on the others",
-    )
+    futures = [sampler.sample(prompt(PROMPT[: 8 + i]), 1, p) for i, p in enumerate(params)]
+    together = [probe.get(future) for future in futures]
+    same = [tokens(a) for a in alone] == [tokens(t) for t in together]
+    probe.that(same, "the tokens of a seeded request depend on the others")
     ids = [s.sequence_id for t in together for s in t.sequences]
     probe.that(len(set(ids)) == 4, "two sequences have one id")
 
@@ -274,15 +250,9 @@ def handles(probe: Probe) -> None:
 def refusals(probe: Probe) -> None:
     """What cannot be sampled is refused."""
     sampler = probe.sampler()
-    wrong: list[dict[str, Any]] = [
-        {"max_tokens": 100_000_000},
-        {"max_tokens": 0},
-        {"temperature": -1.0},
-        {"top_p": 0.0},
-    ]
-    for given in wrong:
-        ((name, value),) = given.items()
+    wrong = [("max_tokens", 100_000_000), ("max_tokens", 0), ("temperature", -1.0), ("top_p", 0.0)]
+    for name, value in wrong:
+        given: dict[str, Any] = {name: value}
         probe.refused(f"{name} = {value}", partial(probe.sample, sampler, **given))
-    probe.refused(
-        "a token outside of every vocabulary", lambda: probe.sample(sampler, [2_000_000_000])
-    )
+    outside = partial(probe.sample, sampler, [2_000_000_000])
+    probe.refused("a token outside of every vocabulary", outside)

@@ -108,7 +108,6 @@ def _run(check: Check, bench: Bench, patience: float) -> CheckOutcome:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Return whether the server does not know a request, or refuses it in its own words."""
     if isinstance(error, tinker.APIStatusError):
         return error.status_code in (400, 403, 404, 405, 422, 501)
     return (

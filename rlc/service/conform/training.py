@@ -105,9 +105,8 @@ def inflight(probe: Probe) -> None:
     newest = probe.sampler(client, kind="inflight")
     expected = probe.logprobs(client)[0]
     for sampler in (moving, newest):
-        probe.near(
-            "logprobs of trainer and in-flight sampler", expected, probe.scored(sampler, tokens)[1:]
-        )
+        found = probe.scored(sampler, tokens)[1:]
+        probe.near("logprobs of trainer and in-flight sampler", expected, found)
 
 
 @check("training.forward", "TrainingClient.forward", "TrainingClient.forward_backward")
@@ -119,11 +118,8 @@ def forward(probe: Probe) -> None:
     after = probe.forward(client, likelihood(), backward=True)
     for before_T, after_T in zip(outputs(passed), outputs(after), strict=True):
         probe.close("logprobs before and after a step without a gradient", before_T, after_T, EXACT)
-    probe.within(
-        "losses of forward and forward_backward",
-        abs(passed.metrics["loss:sum"] - after.metrics["loss:sum"]),
-        20 * EXACT,
-    )
+    first, second = passed.metrics["loss:sum"], after.metrics["loss:sum"]
+    probe.close("losses of forward and forward_backward", first, second, 20 * EXACT)
     if norm is not None:
         probe.within("the gradient's norm after a forward pass, and 0,", norm, 1e-9)
 
@@ -157,12 +153,8 @@ def several_targets(probe: Probe) -> None:
     }
     passed = probe.forward(client, [types.Datum(likelihood()[0].model_input, arrays)])
     alone = probe.forward(client, likelihood()[:1])
-    probe.close(
-        "logprobs of a target, alone and twice,",
-        outputs(passed)[0],
-        np.stack([outputs(alone)[0]] * 2, axis=1),
-        EXACT,
-    )
+    expected = np.stack([outputs(alone)[0]] * 2, axis=1)
+    probe.close("logprobs of a target, alone and twice,", outputs(passed)[0], expected, EXACT)
 
 
 @check("training.seeds", "ServiceClient.create_lora_training_client")
@@ -279,14 +271,12 @@ for _loss in LOSSES:
 
 
 def _compare_norms(probe: Probe, client: tinker.TrainingClient, norm: float | None) -> None:
-    """Clear the gradient of a custom loss, and compare its norm with that of the server's loss."""
     found = probe.step(client, 0.0)
     if norm:
         probe.relative("norms of their gradients, in parts of them,", found, norm, 0.02)
 
 
 def _weighted(logprobs: Any, weights: Any) -> Any:
-    """The log-likelihood, written out."""
     loss = -(logprobs * weights).sum()
     return loss, {"custom/weighted:sum": loss}
 
@@ -365,7 +355,7 @@ def _adam(
     one = moved(probe, (1.0, rate_of(probe), {}))
     found = float(moved(probe, *steps) @ one / (one @ one))
     what = f"{what}: moves of {found:.3f} and {expected:.3f} times the first step's"
-    probe.within(what, abs(found - expected), _ALLOWED)
+    probe.close(what, found, expected, _ALLOWED)
 
 
 @check("optimizer.gradient_size", "TrainingClient.optim_step")

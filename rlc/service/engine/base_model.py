@@ -148,12 +148,10 @@ class BaseModel:
 
     @cached_property
     def context(self) -> int:
-        """The length of the longest sequence, in tokens."""
         return int(self.module.config.max_position_embeddings)
 
     @cached_property
     def depth(self) -> int:
-        """The number of layers."""
         return int(self.module.config.num_hidden_layers)
 
     @cached_property
@@ -281,16 +279,12 @@ def _check_faithful(base: BaseModel) -> None:
 
 @frozen(eq=False)
 class CacheEntry:
-    """A sequence with its keys and values."""
-
     tokens: IntArray
     cut: Tensor  # from `KVCache.cut`
 
 
 @define(eq=False)
 class _Shelf:
-    """The entries of one snapshot."""
-
     keys: list[bytes] = field(factory=list)  # in lexicographic order
     entries: dict[bytes, CacheEntry] = field(factory=dict)
 

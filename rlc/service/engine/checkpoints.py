@@ -66,8 +66,6 @@ class Description:
 
 @frozen(eq=False)
 class Checkpoint:
-    """A checkpoint that has been read."""
-
     path: str
     arrays: Arrays
     description: Description
@@ -75,8 +73,6 @@ class Checkpoint:
 
 @frozen
 class CheckpointInfo:
-    """A checkpoint without its arrays."""
-
     path: str
     kind: Kind
     name: str
@@ -86,7 +82,6 @@ class CheckpointInfo:
 
 
 def is_folder_name(name: str) -> bool:
-    """Return whether a file or folder may have this name; hidden ones may not."""
     return (
         0 < len(name.encode(errors="replace")) <= 255
         and not set(name) & set("/\\\0")
@@ -96,8 +91,6 @@ def is_folder_name(name: str) -> bool:
 
 @define(eq=False)
 class CheckpointStore:
-    """The checkpoints under one folder."""
-
     root: Path
 
     def claim_model(self) -> str:
@@ -206,8 +199,7 @@ class CheckpointStore:
         return self.save(model, found.kind, found.name, loaded.arrays, description)
 
     def delete_all_but(self, keep: Collection[str]) -> None:
-        """Delete all checkpoints that are not in ``keep``, and files half written by a killed
-        process. For a store that nothing else uses."""
+        """Delete the other checkpoints and half-written files; nothing else may use the store."""
         for info in self._found():
             if info.path not in keep:
                 self.file(info.path).unlink(missing_ok=True)
@@ -311,7 +303,6 @@ def peft_arrays(arrays: Arrays) -> Arrays:
 
 
 def peft_config(base_model: str, rank: int, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the configuration of an adapter with these names of arrays."""
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",

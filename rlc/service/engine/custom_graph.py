@@ -163,7 +163,6 @@ class _Reader:
         return found
 
     def _value(self, given: Any, words: frozenset[str], depth: int = 0) -> Any:
-        """Read an argument: a plain value, or an object with one key."""
         self.leaves += 1
         if self.leaves > _MOST_LEAVES or depth > _DEEPEST:
             raise self.refuse("has too many arguments")
@@ -209,7 +208,6 @@ class _Reader:
         return Ref(self.numbers[name])
 
     def output(self, node: types.CustomLossNode) -> tuple[int, Mapping[str, int]]:
-        """Read the numbers of the loss and of the metrics."""
         wrong = self.refuse("must return (loss, metrics): a tensor, and a dict of tensors")
         match node.args:
             case [{"tuple": [{"ref": loss}, {"dict": dict(metrics)}]}] if not node.kwargs:
@@ -232,7 +230,6 @@ class _Reader:
 
 
 def _short(text: Any) -> str:
-    """Return a client's text quoted, on one line, cut."""
     quoted = repr(text) if isinstance(text, str) else type(text).__name__
     return quoted if len(quoted) <= 60 else quoted[:56] + "…" + quoted[-1]
 

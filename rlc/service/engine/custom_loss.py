@@ -100,8 +100,7 @@ def _flat(parts: Sequence[Any]) -> list[Any]:
 
 
 def _items(x: Tensor, index: Any) -> int:
-    """Return a bound of the size of ``x[index]``. Raise TypeError for an index that is neither of
-    numbers, slices, None and Ellipsis, nor one tensor."""
+    """Return a bound of the size of ``x[index]``. Raise TypeError for an unusual index."""
     if isinstance(index, Tensor):
         if index.dtype == torch.bool:
             return x.numel()
@@ -113,7 +112,6 @@ def _items(x: Tensor, index: Any) -> int:
 
 
 def _reduce(how: str, value: Tensor, shape: Shape | None, lengths_D: Tensor) -> Tensor:
-    """Return the sum, mean or extreme of each datum's values."""
     if not value.is_floating_point():
         if how != "sum":
             raise TypeError("what is not floating can be summed")
@@ -197,8 +195,7 @@ class CustomLoss:
         return self.graph.name
 
     def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
-        """Return the targets and inputs of a datum. Raise ServiceError for an input that is
-        missing, of another rank than declared, or not finite."""
+        """Raise ServiceError for an input that is missing, of another rank, or not finite."""
         (_, rank), *inputs = self.graph.inputs
         given = datum.loss_fn_inputs
         for key in ("target_tokens", *(name for name, _ in inputs)):
@@ -254,7 +251,6 @@ class CustomLoss:
     def _values(
         self, leaf_M: Tensor, datums: Sequence[Arrays], numbers: Sequence[int]
     ) -> tuple[Tensor, dict[str, float]]:
-        """Return the loss of each datum and the sums of the metrics."""
         graph = self.graph
         lengths = [arrays["target_tokens"].size for arrays in datums]
         names = [name for name, _ in graph.inputs[1:]]
@@ -297,6 +293,5 @@ class CustomLoss:
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    """Return an array in float64, or in int64 as it is."""
     tensor = torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
     return tensor.double() if tensor.is_floating_point() else tensor

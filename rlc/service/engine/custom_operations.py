@@ -158,7 +158,6 @@ _VANISHING: dict[str, Literal["any", "all", "first", "branches"]] = {
 
 
 def _shared() -> dict[str, TensorOperation]:
-    """Return the operations that are functions of torch and methods of tensors, by name."""
     found = {
         name: TensorOperation(getattr(torch, name), smooth=name not in _STEPS)
         for name in _POINTWISE.split()
@@ -251,7 +250,6 @@ def find(op: str, target: str) -> TensorOperation | None:
 
 
 def spellings(op: str) -> list[str]:
-    """Return the names of all operations, as clients write them."""
     if op == "call_method":
         return [*METHODS, *FUNCTIONS, *_ALIASES]
     names = [f"torch.{name}" for name in (*FUNCTIONS, *FUNCTIONAL, *_ALIASES)]

@@ -81,8 +81,6 @@ TopkOfToken = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and l
 
 @frozen
 class SamplingRule:
-    """The sampling parameters of a row."""
-
     temperature: float  # 0: the most likely token
     top_k: int  # -1: all
     top_p: float  # 1: all
@@ -163,8 +161,7 @@ def topk_tokens(
 
 
 def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
-    """Return logits of the ``top_k`` most likely tokens, and of those the fewest that reach
-    ``top_p`` together; -inf for the others."""
+    """Keep the ``top_k`` most likely, and of those the fewest that reach ``top_p`` together."""
     V = logits_BV.shape[1]
     device = logits_BV.device
     top_k_B1 = torch.tensor(
@@ -183,8 +180,6 @@ def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
 
 @define(eq=False)
 class RunningSample:
-    """A completion that is being sampled."""
-
     prompt: IntArray
     key: int  # of its random stream
     rule: SamplingRule
@@ -201,12 +196,10 @@ class RunningSample:
 
     @property
     def length(self) -> int:
-        """The number of tokens, prompt included."""
         return len(self.prompt) + len(self.tokens)
 
     @property
     def longest(self) -> int:
-        """The number of tokens that it may reach."""
         return len(self.prompt) + self.limit
 
     def accept(self, token: int, logprob: float, topk: TopkOfToken | None) -> bool:
@@ -304,8 +297,7 @@ class Decoder:
         self._logits_BV = torch.cat([self._logits_BV, logits])
 
     def keep_prompts(self, joined: int) -> None:
-        """Put the prompts of the last ``joined`` rows into the cache now, for requests that come
-        before these rows leave."""
+        """Cache the prompts of the last ``joined`` rows now, for further requests."""
         assert self._snapshot is not None
         for row in range(len(self.samples) - joined, len(self.samples)):
             prompt = self.samples[row].prompt
@@ -410,7 +402,6 @@ class Decoder:
         self.samples = self.samples[:left]
 
     def _advance(self) -> None:
-        """Compute the last token of each row, for the logits of the next."""
         B = len(self.samples)
         if not B:
             self._logits_BV = self._logits_BV[:0]

@@ -32,8 +32,6 @@ ATTENTION, MLP, UNEMBED = "attn", "mlp", "unembed"
 
 @frozen
 class LoraSpec:
-    """The rank of an adapter, and the layers that it trains."""
-
     rank: int
     train_mlp: bool = True
     train_attn: bool = True
@@ -152,7 +150,6 @@ class LoraLinear(nn.Module):
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
     def merge(self, pair: tuple[Tensor, Tensor], scale: float) -> Tensor:
-        """Return the sum of the base weight and an adapter."""
         a, b = pair
         return torch.addmm(self.base.weight, b, a, alpha=scale)
 
@@ -193,7 +190,6 @@ class LoraAdapter:
 
     @classmethod
     def zeros(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec) -> LoraAdapter:
-        """Return an adapter of zeros, on the device of the layers."""
         shapes = trained_shapes(layers, spec).values()
         numbers = sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)
         device = next(iter(layers.values())).weight.device

@@ -92,7 +92,6 @@ def _stable_reinforce(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
 
 
 def _clipped(ratio_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    """Return the clipped surrogate of PPO for these ratios."""
     clipped_M = torch.clamp(ratio_M, x[_LOW], x[_HIGH])
     return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
 
@@ -124,8 +123,8 @@ class BatchLoss(Protocol):
     def name(self) -> str: ...
 
     def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
-        """Return one datum's arrays, ``target_tokens`` among them. Raise ServiceError for an input
-        that cannot be used; ``where`` begins its message."""
+        """Return the arrays of a datum, ``target_tokens`` among them. Raise ServiceError, whose
+        message begins with ``where``, for an input that cannot be used."""
 
     def has_gradient(self, arrays: Mapping[str, np.ndarray]) -> bool:
         """Return whether a datum can move the weights at all."""
@@ -143,7 +142,6 @@ def combined(sums: Mapping[str, float], count: int) -> dict[str, float]:
 
 
 def find(name: str) -> EngineLoss:
-    """Return the loss called ``name``. Raise ServiceError if there is none."""
     if name not in LOSSES:
         raise ServiceError(f"Unknown loss {name!r}; the local engine has {', '.join(LOSSES)}.")
     return LOSSES[name]
@@ -151,8 +149,6 @@ def find(name: str) -> EngineLoss:
 
 @frozen
 class BuiltinLoss:
-    """A loss of the Tinker API with its settings."""
-
     loss: EngineLoss
     settings: Mapping[str, float]
 
@@ -233,7 +229,6 @@ class BuiltinLoss:
 
 
 def _sampled(datum: types.Datum, length: int, where: str) -> np.ndarray:
-    """Return 1 for each target in a sampled span, 0 for the others."""
     spans = datum.loss_fn_input_spans
     if spans is None:
         raise ServiceError(

@@ -42,8 +42,6 @@ _numbers = itertools.count()
 
 @define(eq=False)
 class Engine:
-    """A base model with its decoder."""
-
     base: BaseModel
     decoder: Decoder
     token_budget: int  # tokens of a forward pass
@@ -55,8 +53,6 @@ class Engine:
 
 @frozen(eq=False)
 class SampleRequest:
-    """A request that has been checked."""
-
     engine: Engine
     snapshot: WeightSnapshot
     prompt: IntArray
@@ -264,8 +260,6 @@ Requested = PendingRequest[SampleRequest]
 
 @define(eq=False)
 class _OpenRequest:
-    """A request whose samples are in the batch or about to be."""
-
     pending: Requested
     samples: list[RunningSample]
     left: int  # samples that are not complete
@@ -380,7 +374,6 @@ class ContinuousWorker:
         return self._enqueue(self._jobs, job)
 
     def sample(self, request: SampleRequest) -> asyncio.Future[Any]:
-        """Let a request join the batch."""
         return self._enqueue(self._requests, request)
 
     def close(self) -> None:

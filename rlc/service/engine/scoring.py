@@ -98,8 +98,6 @@ def prompt_logprobs(
 
 @frozen(eq=False)
 class PromptScores:
-    """Further scores of a prompt; None for those that are not requested."""
-
     topk: TopkLogprobs | None = None
     targets: types.TensorData | None = None
     alternatives: types.PromptAltTokens | None = None
@@ -134,7 +132,6 @@ def prompt_scores(
 
 
 def _topk(logprobs_TV: Tensor, k: int, skipped: int) -> TopkLogprobs:
-    """Return the most likely tokens of each row, after ``skipped`` rows of the SDK's sentinels."""
     tokens_TK = np.zeros((skipped + len(logprobs_TV), k), dtype=np.int32)
     values_TK = np.full((skipped + len(logprobs_TV), k), MASK_LOGPROB, dtype=np.float32)
     best = logprobs_TV.topk(k, dim=-1)

@@ -182,7 +182,6 @@ class LocalTrainingClient:
         return self._engine.base.tokenizer
 
     def load(self, path: str, optimizer: bool) -> Awaitable[None]:
-        """Continue from a saved state of the same shape; see `restore`."""
         return self._worker.submit(lambda: restore(self.trainer, self._store, path, optimizer))
 
     def _save(
@@ -211,8 +210,6 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @frozen
 class ModelFacts:
-    """Facts of a base model for clients."""
-
     context: int  # tokens
     architecture: str
     folder: Path
@@ -311,7 +308,6 @@ class LocalService:
         return self._worker.submit(describe)
 
     def close(self) -> None:
-        """Finish what was submitted, and end the engine's thread."""
         self._worker.close()
 
     def _engine(self, base_model: str) -> Engine:
@@ -341,8 +337,7 @@ class LocalService:
 
 
 def start_worker(threads: int | None, continuous: bool) -> AnyWorker:
-    """Start the engine's thread; None takes the cores of this process, at most 8: small models gain
-    nothing from more."""
+    """Start the engine's thread, by default on this process's cores, at most 8."""
     if not threads:
         wanted = os.environ.get("OMP_NUM_THREADS", "")
         cores = len(os.sched_getaffinity(0))

@@ -33,8 +33,7 @@ from rlc.service.interface import ServiceError
 
 @define(eq=False)
 class AdamW:
-    """AdamW with decoupled weight decay and clipping: parameters, their accumulated gradient, and
-    Adam's moments, each one flat vector."""
+    """AdamW with decoupled weight decay: parameters, gradient and moments as flat vectors."""
 
     parameters_P: Tensor
     gradient_P: Tensor
@@ -44,7 +43,6 @@ class AdamW:
 
     @classmethod
     def over(cls, parameters_P: Tensor) -> AdamW:
-        """Make an optimiser that has not stepped yet."""
         gradient_P, mean_P, square_P = (torch.zeros_like(parameters_P) for _ in range(3))
         return cls(parameters_P, gradient_P, mean_P, square_P)
 
@@ -82,8 +80,6 @@ Float32 = npt.NDArray[np.float32]
 
 @define(eq=False)
 class Trainer:
-    """An adapter with its gradient and its optimiser."""
-
     base: BaseModel
     adapter: LoraAdapter  # leaves: gradients accumulate in views of `optimizer.gradient_P`
     optimizer: AdamW
@@ -183,7 +179,6 @@ class Trainer:
 
 
 def split_targets(lp_M: Tensor, targets: Sequence[IntArray]) -> list[Float32]:
-    """Split the logprobs of `packed_logprobs` into an array for each sequence."""
     lengths = [target.size for target in targets]
     return np.split(lp_M.detach().cpu().numpy(), np.cumsum(lengths)[:-1])
 
@@ -280,7 +275,6 @@ def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool
 
 
 def _read_adapter(base: BaseModel, checkpoint: Checkpoint, label: str) -> LoraAdapter:
-    """Return a checkpoint's arrays of one label, in the shape of the adapter."""
     adapter = LoraAdapter.zeros(base.layers, checkpoint.description.lora)
     for name, pair in adapter.pairs.items():
         for part, view in zip(("lora_A", "lora_B"), pair, strict=True):

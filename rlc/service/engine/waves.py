@@ -39,14 +39,11 @@ Outcome = Any  # a result, or the exception that took its place
 
 @define(eq=False)
 class PendingRequest(Generic[Work]):
-    """A request or a job, and the future of its result."""
-
     work: Work
     future: asyncio.Future[Any]
 
 
 def attempt(job: Callable[[], _T]) -> _T | BaseException:
-    """Return the result of a job, or the exception that it raised."""
     try:
         return job()
     except torch.OutOfMemoryError as error:
@@ -130,7 +127,6 @@ class WaveWorker(Generic[Work]):
         return pending.future
 
     def close(self) -> None:
-        """Finish what was submitted, and end the thread."""
         self._executor.shutdown()
 
     def _turn_from_start(self, loop: asyncio.AbstractEventLoop, state: _Loop[Work]) -> None:

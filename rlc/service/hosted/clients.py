@@ -60,7 +60,6 @@ class Patience:
     _heard: float = field(factory=time.monotonic)
 
     def heard(self) -> None:
-        """Note that the service has answered a request."""
         self._heard = time.monotonic()
         if (paused := self.pause()) != self._paused:
             self._paused = paused
@@ -112,8 +111,7 @@ def submit(
     patience: Patience,
     explain: Callable[[BaseException, str], ServiceError] = translate,
 ) -> PendingReply[_T]:
-    """Make a request now; ``explain`` translates an error in place of the answer. Raise
-    ServiceError if the SDK does not send it."""
+    """Make a request now. Raise ServiceError if the SDK does not send it."""
     try:
         return PendingReply(ask(), patience, explain)
     except Exception as error:
@@ -136,7 +134,6 @@ def start_thread(work: Callable[[], _T]) -> concurrent.futures.Future[_T]:
 
 
 async def in_thread(work: Callable[[], _T]) -> _T:
-    """Run blocking work in a thread of its own, and return its result."""
     return await asyncio.wrap_future(start_thread(work))
 
 

@@ -123,8 +123,7 @@ def open_service(
     metadata: Mapping[str, str] | None = None,
     shared: bool = False,
 ) -> ServiceClient:
-    """Return a client of a service by its name. With ``shared``, requests may join the engine's
-    running batch at any time."""
+    """Return a client of a named service; see `open_engine` for ``shared`` (continuous)."""
     if name == LOCAL:
         require_packages(LOCAL)
         from rlc.service.engine import open_engine

@@ -36,12 +36,10 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The name of the server in messages."""
         return self.base_url or "the Tinker service"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the server is on this machine."""
         host = urlsplit(self.base_url or "").hostname
         return host in ("127.0.0.1", "localhost", "::1")
 
@@ -94,7 +92,6 @@ def parse_dotenv(text: str) -> dict[str, str]:
 
 
 def _settings(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that are not empty."""
     stripped = {name: values.get(name, "").strip() for name in (KEY, URL, PROJECT)}
     return {name: value for name, value in stripped.items() if value}
 

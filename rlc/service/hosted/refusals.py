@@ -177,7 +177,6 @@ def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> Service
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over an exception and its causes."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -197,6 +196,5 @@ def _words(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """Return a text on one line, cut, without a full stop."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= _LONGEST_DETAIL else line[: _LONGEST_DETAIL - 2] + " …"

@@ -248,7 +248,6 @@ class HostedService:
         return client
 
     async def _rest(self, ask: Callable[[tinker.RestClient], tinker.APIFuture[Any]]) -> Any:
-        """Return an answer of the part of the API that needs no session."""
         reply: PendingReply[Any] = await in_thread(
             lambda: submit(lambda: ask(open_rest(self.endpoint)), self.patience)
         )
@@ -265,14 +264,12 @@ def open_rest(endpoint: Endpoint) -> tinker.RestClient:
 
 
 def default_url() -> str:
-    """Return the address of the SDK's default server."""
     from tinker.lib.base_url import resolve_base_url
 
     return resolve_base_url()
 
 
 def _is_unknown(error: ServiceError) -> bool:
-    """Return whether the server answered 404."""
     cause = error.__cause__
     return isinstance(cause, tinker.APIStatusError) and cause.status_code == 404
 

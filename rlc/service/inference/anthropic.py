@@ -25,8 +25,6 @@ class _CacheControl(Strict):
 
 
 class _Block(Strict):
-    """A block of content of any type, on which its fields depend."""
-
     type: str
     text: str | None = None
     thinking: str | None = None
@@ -68,8 +66,6 @@ class _Metadata(Strict):
 
 
 class CountRequest(Body):
-    """The body of ``messages/count_tokens``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = dict.fromkeys(
         ("context_management", "mcp_servers", "output_config"), ()
     )
@@ -122,8 +118,6 @@ class CountRequest(Body):
 
 
 class MessagesRequest(CountRequest):
-    """The body of ``messages``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **CountRequest.without_effect,
         "container": (),
@@ -320,7 +314,6 @@ class MessageAnswer:
         }
 
     def _calls(self, end: End) -> list[tuple[str, str, str]]:
-        """Return the ids, names and arguments of the calls."""
         own = self.id.removeprefix("msg_")
         return [
             (call.id or f"toolu_{own}_{k}", call.name, call.arguments)

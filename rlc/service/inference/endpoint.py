@@ -123,8 +123,7 @@ _MOST_KEPT = 8 * 2**20  # tokens of answered requests: about 100 MB
 
 @frozen
 class Caller:
-    """The sender of a request: its key, and the session that its path names after ``/s/``, or None
-    if it has none."""
+    """The sender of a request: its key, and the session in its path after ``/s/``, if any."""
 
     key: str | None
     session: str | None
@@ -134,12 +133,11 @@ class Models(Protocol):
     """The models of an endpoint by their names."""
 
     def names(self) -> Mapping[str, float]:
-        """Return the names of all models, and when they were made (seconds since 1970, 0 if
-        unknown)."""
+        """Return the names of all models, and when they were made (seconds since 1970, or 0)."""
 
     async def find(self, name: str, caller: Caller) -> ChatModel:
-        """Return the model of a request; called first of all. Raise RefusedRequest (404) if there
-        is none of the name, and (401) if the caller may not use it."""
+        """Return the model of a request. Raise RefusedRequest if there is none of the name (404),
+        or the caller may not use it (401)."""
 
 
 @frozen
@@ -178,7 +176,6 @@ class AnsweredRequest:
 
     @property
     def size(self) -> int:
-        """The number of tokens of prompts and replies."""
         return sum(map(len, self.prompts)) + sum(len(choice.token_ids) for choice in self.choices)
 
 
@@ -218,8 +215,7 @@ class ModelEndpoint:
         return evolve(model, renderer=self._renderers[key])
 
     def start(self, model: ChatModel, request: ReplyRequest) -> Generation:
-        """Start sampling. Raise TooLongError if a prompt is too long, and RefusedRequest (429) if
-        too many samples would be under way."""
+        """Start sampling. Raise TooLongError, or RefusedRequest (429) with too many samples."""
         if self._under_way + request.count > _MOST_AT_ONCE:
             raise RefusedRequest(
                 429, f"More than {_MOST_AT_ONCE:,} samples would be under way at once."

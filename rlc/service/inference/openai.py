@@ -25,8 +25,6 @@ class StreamOptions(Strict):
 
 
 class _Request(Body):
-    """The fields of both kinds of requests."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         "frequency_penalty": (0,),
         "presence_penalty": (0,),
@@ -68,7 +66,6 @@ class _Request(Body):
         )
 
     def labels(self) -> tuple[str | None, dict[str, str]]:
-        """Return the user and the metadata."""
         return self.user, self.metadata or {}
 
     @property
@@ -125,8 +122,6 @@ class _Tool(Strict):
 
 
 class ChatRequest(_Request):
-    """The body of ``chat/completions``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **_Request.without_effect,
         "modalities": (["text"],),
@@ -174,8 +169,7 @@ class ChatRequest(_Request):
         ]
 
     def conversation(self) -> list[Message]:
-        """Return the messages as plain data. Raise RefusedRequest (400) for content that models
-        here cannot read."""
+        """Return the messages as plain data. Raise RefusedRequest (400) for unreadable content."""
         return [_plain(message, f"messages[{i}]") for i, message in enumerate(self.messages)]
 
 
@@ -219,8 +213,6 @@ def _part(part: _Part, role: str, where: str) -> dict[str, Any]:
 
 
 class CompletionRequest(_Request):
-    """The body of ``completions``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **_Request.without_effect,
         "best_of": (1,),
@@ -373,7 +365,6 @@ class ChatAnswer(_Answer):
         ]
 
     def _of_tokens(self, tokens: Sequence[SampledToken]) -> Json:
-        """Return the fields of a choice about its sampled tokens."""
         fields: Json = {"logprobs": None}
         if self.request.logprobs:
             content = [

@@ -83,7 +83,6 @@ def endpoint_app(models: Models, answered: Observer | None = None) -> Starlette:
 
 
 def inference_routes(models: Models, answered: Observer | None = None) -> list[BaseRoute]:
-    """Return the routes of both APIs over some models."""
     endpoint = ModelEndpoint(models, answered)
 
     def at(
@@ -196,7 +195,6 @@ def _keep(
     answer: Answer,
     wholes: Sequence[Whole],
 ) -> None:
-    """Keep the exact tokens of an answer."""
     generation, choices = answer.generation, list[Choice]()
     for i, whole in enumerate(wholes):
         assert whole.end is not None
@@ -298,7 +296,6 @@ def _described(request: Request, name: str, made: float) -> dict[str, Any]:
 
 
 async def _sampled(endpoint: ModelEndpoint, request: Request) -> Response:
-    """Return the exact tokens of an answered request."""
     answered = endpoint.find(request.path_params["id"], _caller(request))
     return JSONResponse(
         {

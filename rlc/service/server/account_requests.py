@@ -38,7 +38,6 @@ def token(backend: Backend) -> types.AuthTokenResponse:
 
 
 def api_key(_: Backend) -> Response:
-    """Describe the server's one key, as the SDK's command line reads it."""
     who = {"org_details": {"name": ORGANIZATION}, "user_details": {"email": "local"}}
     note = "the key that the server was started with"
     return JSONResponse({"key_id": 0, "name": "rlc serve", "note": note, "details": who})
@@ -63,15 +62,11 @@ async def download(backend: Backend, path: str, query: Mapping[str, str]) -> Res
 
 
 class Finish(BaseModel):
-    """The body of a session's ``finish``."""
-
     reason: ClientSessionFinishReason
     detail: str | None = None
 
 
 class Project(BaseModel):
-    """The body of a session's ``project``."""
-
     project_id: str = Field(min_length=1, max_length=200)
 
 
@@ -109,14 +104,12 @@ async def retrieve_future(backend: Backend, request: types.FutureRetrieveRequest
 
 
 def cancel_future(backend: Backend, request: types.FutureRetrieveRequest) -> None:
-    """Stop sampling that the client has abandoned."""
     promise = backend.futures.find(request.request_id)
     if promise is not None and promise.is_sample:
         backend.futures.cancel(request.request_id)
 
 
 def get_session(backend: Backend, session_id: str) -> types.GetSessionResponse:
-    """Return what a session has made."""
     session = _find(backend, session_id)
     return types.GetSessionResponse(
         training_run_ids=session.model_ids,
@@ -127,7 +120,6 @@ def get_session(backend: Backend, session_id: str) -> types.GetSessionResponse:
 
 
 def list_sessions(backend: Backend, query: Mapping[str, str]) -> types.ListSessionsResponse:
-    """Return a page of the ids of the sessions since the server started, the latest first."""
     page, _ = paged([session.id for session in backend.sessions.latest()], query, 20)
     return types.ListSessionsResponse(sessions=page)
 
@@ -197,8 +189,7 @@ def assign_project(backend: Backend, session_id: str, request: Project) -> None:
 
 
 def export_trace(backend: Backend, session_id: str, base_url: str) -> Response:
-    """Return an address at which the trace of a session can be fetched without a key. The trace is
-    made when it is fetched."""
+    """Return an address at which the trace of a session is made and fetched without a key."""
     _find(backend, session_id)
     url, _ = backend.signer.url(base_url, f"traces/{session_id}")
     return JSONResponse({"status": "ready", "url": url})
@@ -212,7 +203,6 @@ def _find(backend: Backend, session_id: str) -> Session:
 
 
 def capabilities(backend: Backend) -> types.GetServerCapabilitiesResponse:
-    """List the models that are served; all can be trained and sampled."""
     usable: Any = {"trainable": True, "sampleable": True}
     models = [
         types.SupportedModel(model_name=s.name, max_context_length=s.facts.context, **usable)
@@ -222,36 +212,28 @@ def capabilities(backend: Backend) -> types.GetServerCapabilitiesResponse:
 
 
 def training_runs(backend: Backend, query: Mapping[str, str]) -> types.TrainingRunsResponse:
-    """Return a page of the training runs, the latest first."""
     page, cursor = paged(backend.runs.latest(query.get("project_id")), query, 20)
     return types.TrainingRunsResponse(training_runs=page, cursor=cursor)
 
 
 class WeightsInfo(BaseModel):
-    """The body of ``weights_info``."""
-
     tinker_path: str
 
 
 class Ttl(BaseModel):
-    """The body of a checkpoint's ``ttl``."""
-
     ttl_seconds: int | None
 
 
 def all_checkpoints(backend: Backend, query: Mapping[str, str]) -> types.CheckpointsListResponse:
-    """Return a page of the checkpoints of all runs, the newest first."""
     page, cursor = paged(backend.runs.checkpoints(), query, 100)
     return types.CheckpointsListResponse(checkpoints=page, cursor=cursor)
 
 
 def checkpoints_of(backend: Backend, run_id: str) -> types.CheckpointsListResponse:
-    """Return the checkpoints of one run."""
     return types.CheckpointsListResponse(checkpoints=backend.runs.checkpoints(run_id))
 
 
 def weights_info(backend: Backend, request: WeightsInfo) -> types.WeightsInfoResponse:
-    """Describe a checkpoint to a client that loads it."""
     with refusing(404):
         return backend.runs.weights_info(request.tinker_path)
 
@@ -358,7 +340,6 @@ def urls(
 
 
 async def fetch(backend: Backend, run_id: str, name: str, file: str) -> Response:
-    """Return a file of an export."""
     path = engine_path(path_of(run_id, _EXPORTS, name))
     with refusing(404):
         description = backend.engine.store.find(path).description

@@ -53,7 +53,6 @@ class ServedModels:
     _renderers: dict[tuple[str, tuple[str, ...]], tuple[Any, str]] = field(factory=dict, init=False)
 
     def names(self) -> dict[str, float]:
-        """Return the names of all models, and when they were made (0 if unknown)."""
         saved = [c for c in self.backend.runs.checkpoints() if c.checkpoint_type != "external"]
         bases = dict.fromkeys(self.backend.served, 0.0)
         return bases | {c.tinker_path: c.time.timestamp() for c in saved}
@@ -124,7 +123,6 @@ class ServedModels:
 
 
 def _fitting(tokenizer: Any, base: str, names: tuple[str, ...]) -> tuple[Any, str]:
-    """Return the first of some renderers that fits a tokenizer; else None, and why."""
     why = (
         f"rlc does not know how chats are written for {base}; serve the model under the name that "
         "it has in `rlc catalog --kind base` (rlc serve --model NAME=FOLDER)"

@@ -113,8 +113,6 @@ class RequestSequencer:
 
 @define(eq=False)
 class SamplingSession:
-    """Weights to sample from."""
-
     id: str
     base_model: str
     model_path: str | None
@@ -124,8 +122,6 @@ class SamplingSession:
 
 @define(eq=False)
 class ServedAdapter:
-    """An adapter in training."""
-
     id: str
     base_model: str
     client: LocalTrainingClient
@@ -140,8 +136,6 @@ class ServedAdapter:
 
 @define(eq=False)
 class Session:
-    """A connected program."""
-
     user_metadata: dict[str, Any]
     display_name: str | None
     project_id: str
@@ -156,7 +150,6 @@ class Session:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The user's metadata as strings, as the API reports them."""
         return {key: str(value) for key, value in self.user_metadata.items()}
 
 
@@ -169,7 +162,6 @@ class Sessions:
     samplers: dict[str, SamplingSession] = field(factory=dict, init=False)
 
     def latest(self) -> list[Session]:
-        """Return the sessions since the server started, the latest first."""
         return sorted(self.all.values(), key=lambda s: (s.created_at, s.id), reverse=True)
 
     def session(self, session_id: str) -> Session:
@@ -183,8 +175,7 @@ class Sessions:
         return session
 
     def model(self, model_id: str) -> ServedAdapter:
-        """Return a model in training. Raise RefusedRequest if there is none, or its session is
-        over."""
+        """Return a model. Raise RefusedRequest if there is none, or its session is over."""
         self._check_alive(model_id)
         model = self.models.get(model_id)
         if model is None:
@@ -298,7 +289,6 @@ class ServedModel:
 
 
 async def load_models(engine: LocalService, sources: Mapping[str, str]) -> dict[str, ServedModel]:
-    """Load all base models. Raise ServiceError if one cannot be loaded."""
     return {
         name: ServedModel(name, source, await engine.facts(source))
         for name, source in sources.items()
@@ -340,8 +330,7 @@ class Backend:
     def promise(
         self, model_id: str, create: Callable[[], Awaitable[Any]], what: str = "create_model"
     ) -> types.UntypedAPIFuture:
-        """Accept work that creates a model, or something else with an id. A repeated number is a
-        repeated request."""
+        """Accept work that creates something with an id; a repeated number repeats the request."""
         request_id = f"{model_id}/0"
         if self.futures.find(request_id) is None:
             promise = self.futures.open(request_id, what)
@@ -351,8 +340,7 @@ class Backend:
     def promise_in_order(
         self, model: ServedAdapter, seq: int | None, what: str, start: Callable[[], Awaitable[Any]]
     ) -> types.UntypedAPIFuture:
-        """Accept work on a model, which starts after the requests before it; traces name it
-        ``what``."""
+        """Accept work on a model, which starts after the requests before it."""
         number = model.sequencer.next if seq is None else seq
         request_id = f"{model.id}/{number}"
         if self.futures.find(request_id) is None:
@@ -378,7 +366,6 @@ class Backend:
     def add_model(
         self, session: Session, model: ServedAdapter, user_metadata: dict[str, Any] | None
     ) -> None:
-        """Add a model that has been created, and write the file of its run."""
         self.runs.add(model.id, model.base_model, model.lora, user_metadata, session.project_id)
         self.sessions.models[model.id] = model
         session.model_ids.append(model.id)
@@ -394,21 +381,18 @@ class Backend:
         self.futures.forget()
 
     def used(self, owner: str, base_model: str, **counts: int) -> None:
-        """Call `Extension.used` of all extensions."""
         for extension in self.extensions:
             extension.used(owner, base_model, counts)
 
     def used_samples(
         self, owner: str, base_model: str, prompt: types.ModelInput, reply: types.SampleResponse
     ) -> None:
-        """Count the tokens of an answered sampling request."""
         cached = reply.prompt_cache_hit_tokens or 0
         sampled = sum(len(sequence.tokens) for sequence in reply.sequences)
         prefill = {"prefill": prompt.length - cached, "cached_prefill": cached}
         self.used(owner, base_model, **prefill, sample=sampled)
 
     def happened(self, event: str, **details: object) -> None:
-        """Call `Extension.happened` of all extensions."""
         for extension in self.extensions:
             extension.happened(event, details)
 

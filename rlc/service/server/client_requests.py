@@ -96,7 +96,6 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
 
 
 def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoResponse:
-    """Describe a model; its tokenizer is a folder on this machine."""
     model = backend.sessions.model(request.model_id)
     facts = backend.base(model.base_model).facts
     return types.GetInfoResponse(
@@ -112,7 +111,6 @@ def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoRe
 
 
 def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
-    """Compute logprobs and loss, and add the gradient unless ``forward_only``."""
     model = backend.sessions.model(request.model_id)
 
     def start() -> Awaitable[Any]:
@@ -139,7 +137,6 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
 
 
 def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.UntypedAPIFuture:
-    """Step AdamW."""
     model = backend.sessions.model(request.model_id)
     params = request.optim_params
 
@@ -255,7 +252,6 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
 
 
 def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.UnloadModelResponse:
-    """Free a model's memory."""
     model = backend.sessions.model(request.model_id)
     del backend.sessions.models[model.id]
     backend.futures.forget(model.id)
@@ -283,8 +279,7 @@ def _require_adam(config: OptimizerConfig | None) -> None:
 async def create_sampling_session(
     backend: Backend, request: types.CreateSamplingSessionRequest
 ) -> types.CreateSamplingSessionResponse:
-    """Open a sampler of a checkpoint or a bare base model; a repeated number is a repeated
-    request."""
+    """Open a sampler; a repeated number is a repeated request."""
     session = backend.sessions.session(request.session_id)
     sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
     if sampler_id not in backend.sessions.samplers:
@@ -349,7 +344,6 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
 
 
 def get_sampler(backend: Backend, sampler_id: str) -> types.GetSamplerResponse:
-    """Describe a sampler."""
     sampler = backend.sessions.sampler(sampler_id)
     return types.GetSamplerResponse(
         sampler_id=sampler.id, base_model=sampler.base_model, model_path=sampler.model_path

@@ -50,8 +50,6 @@ class Faults:
 
 
 class Delay(Protocol):
-    """A distribution of seconds, given as its quantile function."""
-
     def at(self, quantile: float) -> float: ...
 
 
@@ -119,7 +117,6 @@ class Disturbances:
         self.dice = Dice(self.faults.seed)
 
     def strikes(self, fault: str) -> bool:
-        """Return whether a fault of promises happens now."""
         rate: float = getattr(self.faults, fault)
         return rate > 0 and self.dice.throw(fault) < rate
 
@@ -132,8 +129,6 @@ class Disturbances:
 
 @define(eq=False)
 class FaultyApp:
-    """An ASGI application with faults before and after it."""
-
     app: ASGIApp
     disturbances: Disturbances
     restart: Callable[[], None]  # forgets everything in memory
@@ -196,8 +191,7 @@ def parse_faults(text: str, seed: int) -> Faults:
 
 
 def parse_delay(text: str) -> Delay:
-    """Parse a delay: ``0.5``, ``lognormal:0.5,1`` or ``pareto:0.2,1.5``. Raise ServiceError for
-    anything else."""
+    """Parse ``0.5``, ``lognormal:0.5,1`` or ``pareto:0.2,1.5``. Raise ServiceError for others."""
     kind, _, rest = text.rpartition(":")
     try:
         numbers = [float(part) for part in rest.split(",")]

@@ -33,8 +33,6 @@ _KEPT = 200_000  # spans of all sessions; the oldest make room
 
 @frozen
 class RequestSpan:
-    """The time from the acceptance of a request until it was carried out."""
-
     owner: str  # a model or a sampler
     name: str
     started: float  # seconds since the epoch
@@ -94,8 +92,6 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class EncodedReply:
-    """An answer as it is sent."""
-
     content: bytes
     content_type: str
     status: int = 200
@@ -103,8 +99,6 @@ class EncodedReply:
 
 @define(eq=False)
 class Promise:
-    """Accepted work, under an id that the client knows."""
-
     id: str
     what: str  # its name in traces
     started: float = field(factory=time.time, init=False)
@@ -125,8 +119,6 @@ class Promise:
 
 @define(eq=False)
 class Futures:
-    """The promises of all clients, for use in the server's event loop."""
-
     disturbances: Disturbances = field(factory=Disturbances)
     # Of all sessions, in the order in which they ended.
     spans: deque[RequestSpan] = field(factory=lambda: deque(maxlen=_KEPT), init=False)
@@ -137,8 +129,7 @@ class Futures:
     _unasked: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
 
     def find(self, request_id: str) -> Promise | None:
-        """Return an earlier promise, since a repeated request is the same request; None if there
-        is none, or it was refused."""
+        """Return an earlier promise of the same request, unless it was refused."""
         promise = self._promises.get(request_id)
         return None if promise is not None and promise.refused else promise
 

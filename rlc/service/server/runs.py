@@ -59,19 +59,15 @@ def engine_path(path: str) -> str:
 
 
 def path_of(run_id: str, kind: str, name: str) -> str:
-    """Return the SDK's path of a checkpoint by its parts."""
     return f"{TINKER}{run_id}/{kind}/{name}"
 
 
 def tinker_path(path: str) -> str:
-    """Return the SDK's path of a checkpoint of the engine."""
     return TINKER + path.removeprefix(SCHEME)
 
 
 @define(eq=False)
 class Runs:
-    """The runs and checkpoints under one folder."""
-
     store: CheckpointStore
 
     def add(
@@ -87,7 +83,6 @@ class Runs:
         self._write(Run(run_id, base_model, lora, time.time(), metadata, project_id))
 
     def exists(self, run_id: str) -> bool:
-        """Return whether there is a file of the run."""
         return self._file(run_id).exists()
 
     def move(self, run_id: str, project_id: str) -> None:
@@ -100,8 +95,7 @@ class Runs:
         file.write_text(json.dumps(cattrs.unstructure(run), indent=2) + "\n", encoding="utf-8")
 
     def find(self, run_id: str) -> Run:
-        """Return a run, which may be a folder of checkpoints without a file. Raise RefusedRequest
-        (404) if there is neither."""
+        """Return a run, or a folder of checkpoints without a file. Raise RefusedRequest (404)."""
         with suppress(OSError, ValueError):
             return cattrs.structure(json.loads(self._file(run_id).read_bytes()), Run)
         listed = self.store.list(run_id)
@@ -182,7 +176,6 @@ def _checkpoint(item: CheckpointInfo) -> types.Checkpoint:
 
 
 def as_time(seconds: float) -> datetime:
-    """Return the time of some seconds since the epoch."""
     return datetime.fromtimestamp(seconds, tz=UTC)
 
 
