@@ -170,17 +170,9 @@ class KVCache:
             return k[:rows, :, :length], v[:rows, :, :length]
         return k[rows, :, :length], v[rows, :, :length]
 
-    def move(self, source: list[int], target: list[int], length: int) -> None:
-        """Copy rows over others, the first ``length`` tokens of each."""
-        self.tensor[:, target, :, :length] = self.tensor[:, source, :, :length]
-
     def cut(self, row: int, length: int) -> Tensor:
         """Return a copy of the first ``length`` tokens of a row: [X, K, T, D]."""
         return self.tensor[:, row, :, :length].clone()
-
-    def paste(self, row: int, cut: Tensor, length: int) -> None:
-        """Write the first ``length`` tokens of a copy into a row."""
-        self.tensor[:, row, :, :length] = cut[:, :, :length]
 
     def _empty(self, heads: int, size: int) -> Tensor:
         # Zeros, not garbage: hidden keys have weight 0, and 0 × NaN would still be NaN.

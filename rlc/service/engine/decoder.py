@@ -291,7 +291,7 @@ class Decoder:
         for row, (sample, fill) in enumerate(zip(joining, fills, strict=True), start=first):
             sample.computed += fill.own
             if fill.entry is not None and fill.copied:
-                self.kv.paste(row, fill.entry.cut, fill.copied)
+                self.kv.tensor[:, row, :, : fill.copied] = fill.entry.cut[:, :, : fill.copied]
         logits = self._prefill(prompts, fills, first)
         self.samples += joining
         self._logits_BV = torch.cat([self._logits_BV, logits])
@@ -396,7 +396,8 @@ class Decoder:
         gaps = [row for row in leaving if row < left]
         movers = [row for row in range(left, len(self.samples)) if row not in out]
         if movers:
-            self.kv.move(movers, gaps, max(self.samples[mover].length for mover in movers) - 1)
+            kv, length = self.kv.tensor, max(self.samples[mover].length for mover in movers) - 1
+            kv[:, gaps, :, :length] = kv[:, movers, :, :length]
         for gap, mover in zip(gaps, movers, strict=True):
             self.samples[gap] = self.samples[mover]
         self.samples = self.samples[:left]

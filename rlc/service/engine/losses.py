@@ -26,7 +26,6 @@ have the suffix M: all tokens of some datums, one after another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -114,26 +113,6 @@ LOSSES: Mapping[str, EngineLoss] = {
         EngineLoss("stable_reinforce", _stable_reinforce, vanishes_with=None, sampled_only=True),
     )
 }
-
-
-class BatchLoss(Protocol):
-    """A loss as the trainer uses it: with its settings, or a custom one."""
-
-    @property
-    def name(self) -> str: ...
-
-    def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
-        """Return the arrays of a datum, ``target_tokens`` among them. Raise ServiceError, whose
-        message begins with ``where``, for an input that cannot be used."""
-
-    def has_gradient(self, arrays: Mapping[str, np.ndarray]) -> bool:
-        """Return whether a datum can move the weights at all."""
-
-    def total(
-        self, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]], numbers: Sequence[int]
-    ) -> tuple[Tensor, dict[str, float]]:
-        """Return the summed loss of some datums, whose logprobs follow one another in ``lp_M``,
-        and sums of metrics over them. ``numbers`` are the datums' in messages."""
 
 
 def combined(sums: Mapping[str, float], count: int) -> dict[str, float]:

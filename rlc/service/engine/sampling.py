@@ -27,11 +27,7 @@ from tinker.types.topk_logprobs import TopkLogprobs
 from rlc.service.engine.attention import IntArray
 from rlc.service.engine.base_model import BaseModel, WeightSnapshot
 from rlc.service.engine.decoder import Decoder, RunningSample, SamplingRule, stream_key
-from rlc.service.engine.scoring import (
-    ScoringRequest,
-    prompt_logprobs,
-    prompt_scores,
-)
+from rlc.service.engine.scoring import ScoringRequest, prompt_logprobs, prompt_scores
 from rlc.service.engine.waves import Outcome, PendingRequest, attempt, call_in, closed_error, fulfil
 from rlc.service.interface import SampledToken, ServiceError
 
@@ -76,17 +72,17 @@ class SampleRequest:
                 self.stops,
                 cancelled,
                 self.scoring.sample_topk,
-                None if self.on_token is None else partial(self._tell, self.on_token, i),
+                None if self.on_token is None else partial(self._report, i),
             )
             for i in range(self.num_samples)
         ]
 
-    def _tell(
-        self, listener: Callable[[SampledToken], None], i: int, sample: RunningSample
-    ) -> None:
+    def _report(self, i: int, sample: RunningSample) -> None:
+        assert self.on_token is not None
         ids, logprobs = sample.topk_logprobs[-1] if sample.topk_logprobs else ((), ())
         topk = tuple(zip(map(int, ids), map(float, logprobs), strict=True))
-        listener(SampledToken(i, sample.tokens[-1], sample.logprobs[-1], topk, sample.stop_reason))
+        last = sample.tokens[-1], sample.logprobs[-1]
+        self.on_token(SampledToken(i, *last, topk, sample.stop_reason))
 
 
 def read_request(
@@ -207,7 +203,7 @@ def responses(
         if logprobs is not None and request.scoring.last_n is not None:
             logprobs[: -request.scoring.last_n] = np.nan
         wanted = request.prompt, request.scoring, request.rule.temperature, request.seed
-        others = prompt_scores(engine.base, snapshot, *wanted)
+        scored_prompt = prompt_scores(engine.base, snapshot, *wanted)
         sequences = [
             types.SampledSequence(
                 stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
@@ -228,10 +224,8 @@ def responses(
             types.SampleResponse(
                 sequences=sequences,
                 prompt_logprobs_np=logprobs,
-                topk_prompt_logprobs_np=others.topk,
-                target_prompt_logprobs=others.targets,
-                prompt_alt_tokens=others.alternatives,
                 prompt_cache_hit_tokens=cached,
+                **scored_prompt,
             )
         )
     return made

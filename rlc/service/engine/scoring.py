@@ -7,6 +7,7 @@ unless the temperature of the request is named.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,13 +97,6 @@ def prompt_logprobs(
     return out
 
 
-@frozen(eq=False)
-class PromptScores:
-    topk: TopkLogprobs | None = None
-    targets: types.TensorData | None = None
-    alternatives: types.PromptAltTokens | None = None
-
-
 def prompt_scores(
     base: BaseModel,
     snapshot: WeightSnapshot,
@@ -110,25 +104,27 @@ def prompt_scores(
     scoring: ScoringRequest,
     temperature: float,
     seed: int,
-) -> PromptScores:
-    """Score the positions of a prompt after the first. The snapshot is switched in for it."""
+) -> dict[str, Any]:
+    """Score the positions of a prompt after the first with a snapshot, which is used from now on.
+    Return fields of a SampleResponse."""
+    found: dict[str, Any] = {}
     if not (scoring.topk or scoring.targets is not None or scoring.alternatives):
-        return PromptScores()
+        return found
     logits_TV = torch.empty(0, base.vocabulary)  # row i: of token i + 1
     if len(prompt) > 1:
         base.use_snapshot(snapshot)
         logits_TV = base.packed_logits([prompt[:-1]])[0].float().cpu()
     logprobs_TV = torch.log_softmax(logits_TV, dim=-1)
-    topk = targets = alternatives = None
     if scoring.topk:
         first = max(1, len(prompt) - (scoring.last_n or len(prompt)))
-        topk = _topk(logprobs_TV[first - 1 :], scoring.topk, first)
+        found["topk_prompt_logprobs_np"] = _topk(logprobs_TV[first - 1 :], scoring.topk, first)
     if scoring.targets is not None:
-        targets = _targets(logprobs_TV, scoring.targets)
+        found["target_prompt_logprobs"] = _targets(logprobs_TV, scoring.targets)
     if scoring.alternatives:
         tempered_TV = logits_TV / temperature if temperature else logits_TV
-        alternatives = _draws(logprobs_TV, tempered_TV, scoring.alternatives, temperature, seed)
-    return PromptScores(topk, targets, alternatives)
+        count = scoring.alternatives
+        found["prompt_alt_tokens"] = _samples(logprobs_TV, tempered_TV, count, temperature, seed)
+    return found
 
 
 def _topk(logprobs_TV: Tensor, k: int, skipped: int) -> TopkLogprobs:
@@ -160,7 +156,7 @@ def _targets(logprobs_TV: Tensor, targets: types.TensorData) -> types.TensorData
     )
 
 
-def _draws(
+def _samples(
     logprobs_TV: Tensor, tempered_TV: Tensor, k: int, temperature: float, seed: int
 ) -> types.PromptAltTokens:
     """Return ``k`` independent samples of each row with their logprobs; at temperature 0 the most

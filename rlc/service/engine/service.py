@@ -164,19 +164,19 @@ class LocalTrainingClient:
 
     def save_weights_external(
         self, name: str, ttl_seconds: int | None = None, recipients: Sequence[str] = ()
-    ) -> Awaitable[str]:
-        """Save the adapter for other programs, as Hugging Face PEFT has it; return its path."""
+    ) -> Awaitable[types.SaveWeightsResponse]:
+        """Save the adapter for other programs, as Hugging Face PEFT has it."""
         save = partial(self._save, "external_weights", name, ttl_seconds, False, None, recipients)
-        return self._worker.submit(save)
+        return self._worker.submit(lambda: types.SaveWeightsResponse(path=save()))
 
     def save_weights_and_get_sampling_client(
-        self,
-        *,
-        record_stability_info: bool = False,
+        self, *, record_stability_info: bool = False
     ) -> Awaitable[LocalSamplingClient]:
-        return self._worker.submit(
-            lambda: LocalSamplingClient(self._worker, self._engine, self.trainer.snapshot())
-        )
+        def create() -> LocalSamplingClient:
+            snapshot = self._engine.base.snapshot(self.trainer.adapter)
+            return LocalSamplingClient(self._worker, self._engine, snapshot)
+
+        return self._worker.submit(create)
 
     def get_tokenizer(self) -> Any:
         return self._engine.base.tokenizer

@@ -17,7 +17,7 @@ from tinker import types
 from torch import Tensor
 
 from rlc.service.engine.attention import IntArray, micro_batches
-from rlc.service.engine.base_model import BaseModel, WeightSnapshot
+from rlc.service.engine.base_model import BaseModel
 from rlc.service.engine.checkpoints import (
     Arrays,
     Checkpoint,
@@ -26,8 +26,9 @@ from rlc.service.engine.checkpoints import (
     Kind,
     peft_key,
 )
+from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraAdapter
-from rlc.service.engine.losses import BatchLoss, combined
+from rlc.service.engine.losses import BuiltinLoss, combined
 from rlc.service.interface import ServiceError
 
 
@@ -40,11 +41,6 @@ class AdamW:
     mean_P: Tensor
     square_P: Tensor
     steps: int = 0
-
-    @classmethod
-    def over(cls, parameters_P: Tensor) -> AdamW:
-        gradient_P, mean_P, square_P = (torch.zeros_like(parameters_P) for _ in range(3))
-        return cls(parameters_P, gradient_P, mean_P, square_P)
 
     @torch.no_grad()
     def step(self, params: types.AdamParams) -> float:
@@ -76,6 +72,7 @@ class AdamW:
 
 
 Float32 = npt.NDArray[np.float32]
+BatchLoss = BuiltinLoss | CustomLoss
 
 
 @define(eq=False)
@@ -89,7 +86,7 @@ class Trainer:
     @classmethod
     def of(cls, base: BaseModel, adapter: LoraAdapter, token_budget: int) -> Trainer:
         """Start training ``adapter``, whose vector is from now on changed in place."""
-        optimizer = AdamW.over(adapter.flat_P)
+        optimizer = AdamW(adapter.flat_P, *(torch.zeros_like(adapter.flat_P) for _ in range(3)))
         leaves = LoraAdapter.over(base.layers, adapter.spec, adapter.flat_P)
         gradients = LoraAdapter.over(base.layers, adapter.spec, optimizer.gradient_P)
         for name, pair in leaves.pairs.items():
@@ -139,17 +136,15 @@ class Trainer:
     ) -> tuple[list[IntArray], list[dict[str, np.ndarray]]]:
         if not data:
             raise ServiceError("There is no data to compute a loss on.")
-        sequences, arrays = [], []
+        sequences, arrays, size = [], [], self.base.vocabulary
         for i, datum in enumerate(data):
             where = f"Datum {i}"
             sequences.append(self.base.token_ids(datum.model_input, where))
             arrays.append(loss.read_inputs(datum, where))
             targets = arrays[-1]["target_tokens"]
-            if targets.min() < 0 or targets.max() >= self.base.vocabulary:
-                raise ServiceError(
-                    f"{where}: a target token is outside the vocabulary of "
-                    f"{self.base.vocabulary} tokens."
-                )
+            if targets.min() < 0 or targets.max() >= size:
+                problem = f"a target token is outside the vocabulary of {size} tokens."
+                raise ServiceError(f"{where}: {problem}")
         return sequences, arrays
 
     def step(self, params: types.AdamParams) -> types.OptimStepResponse:
@@ -173,9 +168,6 @@ class Trainer:
         norm = self.optimizer.step(params) if self.has_gradient else 0.0
         self.has_gradient = False
         return types.OptimStepResponse(metrics={"grad_norm": norm})
-
-    def snapshot(self) -> WeightSnapshot:
-        return self.base.snapshot(self.adapter)
 
 
 def split_targets(lp_M: Tensor, targets: Sequence[IntArray]) -> list[Float32]:
@@ -241,9 +233,8 @@ def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Restore Adam's moments. Raise ServiceError if the checkpoint has none."""
     steps, optimizer = checkpoint.description.optimizer_steps, trainer.optimizer
     if steps is None:
-        raise ServiceError(
-            f"{checkpoint.path} holds weights for sampling, not an optimiser's state."
-        )
+        problem = "holds weights for sampling, not an optimiser's state."
+        raise ServiceError(f"{checkpoint.path} {problem}")
     mean = _read_adapter(trainer.base, checkpoint, "adam_mean")
     square = _read_adapter(trainer.base, checkpoint, "adam_square")
     optimizer.mean_P.copy_(mean.flat_P)

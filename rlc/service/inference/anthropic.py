@@ -204,7 +204,7 @@ Json = dict[str, Any]
 
 @define(eq=False)
 class MessageAnswer:
-    """An answer, whole or in events, which are none if a token adds nothing yet."""
+    """An answer as a whole, or in events; see `rlc.service.inference.openai`."""
 
     id: str
     generation: Generation

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -23,7 +23,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
 from rlc.service.chats.model import Generation, ReplyRequest
-from rlc.service.chats.prompts import Message
 from rlc.service.chats.replies import Reader, Step, Whole, read_steps
 from rlc.service.http import (
     JSON,
@@ -59,22 +58,7 @@ _NOBODY = Response(status_code=499)  # the client has left
 _log = logging.getLogger(__name__)
 
 
-class Answer(Protocol):
-    """An answer of one API: whole, or as the events before, at and after the sampled tokens."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def generation(self) -> Generation: ...
-    @property
-    def request(self) -> ChatRequest | CompletionRequest | MessagesRequest: ...
-    def whole(self, wholes: Sequence[Whole]) -> dict[str, Any]: ...
-    def message(self, i: int, whole: Whole) -> Message:
-        """Return a reply as it is among the messages of a later request."""
-
-    def first(self) -> list[dict[str, Any]]: ...
-    def step(self, step: Step) -> list[dict[str, Any]]: ...
-    def last(self, wholes: Sequence[Whole]) -> list[dict[str, Any]]: ...
+Answer = ChatAnswer | CompletionAnswer | MessageAnswer
 
 
 def endpoint_app(models: Models, answered: Observer | None = None) -> Starlette:

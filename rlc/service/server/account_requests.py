@@ -32,11 +32,6 @@ from rlc.service.server.futures import EncodedReply, chrome_trace
 from rlc.service.server.runs import PROJECT, as_time, engine_path, paged, path_of, tinker_path
 
 
-def token(backend: Backend) -> types.AuthTokenResponse:
-    """Exchange the key for an identity, which the SDK's ``whoami`` reads."""
-    return types.AuthTokenResponse(jwt=backend.signer.token())
-
-
 def api_key(_: Backend) -> Response:
     who = {"org_details": {"name": ORGANIZATION}, "user_details": {"email": "local"}}
     note = "the key that the server was started with"
@@ -229,10 +224,6 @@ def all_checkpoints(backend: Backend, query: Mapping[str, str]) -> types.Checkpo
     return types.CheckpointsListResponse(checkpoints=page, cursor=cursor)
 
 
-def checkpoints_of(backend: Backend, run_id: str) -> types.CheckpointsListResponse:
-    return types.CheckpointsListResponse(checkpoints=backend.runs.checkpoints(run_id))
-
-
 def weights_info(backend: Backend, request: WeightsInfo) -> types.WeightsInfoResponse:
     with refusing(404):
         return backend.runs.weights_info(request.tinker_path)
@@ -256,18 +247,10 @@ async def set_ttl(backend: Backend, run_id: str, kind: str, name: str, request: 
     backend.happened("checkpoint_ttl_set", tinker_path=path, ttl_seconds=request.ttl_seconds)
 
 
-async def publish(backend: Backend, run_id: str, kind: str, name: str) -> None:
-    """Mark a checkpoint as public. Raise RefusedRequest (409) if it is public already; the SDK
-    repeats that request for five minutes before it raises ConflictError."""
-    await _set_public(backend, path_of(run_id, kind, name), True)
+async def set_public(backend: Backend, path: str, public: bool) -> None:
+    """Publish a checkpoint, or make it private. Raise RefusedRequest (409) if it is that already;
+    the SDK repeats the request for five minutes before it raises ConflictError."""
 
-
-async def unpublish(backend: Backend, run_id: str, kind: str, name: str) -> None:
-    """Mark a checkpoint as private again. Raise RefusedRequest (409) as `publish` does."""
-    await _set_public(backend, path_of(run_id, kind, name), False)
-
-
-async def _set_public(backend: Backend, path: str, public: bool) -> None:
     def change(store: CheckpointStore) -> None:
         if store.find(engine_path(path)).description.public is public:
             raise RefusedRequest(409, f"{path} is {'public' if public else 'private'} already.")

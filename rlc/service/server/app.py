@@ -31,7 +31,7 @@ from rlc.service.server import account_requests, client_requests
 from rlc.service.server.backend import SIGNED, Backend, Handlers, ServedModel
 from rlc.service.server.faults import FaultyApp
 from rlc.service.server.futures import EncodedReply
-from rlc.service.server.runs import TINKER, engine_path
+from rlc.service.server.runs import TINKER, engine_path, path_of
 from rlc.service.server.wire import PROTOBUF, Pass, read_pass
 
 _MOST_OPENED = 16  # models whose weights are kept
@@ -199,8 +199,10 @@ _HANDLERS: Handlers = {
         "cancel_future": account_requests.cancel_future,
         "weights_info": account_requests.weights_info,
         "copy_weights": account_requests.copy_weights,
-        f"{_CHECKPOINT}/publish": account_requests.publish,
-        "auth/token": account_requests.token,
+        f"{_CHECKPOINT}/publish": lambda backend, *parts: account_requests.set_public(
+            backend, path_of(*parts), True
+        ),
+        "auth/token": lambda backend: types.AuthTokenResponse(jwt=backend.signer.token()),
         "client/config": _configure,
         "client/dynamic_config": lambda _: types.ClientDynamicConfigResponse(
             sample_cancel_enabled=True
@@ -214,7 +216,9 @@ _HANDLERS: Handlers = {
         "samplers/{id}": client_requests.get_sampler,
         "training_runs": account_requests.training_runs,
         "training_runs/{id}": lambda backend, run_id: backend.runs.describe(run_id),
-        "training_runs/{id}/checkpoints": account_requests.checkpoints_of,
+        "training_runs/{id}/checkpoints": lambda backend, run_id: types.CheckpointsListResponse(
+            checkpoints=backend.runs.checkpoints(run_id)
+        ),
         f"{_CHECKPOINT}/external_weights_urls": account_requests.urls,
         "checkpoints": account_requests.all_checkpoints,
         "auth/apikey/me": account_requests.api_key,
@@ -227,7 +231,9 @@ _HANDLERS: Handlers = {
     },
     "DELETE": {
         _CHECKPOINT: account_requests.delete,
-        f"{_CHECKPOINT}/publish": account_requests.unpublish,
+        f"{_CHECKPOINT}/publish": lambda backend, *parts: account_requests.set_public(
+            backend, path_of(*parts), False
+        ),
         "auth/apikey/me": account_requests.delete_api_key,
     },
 }
@@ -247,13 +253,23 @@ def build_app(
             if "request" in wanted:
                 given["request"] = await _read(request, wanted["request"])
             if "query" in wanted:
-                given["query"] = _query(request, wanted["query"])
+                given["query"] = request.query_params
+                if isinstance(kind := wanted["query"], type) and issubclass(kind, BaseModel):
+                    with _explaining("query"):
+                        given["query"] = kind.model_validate(dict(request.query_params))
             if "headers" in wanted:
                 given["headers"] = request.headers
             if "base_url" in wanted:
                 given["base_url"] = str(request.base_url)
             result = handler(backend, *request.path_params.values(), **given)
-            return _answer(await result if inspect.isawaitable(result) else result)
+            if inspect.isawaitable(result):
+                result = await result
+            if isinstance(result, Response):
+                return result
+            if isinstance(result, EncodedReply):
+                return Response(result.content, result.status, media_type=result.content_type)
+            content = "{}" if result is None else result.model_dump_json()
+            return Response(content, media_type=JSON)
 
         return Route(address, endpoint, methods=[method])
 
@@ -274,27 +290,12 @@ def build_app(
     return app
 
 
-def _answer(result: BaseModel | EncodedReply | Response | None) -> Response:
-    if isinstance(result, Response):
-        return result
-    if isinstance(result, EncodedReply):
-        return Response(result.content, result.status, media_type=result.content_type)
-    return Response("{}" if result is None else result.model_dump_json(), media_type=JSON)
-
-
 async def _read(request: Request, kind: type[Any]) -> Any:
     if kind is Pass:
         return read_pass(await read_content(request, PROTOBUF))
     content = await read_content(request, JSON)
     with _explaining("body"):
         return kind.model_validate_json(content)
-
-
-def _query(request: Request, kind: type[Any]) -> Any:
-    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
-        return request.query_params
-    with _explaining("query"):
-        return kind.model_validate(dict(request.query_params))
 
 
 @contextmanager

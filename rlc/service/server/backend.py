@@ -209,10 +209,8 @@ class Sessions:
     def add_snapshot(
         self, session: Session, model: ServedAdapter, sampler: SamplingSession
     ) -> None:
-        """Add a sampler of a model's current weights; it may replace the one used longest ago.
-
-        If it is mutable, all mutable samplers of the model get its weights.
-        """
+        """Add a sampler of a model's current weights; it may replace the one used longest ago. If
+        it is mutable, all mutable samplers of the model get its weights."""
         self.add_sampler(session, sampler)
         model.snapshots[sampler.id] = sampler
         for other in model.snapshots.values():
@@ -225,24 +223,17 @@ class Sessions:
     def end(self, session: Session, why: str) -> list[str]:
         """Free a session's memory, and return the ids of its models, samplers and losses."""
         session.ended, session.status = why, None
-        owned = [*session.losses]
+        owned = [*session.model_ids, *session.sampler_ids, *session.losses]
         session.losses.clear()
-        for model_id in session.model_ids:
-            self.models.pop(model_id, None)
-        for sampler_id in session.sampler_ids:
-            self.samplers.pop(sampler_id, None)
-        return [*session.model_ids, *session.sampler_ids, *owned]
+        for owner in owned:
+            self.models.pop(owner, None)
+            self.samplers.pop(owner, None)
+        return owned
 
     def silent(self) -> list[Session]:
         """Return the sessions without a heartbeat for :data:`SILENCE` seconds."""
         limit = time.time() - SILENCE
         return [s for s in self.all.values() if s.ended is None and s.heard_at < limit]
-
-    def forget(self) -> None:
-        """Forget everything, as a restart does."""
-        self.all.clear()
-        self.models.clear()
-        self.samplers.clear()
 
     def _check_alive(self, id: str) -> None:
         session_id = id.split(":")[0]
@@ -377,7 +368,7 @@ class Backend:
 
     def restart(self) -> None:
         """Forget all that is only in memory, as a restart of the process does."""
-        self.sessions.forget()
+        self.sessions = Sessions()
         self.futures.forget()
 
     def used(self, owner: str, base_model: str, **counts: int) -> None:

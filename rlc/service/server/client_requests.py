@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pydantic import BaseModel
 from tinker import types
 from tinker.types import SaveWeightsForSamplerResponseInternal
 from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerConfig
@@ -24,6 +25,7 @@ from rlc.service.server.wire import Pass
 
 CUSTOM = "custom"  # the name of all custom losses, which have ids besides
 _MOST_LOSSES = 256  # of a session
+Start = Callable[[], Awaitable[Any]]  # of work that was accepted
 
 
 def create_custom_loss(
@@ -74,22 +76,15 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
             raise RefusedRequest(
                 400, "This server trains LoRA adapters: give create_model a lora_config."
             )
-        # A rank or a choice of layers that cannot be is refused here.
-        LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
+        layers = config.train_mlp, config.train_attn, config.train_unembed
+        LoraSpec(config.rank, *layers)  # refuses a rank or a choice of layers that cannot be
 
     async def create() -> types.CreateModelResponse:
         client = await backend.engine.create_lora_training_client(
-            served.source,
-            config.rank,
-            config.seed,
-            config.train_mlp,
-            config.train_attn,
-            config.train_unembed,
-            model=model_id,
+            served.source, config.rank, config.seed, *layers, model=model_id
         )
-        backend.add_model(
-            session, ServedAdapter(model_id, served.name, client), request.user_metadata
-        )
+        model = ServedAdapter(model_id, served.name, client)
+        backend.add_model(session, model, request.user_metadata)
         return types.CreateModelResponse(model_id=model_id)
 
     return backend.promise(model_id, create)
@@ -153,15 +148,11 @@ def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.U
     HTTP 409 for minutes."""
     model = backend.sessions.model(request.model_id)
 
-    def start() -> Awaitable[types.SaveWeightsResponse]:
-        check_ttl(request.ttl_seconds)
-        saving = model.client.save_state(
-            _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
-        )
+    def save() -> Awaitable[types.SaveWeightsResponse]:
+        ttl, metadata = request.ttl_seconds, request.user_metadata
+        return model.client.save_state(_name(request.path), ttl, request.overwrite, metadata)
 
-        answer = types.SaveWeightsResponse
-        return MappedAwaitable(saving, lambda it: answer(path=_created(backend, model, it.path)))
-
+    start = _saving(backend, model, request.ttl_seconds, save, types.SaveWeightsResponse)
     return backend.promise_in_order(model, request.seq_id, "save_weights", start)
 
 
@@ -172,13 +163,9 @@ def save_weights_for_sampler(
     model = backend.sessions.model(request.model_id)
 
     def save() -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        check_ttl(request.ttl_seconds)
-        saving = model.client.save_weights_for_sampler(
+        return model.client.save_weights_for_sampler(
             _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
         )
-
-        answer = types.SaveWeightsForSamplerResponse
-        return MappedAwaitable(saving, lambda it: answer(path=_created(backend, model, it.path)))
 
     def make_sampler() -> Awaitable[SaveWeightsForSamplerResponseInternal]:
         session = backend.sessions.session(model.id.split(":")[0])
@@ -192,7 +179,10 @@ def save_weights_for_sampler(
 
         return MappedAwaitable(model.client.save_weights_and_get_sampling_client(), register)
 
-    start = save if request.sampling_session_seq_id is None else make_sampler
+    start: Start = make_sampler
+    if request.sampling_session_seq_id is None:
+        answer = types.SaveWeightsForSamplerResponse
+        start = _saving(backend, model, request.ttl_seconds, save, answer)
     return backend.promise_in_order(model, request.seq_id, "save_weights_for_sampler", start)
 
 
@@ -200,17 +190,33 @@ def save_weights_external(
     backend: Backend, request: types.SaveWeightsExternalRequest
 ) -> types.UntypedAPIFuture:
     """Export the adapter for other programs."""
-    model = backend.sessions.model(request.model_id)
+    model, ttl = backend.sessions.model(request.model_id), request.ttl_seconds
 
-    def start() -> Awaitable[SaveWeightsExternalResponseInternal]:
-        check_ttl(request.ttl_seconds)
+    def save() -> Awaitable[types.SaveWeightsResponse]:
         recipients = request.age_encryption_recipients or []
         check_recipients(recipients)
-        saving = model.client.save_weights_external(request.path, request.ttl_seconds, recipients)
-        answer = SaveWeightsExternalResponseInternal
-        return MappedAwaitable(saving, lambda path: answer(path=_created(backend, model, path)))
+        return model.client.save_weights_external(request.path, ttl, recipients)
 
+    start = _saving(backend, model, ttl, save, SaveWeightsExternalResponseInternal)
     return backend.promise_in_order(model, request.seq_id, "save_weights_external", start)
+
+
+def _saving(
+    backend: Backend, model: ServedAdapter, ttl: int | None, save: Start, answer: type[BaseModel]
+) -> Start:
+    """Return a function that starts to save a checkpoint, and answers with the SDK's path of it."""
+
+    def saved(response: Any) -> BaseModel:
+        path = tinker_path(response.path)
+        backend.used(model.id, model.base_model, checkpoints=1)
+        backend.happened("checkpoint_created", tinker_path=path)
+        return answer(path=path)
+
+    def start() -> Awaitable[Any]:
+        check_ttl(ttl)
+        return MappedAwaitable(save(), saved)
+
+    return start
 
 
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
@@ -243,9 +249,8 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
             raise RefusedRequest(400, f"{request.path} is of {name}, not of {request.base_model}.")
         served = backend.base(name)
         client = await create(path, model=model_id)
-        backend.add_model(
-            session, ServedAdapter(model_id, served.name, client), request.user_metadata
-        )
+        model = ServedAdapter(model_id, served.name, client)
+        backend.add_model(session, model, request.user_metadata)
         return types.LoadWeightsResponse(path=request.path, model_id=model_id)
 
     return backend.promise(model_id, load)
@@ -256,13 +261,6 @@ def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.U
     del backend.sessions.models[model.id]
     backend.futures.forget(model.id)
     return types.UnloadModelResponse(model_id=model.id)
-
-
-def _created(backend: Backend, model: ServedAdapter, path: str) -> str:
-    """Note a checkpoint that has been written, and return the SDK's path of it."""
-    backend.used(model.id, model.base_model, checkpoints=1)
-    backend.happened("checkpoint_created", tinker_path=tinker_path(path))
-    return tinker_path(path)
 
 
 def _name(path: str | None) -> str:

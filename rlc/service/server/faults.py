@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from attrs import define, field, fields, frozen
@@ -49,10 +49,6 @@ class Faults:
         return {fault: getattr(self, fault) for fault in get_args(RequestFault)}
 
 
-class Delay(Protocol):
-    def at(self, quantile: float) -> float: ...
-
-
 @frozen
 class ConstantDelay:
     seconds: float = 0.0
@@ -81,6 +77,9 @@ class Pareto:
 
     def at(self, quantile: float) -> float:
         return self.scale * math.pow(1.0 - quantile, -1.0 / self.alpha)
+
+
+Delay = ConstantDelay | LogNormal | Pareto  # distributions, as their quantile functions
 
 
 @frozen
