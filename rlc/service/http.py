@@ -40,12 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedRequest(Error):  # noqa: N818 (it is what happened, not what went wrong here)
-    """A refusal of a request, in one sentence for the client.
-
-    The status decides what the SDK does: it gives up on 400, 401, 404, 413 and 415, makes another
-    request after 410, and tries 408, 409, 429 and 5xx again for minutes. ``param`` is the parameter
-    that is refused and ``code`` a word for programs, in APIs that have them.
-    """
+    """A refusal of a request, in one sentence for the client. The status decides what the SDK does:
+    it gives up on 400, 401, 404, 413 and 415, makes another request after 410, and tries 408, 409,
+    429 and 5xx again for minutes. ``param`` is the parameter that is refused and ``code`` a word
+    for programs, in APIs that have them."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None

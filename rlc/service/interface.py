@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 
 class ServiceError(Error):
-    """A request that a training service refused or could not carry out.
-
-    The message is one sentence for the user: what is wrong, and what would be right.
-    """
+    """A request that a training service refused or could not carry out. The message is one sentence
+    for the user: what is wrong, and what would be right."""
 
 
 class ServiceLostError(ServiceError):
@@ -157,26 +155,20 @@ class TrainingClient(Protocol):
         self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
         """Add the gradient of the summed loss; nothing is averaged.
-
         ``loss_fn_outputs[i]["logprobs"]`` holds the trainer's logprobs of datum ``i``;
-        ``metrics["loss:sum"]`` the loss.
-        """
+        ``metrics["loss:sum"]`` the loss."""
 
     def forward_backward_custom(
         self, data: list[types.Datum], loss_fn: LossHandle
     ) -> Awaitable[types.ForwardBackwardOutput]:
         """Add the gradient of a custom loss of this service, whose metrics are in ``metrics``.
-
         Raise ServiceError, and leave the accumulated gradient as it was, if the loss cannot be
         computed. If it is computed in this client, the error ends the client: it is a
-        ServiceLostError.
-        """
+        ServiceLostError."""
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        """Step AdamW on the accumulated gradient, and clear it.
-
-        ``metrics["grad_norm"]`` is the norm before clipping, if the service reports it.
-        """
+        """Step AdamW on the accumulated gradient, and clear it. ``metrics["grad_norm"]`` is the
+        norm before clipping, if the service reports it."""
 
     def save_state(
         self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
@@ -186,11 +178,9 @@ class TrainingClient(Protocol):
     def save_weights_and_get_sampling_client(
         self, *, record_stability_info: bool = False
     ) -> Awaitable[SamplingClient]:
-        """Return a sampling client on a snapshot of the current weights.
-
-        With ``record_stability_info`` the service keeps the samples for a day, so that datums of
-        this session can name their sequences (``Datum.with_provenance``).
-        """
+        """Return a sampling client on a snapshot of the current weights. With
+        ``record_stability_info`` the service keeps the samples for a day, so that datums of this
+        session can name their sequences (``Datum.with_provenance``)."""
 
     def save_weights_for_sampler(
         self, name: str, ttl_seconds: int | None = None

@@ -84,11 +84,9 @@ def config_of(loss: str) -> dict[str, float]:
 
 
 def inputs_of(loss: str, logprobs_T: Floats, which: int) -> dict[str, Floats]:
-    """Return the inputs of datum number ``which``, rounded to float32.
-
-    The sampler's logprobs lie around the trainer's, ``logprobs_T``, such that there are ratios
-    below, inside and above the clip range, with advantages of both signs and different sizes.
-    """
+    """Return the inputs of datum number ``which``, rounded to float32. The sampler's logprobs lie
+    around the trainer's, ``logprobs_T``, such that there are ratios below, inside and above the
+    clip range, with advantages of both signs and different sizes."""
     length = len(logprobs_T)
     traits = (
         LossTraits(sampler_logprobs=False) if loss == LIKELIHOOD.name else service_loss_traits(loss)
@@ -118,11 +116,9 @@ def recorded(sequence: types.SampledSequence, inputs: Mapping[str, Floats]) -> t
 
 
 def reference_logprobs(source: str, tokens: Sequence[int]) -> Floats:
-    """Return the logprob of each token but the first, in nats, shape (T - 1,).
-
-    ``source`` is ``tiny`` or a folder of a Hugging Face model. Computed by transformers and not by
-    the embedded engine. Raise ServiceError for a model that cannot be loaded.
-    """
+    """Return the logprob of each token but the first, in nats, shape (T - 1,). ``source`` is
+    ``tiny`` or a folder of a Hugging Face model. Computed by transformers and not by the embedded
+    engine. Raise ServiceError for a model that cannot be loaded."""
     import torch
 
     with torch.no_grad():
@@ -345,11 +341,9 @@ State = Literal["holds", "differs", "lacks", "fails"]
 
 @frozen
 class Check:
-    """A promise of the protocol, and how to check it.
-
-    ``name`` begins with its subject: ``losses.ppo``. ``calls`` are the SDK's methods that it is
-    about. A server that conforms may lack what is not ``required``.
-    """
+    """A promise of the protocol, and how to check it. ``name`` begins with its subject:
+    ``losses.ppo``. ``calls`` are the SDK's methods that it is about. A server that conforms may
+    lack what is not ``required``."""
 
     name: str
     promise: str

@@ -56,11 +56,9 @@ def run_checks(
     tell: Callable[[CheckOutcome], None] | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> ConformReport:
-    """Run checks, each for at most ``patience`` seconds, and clean up; blocks.
-
-    ``tell`` is called with each outcome at once, ``notice`` with messages of the SDK. An error of a
-    check is its outcome.
-    """
+    """Run checks, each for at most ``patience`` seconds, and clean up; blocks. ``tell`` is called
+    with each outcome at once, ``notice`` with messages of the SDK. An error of a check is its
+    outcome."""
     found = []
 
     def report(text: str, _: bool) -> None:

@@ -210,11 +210,9 @@ _GRADIENT = 0.03  # of a gradient's norm, which may be computed in another preci
 
 
 def loss(name: str, probe: Probe) -> None:
-    """Compare a loss and its gradient with the float64 formula.
-
-    The formula's slopes by the logprobs, as weights of the log-likelihood, give the same gradient
-    with the other sign: both together must vanish.
-    """
+    """Compare a loss and its gradient with the float64 formula. The formula's slopes by the
+    logprobs, as weights of the log-likelihood, give the same gradient with the other sign: both
+    together must vanish."""
     client = probe.train()
     is_recorded = service_loss_traits(name).recorded
     replies, tokens, plain = list[types.SampledSequence](), sequences(), likelihood()

@@ -105,11 +105,9 @@ def length_buckets(lengths: Sequence[int], waste: float = 0.15) -> list[list[int
     buckets: list[list[int]] = []
     filled = 0
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        top = lengths[buckets[-1][0]] if buckets else 0
-        padded = top * (len(buckets[-1]) + 1) if buckets else 0
-        if buckets and padded <= (1 + waste) * (filled + lengths[i]):
+        filled += lengths[i]
+        if buckets and lengths[buckets[-1][0]] * (len(buckets[-1]) + 1) <= (1 + waste) * filled:
             buckets[-1].append(i)
-            filled += lengths[i]
         else:
             buckets.append([i])
             filled = lengths[i]
@@ -248,10 +246,8 @@ def scaled_dot_product(
     q: Tensor, k: Tensor, v: Tensor, head: AttentionHeads, bias: Tensor | None
 ) -> Tensor:
     """Return the attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
-
     ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 if a query may see a key, else -inf.
-    Without one, queries see the keys up to their own index; a softcap needs one.
-    """
+    Without one, queries see the keys up to their own index; a softcap needs one."""
     if bias is None:
         return scaled_dot_product_attention(
             q, k, v, is_causal=True, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
@@ -286,11 +282,9 @@ def hide_unseen(
 
 @frozen(eq=False)
 class PackLayout:
-    """Each path of a pack attends to itself, causally; differentiable.
-
-    Each path is gathered with its shared prefix: recomputing the prefix's attention, whose outputs
-    are dropped, is cheaper than the mask that would avoid it.
-    """
+    """Each path of a pack attends to itself, causally; differentiable. Each path is gathered with
+    its shared prefix: recomputing the prefix's attention, whose outputs are dropped, is cheaper
+    than the mask that would avoid it."""
 
     paths_RT: tuple[Tensor, ...]  # buckets, padded at the end
     owner_N: Tensor  # index of each stream token in the concatenated outputs of the buckets
@@ -334,11 +328,9 @@ def padded(arrays: Sequence[IntArray]) -> Tensor:
 
 @frozen(eq=False)
 class Queries:
-    """Rows of a key-value cache, and the stream tokens that attend to each.
-
-    ``stream_RQ`` are the tokens' places in the stream, flattened and padded. It is None if stream
-    token i is the only one of row i; ``rows`` is then the number of rows.
-    """
+    """Rows of a key-value cache, and the stream tokens that attend to each. ``stream_RQ`` are the
+    tokens' places in the stream, flattened and padded. It is None if stream token i is the only one
+    of row i; ``rows`` is then the number of rows."""
 
     rows: Tensor | int
     stream_RQ: Tensor | None
@@ -348,12 +340,10 @@ class Queries:
 
 @define(eq=False)
 class CacheLayout:
-    """New tokens are written to rows of a key-value cache; then each attends to its own row.
-
-    Token ``source_W[i]`` of the stream is written to row ``row_W[i]`` at ``position_W[i]``, so that
-    one token may be in several rows; ``source_W`` None stands for all tokens in order. ``out_N``
-    are the indices of the tokens in the concatenated [R, Q] outputs, None if these are in order.
-    """
+    """New tokens are written to rows of a key-value cache; then each attends to its own row. Token
+    ``source_W[i]`` of the stream is written to row ``row_W[i]`` at ``position_W[i]``, so that one
+    token may be in several rows; ``source_W`` None stands for all tokens in order. ``out_N`` are
+    the indices of the tokens in the concatenated [R, Q] outputs, None if these are in order."""
 
     cache: KVCache
     source_W: Tensor | None

@@ -208,9 +208,7 @@ def load_base(
     name: str, folder: Path, device: torch.device, dtype: torch.dtype | None = None
 ) -> BaseModel:
     """Load a Hugging Face causal language model from a folder, in ``dtype``; see `pick_dtype`.
-
-    Raise ServiceError if there is none, or if the engine does not support its attention.
-    """
+    Raise ServiceError if there is none, or if the engine does not support its attention."""
     if not (folder / "config.json").is_file():
         raise ServiceError(f"There is no model in {folder}: it has no config.json.")
     transformers.utils.logging.disable_progress_bar()
@@ -243,11 +241,9 @@ def pick_dtype(
     wanted: torch.dtype | None, device: torch.device, saved: torch.dtype | None
 ) -> torch.dtype:
     """Return ``wanted``, or by default on a GPU bfloat16 for a model that was saved in it, else
-    float32.
-
-    A model saved in bfloat16 was trained in it, and loses nothing in it; a GPU then reads half as
-    much for a token, and multiplies several times faster. A CPU without AMX gains nothing.
-    """
+    float32. A model saved in bfloat16 was trained in it, and loses nothing in it; a GPU then reads
+    half as much for a token, and multiplies several times faster. A CPU without AMX gains
+    nothing."""
     in_half = device.type == "cuda" and saved == torch.bfloat16
     return wanted or (torch.bfloat16 if in_half else torch.float32)
 
@@ -292,11 +288,8 @@ class _Shelf:
 @define(eq=False)
 class PrefixCache:
     """Keys and values of computed sequences, found by their longest prefix; at most ``budget``
-    bytes, of which the entries used longest ago go first.
-
-    The next turn of an episode extends the tokens of the last, so only the difference has to be
-    computed.
-    """
+    bytes, of which the entries used longest ago go first. The next turn of an episode extends the
+    tokens of the last, so only the difference has to be computed."""
 
     budget: int
     used: int = field(default=0, init=False)

@@ -40,11 +40,9 @@ _LARGEST = 2**53
 
 
 def values_of(graph: LossGraph, inputs: Sequence[Tensor]) -> list[Any]:
-    """Return the values of the inputs and the nodes of a graph for one datum.
-
-    Raise ServiceError, which names the node, for an operation that is not possible with these
-    inputs, or whose results would be too large.
-    """
+    """Return the values of the inputs and the nodes of a graph for one datum. Raise ServiceError,
+    which names the node, for an operation that is not possible with these inputs, or whose results
+    would be too large."""
     values: list[Any] = list(inputs)
     room = max(_LEAST_ROOM, MOST_NODES * max(value.numel() for value in inputs))
     for node in graph.nodes:

@@ -38,10 +38,8 @@ Kind = Literal[
 class TensorOperation:
     """``run`` takes tensors, numbers, dtypes and results of other operations; if ``plain``, all may
     be numbers, such as the lengths of tensors. ``segment`` is torch's name of a reduction.
-
     ``smooth``: a gradient passes through. ``vanishes``: the result and its gradient are 0 if the
-    arguments are, ``any`` of them, ``all``, the ``first`` or the ``branches`` of a condition.
-    """
+    arguments are, ``any`` of them, ``all``, the ``first`` or the ``branches`` of a condition."""
 
     run: Callable[..., Any]
     kind: Kind = "pointwise"

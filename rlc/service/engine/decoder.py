@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from attrs import define, field, frozen
 from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
 from torch import Tensor
 
 from rlc.service.engine.attention import (
@@ -106,11 +107,9 @@ class SamplingRule:
 def next_tokens(
     logits_BV: Tensor, rules: Sequence[SamplingRule], uniform_B: npt.NDArray[np.float64]
 ) -> tuple[list[int], list[float]]:
-    """Return tokens by inverting the cumulative distribution, and their logprobs.
-
-    A logprob is that of the distribution sampled from: temperature, top-k and top-p included,
-    renormalised. A greedy choice (temperature 0) has the logprob of temperature 1.
-    """
+    """Return tokens by inverting the cumulative distribution, and their logprobs. A logprob is that
+    of the distribution sampled from: temperature, top-k and top-p included, renormalised. A greedy
+    choice (temperature 0) has the logprob of temperature 1."""
     shaped_BV = logits_BV.float()
     if any(rule.temperature not in (0, 1) for rule in rules):
         temperatures = [rule.temperature or 1.0 for rule in rules]
@@ -130,10 +129,8 @@ def next_tokens(
 
 
 def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor:
-    """Return the tokens [B, K] at which a cumulative distribution passes uniform numbers.
-
-    The distribution is float64 and need not add up to 1.
-    """
+    """Return the tokens [B, K] at which a cumulative distribution passes uniform numbers. The
+    distribution is float64 and need not add up to 1."""
     total_B1 = cumulative_BV[:, -1:]
     aim_BK = torch.from_numpy(uniform_BK).to(total_B1.device) * total_B1
     # Rounding must not let the aim reach the total: no token lies beyond it.
@@ -202,6 +199,11 @@ class RunningSample:
     def longest(self) -> int:
         return len(self.prompt) + self.limit
 
+    def stacked_topk(self) -> TopkLogprobs | None:
+        if not self.topk_logprobs:
+            return None
+        return TopkLogprobs(*map(np.stack, zip(*self.topk_logprobs, strict=True)))
+
     def accept(self, token: int, logprob: float, topk: TopkOfToken | None) -> bool:
         """Append a token, and return whether the sample is complete."""
         self.tokens.append(token)
@@ -219,11 +221,9 @@ class RunningSample:
 
 @frozen(eq=False)
 class Fill:
-    """The source of the keys and values of a row's prompt.
-
-    The first ``copied`` tokens are copied from ``entry``; token ``copied + i`` is number
-    ``path[i]`` of the stream, to which the row adds the last ``own``.
-    """
+    """The source of the keys and values of a row's prompt. The first ``copied`` tokens are copied
+    from ``entry``; token ``copied + i`` is number ``path[i]`` of the stream, to which the row adds
+    the last ``own``."""
 
     entry: CacheEntry | None
     copied: int
@@ -234,12 +234,10 @@ class Fill:
 def plan_fills(
     prompts: Sequence[IntArray], found: Sequence[tuple[CacheEntry | None, int]]
 ) -> list[Fill]:
-    """Return how to fill rows whose prompts are in lexicographic order.
-
-    ``found`` are each prompt's best cache entry and the number of tokens shared with it. A row
-    takes that, or the prefix shared with the row before it, whichever is longer; its last token is
-    always in the stream, for its logits.
-    """
+    """Return how to fill rows whose prompts are in lexicographic order. ``found`` are each prompt's
+    best cache entry and the number of tokens shared with it. A row takes that, or the prefix shared
+    with the row before it, whichever is longer; its last token is always in the stream, for its
+    logits."""
     fills: list[Fill] = []
     size = 0
     for i, (prompt, (entry, cached)) in enumerate(zip(prompts, found, strict=True)):

@@ -57,11 +57,9 @@ class LoraSpec:
 
 
 class _LowRankLinear(torch.autograd.Function):
-    """``x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ`` of [N, in] inputs, W frozen.
-
-    Autograd would keep and multiply more, and choose a slow order for the thin products: this
-    backward pass is about a third faster on a CPU.
-    """
+    """``x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ`` of [N, in] inputs, W frozen. Autograd would keep and
+    multiply more, and choose a slow order for the thin products: this backward pass is about a
+    third faster on a CPU."""
 
     @staticmethod
     def forward(
@@ -211,10 +209,8 @@ class LoraAdapter:
 
 
 def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str, tuple[int, int]]:
-    """Return (outputs, inputs) of each layer that ``spec`` trains, in the model's order.
-
-    Raise ServiceError if the model has no layer of a kind that ``spec`` asks for.
-    """
+    """Return (outputs, inputs) of each layer that ``spec`` trains, in the model's order. Raise
+    ServiceError if the model has no layer of a kind that ``spec`` asks for."""
     missing = spec.kinds - {layer.kind for layer in layers.values()}
     if missing:
         raise ServiceError(

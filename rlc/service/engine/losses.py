@@ -133,11 +133,8 @@ class BuiltinLoss:
 
     @classmethod
     def of(cls, name: str, config: Mapping[str, float | str] | None) -> BuiltinLoss:
-        """Return a loss with its settings, given or default.
-
-        Raise ServiceError if there is no such loss, or a setting is unknown, missing, or not a
-        finite number.
-        """
+        """Return a loss with its settings, given or default. Raise ServiceError if there is no such
+        loss, or a setting is unknown, missing, or not a finite number."""
         loss = find(name)
         given, defaults = dict(config or {}), service_settings(name)
         if unknown := sorted(given.keys() - defaults.keys()):

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from attrs import define, field, frozen
 from tinker import types
-from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.engine.attention import IntArray
 from rlc.service.engine.base_model import BaseModel, WeightSnapshot
@@ -210,11 +209,7 @@ def responses(
                 sequence_id=f"{request.number}-{j}",
                 tokens_np=np.array(sample.tokens, dtype=np.int32),
                 logprobs_np=np.array(sample.logprobs, dtype=np.float32),
-                topk_logprobs_np=TopkLogprobs(
-                    *map(np.stack, zip(*sample.topk_logprobs, strict=True))
-                )
-                if sample.topk_logprobs
-                else None,
+                topk_logprobs_np=sample.stacked_topk(),
             )
             for j, sample in enumerate(samples)
         ]
@@ -261,11 +256,9 @@ class _OpenRequest:
 
 @define(eq=False)
 class ContinuousBatch:
-    """The requests under way, on the engine's thread.
-
-    One snapshot is decoded at a time. Requests for it join in order of arrival until one for
-    other weights arrives; all later ones wait behind that, so that none starves.
-    """
+    """The requests under way, on the engine's thread. One snapshot is decoded at a time. Requests
+    for it join in order of arrival until one for other weights arrives; all later ones wait behind
+    that, so that none starves."""
 
     arrived: deque[Requested] = field(factory=deque, init=False)  # they join in the next turn
     _waiting: deque[RunningSample] = field(factory=deque, init=False)  # of the current snapshot
@@ -278,10 +271,8 @@ class ContinuousBatch:
         return bool(self._open or self.arrived)
 
     def turn(self) -> list[tuple[Requested, Outcome]]:
-        """Admit requests, give every row a token, and return the requests that are complete.
-
-        If the engine fails, every request in the batch gets the exception, and the batch is empty.
-        """
+        """Admit requests, give every row a token, and return the requests that are complete. If the
+        engine fails, every request in the batch gets the exception, and the batch is empty."""
         replies = attempt(self._turn)
         if not isinstance(replies, BaseException):
             return replies
@@ -344,11 +335,9 @@ class ContinuousBatch:
 
 @define(eq=False)
 class ContinuousWorker:
-    """Runs jobs in order of submission, and beside them a batch that requests join at any time.
-
-    A job does not wait for the batch to empty, nor the batch for all jobs: after a job the
-    batch gets as much time as the job took.
-    """
+    """Runs jobs in order of submission, and beside them a batch that requests join at any time. A
+    job does not wait for the batch to empty, nor the batch for all jobs: after a job the batch gets
+    as much time as the job took."""
 
     threads: int
     _batch: ContinuousBatch = field(factory=ContinuousBatch, init=False)

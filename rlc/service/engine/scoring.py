@@ -27,13 +27,10 @@ _NO_TARGET = -1  # in a tensor of targets
 
 @frozen(eq=False)
 class ScoringRequest:
-    """Logprobs that a request wants beside those of its samples.
-
-    ``topk`` and ``sample_topk`` are numbers of most likely tokens, at each position of the prompt
-    and at each sampled token. ``targets`` are tokens at the positions of the prompt after the
-    first, an int64 tensor [T - 1, K], dense or CSR; ``alternatives`` is the number of samples at
-    each such position.
-    """
+    """Logprobs that a request wants beside those of its samples. ``topk`` and ``sample_topk`` are
+    numbers of most likely tokens, at each position of the prompt and at each sampled token.
+    ``targets`` are tokens at the positions of the prompt after the first, an int64 tensor [T - 1,
+    K], dense or CSR; ``alternatives`` is the number of samples at each such position."""
 
     logprobs: bool = False
     last_n: int | None = None  # of the last tokens only

@@ -37,18 +37,20 @@ class AdamW:
     """AdamW with decoupled weight decay: parameters, gradient and moments as flat vectors."""
 
     parameters_P: Tensor
-    gradient_P: Tensor
-    mean_P: Tensor
-    square_P: Tensor
-    steps: int = 0
+    gradient_P: Tensor = field(init=False)
+    mean_P: Tensor = field(init=False)
+    square_P: Tensor = field(init=False)
+    steps: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        zeros = (torch.zeros_like(self.parameters_P) for _ in range(3))
+        self.gradient_P, self.mean_P, self.square_P = zeros
 
     @torch.no_grad()
     def step(self, params: types.AdamParams) -> float:
-        """Step, clear the gradient, and return its norm before clipping.
-
-        Clipping multiplies by ``min(1, max_norm / (norm + 1e-6))``, as PyTorch's does. Raise
-        ServiceError if the gradient is not finite: it is cleared then, and nothing else changes.
-        """
+        """Step, clear the gradient, and return its norm before clipping. Clipping multiplies by
+        ``min(1, max_norm / (norm + 1e-6))``, as PyTorch's does. Raise ServiceError if the gradient
+        is not finite: it is cleared then, and nothing else changes."""
         norm = float(self.gradient_P.double().norm())
         if not math.isfinite(norm):
             self.gradient_P.zero_()
@@ -86,7 +88,7 @@ class Trainer:
     @classmethod
     def of(cls, base: BaseModel, adapter: LoraAdapter, token_budget: int) -> Trainer:
         """Start training ``adapter``, whose vector is from now on changed in place."""
-        optimizer = AdamW(adapter.flat_P, *(torch.zeros_like(adapter.flat_P) for _ in range(3)))
+        optimizer = AdamW(adapter.flat_P)
         leaves = LoraAdapter.over(base.layers, adapter.spec, adapter.flat_P)
         gradients = LoraAdapter.over(base.layers, adapter.spec, optimizer.gradient_P)
         for name, pair in leaves.pairs.items():
@@ -97,11 +99,9 @@ class Trainer:
     def run(
         self, data: Sequence[types.Datum], loss: BatchLoss, backward: bool
     ) -> types.ForwardBackwardOutput:
-        """Compute logprobs and summed loss of ``data``; with ``backward`` add its gradient.
-
-        Raise ServiceError for bad input or if the loss is not finite; the accumulated gradient
-        is then what it was before.
-        """
+        """Compute logprobs and summed loss of ``data``; with ``backward`` add its gradient. Raise
+        ServiceError for bad input or if the loss is not finite; the accumulated gradient is then
+        what it was before."""
         sequences, arrays = self._read(data, loss)
         moving = [backward and loss.has_gradient(a) for a in arrays]
         before_P = self.optimizer.gradient_P.clone() if backward else None
@@ -148,11 +148,9 @@ class Trainer:
         return sequences, arrays
 
     def step(self, params: types.AdamParams) -> types.OptimStepResponse:
-        """Take one AdamW step on the accumulated gradient, and clear it.
-
-        Without a forward_backward since the last step nothing changes, moments included, and
-        ``grad_norm`` is 0. Raise ServiceError if a setting is out of range, or as `AdamW.step`.
-        """
+        """Take one AdamW step on the accumulated gradient, and clear it. Without a forward_backward
+        since the last step nothing changes, moments included, and ``grad_norm`` is 0. Raise
+        ServiceError if a setting is out of range, or as `AdamW.step`."""
         rules = {
             "learning_rate": params.learning_rate >= 0,
             "beta1": 0 <= params.beta1 < 1,
@@ -179,10 +177,8 @@ def packed_logprobs(
     base: BaseModel, sequences: Sequence[IntArray], targets: Sequence[IntArray]
 ) -> Tensor:
     """Return the log-probability of each target after its sequence's tokens so far, concatenated.
-
     Targets are [T], or [T, K] for K at each position; these follow one another. The softmax is
-    computed once for each stream token, however many sequences share it.
-    """
+    computed once for each stream token, however many sequences share it."""
     logits_NV, paths = base.packed_logits(sequences)
     logprobs_NV = torch.log_softmax(logits_NV.float(), dim=-1)
     rows = [

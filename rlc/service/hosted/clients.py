@@ -44,12 +44,10 @@ _T = TypeVar("_T")
 
 @define(eq=False)
 class Patience:
-    """Seconds that a service may be silent, over all requests, before a run stops waiting.
-
-    A service with a full queue accepts requests and answers none. ``last_word`` is its message
-    about the queue. ``pause`` returns until when the SDK holds samples back, after one was refused
-    as too many; ``pressed`` is called when that has happened again.
-    """
+    """Seconds that a service may be silent, over all requests, before a run stops waiting. A
+    service with a full queue accepts requests and answers none. ``last_word`` is its message about
+    the queue. ``pause`` returns until when the SDK holds samples back, after one was refused as too
+    many; ``pressed`` is called when that has happened again."""
 
     where: str
     seconds: float = PATIENCE_SECONDS
@@ -71,10 +69,8 @@ class Patience:
 
     def lost(self) -> ServiceLostError:
         why = self.last_word or "its queue may be full"
-        return ServiceLostError(
-            f"{self.where} has answered nothing for {elapsed(self.seconds)}: {why}",
-            "the run can be resumed later",
-        )
+        message = f"{self.where} has answered nothing for {elapsed(self.seconds)}: {why}"
+        return ServiceLostError(message, "the run can be resumed later")
 
 
 @define(eq=False)
@@ -144,10 +140,8 @@ def own_tokenizer(client: tinker.TrainingClient | tinker.SamplingClient, name: s
         return copy.deepcopy(client.get_tokenizer())
     except Exception as error:  # transformers and its hub raise many kinds
         why = str(error).strip().split("\n")[0][:200]
-        raise ServiceError(
-            f"cannot load the tokenizer `{name}`: {why}",
-            "it comes from the Hugging Face hub, or from its cache on this machine",
-        ) from error
+        hint = "it comes from the Hugging Face hub, or from its cache on this machine"
+        raise ServiceError(f"cannot load the tokenizer `{name}`: {why}", hint) from error
 
 
 def sample_seed(seed: int, index: int) -> int:
@@ -158,11 +152,9 @@ def sample_seed(seed: int, index: int) -> int:
 
 @define(eq=False)
 class HostedSamplingClient:
-    """A sampling client.
-
-    Some servers give every sample of a seeded request the same random stream. If ``separate``
-    returns true, such a request is made once for each sample, with seeds derived from its own.
-    """
+    """A sampling client. Some servers give every sample of a seeded request the same random stream.
+    If ``separate`` returns true, such a request is made once for each sample, with seeds derived
+    from its own."""
 
     sdk: tinker.SamplingClient
     _patience: Patience
@@ -202,12 +194,9 @@ class HostedSamplingClient:
 async def _joined(
     replies: Sequence[PendingReply[types.SampleResponse]], prompt_length: int
 ) -> types.SampleResponse:
-    """Join responses of one sample each.
-
-    The cache hits of a response are those of one prompt; the prompts of its other samples count as
-    hits. To keep that account right, the hits of the joined response are one prompt less what all
-    requests paid for in full; that can be below 0.
-    """
+    """Join responses of one sample each. The cache hits of a response are those of one prompt; the
+    prompts of its other samples count as hits. To keep that account right, the hits of the joined
+    response are one prompt less what all requests paid for in full; that can be below 0."""
     responses = await asyncio.gather(*replies)
     paid = sum(prompt_length - response.prompt_cache_hit_tokens for response in responses)
     return replace(
@@ -286,11 +275,8 @@ class HostedTrainingClient:
         self, *, record_stability_info: bool = False
     ) -> Awaitable[HostedSamplingClient]:
         # The SDK's unnamed snapshots are ephemeral: no checkpoint is left behind, none is billed.
-        save = partial(
-            self.sdk.save_weights_and_get_sampling_client,
-            record_stability_info=record_stability_info,
-        )
-        reply = submit(save, self._patience)
+        save = self.sdk.save_weights_and_get_sampling_client
+        reply = submit(partial(save, record_stability_info=record_stability_info), self._patience)
         shared = self._patience, self._separate, lambda _: self._tokenizer
         return MappedAwaitable(reply, lambda sdk: HostedSamplingClient(sdk, *shared))
 

@@ -81,11 +81,9 @@ def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
 
 
 def require_service(plan: Plan, base_url: str | None = None) -> None:
-    """Check that the service of a plan can be used from here.
-
-    ``base_url`` is the address of a server in place of the hosted service. Raise ServiceError if a
-    package is missing, the key is not accepted, or a server cannot be reached or lacks a model.
-    """
+    """Check that the service of a plan can be used from here. ``base_url`` is the address of a
+    server in place of the hosted service. Raise ServiceError if a package is missing, the key is
+    not accepted, or a server cannot be reached or lacks a model."""
     if _name(plan) == "tinker":
         require_packages("tinker")
         endpoint = find_endpoint(base_url)
@@ -106,11 +104,9 @@ def connect_service(
     base_url: str | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> ServiceClient:
-    """Return a client of the plan's service, which makes no request yet.
-
-    The embedded engine saves under ``checkpoints``; a hosted service stores ``metadata`` with its
-    session, models and checkpoints. Raise ServiceError if there is no key or a package is missing.
-    """
+    """Return a client of the plan's service, which makes no request yet. The embedded engine saves
+    under ``checkpoints``; a hosted service stores ``metadata`` with its session, models and
+    checkpoints. Raise ServiceError if there is no key or a package is missing."""
     if _name(plan) == LOCAL:
         require_service(plan, base_url)
     return open_service(_name(plan), checkpoints, base_url, metadata)

@@ -163,11 +163,9 @@ def translate_in_client(error: BaseException, where: str, loss: str) -> ServiceE
 
 
 def _ended(why: str) -> ServiceLostError:
-    return ServiceLostError(
-        f"{why}; this client computes it, and the SDK takes no more requests of a training client "
-        "in which that happened",
-        "the run can be resumed: it goes on from its last checkpoint with a new client",
-    )
+    end = "the SDK takes no more requests of a training client in which that happened"
+    hint = "the run can be resumed: it goes on from its last checkpoint with a new client"
+    return ServiceLostError(f"{why}; this client computes it, and {end}", hint)
 
 
 def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> ServiceError:

@@ -50,11 +50,8 @@ _T = TypeVar("_T")
 
 @define(eq=False)
 class HostedService:
-    """See `rlc.service.interface.RemoteService`.
-
-    ``metadata`` goes with the session, its models and their checkpoints, so that a bill can be
-    traced back to a run.
-    """
+    """See `rlc.service.interface.RemoteService`. ``metadata`` goes with the session, its models and
+    their checkpoints, so that a bill can be traced back to a run."""
 
     endpoint: Endpoint
     metadata: Mapping[str, str] = field(factory=dict)
@@ -168,11 +165,9 @@ class HostedService:
             async with httpx.AsyncClient(timeout=_PING_SECONDS) as client:
                 return await client.get(f"{self.server.rstrip('/')}/api/v1/healthz")
         except httpx.HTTPError as error:
-            why = str(error) or "it does not answer"
-            raise ServiceLostError(
-                f"cannot reach {self.endpoint.name}: {why}",
-                "is it up, and its address right? the run can be resumed later",
-            ) from error
+            message = f"cannot reach {self.endpoint.name}: {str(error) or 'it does not answer'}"
+            hint = "is it up, and its address right? the run can be resumed later"
+            raise ServiceLostError(message, hint) from error
 
     def separate_samples(self) -> None:
         self._separate = True
@@ -279,20 +274,17 @@ _ANSWER_SECONDS = 60.0
 
 
 def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
-    """Return the models of a server; blocks, for a minute at most.
-
-    The SDK retries failures for minutes, since they may pass. Before a run, a wrong address or key
-    is the likelier reason, and is reported at once. Raise ServiceError if the server cannot be
-    reached, does not accept the key, or has paused the account.
-    """
+    """Return the models of a server; blocks, for a minute at most. The SDK retries failures for
+    minutes, since they may pass. Before a run, a wrong address or key is the likelier reason, and
+    is reported at once. Raise ServiceError if the server cannot be reached, does not accept the
+    key, or has paused the account."""
     url = f"{endpoint.base_url or default_url()}/api/v1/healthz"
     try:
         httpx.get(url, timeout=_REACH_SECONDS)
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        raise ServiceLostError(
-            f"cannot reach {endpoint.name}: {str(error) or 'no answer'}",
-            "is it up, and is the address right (--base-url, TINKER_BASE_URL)?",
-        ) from error
+        message = f"cannot reach {endpoint.name}: {str(error) or 'no answer'}"
+        hint = "is it up, and is the address right (--base-url, TINKER_BASE_URL)?"
+        raise ServiceLostError(message, hint) from error
     except httpx.HTTPError:
         pass  # a broken answer is one, too: something listens there
 

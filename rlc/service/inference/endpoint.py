@@ -142,11 +142,9 @@ class Models(Protocol):
 
 @frozen
 class Choice:
-    """A reply, as it was sampled and as it was answered.
-
-    ``message`` is the reply among the messages of a later request, if the client sends it back
-    unchanged; for a completion of a text, the text as a message.
-    """
+    """A reply, as it was sampled and as it was answered. ``message`` is the reply among the
+    messages of a later request, if the client sends it back unchanged; for a completion of a text,
+    the text as a message."""
 
     token_ids: array[int]
     logprobs: array[float]
@@ -271,10 +269,7 @@ class Recorder:
             "session": answered.caller.session,
             "messages": answered.messages,
             "tools": [tool.shown() for tool in answered.tools],
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-            "seed": sampling.seed,
+            **{k: getattr(sampling, k) for k in ("temperature", "top_p", "max_tokens", "seed")},
             "prompts": [list(prompt) for prompt in answered.prompts],
             "choices": [
                 {

@@ -253,8 +253,8 @@ Token = SampledToken | ScoredToken
 
 @frozen(eq=False)
 class _Answer:
-    """An answer: as a ``whole``, or in chunks before (``first``), at (``step``) and after the sampled
-    tokens (``last``). ``message`` is a reply as it is in a later request."""
+    """An answer: as a ``whole``, or in chunks before (``first``), at (``step``) and after the
+    sampled tokens (``last``). ``message`` is a reply as it is in a later request."""
 
     kind: ClassVar[str]  # of chunks
 

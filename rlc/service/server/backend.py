@@ -179,11 +179,9 @@ class Sessions:
         self._check_alive(model_id)
         model = self.models.get(model_id)
         if model is None:
-            raise RefusedRequest(
-                404,
-                f"There is no model {model_id} in memory: {_RESTARTED}. "
-                "Create a training client from its last checkpoint.",
-            )
+            advice = "Create a training client from its last checkpoint."
+            message = f"There is no model {model_id} in memory: {_RESTARTED}. {advice}"
+            raise RefusedRequest(404, message)
         return model
 
     def sampler(self, sampler_id: str) -> SamplingSession:

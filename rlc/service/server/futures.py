@@ -200,11 +200,8 @@ class Futures:
             self.cancel(request_id)
             promise = None
         if promise is None:
-            raise RefusedRequest(
-                410,
-                f"There is no promise {request_id}: it was answered long ago, "
-                "cancelled, or the server has been restarted since.",
-            )
+            why = "it was answered long ago, cancelled, or the server has been restarted since."
+            raise RefusedRequest(410, f"There is no promise {request_id}: {why}")
         if self.disturbances.strikes("paused"):
             await asyncio.sleep(_PAUSE_SECONDS)
             return _try_again("paused_capacity")
