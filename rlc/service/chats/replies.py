@@ -32,9 +32,9 @@ class TextDecoder:
         """Return the text that a token completes."""
         self._window.append(token)
         text = self.tokenizer.decode(self._window)
-        whole = not text.endswith(_HALF)
-        new = self._upto(text, len(text) - (not whole))
-        if whole and len(self._window) > _WINDOW:
+        is_complete = not text.endswith(_HALF)
+        new = self._upto(text, len(text) - (not is_complete))
+        if is_complete and len(self._window) > _WINDOW:
             self._window = self._window[-4:]
             self._sent = len(self.tokenizer.decode(self._window))
         return new
@@ -152,20 +152,20 @@ class _Channel:
 
     drops_space: bool  # at its start
     sent: str = ""
-    held: str = ""
+    pending: str = ""
 
     def pass_on(self, new: str) -> str:
-        text = self.held + new
+        text = self.pending + new
         if self.drops_space and not self.sent:
             text = text.lstrip()
         certain = text.rstrip()
-        self.held = text[len(certain) :]
+        self.pending = text[len(certain) :]
         self.sent += certain
         return certain
 
-    def rest_of(self, whole: str, otherwise: str) -> str:
+    def rest_of(self, full: str, otherwise: str) -> str:
         """Return the rest of the complete text, or ``otherwise`` if that begins differently."""
-        return whole[len(self.sent) :] if whole.startswith(self.sent) else otherwise
+        return full[len(self.sent) :] if full.startswith(self.sent) else otherwise
 
 
 @define(eq=False)
@@ -195,15 +195,15 @@ class ChatReader:
         piece = self._read(self.text.rest())
         calls: tuple[SampledCall, ...] = ()
         matched = self.text.matched
-        text, reasoning = self._answer.held, self._reasoning.held
+        text, reasoning = self._answer.pending, self._reasoning.pending
         if self.is_reasoning:
             reasoning += self._pending
         else:
             text += self._pending
         if self._in_markup and (read := self._parsed(matched is not None)):
-            whole_text, whole_reasoning, calls = read
-            text = self._answer.rest_of(whole_text, text)
-            reasoning = self._reasoning.rest_of(whole_reasoning, reasoning)
+            full_text, full_reasoning, calls = read
+            text = self._answer.rest_of(full_text, text)
+            reasoning = self._reasoning.rest_of(full_reasoning, reasoning)
         elif self._reasoned:
             reasoning = reasoning.rstrip()
         last = ReplyPiece(piece.text + text, piece.reasoning + reasoning)
@@ -298,7 +298,7 @@ async def read_steps(
 
 
 @define
-class Whole:
+class FullReply:
     text: str = ""
     reasoning: str = ""
     tokens: list[SampledToken] = field(factory=list)

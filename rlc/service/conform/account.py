@@ -48,8 +48,8 @@ def unknown_model(probe: Probe) -> None:
 @check("account.whoami", "RestClient.whoami", required=False)
 def whoami(probe: Probe) -> None:
     """The server knows who asks."""
-    told = probe.get(probe.bench.rest.whoami())
-    probe.that(bool(told.user_urn and told.org_urn), "no user, or no organisation")
+    answer = probe.get(probe.bench.rest.whoami())
+    probe.that(bool(answer.user_urn and answer.org_urn), "no user, or no organisation")
 
 
 @check(
@@ -84,8 +84,8 @@ def sessions(probe: Probe) -> None:
     """A session says what it has made."""
     client, rest = probe.train(), probe.bench.rest
     own = client.holder.get_session_id()
-    told = probe.get(rest.get_session(own))
-    probe.that(client.model_id in told.training_run_ids, "its training run is not there")
+    answer = probe.get(rest.get_session(own))
+    probe.that(client.model_id in answer.training_run_ids, "its training run is not there")
     probe.that(own in probe.get(rest.list_sessions()).sessions, "it is not in the list")
 
 
@@ -242,8 +242,8 @@ def lists(probe: Probe) -> None:
     second = probe.saved(client.save_weights_for_sampler("second", ttl_seconds=HOUR))
 
     def listed() -> dict[str, Any]:
-        told = probe.get(rest.list_checkpoints(client.model_id)).checkpoints
-        return {item.tinker_path: item for item in told}
+        answer = probe.get(rest.list_checkpoints(client.model_id)).checkpoints
+        return {item.tinker_path: item for item in answer}
 
     found = listed()
     kinds = [getattr(found.get(path), "checkpoint_type", None) for path in (first, second)]
@@ -288,10 +288,10 @@ def copy(probe: Probe) -> None:
     expected = probe.stepped(client)
     path = save(probe, client, "copy")
     project = probe.bench.endpoint.project or "conform"
-    with probe.bench.service(project) as elsewhere:
+    with probe.bench.service(project) as other:
         copies = [
             probe.keep(probe.get(rest.copy_weights(path, project, ttl_seconds=HOUR))),
-            probe.keep(probe.get(elsewhere.copy_weights(path, ttl_seconds=HOUR))),
+            probe.keep(probe.get(other.copy_weights(path, ttl_seconds=HOUR))),
         ]
     probe.get(rest.delete_checkpoint_from_tinker_path(path))
     for copied in copies:

@@ -230,8 +230,8 @@ class Probe:
         return future.result(timeout=max(0.001, self.deadline - time.monotonic()))
 
     def train(self, **given: Any) -> tinker.TrainingClient:
-        asked = {"rank": RANK, "seed": 7, **given}
-        client = self.get(self.bench.sdk.create_lora_training_client(self.bench.base, **asked))
+        settings = {"rank": RANK, "seed": 7, **given}
+        client = self.get(self.bench.sdk.create_lora_training_client(self.bench.base, **settings))
         assert isinstance(client, tinker.TrainingClient)
         return client
 
@@ -249,21 +249,21 @@ class Probe:
         **params: Any,
     ) -> types.SampleResponse:
         """Sample; ``more`` are arguments of ``sample`` beyond the first three."""
-        asked = types.SamplingParams(**{"max_tokens": 8, "temperature": 1.0, "seed": 3, **params})
-        future = sampler.sample(prompt(tokens), samples, asked, **(more or {}))
+        limits = types.SamplingParams(**{"max_tokens": 8, "temperature": 1.0, "seed": 3, **params})
+        future = sampler.sample(prompt(tokens), samples, limits, **(more or {}))
         response: types.SampleResponse = self.get(future)
-        drawn = sum(len(sequence.tokens) for sequence in response.sequences)
-        self._count(prefill=len(tokens) * samples, sample=drawn)  # of all but one, cached
+        sampled = sum(len(sequence.tokens) for sequence in response.sequences)
+        self._count(prefill=len(tokens) * samples, sample=sampled)  # of all but one, cached
         return response
 
     def scored(self, sampler: tinker.SamplingClient, tokens: Sequence[int], **given: Any) -> Any:
         """Return a sampler's logprobs of a prompt; None for tokens that are not scored."""
         self._count(prefill=len(tokens), sample=1)
-        told = self.get(sampler.compute_logprobs(prompt(tokens), **given))
+        computed = self.get(sampler.compute_logprobs(prompt(tokens), **given))
         last = given.get("prompt_logprobs_last_n", len(tokens) - 1)
-        if (missing := [*told][-last:].count(None)) > 0:
+        if (missing := [*computed][-last:].count(None)) > 0:
             raise DiffersError(f"{missing} of {last} tokens after others have no logprob")
-        return told
+        return computed
 
     def forward(
         self,

@@ -34,13 +34,13 @@ def tokens(response: types.SampleResponse) -> list[list[int]]:
 @check("sampling.scores", "SamplingClient.compute_logprobs", "ServiceClient.create_sampling_client")
 def scores(probe: Probe) -> None:
     """compute_logprobs gives the model's logprobs: those of the reference, if it is at hand."""
-    told = probe.scored(probe.sampler(), PROMPT)
-    probe.that(len(told) == len(PROMPT), f"{len(told)} values for {len(PROMPT)} tokens")
-    probe.that(told[0] is None, "the first token has a logprob, and nothing is before it")
-    probe.that(all(x <= EXACT for x in told[1:]), "a logprob is above 0")
+    computed = probe.scored(probe.sampler(), PROMPT)
+    probe.that(len(computed) == len(PROMPT), f"{len(computed)} values for {len(PROMPT)} tokens")
+    probe.that(computed[0] is None, "the first token has a logprob, and nothing is before it")
+    probe.that(all(x <= EXACT for x in computed[1:]), "a logprob is above 0")
     if probe.bench.reference is not None:
         expected = reference_logprobs(probe.bench.reference, PROMPT)
-        probe.close("logprobs of a prompt and float64", told[1:], expected, REFERENCE)
+        probe.close("logprobs of a prompt and float64", computed[1:], expected, REFERENCE)
 
 
 @check("sampling.logprobs", "SamplingClient.sample")
@@ -53,11 +53,11 @@ def logprobs(probe: Probe) -> None:
     for sequence in response.sequences:
         if sequence.logprobs is None:
             raise DiffersError("samples come without logprobs")
-        whole = [*PROMPT, *sequence.tokens]
-        told = probe.scored(sampler, whole)[len(PROMPT) :]
-        probe.near("sampled and computed logprobs", sequence.logprobs, told)
+        full = [*PROMPT, *sequence.tokens]
+        computed = probe.scored(sampler, full)[len(PROMPT) :]
+        probe.near("sampled and computed logprobs", sequence.logprobs, computed)
         if probe.bench.reference is not None:
-            expected = reference_logprobs(probe.bench.reference, whole)[len(PROMPT) - 1 :]
+            expected = reference_logprobs(probe.bench.reference, full)[len(PROMPT) - 1 :]
             probe.close("sampled logprobs and float64", sequence.logprobs, expected, REFERENCE)
 
 
@@ -88,7 +88,7 @@ def draws(probe: Probe) -> None:
         )
         ((token, logprob),) = (best.sequences[0].topk_logprobs or [[]])[0] or [(0, math.nan)]
         p = math.exp(min(logprob, 0.0))
-        seen = sum(drawn[:1] == [token] for drawn in tokens(response))
+        seen = sum(sampled[:1] == [token] for sampled in tokens(response))
         spread = math.sqrt(max(_DRAWS * p * (1 - p), 0.25))
         what = f"draws of the most likely token at temperature {given}, in deviations,"
         probe.within(what, abs(seen - _DRAWS * p) / spread, _SIGMAS)
@@ -103,7 +103,8 @@ def seeds(probe: Probe) -> None:
     )
     probe.that(one == again, "a seed is ignored: the same request gives other tokens")
     probe.that(one != other, "another seed gives the same tokens")
-    probe.that(len({str(drawn) for drawn in one}) > 1, "all samples of a seeded request are alike")
+    different = len({str(sampled) for sampled in one}) > 1
+    probe.that(different, "all samples of a seeded request are alike")
     free = [tokens(probe.sample(sampler, samples=3, seed=None)) for _ in range(2)]
     probe.that(free[0] != free[1], "requests without a seed repeat each other")
 
@@ -114,8 +115,8 @@ def greedy(probe: Probe) -> None:
     sampler = probe.sampler()
     ways: list[dict[str, Any]] = [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 1e-6}]
     found = [tokens(probe.sample(sampler, **way)) for way in ways]
-    for way, drawn in zip(ways[1:], found[1:], strict=True):
-        probe.that(drawn == found[0], f"{next(iter(way))} draws other tokens than temperature 0")
+    for way, sampled in zip(ways[1:], found[1:], strict=True):
+        probe.that(sampled == found[0], f"{next(iter(way))} draws other tokens than temperature 0")
     best = probe.sample(sampler, max_tokens=1, temperature=1.0, more={"topk_sample_logprobs": 1})
     first = ((best.sequences[0].topk_logprobs or [None])[0] or [(-1, 0.0)])[0][0]
     probe.that(found[0][0][0] == first, "temperature 0 does not take the most likely token")
@@ -125,20 +126,20 @@ def greedy(probe: Probe) -> None:
 def stop(probe: Probe) -> None:
     """A reply ends after a stop token or text, or at max_tokens, and says which."""
     sampler = probe.sampler()
-    whole = probe.sample(sampler, stop=[]).sequences[0]
-    drawn = list(whole.tokens)
-    if whole.stop_reason == "length":
-        probe.that(len(drawn) == 8, f"max_tokens = 8 gives {len(drawn)} tokens")
-    at = next((i for i, token in enumerate(drawn) if i and token not in drawn[:i]), 0)
-    cut = probe.sample(sampler, stop=[drawn[at]]).sequences[0]
-    expected = drawn[: drawn.index(drawn[at]) + 1]
+    full = probe.sample(sampler, stop=[]).sequences[0]
+    sampled = list(full.tokens)
+    if full.stop_reason == "length":
+        probe.that(len(sampled) == 8, f"max_tokens = 8 gives {len(sampled)} tokens")
+    at = next((i for i, token in enumerate(sampled) if i and token not in sampled[:i]), 0)
+    cut = probe.sample(sampler, stop=[sampled[at]]).sequences[0]
+    expected = sampled[: sampled.index(sampled[at]) + 1]
     probe.that(list(cut.tokens) in (expected, expected[:-1]), "a stop token does not end a reply")
     probe.that(cut.stop_reason == "stop", f"the reason of a stop token is {cut.stop_reason!r}")
-    text = probe.train().get_tokenizer().decode(drawn)
+    text = probe.train().get_tokenizer().decode(sampled)
     short = text[: len(text) // 2 + 1][-2:]
     if len(short.strip()) == 2 and "\N{REPLACEMENT CHARACTER}" not in text:
         worded = probe.sample(sampler, stop=[short]).sequences[0]
-        ended = len(worded.tokens) < len(drawn) or worded.stop_reason == "stop"
+        ended = len(worded.tokens) < len(sampled) or worded.stop_reason == "stop"
         probe.that(ended, f"the stop text {short!r} does not end a reply")
 
 
@@ -146,14 +147,14 @@ def stop(probe: Probe) -> None:
 def prompt_logprobs(probe: Probe) -> None:
     """A request's prompt logprobs are those of compute_logprobs; the last ones can be had alone."""
     sampler = probe.sampler()
-    told = probe.scored(sampler, PROMPT)
+    computed = probe.scored(sampler, PROMPT)
     response = probe.sample(sampler, max_tokens=1, more={"include_prompt_logprobs": True})
     found = response.prompt_logprobs or []
     probe.that(found[:1] == [None], "there is no None for the first token")
-    probe.close("prompt and computed logprobs", found[1:], told[1:], EXACT)
+    probe.close("prompt and computed logprobs", found[1:], computed[1:], EXACT)
     last = probe.scored(sampler, PROMPT, prompt_logprobs_last_n=3)
     probe.that(last[:-3] == [None] * (len(PROMPT) - 3), "more than the last ones are scored")
-    probe.near("the last logprobs, alone and with the others,", last[-3:], told[-3:])
+    probe.near("the last logprobs, alone and with the others,", last[-3:], computed[-3:])
 
 
 @check("sampling.topk", "SamplingClient.sample", required=False)
@@ -165,10 +166,10 @@ def topk(probe: Probe) -> None:
     own, topk = response.prompt_logprobs or [], response.topk_prompt_logprobs or []
     probe.that(len(topk) == len(PROMPT), "there is not a row for each token of the prompt")
     for position, best in list(enumerate(topk))[1:]:
-        told = [logprob for _, logprob in best or []]
-        probe.that(len(told) == 3, "3 were asked for")
-        probe.that(all(a >= b for a, b in pairwise(told)), "they are not in order")
-        probe.that(sum(map(math.exp, told)) <= 1 + EXACT, "their probabilities exceed 1")
+        computed = [logprob for _, logprob in best or []]
+        probe.that(len(computed) == 3, "3 were asked for")
+        probe.that(all(a >= b for a, b in pairwise(computed)), "they are not in order")
+        probe.that(sum(map(math.exp, computed)) <= 1 + EXACT, "their probabilities exceed 1")
         if (same := dict(best or []).get(PROMPT[position])) is not None:
             what, expected = "logprobs of a token in the list and in the prompt", own[position]
             probe.close(what, same, expected or 0.0, EXACT)
@@ -181,19 +182,19 @@ def topk(probe: Probe) -> None:
 def targets(probe: Probe) -> None:
     """The logprobs of tokens that are named for each position, dense and sparse."""
     sampler, own = probe.sampler(), np.array(PROMPT[1:], dtype=np.int64)
-    told = probe.scored(sampler, PROMPT)
+    computed = probe.scored(sampler, PROMPT)
     ids = np.stack([own, np.full_like(own, -1)], axis=1)
     dense = types.TensorData(ids.ravel(), "int64", list(ids.shape))
     response = probe.sample(sampler, max_tokens=1, more={"target_prompt_logprobs": dense})
     if response.target_prompt_logprobs is None:
         raise DiffersError("they are not in the answer")
     found = response.target_prompt_logprobs.to_numpy()
-    probe.close("named and computed logprobs", found[:, 0], told[1:], EXACT)
+    probe.close("named and computed logprobs", found[:, 0], computed[1:], EXACT)
     probe.that(not found[:, 1].any(), "a cell with -1 is not 0")
     sparse = types.TensorData(own[:1], "int64", [len(own), 1], [0, *[1] * len(own)], [0])
     response = probe.sample(sampler, max_tokens=1, more={"target_prompt_logprobs": sparse})
     values = getattr(response.target_prompt_logprobs, "data", [])
-    probe.close("the same in a sparse tensor", values, told[1:2], EXACT)
+    probe.close("the same in a sparse tensor", values, computed[1:2], EXACT)
 
 
 @check("sampling.alternatives", "SamplingClient.sample", required=False)
@@ -203,11 +204,11 @@ def alternatives(probe: Probe) -> None:
     found = probe.sample(sampler, max_tokens=1, more={"prompt_alt_tokens_k": 2}).prompt_alt_tokens
     if found is None:
         raise DiffersError("they are not in the answer")
-    told = probe.sample(sampler, max_tokens=1, more={"target_prompt_logprobs": found.tokens})
-    if told.target_prompt_logprobs is None:
+    computed = probe.sample(sampler, max_tokens=1, more={"target_prompt_logprobs": found.tokens})
+    if computed.target_prompt_logprobs is None:
         raise DiffersError("they cannot be compared: the server scores no named tokens")
     what, expected = "logprobs of alternatives, and of the same tokens named,", found.logprobs
-    probe.close(what, expected.to_numpy(), told.target_prompt_logprobs.to_numpy(), EXACT)
+    probe.close(what, expected.to_numpy(), computed.target_prompt_logprobs.to_numpy(), EXACT)
 
 
 @check("sampling.at_once", "SamplingClient.sample")
@@ -235,8 +236,8 @@ def handles(probe: Probe) -> None:
     """A sampler is described, and goes on in another process by its handle or pickled."""
     sampler = probe.sampler()
     probe.that(sampler.get_base_model() == probe.bench.base, "its base model is another")
-    told = probe.get(probe.bench.rest.get_sampler(sampler._sampling_session_id))
-    probe.that(told.base_model == probe.bench.base, "the server names another base model")
+    described = probe.get(probe.bench.rest.get_sampler(sampler._sampling_session_id))
+    probe.that(described.base_model == probe.bench.base, "the server names another base model")
     expected = tokens(probe.sample(sampler))
     handle, key = sampler.get_sampler_handle(), probe.bench.endpoint.api_key
     for copy in (

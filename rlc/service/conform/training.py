@@ -53,8 +53,8 @@ def create(probe: Probe) -> None:
     """An adapter is made as asked, and says so."""
     client = probe.train()
     info = client.get_info()
-    told = (info.model_data.model_name, info.is_lora, info.lora_rank)
-    probe.that(told == (probe.bench.base, True, 4), f"it says {told}")
+    found = (info.model_data.model_name, info.is_lora, info.lora_rank)
+    probe.that(found == (probe.bench.base, True, 4), f"it says {found}")
     tokenizer = client.get_tokenizer()
     probe.that(tokenizer.decode(tokenizer.encode("Hello")) == "Hello", "its tokenizer is wrong")
 
@@ -71,8 +71,8 @@ def logprobs(probe: Probe) -> None:
     samplers = [probe.sampler(), probe.sampler(client)]
     for tokens, trained_T in zip(sequences(), trained, strict=True):
         for sampler in samplers:
-            told = probe.scored(sampler, tokens)[1:]
-            probe.near("logprobs of trainer and sampler", trained_T, told)
+            found = probe.scored(sampler, tokens)[1:]
+            probe.near("logprobs of trainer and sampler", trained_T, found)
         if probe.bench.reference is not None:
             expected = reference_logprobs(probe.bench.reference, tokens)
             probe.close("the trainer's logprobs and float64", trained_T, expected, REFERENCE)
@@ -179,8 +179,8 @@ def layers(probe: Probe) -> None:
         moved.append(probe.stepped(client))
         path = probe.saved(client.save_weights_for_sampler(kind, ttl_seconds=HOUR))
         info = probe.get(probe.bench.rest.get_weights_info_by_tinker_path(path))
-        told = {name: getattr(info, name) for name in _KINDS}
-        probe.that(told == {name: name == kind for name in _KINDS}, f"of {kind} it says {told}")
+        found = {name: getattr(info, name) for name in _KINDS}
+        probe.that(found == {name: name == kind for name in _KINDS}, f"of {kind} it says {found}")
     different = all(np.abs(a - b).max() > 1e-6 for a, b in pairwise(moved))
     probe.that(different, "different layers give the same model")
 

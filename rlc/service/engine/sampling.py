@@ -183,8 +183,8 @@ def run_wave(wave: Sequence[PendingRequest[SampleRequest]]) -> list[Outcome]:
                     decoder.step()
             finally:
                 decoder.begin(None)
-            made = responses(engine, snapshot, complete)
-            replies.update(zip(map(id, some), made, strict=True))
+            answers = responses(engine, snapshot, complete)
+            replies.update(zip(map(id, some), answers, strict=True))
     return [replies[id(pending)] for pending in wave]
 
 
@@ -196,7 +196,7 @@ def responses(
     """Return the responses to requests whose samples are complete, and score their prompts."""
     scored = [request.prompt for request, _ in complete if request.scoring.logprobs]
     scores = iter(prompt_logprobs(engine.base, snapshot, scored, engine.token_budget))
-    made = []
+    answers = []
     for request, samples in complete:
         logprobs = next(scores) if request.scoring.logprobs else None
         if logprobs is not None and request.scoring.last_n is not None:
@@ -215,7 +215,7 @@ def responses(
         ]
         computed = sum(sample.computed for sample in samples)
         cached = max(len(request.prompt) - computed, 0) if samples else 0
-        made.append(
+        answers.append(
             types.SampleResponse(
                 sequences=sequences,
                 prompt_logprobs_np=logprobs,
@@ -223,7 +223,7 @@ def responses(
                 **scored_prompt,
             )
         )
-    return made
+    return answers
 
 
 def admit(engine: Engine, waiting: deque[RunningSample]) -> list[RunningSample]:
@@ -298,12 +298,12 @@ class ContinuousBatch:
                 complete.append(entry)
         if not complete:
             return []
-        made = responses(engine, snapshot, [(e.pending.work, e.samples) for e in complete])
+        answers = responses(engine, snapshot, [(e.pending.work, e.samples) for e in complete])
         done = {id(entry) for entry in complete}
         self._open = [entry for entry in self._open if id(entry) not in done]
         if not self._open:
             self._clear()
-        return [(entry.pending, reply) for entry, reply in zip(complete, made, strict=True)]
+        return [(entry.pending, reply) for entry, reply in zip(complete, answers, strict=True)]
 
     def _admit_arrived(self) -> tuple[Engine, WeightSnapshot]:
         """Open the requests that are next in line, and return their engine and snapshot."""

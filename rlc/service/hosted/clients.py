@@ -63,9 +63,9 @@ class Patience:
             self._paused = paused
             self.pressed()
 
-    def left(self, asked: float) -> float:
-        """Return the seconds until a request made at ``asked`` (monotonic) is abandoned."""
-        return max(self._heard, asked) + self.seconds - time.monotonic()
+    def left(self, start: float) -> float:
+        """Return the seconds until a request made at ``start`` (monotonic) is abandoned."""
+        return max(self._heard, start) + self.seconds - time.monotonic()
 
     def lost(self) -> ServiceLostError:
         why = self.last_word or "its queue may be full"
@@ -80,7 +80,7 @@ class PendingReply(Generic[_T]):
     _future: APIFuture[_T]
     _patience: Patience
     _translate: Callable[[BaseException, str], ServiceError] = translate
-    _asked: float = field(factory=time.monotonic)
+    _start: float = field(factory=time.monotonic)
 
     def __await__(self) -> Generator[Any, None, _T]:
         return self._wait().__await__()
@@ -89,7 +89,7 @@ class PendingReply(Generic[_T]):
         task = asyncio.ensure_future(self._future.result_async())
         try:
             while not task.done():
-                left = self._patience.left(self._asked)
+                left = self._patience.left(self._start)
                 if left <= 0:
                     raise self._patience.lost()
                 await asyncio.wait([task], timeout=left)

@@ -156,10 +156,10 @@ def translate(error: BaseException, where: str) -> ServiceError:
 
 def translate_in_client(error: BaseException, where: str, loss: str) -> ServiceError:
     """Return an exception of a custom loss that this client computes, which ends the client."""
-    told = translate(error, where)
-    if isinstance(told, ServiceLostError):
-        return told
-    return _ended(f"the custom loss `{loss}` failed: {str(told).removeprefix(_SDK_FAILED)}")
+    translated = translate(error, where)
+    if isinstance(translated, ServiceLostError):
+        return translated
+    return _ended(f"the custom loss `{loss}` failed: {str(translated).removeprefix(_SDK_FAILED)}")
 
 
 def _ended(why: str) -> ServiceLostError:

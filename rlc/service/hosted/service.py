@@ -129,8 +129,8 @@ class HostedService:
                 record_stability_info=record_stability_info,
             )
         )
-        separate = lambda: self._separate  # noqa: E731
-        return HostedSamplingClient(client, self.patience, separate, self._tokenizers.get)
+        shared = self.patience, lambda: self._separate
+        return HostedSamplingClient(client, *shared, self._tokenizers.get)
 
     async def create_custom_loss(
         self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
@@ -212,21 +212,15 @@ class HostedService:
                 raise CheckpointError(f"{error}.", error.hint) from error
             raise
         info = client.get_info()
-        self._record(
-            {
-                "event": "model",
-                "model_id": client.model_id,
-                "base": str(info.model_data.model_name),
-                "session_id": str(self._session),
-                "metadata": metadata,
-                **({"from": path} if path is not None else {}),
-            }
-        )
-        name = info.model_data.tokenizer_id or info.model_data.model_name
-        tokenizer = await in_thread(lambda: own_tokenizer(client, str(name)))
-        self._tokenizers[str(info.model_data.model_name)] = tokenizer
-        separate = lambda: self._separate  # noqa: E731
-        return HostedTrainingClient(client, tokenizer, metadata, self.patience, separate)
+        base = str(info.model_data.model_name)
+        ids = {"model_id": client.model_id, "base": base, "session_id": str(self._session)}
+        source = {} if path is None else {"from": path}
+        self._record({"event": "model", **ids, "metadata": metadata, **source})
+        name = str(info.model_data.tokenizer_id or base)
+        tokenizer = await in_thread(lambda: own_tokenizer(client, name))
+        self._tokenizers[base] = tokenizer
+        shared = self.patience, lambda: self._separate
+        return HostedTrainingClient(client, tokenizer, metadata, *shared)
 
     async def _create(self, ask: Callable[[], tinker.APIFuture[C]]) -> C:
         """Create a client; the first one opens the session, which blocks a thread."""

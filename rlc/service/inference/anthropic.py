@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message, Tool
-from rlc.service.chats.replies import End, Step, Whole
+from rlc.service.chats.replies import End, FullReply, Step
 from rlc.service.http import RefusedRequest
 from rlc.service.inference.endpoint import FREE_CHOICE, Body, Strict, image_part, require
 from rlc.service.interface import SamplingRequest
@@ -212,24 +212,24 @@ class MessageAnswer:
     _block: int = field(default=-1, init=False)  # the one that is open
     _kind: str | None = field(default=None, init=False)
 
-    def whole(self, wholes: Sequence[Whole]) -> Json:
-        (whole,) = wholes
-        assert whole.end is not None
-        return {**self._head(self._content(whole), whole), **self._ending(whole.end)}
+    def full(self, replies: Sequence[FullReply]) -> Json:
+        (reply,) = replies
+        assert reply.end is not None
+        return {**self._head(self._content(reply), reply), **self._ending(reply.end)}
 
-    def message(self, i: int, whole: Whole) -> Message:  # noqa: ARG002
-        turn = _Turn.model_validate({"role": "assistant", "content": self._content(whole)})
+    def message(self, i: int, reply: FullReply) -> Message:  # noqa: ARG002
+        turn = _Turn.model_validate({"role": "assistant", "content": self._content(reply)})
         return next(iter(_messages(turn, "content")), {"role": "assistant", "content": ""})
 
-    def _content(self, whole: Whole) -> list[Json]:
+    def _content(self, reply: FullReply) -> list[Json]:
         content: list[Json] = []
-        if whole.reasoning:
-            content.append({"type": "thinking", "thinking": whole.reasoning, "signature": ""})
-        if whole.text:
-            content.append({"type": "text", "text": whole.text})
+        if reply.reasoning:
+            content.append({"type": "thinking", "thinking": reply.reasoning, "signature": ""})
+        if reply.text:
+            content.append({"type": "text", "text": reply.text})
         content += [
             {"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)}
-            for call_id, name, arguments in (self._calls(whole.end) if whole.end else ())
+            for call_id, name, arguments in (self._calls(reply.end) if reply.end else ())
         ]
         return content
 
@@ -251,11 +251,11 @@ class MessageAnswer:
             events.append(self._delta("input_json_delta", partial_json=arguments))
         return events
 
-    def last(self, wholes: Sequence[Whole]) -> list[Json]:
-        (whole,) = wholes
-        assert whole.end is not None
-        delta: Json = {"type": "message_delta", "delta": self._ending(whole.end)}
-        delta |= {"usage": self._usage(whole), **self._token_ids(whole)}
+    def last(self, replies: Sequence[FullReply]) -> list[Json]:
+        (reply,) = replies
+        assert reply.end is not None
+        delta: Json = {"type": "message_delta", "delta": self._ending(reply.end)}
+        delta |= {"usage": self._usage(reply), **self._token_ids(reply)}
         return [*self._close(), delta, {"type": "message_stop"}]
 
     def _open(self, kind: str, block: Json) -> Iterator[Json]:
@@ -276,15 +276,15 @@ class MessageAnswer:
         delta = {"type": kind, **more}
         return {"type": "content_block_delta", "index": self._block, "delta": delta}
 
-    def _head(self, content: list[Json], whole: Whole | None) -> Json:
+    def _head(self, content: list[Json], reply: FullReply | None) -> Json:
         return {
             "id": self.id,
             "type": "message",
             "role": "assistant",
             "model": self.generation.model.name,
             "content": content,
-            "usage": self._usage(whole),
-            **self._token_ids(whole),
+            "usage": self._usage(reply),
+            **self._token_ids(reply),
         }
 
     def _ending(self, end: End) -> Json:
@@ -292,25 +292,25 @@ class MessageAnswer:
         reason = _REASONS.get(end.reason, "end_turn" if stop is None else "stop_sequence")
         return {"stop_reason": reason, "stop_sequence": stop}
 
-    def _usage(self, whole: Whole | None) -> Json:
+    def _usage(self, reply: FullReply | None) -> Json:
         prompt = sum(map(len, self.generation.prompts))
-        if whole is None:
+        if reply is None:
             return {"input_tokens": prompt, "output_tokens": 0}
         cached = self.generation.cached_tokens
         return {
             "input_tokens": prompt - cached,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": cached,
-            "output_tokens": len(whole.tokens),
+            "output_tokens": len(reply.tokens),
         }
 
-    def _token_ids(self, whole: Whole | None) -> Json:
-        if whole is None or not self.request.return_token_ids:
+    def _token_ids(self, reply: FullReply | None) -> Json:
+        if reply is None or not self.request.return_token_ids:
             return {}
         return {
             "prompt_token_ids": list(self.generation.prompts[0]),
-            "token_ids": [token.token for token in whole.tokens],
-            "logprobs": [token.logprob for token in whole.tokens],
+            "token_ids": [token.token for token in reply.tokens],
+            "logprobs": [token.logprob for token in reply.tokens],
         }
 
     def _calls(self, end: End) -> list[tuple[str, str, str]]:

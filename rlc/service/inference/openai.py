@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rlc.service.chats.model import Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
-from rlc.service.chats.replies import End, Step, Whole
+from rlc.service.chats.replies import End, FullReply, Step
 from rlc.service.inference.endpoint import FREE_CHOICE, Body, Strict, image_part, require
 from rlc.service.interface import SampledToken, SamplingRequest
 
@@ -253,7 +253,7 @@ Token = SampledToken | ScoredToken
 
 @frozen(eq=False)
 class _Answer:
-    """An answer: as a ``whole``, or in chunks before (``first``), at (``step``) and after the
+    """An answer: in ``full``, or in chunks before (``first``), at (``step``) and after the
     sampled tokens (``last``). ``message`` is a reply as it is in a later request."""
 
     kind: ClassVar[str]  # of chunks
@@ -264,16 +264,12 @@ class _Answer:
     request: ChatRequest | CompletionRequest
 
     def _head(self, kind: str) -> Json:
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.generation.model.name,
-        }
+        name = self.generation.model.name
+        return {"id": self.id, "object": kind, "created": self.created, "model": name}
 
-    def _usage(self, wholes: Sequence[Whole]) -> Json:
+    def _usage(self, replies: Sequence[FullReply]) -> Json:
         prompt = sum(map(len, self.generation.prompts))
-        sampled = sum(len(whole.tokens) for whole in wholes)
+        sampled = sum(len(reply.tokens) for reply in replies)
         return {
             "prompt_tokens": prompt,
             "completion_tokens": sampled,
@@ -288,10 +284,10 @@ class _Answer:
         usage = {"usage": None} if self.request.streams_usage else {}
         return {**self._head(self.kind), "choices": choices, **usage, **more}
 
-    def last(self, wholes: Sequence[Whole]) -> list[Json]:
+    def last(self, replies: Sequence[FullReply]) -> list[Json]:
         if not self.request.streams_usage:
             return []
-        return [{**self._chunk([]), "usage": self._usage(wholes)}]
+        return [{**self._chunk([]), "usage": self._usage(replies)}]
 
 
 @frozen(eq=False)
@@ -300,34 +296,31 @@ class ChatAnswer(_Answer):
 
     request: ChatRequest
 
-    def whole(self, wholes: Sequence[Whole]) -> Json:
+    def full(self, replies: Sequence[FullReply]) -> Json:
         return {
             **self._head("chat.completion"),
-            "choices": [self._choice(i, whole) for i, whole in enumerate(wholes)],
-            "usage": self._usage(wholes),
+            "choices": [self._choice(i, reply) for i, reply in enumerate(replies)],
+            "usage": self._usage(replies),
             **self._prompt_ids(),
         }
 
-    def _choice(self, i: int, whole: Whole) -> Json:
-        assert whole.end is not None
-        return {
-            "index": i,
-            "message": self._message(i, whole),
-            "finish_reason": whole.end.reason,
-            **self._of_tokens(whole.tokens),
-        }
+    def _choice(self, i: int, reply: FullReply) -> Json:
+        assert reply.end is not None
+        reason, message = reply.end.reason, self._message(i, reply)
+        choice = {"index": i, "message": message, "finish_reason": reason}
+        return {**choice, **self._of_tokens(reply.tokens)}
 
-    def _message(self, i: int, whole: Whole) -> Json:
-        message: Json = {"role": "assistant", "content": whole.text, "refusal": None}
-        if whole.reasoning:
-            message["reasoning_content"] = whole.reasoning
-        if whole.end is not None and whole.end.calls:
-            message["content"] = whole.text or None
-            message["tool_calls"] = self._calls(i, whole.end)
+    def _message(self, i: int, reply: FullReply) -> Json:
+        message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
+        if reply.reasoning:
+            message["reasoning_content"] = reply.reasoning
+        if reply.end is not None and reply.end.calls:
+            message["content"] = reply.text or None
+            message["tool_calls"] = self._calls(i, reply.end)
         return message
 
-    def message(self, i: int, whole: Whole) -> Message:
-        return _plain(_Message.model_validate(self._message(i, whole)), "message")
+    def message(self, i: int, reply: FullReply) -> Message:
+        return _plain(_Message.model_validate(self._message(i, reply)), "message")
 
     def first(self) -> list[Json]:
         role = {"role": "assistant", "content": ""}
@@ -387,8 +380,8 @@ class ChatAnswer(_Answer):
         return {"token": text, "logprob": max(logprob, _LOWEST), "bytes": known}
 
     def _prompt_ids(self) -> Json:
-        asked = self.request.return_token_ids
-        return {"prompt_token_ids": list(self.generation.prompts[0])} if asked else {}
+        wanted = self.request.return_token_ids
+        return {"prompt_token_ids": list(self.generation.prompts[0])} if wanted else {}
 
 
 @frozen(eq=False)
@@ -398,29 +391,29 @@ class CompletionAnswer(_Answer):
     request: CompletionRequest
     _offsets: dict[int, int] = field(factory=dict, init=False)  # characters so far, by choice
 
-    def whole(self, wholes: Sequence[Whole]) -> Json:
+    def full(self, replies: Sequence[FullReply]) -> Json:
         if self.request.max_tokens == 0:  # one token was sampled, which is the least
-            wholes = [Whole(end=whole.end) for whole in wholes]
+            replies = [FullReply(end=reply.end) for reply in replies]
         choices = []
-        for i, whole in enumerate(wholes):
+        for i, reply in enumerate(replies):
             number = i // self.generation.n
-            text, tokens = whole.text, list[Token](whole.tokens)
+            text, tokens = reply.text, list[Token](reply.tokens)
             if self.request.echo:
                 prompt = self.generation.prompts[number]
                 text = str(self.generation.model.tokenizer.decode(prompt)) + text
                 tokens = [*self.generation.scored(number), *tokens]
-            choices.append(self._choice(i, text, tokens, whole.end))
-        return {**self._head(self.kind), "choices": choices, "usage": self._usage(wholes)}
+            choices.append(self._choice(i, text, tokens, reply.end))
+        return {**self._head(self.kind), "choices": choices, "usage": self._usage(replies)}
 
-    def message(self, i: int, whole: Whole) -> Message:  # noqa: ARG002
-        return {"role": "assistant", "content": whole.text}
+    def message(self, i: int, reply: FullReply) -> Message:  # noqa: ARG002
+        return {"role": "assistant", "content": reply.text}
 
     def first(self) -> list[Json]:
         return []
 
     def step(self, step: Step) -> list[Json]:
-        asked = self.request.logprobs is not None or self.request.return_token_ids
-        if not (step.piece.text or step.end or asked):
+        wanted = self.request.logprobs is not None or self.request.return_token_ids
+        if not (step.piece.text or step.end or wanted):
             return []
         return [self._chunk([self._choice(step.choice, step.piece.text, [step.token], step.end)])]
 

@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
 from rlc.service.chats.model import Generation, ReplyRequest
-from rlc.service.chats.replies import Reader, Step, Whole, read_steps
+from rlc.service.chats.replies import FullReply, Reader, Step, read_steps
 from rlc.service.http import (
     JSON,
     ON_ERROR,
@@ -148,17 +148,17 @@ async def _respond(
     else:
         read = partial(model.chat_reader, generation.prompts[0], generation.ends, wanted.tools)
         readers = [read() for _ in range(generation.n)]
-    wholes = [Whole() for _ in readers]
+    replies = [FullReply() for _ in readers]
 
     async def steps() -> AsyncIterator[Step]:
         async for step in read_steps(generation.tokens(), readers):
-            wholes[step.choice].add(step)
-            if all(whole.end is not None for whole in wholes):  # the client may leave now
-                _keep(endpoint, _caller(request), path, wanted, answer, wholes)
+            replies[step.choice].add(step)
+            if all(reply.end is not None for reply in replies):  # the client may leave now
+                _keep(endpoint, _caller(request), path, wanted, answer, replies)
             yield step
 
     if answer.request.stream:
-        events = _events(request, answer, steps(), wholes)
+        events = _events(request, answer, steps(), replies)
         headers = {"cache-control": "no-cache"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
@@ -168,7 +168,7 @@ async def _respond(
 
     if not await _unless_gone(request, all_steps()):
         return _NOBODY
-    return JSONResponse(answer.whole(wholes))
+    return JSONResponse(answer.full(replies))
 
 
 def _keep(
@@ -177,19 +177,19 @@ def _keep(
     path: str,
     wanted: ReplyRequest,
     answer: Answer,
-    wholes: Sequence[Whole],
+    replies: Sequence[FullReply],
 ) -> None:
     generation, choices = answer.generation, list[Choice]()
-    for i, whole in enumerate(wholes):
-        assert whole.end is not None
+    for i, reply in enumerate(replies):
+        assert reply.end is not None
         choice = Choice(
-            array("i", [token.token for token in whole.tokens]),
-            array("d", [token.logprob for token in whole.tokens]),
-            whole.tokens[-1].stop_reason or "stop",
-            whole.text,
-            whole.reasoning,
-            whole.end.calls,
-            answer.message(i, whole),
+            array("i", [token.token for token in reply.tokens]),
+            array("d", [token.logprob for token in reply.tokens]),
+            reply.tokens[-1].stop_reason or "stop",
+            reply.text,
+            reply.reasoning,
+            reply.end.calls,
+            answer.message(i, reply),
         )
         choices.append(choice)
     generation.keep([one.text for one in choices], [one.message for one in choices])
@@ -209,7 +209,7 @@ def _keep(
 
 
 async def _events(
-    request: Request, answer: Answer, steps: AsyncIterator[Step], wholes: Sequence[Whole]
+    request: Request, answer: Answer, steps: AsyncIterator[Step], replies: Sequence[FullReply]
 ) -> AsyncIterator[bytes]:
     """Iterate over an answer's server-sent events; Anthropic's have names, OpenAI's an end mark."""
     anthropic = isinstance(answer, MessageAnswer)
@@ -226,7 +226,7 @@ async def _events(
         async for step in steps:
             if events := answer.step(step):
                 yield written(events)
-        yield written(answer.last(wholes))
+        yield written(answer.last(replies))
     except ServiceError as error:
         yield written([error_body(request.scope, 500, str(error))])
     except Exception as error:

@@ -153,10 +153,10 @@ class _CountedClient:
         **scores: Any,
     ) -> types.SampleResponse:
         await asyncio.sleep(self.backend.disturbances.delay("sample"))
-        asked: Awaitable[types.SampleResponse] = self.client.sample(
+        sampling: Awaitable[types.SampleResponse] = self.client.sample(
             prompt, num_samples, sampling_params, on_token=on_token, **scores
         )
-        response = await asked
+        response = await sampling
         self.backend.used_samples(_OWNER, self.base_model, prompt, response)
         return response
 

@@ -54,9 +54,8 @@ def find_loss(session: Session, config: Mapping[str, float | str] | None) -> Cus
     given = dict(config or {})
     loss_id = given.pop("loss_id", None)
     if given or not isinstance(loss_id, str):
-        raise ServiceError(
-            f"{CUSTOM} takes one setting, the loss_id that create_custom_loss returned."
-        )
+        setting = "one setting, the loss_id that create_custom_loss returned."
+        raise ServiceError(f"{CUSTOM} takes {setting}")
     if loss_id not in session.losses:
         raise ServiceError(
             f"This session has no custom loss {loss_id!r}: a loss can be used in the session that "
@@ -73,9 +72,8 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
         served, config = backend.base(request.base_model), request.lora_config
         _require_adam(request.optimizer_config)
         if config is None:
-            raise RefusedRequest(
-                400, "This server trains LoRA adapters: give create_model a lora_config."
-            )
+            problem = "This server trains LoRA adapters: give create_model a lora_config."
+            raise RefusedRequest(400, problem)
         layers = config.train_mlp, config.train_attn, config.train_unembed
         LoraSpec(config.rank, *layers)  # refuses a rank or a choice of layers that cannot be
 
@@ -225,16 +223,14 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
     if request.model_id is not None:
         model = backend.sessions.model(request.model_id)
         answer = types.LoadWeightsResponse(path=request.path, model_id=model.id)
-        return backend.promise_in_order(
-            model,
-            request.seq_id,
-            "load_weights",
-            lambda: MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer),
-        )
+
+        def start() -> Awaitable[types.LoadWeightsResponse]:
+            return MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer)
+
+        return backend.promise_in_order(model, request.seq_id, "load_weights", start)
     if request.session_id is None or request.model_seq_id is None:
-        raise RefusedRequest(
-            400, "load_weights needs a model_id, or a session_id and a model_seq_id."
-        )
+        problem = "load_weights needs a model_id, or a session_id and a model_seq_id."
+        raise RefusedRequest(400, problem)
     session = backend.sessions.session(request.session_id)
     model_id = f"{session.id}:train:{request.model_seq_id}"
     with backend.futures.keeping_refusals(f"{model_id}/0"):

@@ -196,13 +196,14 @@ def parse_delay(text: str) -> Delay:
         numbers = [float(part) for part in rest.split(",")]
     except ValueError:
         numbers = []
-    usable = bool(numbers) and all(math.isfinite(n) and n >= 0 for n in numbers)
-    if usable and not kind and len(numbers) == 1:
-        return ConstantDelay(numbers[0])
-    if usable and kind == "lognormal" and len(numbers) == 2:
-        return LogNormal(*numbers)
-    if usable and kind == "pareto" and len(numbers) == 2 and numbers[1] > 0:
-        return Pareto(*numbers)
+    if all(math.isfinite(n) and n >= 0 for n in numbers):
+        match kind, numbers:
+            case "", [seconds]:
+                return ConstantDelay(seconds)
+            case "lognormal", [median, sigma]:
+                return LogNormal(median, sigma)
+            case "pareto", [scale, alpha] if alpha > 0:
+                return Pareto(scale, alpha)
     raise ServiceError(
         f"`{text}` is not a delay: give a number of seconds, lognormal:MEDIAN,SIGMA or "
         "pareto:SCALE,ALPHA"

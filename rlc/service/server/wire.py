@@ -47,9 +47,8 @@ def read_pass(body: bytes) -> Pass:
     try:
         message.ParseFromString(body)
     except DecodeError as error:
-        raise RefusedRequest(
-            400, "The body is not a ForwardBackwardRequest in protobuf."
-        ) from error
+        problem = "The body is not a ForwardBackwardRequest in protobuf."
+        raise RefusedRequest(400, problem) from error
     config: dict[str, float | str] = dict(message.loss_fn_config)
     for key, value in message.loss_fn_config_v2.items():
         config[key] = value.text if value.WhichOneof("value") == "text" else value.number
