@@ -30,7 +30,7 @@ from tinker import types
 from torch import Tensor, nn
 
 from rlc.service.engine import open_engine
-from rlc.service.engine.clients import LocalSamplingClient, LocalTrainingClient
+from rlc.service.engine.service import LocalSamplingClient, LocalTrainingClient
 
 GROUPS, MEMBERS, RANK = 16, 8, 8
 

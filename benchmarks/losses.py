@@ -149,7 +149,8 @@ async def alone(rounds: int) -> None:
     import torch
 
     from rlc.service.engine.custom_loss import CustomLoss
-    from rlc.service.engine.losses import BatchLoss, BuiltinLoss
+    from rlc.service.engine.losses import BuiltinLoss
+    from rlc.service.engine.trainer import BatchLoss
 
     torch.set_num_threads(1)
     for name in NAMES:

@@ -313,7 +313,6 @@ NOUNS = {
     "Finding",
     "Halving",
     "Lowering",
-    "ModelNeed",
     "Sampling",
     "SharedFinding",
     "String",

@@ -10,27 +10,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.service.chats.model import *
     from rlc.service.chats.prompts import *
+    from rlc.service.chats.replies import *
     from rlc.service.conform.probe import *
-    from rlc.service.conform.records import *
     from rlc.service.conform.suite import *
     from rlc.service.engine.checkpoints import *
     from rlc.service.engine.service import *
-    from rlc.service.hosted.capabilities import *
     from rlc.service.hosted.connect import *
     from rlc.service.hosted.endpoint import *
-    from rlc.service.hosted.preflight import *
     from rlc.service.hosted.refusals import *
     from rlc.service.hosted.service import *
     from rlc.service.http import *
     from rlc.service.inference.endpoint import *
-    from rlc.service.inference.requests import *
     from rlc.service.inference.routes import *
     from rlc.service.interface import *
     from rlc.service.server.app import *
     from rlc.service.server.backend import *
     from rlc.service.server.faults import *
     from rlc.service.sockets import *
-    from rlc.service.text import *
 else:
     from rlc.doors import door
 
@@ -39,20 +35,18 @@ else:
         """
         chats.model: ChatModel Generation OnToken ReplyRequest SampledReply sampled_tokens
         chats.prompts: Message Tool
-        conform.probe: Bench TOLERANCE
-        conform.records: CheckOutcome ConformReport
+        chats.replies: TextDecoder
+        conform.probe: Bench CheckOutcome ConformReport TOLERANCE
         conform.suite: MOST_TOKENS chosen run_checks
         engine.checkpoints: CheckpointStore peft_arrays peft_config peft_key peft_scale
         engine.service: find_folder
-        hosted.capabilities: smaller_contexts
         hosted.connect: connect_service open_service require_packages require_service
+            smaller_contexts
         hosted.endpoint: Endpoint KEY find_endpoint
-        hosted.preflight: find_base offered_models
         hosted.refusals: translate
-        hosted.service: open_rest
+        hosted.service: find_base offered_models open_rest
         http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key serving
-        inference.endpoint: Caller Observer Recorder
-        inference.requests: parts_of
+        inference.endpoint: Caller Observer Recorder parts_of
         inference.routes: endpoint_app
         interface: CheckpointError LossHandle RemoteService SampledToken SamplingClient
             SamplingRequest ServiceClient ServiceError ServiceLostError SessionEnd
@@ -61,6 +55,5 @@ else:
         server.backend: Backend load_models
         server.faults: Disturbances Latency parse_delay parse_faults
         sockets: LOOPBACK bind
-        text: TextDecoder
         """,
     )

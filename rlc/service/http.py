@@ -1,7 +1,4 @@
-"""What HTTP servers here have in common: bodies read within bounds, refusals, the socket.
-
-A request is refused with the HTTP status that says so, and in the body of its API.
-"""
+"""HTTP servers: bodies read within bounds, refusals in the body of each API, the socket."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlc.chat import EnvError
 from rlc.errors import Error
-from rlc.service.chats.errors import ChatError, TooLongError
+from rlc.service.chats.prompts import ChatError, TooLongError
 from rlc.service.interface import ServiceError, ServiceLostError
 from rlc.service.sockets import BACKLOG, LOOPBACK, bind
 from rlc.version import __version__
@@ -43,13 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedRequest(Error):  # noqa: N818 (it is what happened, not what went wrong here)
-    """One sentence for the client.
-
-    The status decides what the SDK does: it gives up on 400, 401, 404, 413 and 415, takes 410
-    as "this will never come, ask anew", and tries 408, 409, 429 and 5xx again for minutes.
-    ``param`` is the parameter that is refused and ``code`` a word for programs, in APIs that have
-    them.
-    """
+    """A refusal of a request, in one sentence for the client. The status decides what the SDK does:
+    it gives up on 400, 401, 404, 413 and 415, makes another request after 410, and tries 408, 409,
+    429 and 5xx again for minutes. ``param`` is the parameter that is refused and ``code`` a word
+    for programs, in APIs that have them."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None
@@ -62,7 +56,7 @@ class RefusedRequest(Error):  # noqa: N818 (it is what happened, not what went w
 
 @contextmanager
 def refusing(status: int) -> Iterator[None]:
-    """Raise Refused with this status in place of a ServiceError."""
+    """Raise RefusedRequest with this status in place of a ServiceError."""
     try:
         yield
     except ServiceError as error:
@@ -70,20 +64,17 @@ def refusing(status: int) -> Iterator[None]:
 
 
 def speaks_anthropic(scope: Scope) -> bool:
-    """Whether a request is one of Anthropic's API. Paths that both APIs have are told apart by a
-    header that all of its clients send."""
+    """Return whether a request is one of Anthropic's API. Its clients send a header by which it is
+    distinguished at paths that both APIs have."""
     path = _path(scope)
-    if path.startswith("/anthropic/"):
-        return True
-    return path.startswith("/v1/") and (
-        path.startswith("/v1/messages") or "anthropic-version" in Headers(scope=scope)
-    )
+    has_header = path.startswith("/v1/") and "anthropic-version" in Headers(scope=scope)
+    return has_header or path.startswith(("/anthropic/", "/v1/messages"))
 
 
 def error_body(
     scope: Scope, status: int, message: str, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """The body of an error: that of OpenAI's API, of Anthropic's, or of Tinker's."""
+    """Return the body of an error in OpenAI's API, Anthropic's, or Tinker's."""
     otherwise = "invalid_request_error" if status < 500 else None
     if speaks_anthropic(scope):
         kind = _ANTHROPIC.get(status, otherwise or "api_error")
@@ -96,31 +87,22 @@ def error_body(
 
 
 def _path(scope: Scope) -> str:
-    """The path of a request, without the session that it may begin with."""
     path = str(scope["path"])
     return f"/{path.split('/', 3)[-1]}" if path.startswith("/s/") else path
-
-
-def as_refused(error: RefusedRequest | ServiceError | EnvError) -> RefusedRequest:
-    """What went wrong with a request, as its client is told."""
-    if isinstance(error, RefusedRequest):
-        return error
-    said = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
-    said += f" ({error.hint})" if error.hint else ""
-    if isinstance(error, ChatError):
-        return RefusedRequest(400, said, param=error.part)
-    lost = isinstance(error, ServiceLostError)  # which may be there again
-    return RefusedRequest(
-        503 if lost else 400, said, code=TOO_LONG if isinstance(error, TooLongError) else None
-    )
 
 
 async def _refused(
     request: Request, error: RefusedRequest | ServiceError | EnvError
 ) -> JSONResponse:
-    known = as_refused(error)
-    body = error_body(request.scope, known.status, known.message, known.param, known.code)
-    return JSONResponse(body, known.status)
+    if not isinstance(error, RefusedRequest):
+        message = f"{error.message[:1].upper()}{error.message[1:].rstrip('.')}."
+        message += f" ({error.hint})" if error.hint else ""
+        status = 503 if isinstance(error, ServiceLostError) else 400  # it may be there again
+        code = TOO_LONG if isinstance(error, TooLongError) else None
+        param = error.part if isinstance(error, ChatError) else None
+        error = RefusedRequest(status, message, param=param, code=code)
+    body = error_body(request.scope, error.status, error.message, error.param, error.code)
+    return JSONResponse(body, error.status)
 
 
 async def _no_such_path(request: Request, error: HTTPException) -> JSONResponse:
@@ -134,8 +116,8 @@ async def _no_such_path(request: Request, error: HTTPException) -> JSONResponse:
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s failed", request.url.path, exc_info=error)
-    said = f"The server failed: {type(error).__name__}."
-    return JSONResponse(error_body(request.scope, 500, said), 500)
+    message = f"The server failed: {type(error).__name__}."
+    return JSONResponse(error_body(request.scope, 500, message), 500)
 
 
 ON_ERROR: Any = {
@@ -148,7 +130,6 @@ ON_ERROR: Any = {
 
 
 def given_key(scope: Scope) -> str | None:
-    """The key that a request carries, as ``X-API-Key`` or ``Authorization: Bearer``."""
     headers = dict(scope["headers"])
     bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
     given: bytes = headers.get(b"x-api-key", bearer)
@@ -156,20 +137,20 @@ def given_key(scope: Scope) -> str | None:
 
 
 def key_checker(key: str) -> Callable[[str], bool]:
-    """Return what tells whether a request has the key, in a time that says nothing of it."""
+    """Return a check of a request's key, which takes the same time for all keys of a length."""
     return lambda given: compare_digest(given.encode("latin-1"), key.encode())
 
 
 def require_key(app: ASGIApp, is_right: Callable[[str], bool], free: str | None = None) -> ASGIApp:
-    """Pass on what carries the right key, or has a path that begins with ``free``."""
+    """Refuse requests without the right key, unless their path begins with ``free``."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         is_free = free is not None and scope["type"] == "http" and scope["path"].startswith(free)
         if scope["type"] == "http" and not is_free:
             given = given_key(scope) or ""
             if not is_right(given):
-                said = error_body(scope, 401, "The key is not the one of this server.")
-                refusal = JSONResponse(said, 401, _RENEW if given.startswith("eyJ") else None)
+                body = error_body(scope, 401, "The key is not the one of this server.")
+                refusal = JSONResponse(body, 401, _RENEW if given.startswith("eyJ") else None)
                 return await refusal(scope, receive, send)
         return await app(scope, receive, send)
 
@@ -181,7 +162,7 @@ LARGEST_BODY = 64 * 2**20  # the SDK cuts forward_backward at 5 MB unless one da
 
 
 async def read_content(request: Request, content_type: str) -> bytes:
-    """Read a body. Raise Refused if it is of another type (415) or too large (413)."""
+    """Read a body. Raise RefusedRequest if it is of another type (415) or too large (413)."""
     given = request.headers.get("content-type", "nothing")
     if given.split(";")[0].strip().lower() != content_type:
         raise RefusedRequest(415, f"This path takes {content_type}, not {given}.")
@@ -197,8 +178,8 @@ async def read_content(request: Request, content_type: str) -> bytes:
 
 
 class Server(uvicorn.Server):
-    """Sets ``is_up`` when it has started, and calls ``closing``, which answers what waits, before
-    it ends."""
+    """Sets ``is_up`` when it has started, and calls ``closing``, which answers the requests that
+    wait, before it ends."""
 
     def __init__(self, app: ASGIApp, closing: Callable[[], None] = lambda: None) -> None:
         # An injected fault that drops a connection is not an error worth a line.
@@ -253,7 +234,7 @@ async def serving(app: ASGIApp, host: str = LOOPBACK, port: int = 0) -> AsyncIte
 
 @contextmanager
 def on_a_thread(server: Server) -> Iterator[str]:
-    """Serve on a free port of this machine, in a thread, until the block ends; its address. Raise
+    """Serve on a free port in a thread until the block ends, and return the address. Raise
     ServiceError if the server does not start."""
     listening = bind(LOOPBACK, 0)
     port = listening.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The client interface of a training service: Tinker's, as protocols; its errors; pending calls.
+"""Tinker's client interface of a training service, as protocols; its errors; pending calls.
 
 Every name, argument and default is the official SDK's (tinker 0.38), and the data are its own
 ``tinker.types``. The hosted service, a compatible server and the embedded engine implement it; the
@@ -6,9 +6,9 @@ runtime knows only this module. Each call returns an awaitable at once, so that
 ``forward_backward`` and ``optim_step`` can be submitted together.
 
 The embedded engine answers requests in waves, and a wave should hold all that the program can
-request before it needs an answer. So code that plays environments says when it waits for a pending
-call, after which it will make another request. An environment may take for ever, so a wave waits
-for it about a second; what is ``ours``, and surely ends, it waits for as long as it takes.
+request before it needs an answer. So code that plays environments marks the calls that it waits for
+and after which it makes another request. An environment may take for ever, so a wave waits for it
+about a second; for a call that is ``ours``, and surely ends, it waits as long as it takes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 
 class ServiceError(Error):
-    """A request that a training service refused or could not carry out.
-
-    The message is one sentence for the user: what is wrong, and what would be right.
-    """
+    """A request that a training service refused or could not carry out. The message is one sentence
+    for the user: what is wrong, and what would be right."""
 
 
 class ServiceLostError(ServiceError):
@@ -50,8 +48,8 @@ R = TypeVar("R")
 
 @frozen(eq=False)
 class MappedAwaitable(Generic[_T, R]):
-    """``make`` of the result of ``work``, which is already under way. Unlike a coroutine it may
-    remain unawaited, when a run or a server ends."""
+    """Awaits ``make(result of work)``. ``work`` is under way already, and unlike a coroutine this
+    need not be awaited."""
 
     work: Awaitable[_T]
     make: Callable[[_T], R]
@@ -60,12 +58,13 @@ class MappedAwaitable(Generic[_T, R]):
         return self.make((yield from self.work.__await__()))
 
 
+LossConfig = Mapping[str, float | str] | None
 SessionEnd = Literal["success", "errored", "interrupted"]
 
 
 @frozen
 class SamplingRequest(Sampling):
-    """How the replies to one prompt are sampled, and what is wanted beside their tokens."""
+    """The sampling of replies to one prompt, and what to return beside their tokens."""
 
     seed: int | None = None
     n: int = 1  # replies
@@ -80,7 +79,7 @@ class SamplingRequest(Sampling):
 def sampling_params(
     sampling: Sampling, seed: int | None, stop: Sequence[str] | Sequence[int] | None
 ) -> types.SamplingParams:
-    """Return how a service is asked to sample; ``stop`` holds all that ends a reply."""
+    """Return the parameters of a sampling request; ``stop`` holds all that ends a reply."""
     from tinker import types
 
     return types.SamplingParams(
@@ -95,12 +94,12 @@ def sampling_params(
 
 @frozen
 class SampledToken:
-    """A token of a request, as services report it that sample for a stream."""
+    """A token of a sampling request whose reply is streamed."""
 
     sample: int  # which of the request's samples
     token: int
     logprob: float
-    topk: tuple[tuple[int, float], ...]  # tokens and their logprobs, as many as were asked
+    topk: tuple[tuple[int, float], ...]  # the most likely tokens and their logprobs
     stop_reason: Literal["stop", "length"] | None  # None unless it is the last of its sample
 
 
@@ -117,73 +116,59 @@ class SamplingClient(Protocol):
         *,
         topk_sample_logprobs: int = 0,
     ) -> Awaitable[types.SampleResponse]:
-        """Draw ``num_samples`` completions; each has its own random stream.
+        """Sample ``num_samples`` completions; each has its own random stream.
 
-        Logprobs are those of the distribution that was sampled from (temperature included), and of
-        the prompt those at temperature 1: of its tokens, and of the ``topk_prompt_logprobs``
-        most likely ones in the place of each. The ``topk_sample_logprobs`` most likely ones where
-        each token was sampled include the temperature too.
-        A request is a function of its arguments and the snapshot: the same ``seed`` gives the
-        same tokens, regardless of what else is being sampled.
+        Logprobs of samples, and of the ``topk_sample_logprobs`` most likely tokens in the place of
+        each sampled one, include the temperature. Those of the prompt, and of the
+        ``topk_prompt_logprobs`` most likely tokens in the place of each of its tokens, are at
+        temperature 1. The reply is a function of the arguments and the snapshot: the same ``seed``
+        gives the same tokens, whatever else is being sampled.
         """
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
-        """Log-probability of each prompt token given those before; the first is None."""
+        """Return the logprob of each prompt token given those before; the first is None."""
 
     def get_tokenizer(self) -> Any:
-        """The Hugging Face tokenizer of the base model. The first time it may be loaded, so that
-        this blocks."""
+        """Return the Hugging Face tokenizer of the base model; loading it may block."""
 
 
 class LossHandle(Protocol):
     """A custom loss of a service, for its training clients; see `create_custom_loss`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of its function."""
 
     @property
     def in_client(self) -> bool:
-        """Whether the service leaves the loss to this client: each gradient then costs one more
-        forward pass, half as much again."""
+        """Whether this client computes the loss, which costs half as much again."""
 
 
 class TrainingClient(Protocol):
     """One LoRA adapter and its optimiser."""
 
     def forward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]: ...
 
     def forward_backward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
         """Add the gradient of the summed loss; nothing is averaged.
-
         ``loss_fn_outputs[i]["logprobs"]`` holds the trainer's logprobs of datum ``i``;
-        ``metrics["loss:sum"]`` the loss.
-        """
+        ``metrics["loss:sum"]`` the loss."""
 
     def forward_backward_custom(
         self, data: list[types.Datum], loss_fn: LossHandle
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """The same with a custom loss of this service, whose metrics are added to ``metrics``.
-
-        What it cannot compute is a ServiceError, and leaves the accumulated gradient as it was. If
-        the loss is computed in this client, such an error ends the client: it is a
-        ServiceLostError.
-        """
+        """Add the gradient of a custom loss of this service, whose metrics are in ``metrics``.
+        Raise ServiceError, and leave the accumulated gradient as it was, if the loss cannot be
+        computed. If it is computed in this client, the error ends the client: it is a
+        ServiceLostError."""
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        """AdamW on the accumulated gradient, which is then cleared.
-
-        ``metrics["grad_norm"]`` is the norm before clipping, if the service reports it.
-        """
+        """Step AdamW on the accumulated gradient, and clear it. ``metrics["grad_norm"]`` is the
+        norm before clipping, if the service reports it."""
 
     def save_state(
         self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
@@ -193,11 +178,9 @@ class TrainingClient(Protocol):
     def save_weights_and_get_sampling_client(
         self, *, record_stability_info: bool = False
     ) -> Awaitable[SamplingClient]:
-        """A sampling client on a snapshot of the current weights.
-
-        With ``record_stability_info`` the service remembers for a day what is sampled, so that
-        the datums of this session can name its sequences (``Datum.with_provenance``).
-        """
+        """Return a sampling client on a snapshot of the current weights. With
+        ``record_stability_info`` the service keeps the samples for a day, so that datums of this
+        session can name their sequences (``Datum.with_provenance``)."""
 
     def save_weights_for_sampler(
         self, name: str, ttl_seconds: int | None = None
@@ -205,7 +188,7 @@ class TrainingClient(Protocol):
         """Save the weights alone; the response's ``path`` can be sampled from."""
 
     def get_tokenizer(self) -> Any:
-        """The Hugging Face tokenizer of the base model."""
+        """Return the Hugging Face tokenizer of the base model."""
 
 
 class ServiceClient(Protocol):
@@ -229,14 +212,14 @@ class ServiceClient(Protocol):
     def create_training_client_from_state(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> Awaitable[TrainingClient]:
-        """Saved weights under a fresh optimiser. On this machine a path may also be the file of
-        another run's checkpoint."""
+        """Start from saved weights with a fresh optimiser. On this machine a path may also be the
+        file of another run's checkpoint."""
 
     def create_training_client_from_adapter(
         self, folder: str, base_model: str, user_metadata: dict[str, str] | None = None
     ) -> Awaitable[TrainingClient]:
-        """An adapter of Hugging Face PEFT under a fresh optimiser; not Tinker's. Raise ServiceError
-        if the service takes none, or it cannot be trained on."""
+        """Start from an adapter of Hugging Face PEFT with a fresh optimiser; not in Tinker's
+        interface. Raise ServiceError if the service takes none, or it does not fit the model."""
 
     def create_sampling_client(
         self,
@@ -263,62 +246,56 @@ class ServiceClient(Protocol):
 
 
 class Listener(Protocol):
-    """Told by a remote service what happens to a run there. Its methods must return quickly."""
+    """Callbacks of a remote service, which must return quickly."""
 
     def note(self, text: str) -> None:
-        """A message for the user, such as a pause or a full queue."""
+        """Show a message to the user, such as a pause or a full queue."""
 
     def pressed(self) -> None:
-        """The service is overloaded: it refused a request as too many, or its queue is full."""
+        """Note that the service is overloaded: it refuses requests, or its queue is full."""
 
     def record(self, event: dict[str, Any]) -> None:
-        """A session or a model with its ids, for the records of the run."""
+        """Keep the ids of a session or a model for the records of the run."""
 
 
 @runtime_checkable
 class RemoteService(ServiceClient, Protocol):
-    """A service over a network, which is asked what it can do, and is not free."""
+    """A service over a network."""
 
     @property
     def server(self) -> str:
-        """Its address."""
+        """The address of the server."""
 
     def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
-        """The models that the server trains and samples, and their contexts."""
+        """Return the models that the server trains and samples, and their contexts."""
 
     async def ping(self) -> None:
         """Raise ServiceError if its server cannot be reached now."""
 
     async def is_rlc(self) -> bool:
-        """Whether it is rlc's own server, whose definitions of all losses are known here."""
+        """Return whether it is rlc's own server, whose definitions of all losses are known."""
 
     def separate_samples(self) -> None:
         """From now on request each sample of a seeded request alone, with its own seed."""
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` of pauses and overload, and of new sessions and models."""
+        """Call ``listener`` on pauses and overload, and on new sessions and models."""
 
     async def close(self, end: SessionEnd) -> None:
-        """Finish the session. Never raises, since the run is over."""
+        """Finish the session. An error is only logged, since the run is over."""
 
 
 @define
 class PendingCalls:
-    """The calls that are pending in an event loop, and how often that has changed."""
+    """The numbers of pending calls in an event loop, and how often they have changed."""
 
     ours: int = 0
     environments: int = 0
     changes: int = 0
 
-    @property
-    def total(self) -> int:
-        return self.ours + self.environments
-
     def add(self, ours: bool, change: int) -> None:
-        if ours:
-            self.ours += change
-        else:
-            self.environments += change
+        self.ours += change * ours
+        self.environments += change * (not ours)
         self.changes += 1
 
 
@@ -326,14 +303,13 @@ _CALLS: WeakKeyDictionary[asyncio.AbstractEventLoop, PendingCalls] = WeakKeyDict
 
 
 def calls_of(loop: asyncio.AbstractEventLoop) -> PendingCalls:
-    """Return the record of a loop's pending calls, which changes with them."""
+    """Return the numbers of a loop's pending calls, which are updated."""
     return _CALLS.setdefault(loop, PendingCalls())
 
 
 @define(eq=False)
 class _Call:
-    """A call, and how many requests of its own it waits for; while there are any, it is not
-    counted."""
+    """A pending call, which is not counted while it waits for requests of its own (``asking``)."""
 
     ours: bool
     asking: int = 0
@@ -345,7 +321,7 @@ _AROUND: ContextVar[_Call | None] = ContextVar("pending_call", default=None)
 
 @contextmanager
 def pending_call(ours: bool = False) -> Iterator[None]:
-    """Count a call after which there may be another request to a service."""
+    """Count a call after which the program may make another request to a service."""
     calls, call = calls_of(asyncio.get_running_loop()), _Call(ours)
     calls.add(ours, 1)
     token = _AROUND.set(call)
@@ -360,8 +336,7 @@ def pending_call(ours: bool = False) -> Iterator[None]:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Around a request to the service from within such a call, which waits for the answer: the
-    service must not wait for the call."""
+    """Do not count the call around a request to the service that it waits for."""
     calls, call = calls_of(asyncio.get_running_loop()), _AROUND.get()
     if call is None or call.over:
         yield

@@ -23,10 +23,8 @@ class _WatchfulTracer(torch.fx.Tracer):
 
 def trace(fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]) -> LossHandle:
     """Trace a custom loss, which belongs to no session yet. Raise ServiceError if that cannot be.
-
     Tracing changes torch's modules for a moment: nothing else may be traced or computed with them
-    meanwhile.
-    """
+    meanwhile."""
     try:
         handle = trace_loss(fn, input_ranks, session_id="")
     except (ValueError, TypeError) as error:  # TypeError: of what has no signature

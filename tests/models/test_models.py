@@ -20,7 +20,7 @@ from rlc.models.export import ExportError, export_model
 from rlc.models.named import named_model
 from rlc.models.opened import open_model
 from rlc.report.run_page import run_html
-from rlc.service.chats.errors import TooLongError
+from rlc.service.chats.prompts import TooLongError
 from rlc.service.interface import SamplingRequest
 
 pytestmark = pytest.mark.engine

@@ -371,11 +371,11 @@ class PlainTrainingClient:
             logprobs_TK = np.take_along_axis(logprobs_TV, targets_TK, axis=1)
             per_token = {key for key in arrays if key.startswith("clip_")}
             inputs = {
-                k: v.ravel() for k, v in arrays.items() if k in per_token or k not in loss.decided
+                k: v.ravel() for k, v in arrays.items() if k in per_token or k not in loss.settings
             }
             try:
                 value, slopes = builtin_loss_and_grad(
-                    loss_fn, loss.decided, logprobs_TK.ravel(), inputs
+                    loss_fn, loss.settings, logprobs_TK.ravel(), inputs
                 )
             except AlgorithmError as error:
                 raise ServiceError(str(error)) from error

@@ -14,9 +14,8 @@ from pydantic import BaseModel, ValidationError
 from tinker import types
 
 from rlc.service.http import RefusedRequest
-from rlc.service.server.backend import Backend, Extension, Handlers
+from rlc.service.server.backend import USER, Backend, Extension, Handlers
 from rlc.service.server.runs import tinker_path
-from rlc.service.server.signing import USER
 
 _LONGEST = timedelta(days=14)
 _HOUR = timedelta(hours=1)

@@ -12,8 +12,7 @@ import torch
 from tinker import types
 
 from rlc.service.engine import open_engine
-from rlc.service.engine.clients import LocalTrainingClient
-from rlc.service.engine.service import LocalService
+from rlc.service.engine.service import LocalService, LocalTrainingClient
 
 # Models this small lose time to a second thread.
 torch.set_num_threads(1)

@@ -1,7 +1,6 @@
-"""Chats with a model over any sampling client: messages to tokens, tokens as they are sampled, and
-tokens back to text, reasoning and calls of tools.
+"""Chats with a model over any sampling client.
 
-To read it: `model`, a client with the renderer that writes its chats;
-`prompts` and `replies`, the ways there and back. Who asks a model uses it: `rlc chat`, judges and
-opponents of a run, and the routes of `rlc.service.inference`.
+`model` is a client with the renderer of its chats; `prompts` and `replies` convert messages to
+tokens and tokens back to text, reasoning and calls of tools. `rlc chat`, judges and opponents of a
+run, and the routes of `rlc.service.inference` use them.
 """

@@ -1,5 +1,4 @@
-"""A model that answers: a sampling client with the renderer that writes its chats, and what it is
-sampling, token by token."""
+"""A model that answers: a sampling client with the renderer of its chats; its samples, streamed."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from attrs import define, evolve, field, frozen
 
 from rlc.chat import NO_CHUNKS, Chunks, Ends, model_input, text_of, upto_end
-from rlc.service.chats.errors import ChatError, TooLongError
-from rlc.service.chats.prompts import Message, Tool, chat_prompt
+from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
 from rlc.service.chats.replies import ChatReader, TextReader
 from rlc.service.interface import (
     SampledToken,
@@ -48,8 +46,7 @@ class SampledReply:
 
 @frozen(eq=False)
 class ReplyRequest:
-    """Replies that a model is asked for: to a chat, or to ``texts`` that it goes on with, as
-    tokens."""
+    """Replies that are requested to a chat, or to ``texts`` (tokens) to be continued."""
 
     sampling: SamplingRequest
     messages: Sequence[Message] | None = None
@@ -58,33 +55,21 @@ class ReplyRequest:
 
     @property
     def count(self) -> int:
-        """How many replies there are."""
         return self.sampling.n * max(1, len(self.texts))
 
 
 @frozen(eq=False)
 class ChatModel:
-    """A model that answers chats and goes on with texts, over any sampling client.
+    """A model that answers chats and continues texts, over any sampling client. Tokens are streamed
+    if the client's ``sample`` has a parameter ``on_token``."""
 
-    Attributes:
-        name: what it is asked as.
-        base: its base model.
-        client: samples from it. If its ``sample`` has a parameter ``on_token``, tokens come as they
-            are sampled, and else when all of them are there.
-        tokenizer: the Hugging Face tokenizer of the base model.
-        renderer: that of tinker-cookbook which writes its chats; None: it cannot chat.
-        context: tokens; None if that is not known.
-        end_tokens: what ends a text, without a chat's markup.
-        no_renderer: why it cannot chat.
-    """
-
-    name: str
-    base: str
+    name: str  # in requests
+    base: str  # its base model
     client: SamplingClient
-    tokenizer: Any
-    renderer: Any | None
-    context: int | None
-    end_tokens: frozenset[int] = frozenset()
+    tokenizer: Any  # of Hugging Face, of the base model
+    renderer: Any | None  # of tinker-cookbook; None: it cannot chat
+    context: int | None  # tokens; None if unknown
+    end_tokens: frozenset[int] = frozenset()  # of a text, without a chat's markup
     no_renderer: str = "its renderer is not known"
 
     def prompt(
@@ -97,42 +82,37 @@ class ChatModel:
         return chat_prompt(self.renderer, messages, tools)
 
     def chat_ends(self, stops: Sequence[str] = ()) -> Ends:
-        """What ends a reply of a chat."""
         given = list(cast(Any, self.renderer).get_stop_sequences())
+        tokens = tuple(stop for stop in given if isinstance(stop, int))
+        texts = (*stops, *(stop for stop in given if isinstance(stop, str)))
         # A format that ends with text leaves the end to a base model's own token, too.
-        tokens = tuple(stop for stop in given if isinstance(stop, int)) or self._text_end
-        return Ends(tokens, (*stops, *(stop for stop in given if isinstance(stop, str))))
+        return Ends(tokens, texts) if tokens else self.text_ends(texts)
 
     def text_ends(self, stops: Sequence[str] = ()) -> Ends:
-        """What ends a text."""
-        return Ends(self._text_end, tuple(stops))
-
-    @property
-    def _text_end(self) -> tuple[int, ...]:
-        return tuple(sorted(self.end_tokens))
+        return Ends(tuple(sorted(self.end_tokens)), tuple(stops))
 
     def text_reader(self, ends: Ends) -> TextReader:
-        """Return what reads a text as it is sampled."""
+        """Return a reader of a text as it is sampled."""
         return TextReader(self.tokenizer, frozenset(ends.tokens), ends.cutting(self.tokenizer))
 
     def chat_reader(self, prompt: Sequence[int], ends: Ends, tools: Sequence[Tool]) -> ChatReader:
-        """Return what reads a reply of a chat as it is sampled."""
+        """Return a reader of a reply as it is sampled."""
         end = [token for token in prompt[-8:] if token >= 0]  # the others are of images
         is_reasoning = self.tokenizer.decode(end).rstrip().endswith(_OPENING)
         return ChatReader(self.renderer, self.text_reader(ends), tools, is_reasoning)
 
     def start(self, request: ReplyRequest) -> Generation:
-        """Begin to sample. Raise TooLongError if the context has no room for a reply."""
+        """Start sampling. Raise TooLongError if the context has no room for a reply."""
         sampling, chunks, prompts = request.sampling, NO_CHUNKS, request.texts
         if request.messages is None:
             ends = self.text_ends(sampling.stop)
         else:
             prompt, chunks = self.prompt(request.messages, request.tools)
             prompts, ends = [prompt], self.chat_ends(sampling.stop)
+        most = sampling.max_tokens
+        limit = "" if most is None else f" and max_tokens = {most}"
         for length in map(len, prompts):
-            if self.context and length + (sampling.max_tokens or 1) > self.context:
-                most = sampling.max_tokens
-                limit = "" if most is None else f" and max_tokens = {most}"
+            if self.context and length + (most or 1) > self.context:
                 raise TooLongError(
                     f"The prompt is too long: {length} tokens{limit} exceed the context of "
                     f"{self.context} tokens."
@@ -147,16 +127,14 @@ class ChatModel:
         chunks: Chunks = NO_CHUNKS,
         on_token: OnToken | None = None,
     ) -> types.SampleResponse:
-        """Sample replies, of at most the tokens that the context has left.
-
-        Raise TooLongError if it has none left, and ServiceError if the service does not answer.
-        """
+        """Sample replies of at most the tokens that the context has left. Raise TooLongError if it
+        has none left, and ServiceError if the service does not answer."""
         most = request.max_tokens
         if self.context is not None:
             room = self.context - len(prompt)
             if room < 1:
-                said = f"the chat has {len(prompt):,} tokens, and the context is {self.context:,}"
-                raise TooLongError(said)
+                size = f"the chat has {len(prompt):,} tokens"
+                raise TooLongError(f"{size}, and the context is {self.context:,}")
             most = room if most is None else min(most, room)
         limited = evolve(request, max_tokens=most)
         params = sampling_params(limited, request.seed, ends.stop(self.tokenizer))
@@ -167,18 +145,18 @@ class ChatModel:
             scores["topk_prompt_logprobs"] = request.top_logprobs
         if request.top_logprobs:
             scores["topk_sample_logprobs"] = request.top_logprobs
-        asked = model_input(prompt, chunks), request.n, params
-        if on_token is not None and "on_token" in inspect.signature(client.sample).parameters:
-            live: types.SampleResponse = await client.sample(*asked, on_token=on_token, **scores)
-            return live
-        response: types.SampleResponse = await client.sample(*asked, **scores)
-        if on_token is not None:
+        streams = on_token is not None and "on_token" in inspect.signature(client.sample).parameters
+        if streams:
+            scores["on_token"] = on_token
+        arguments = model_input(prompt, chunks), request.n, params
+        response: types.SampleResponse = await client.sample(*arguments, **scores)
+        if on_token is not None and not streams:
             for token in sampled_tokens(response):
                 on_token(token)
         return response
 
     def reply(self, sequence: types.SampledSequence, ends: Ends) -> SampledReply:
-        """Return a reply that was sampled with these ends as text, without its thinking."""
+        """Return a sampled reply as text, without its thinking."""
         if ends.texts:
             sequence = upto_end(sequence, ends, self.tokenizer)
         tokens = tuple(sequence.tokens)
@@ -191,8 +169,7 @@ class ChatModel:
 
 
 def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:
-    """Iterate over the tokens of whole samples, as a service tells them that samples for a stream.
-    Raise ServiceError if it has not told their logprobs."""
+    """Iterate over the tokens of complete samples. Raise ServiceError if they have no logprobs."""
     for number, sequence in enumerate(response.sequences):
         if sequence.logprobs is None:
             raise ServiceError("the service gives no logprobs of what it samples")
@@ -205,7 +182,7 @@ def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:
 
 @frozen
 class ScoredToken:
-    """A token of a prompt. The first has no logprob: nothing comes before it."""
+    """A token of a prompt; the first has no logprob."""
 
     token: int
     logprob: float | None
@@ -214,8 +191,7 @@ class ScoredToken:
 
 @define(eq=False)
 class Generation:
-    """Samples of some prompts, under way once it is made. Choice ``i`` is sample ``i % n`` of
-    prompt ``i // n``."""
+    """Samples of some prompts, under way. Choice ``i`` is sample ``i % n`` of prompt ``i // n``."""
 
     model: ChatModel
     prompts: tuple[tuple[int, ...], ...]
@@ -246,12 +222,10 @@ class Generation:
         return await self.model.sample(prompt, self.sampling, self.ends, self.chunks, on_token)
 
     def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
-        """Called once all is sampled, before the client has the last of it, with each choice as a
-        text and as the message that a later request may have."""
+        """Called before the client has all of an answer, with the texts and messages of choices."""
 
     @property
     def n(self) -> int:
-        """Samples of each prompt."""
         return self.sampling.n
 
     async def begin(self) -> None:
@@ -264,8 +238,8 @@ class Generation:
             raise
 
     async def tokens(self) -> AsyncIterator[tuple[int, SampledToken]]:
-        """Iterate over the numbers of choices and their tokens, as they are sampled, after
-        :meth:`begin`. Sampling stops when the iterator is closed. Raise what the service raises."""
+        """Iterate over the numbers of choices and their tokens as they are sampled, after
+        :meth:`begin`; closing the iterator stops that. Raise what the service raises."""
         event, left = self._first, len(self.replies)
         try:
             while left:
@@ -284,12 +258,11 @@ class Generation:
                 reply.result()
 
     def cancel(self) -> None:
-        """Stop sampling."""
         for reply in self.replies:
             reply.cancel()
 
     def scored(self, number: int) -> list[ScoredToken]:
-        """The tokens of prompt ``number`` with their logprobs, once all is sampled."""
+        """Return the tokens of prompt ``number`` with their logprobs, once all is sampled."""
         reply = self.replies[number].result()
         tokens = self.prompts[number]
         logprobs = reply.prompt_logprobs or [None] * len(tokens)
@@ -301,5 +274,5 @@ class Generation:
 
     @property
     def cached_tokens(self) -> int:
-        """How many tokens of the prompts had been computed before, once all is sampled."""
+        """The number of prompt tokens that were cached, once all is sampled."""
         return sum(reply.result().prompt_cache_hit_tokens or 0 for reply in self.replies)

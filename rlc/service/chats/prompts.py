@@ -1,16 +1,77 @@
-"""Messages to the tokens of a prompt, as the renderer of a model writes them."""
+"""Chats as the tokens of a prompt: messages, tools, and what is wrong with either."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from attrs import frozen
 
 from rlc.chat import Chunks, EnvError, opening, prompt_of
 from rlc.errors import first_line
-from rlc.service.chats.errors import ChatError, Part
-from rlc.service.chats.schemas import require_checkable
+
+Part = Literal["tools", "messages"]
+
+
+class ChatError(EnvError):
+    """A chat that cannot be shown to a model, because of its tools or messages (``part``)."""
+
+    def __init__(self, message: str, hint: str | None = None, *, part: Part = "messages") -> None:
+        super().__init__(message, hint)
+        self.part: Part = part
+
+
+class TooLongError(EnvError):
+    """A chat that exceeds the context of the model."""
+
+
+def require_checkable(schema: Any) -> None:
+    """Raise ChatError for what is no JSON schema (draft 2020-12), or refers to another document."""
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        message = f"a strict tool's schema is no JSON schema: {error.message}"
+        raise ChatError(message, f"see {error.json_path} in it", part="tools") from error
+    for target in _references(schema):
+        if not target.startswith("#"):
+            message = f"a strict tool's schema refers to {target!r}, which is not fetched"
+            raise ChatError(message, "put it under `$defs`", part="tools")
+
+
+def is_object(arguments: str) -> bool:
+    """Return whether arguments are an object in JSON."""
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def fits(arguments: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether arguments, as JSON, fit a schema."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    registry: Registry[Any] = Registry()  # which fetches nothing
+    checker = Draft202012Validator(
+        schema, registry=registry, format_checker=Draft202012Validator.FORMAT_CHECKER
+    )
+    try:
+        return bool(checker.is_valid(json.loads(arguments)))
+    except (ValueError, RecursionError, Unresolvable):
+        return False
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        yield schema["$ref"]
+    inner = schema.values() if isinstance(schema, dict) else schema
+    for one in inner if isinstance(schema, dict | list) else ():
+        yield from _references(one)
+
 
 Message = Mapping[str, Any]
 # What renderers raise for conversations that their format does not know; their own errors derive
@@ -32,27 +93,21 @@ class Tool:
             require_checkable(self.required)
 
     def shown(self) -> dict[str, Any]:
-        """As renderers take it."""
-        said = {"name": self.name, "description": self.description}
-        return {**said, "parameters": self.parameters}
+        """Return the tool as renderers take it."""
+        named = {"name": self.name, "description": self.description}
+        return {**named, "parameters": self.parameters}
 
 
 def chat_prompt(
     renderer: Any, messages: Sequence[Message], tools: Sequence[Tool] = ()
 ) -> tuple[list[int], Chunks]:
-    """Return the prompt after which the model answers, and what is not text among its tokens.
-
-    Args:
-        messages: plain data in OpenAI's form; see `rlc.chat.prompts`.
-
-    Raises:
-        ChatError: the model's format has no way to show tools, or such messages.
-    """
+    """Return the prompt of messages in OpenAI's form (see `rlc.chat.prompts`), and what is not text
+    among its tokens. Raise ChatError if the model's format cannot show the messages or tools."""
     try:
         return prompt_of(renderer, opening(renderer, messages, [tool.shown() for tool in tools]))
     except EnvError as error:
         part: Part = "tools" if tools else "messages"
         raise ChatError(error.message, error.hint, part=part) from error
     except (*UNRENDERED, OSError) as error:  # OSError: an image that cannot be read
-        said = f"the model's chat format cannot show these messages: {first_line(error)}"
-        raise ChatError(said) from error
+        message = f"the model's chat format cannot show these messages: {first_line(error)}"
+        raise ChatError(message) from error

@@ -1,32 +1,96 @@
 """The tokens of a reply to a message, as they come: text, reasoning and calls of tools.
 
-What a streamed reply passes on is certain: text up to anything that may begin a call of a tool, and
-reasoning apart from it. The model's renderer has the last word on the whole reply, and what it
+A streamed reply passes on what is certain: text up to anything that may begin a call of a tool, and
+reasoning apart from it. The model's renderer has the last word on the complete reply, and what it
 finds beyond what was passed on follows at the end. A reply that is not streamed is read in the same
 way, so that both are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Literal
 
 from attrs import define, field, frozen
 
-from rlc.service.chats.prompts import UNRENDERED, Tool
-from rlc.service.chats.schemas import fits, is_object
+from rlc.service.chats.prompts import UNRENDERED, Tool, fits, is_object
 from rlc.service.interface import SampledToken
-from rlc.service.text import StopCutter, TextDecoder, longest_start
+
+_HALF = "\N{REPLACEMENT CHARACTER}"  # of bytes that are no complete character
+_WINDOW = 16  # tokens that are decoded together with a new one
+
+
+@define(eq=False)
+class TextDecoder:
+    """Decodes a sequence of tokens as it grows, as the tokenizer would decode all of them."""
+
+    tokenizer: Any
+    _window: list[int] = field(factory=list, init=False)
+    _sent: int = field(default=0, init=False)  # characters of the window
+
+    def feed(self, token: int) -> str:
+        """Return the text that a token completes."""
+        self._window.append(token)
+        text = self.tokenizer.decode(self._window)
+        is_complete = not text.endswith(_HALF)
+        new = self._upto(text, len(text) - (not is_complete))
+        if is_complete and len(self._window) > _WINDOW:
+            self._window = self._window[-4:]
+            self._sent = len(self.tokenizer.decode(self._window))
+        return new
+
+    def finish(self) -> str:
+        """Return the rest, when no token follows."""
+        text = self.tokenizer.decode(self._window)
+        return self._upto(text, len(text))
+
+    def _upto(self, text: str, end: int) -> str:
+        new = text[self._sent : end]
+        self._sent = max(self._sent, end)
+        return new
+
+
+@define(eq=False)
+class StopCutter:
+    """Passes text on up to the first of some stops, but not what may be the start of one."""
+
+    stops: Sequence[str]
+    matched: str | None = field(default=None, init=False)
+    _held: str = field(default="", init=False)
+
+    def feed(self, text: str) -> str:
+        """Return the text that is certain to come before a stop."""
+        if self.matched is not None:
+            return ""
+        text = self._held + text
+        found = [(text.index(stop), stop) for stop in self.stops if stop in text]
+        if found:
+            end, self.matched = min(found)
+            self._held = ""
+            return text[:end]
+        keep = longest_start(text, self.stops)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def finish(self) -> str:
+        """Return the rest, when no text follows."""
+        rest, self._held = self._held, ""
+        return rest
+
+
+def longest_start(text: str, marks: Iterable[str]) -> int:
+    """Return the number of characters at the end of a text that are the start of a mark."""
+    starts = (mark[:length] for mark in marks for length in range(1, len(mark)))
+    return max((len(start) for start in starts if text.endswith(start)), default=0)
+
 
 _OPEN, _CLOSE = "<think>", "</think>"
-# How the markup begins around calls of tools and around channels, in the formats of all models.
+# Beginnings of the markup around calls of tools and around channels, in the formats of all models.
 _MARKS = ("<|", "<｜", "<tool", "<function")
 
 
 @frozen
 class ReplyPiece:
-    """Some more of a reply."""
-
     text: str = ""
     reasoning: str = ""
 
@@ -42,7 +106,7 @@ class SampledCall:
 
 @frozen
 class End:
-    """The end of a reply, with what was not passed on before."""
+    """The end of a reply, with the text that was not passed on before."""
 
     piece: ReplyPiece
     calls: tuple[SampledCall, ...]
@@ -65,48 +129,43 @@ class TextReader:
         self._cutter = StopCutter(self.stops)
 
     def feed(self, token: int) -> ReplyPiece:
-        """Return the text that is certain with another token."""
         return ReplyPiece(self.more(token))
 
     def finish(self, stop_reason: Literal["stop", "length"]) -> End:
-        """Return the end of the reply, when its last token has been fed."""
         return End(ReplyPiece(self.rest()), (), stop_reason, self.matched)
 
     @property
     def matched(self) -> str | None:
-        """The text that ended the reply, if it was one of the stops."""
         return self._cutter.matched
 
     def more(self, token: int) -> str:
-        """The text that is certain with another token; a token that ends the reply has none."""
+        """Return the text that is certain with another token."""
         return "" if token in self.end_tokens else self._cutter.feed(self._decoder.feed(token))
 
     def rest(self) -> str:
-        """The text that was held back."""
         return self._cutter.feed(self._decoder.finish()) + self._cutter.finish()
 
 
 @define
 class _Channel:
-    """The answer or the reasoning, as far as it was passed on: without white space that may turn
-    out to be the last."""
+    """The text or reasoning that was passed on, without white space that may be the last."""
 
     drops_space: bool  # at its start
     sent: str = ""
-    held: str = ""
+    pending: str = ""
 
     def pass_on(self, new: str) -> str:
-        text = self.held + new
+        text = self.pending + new
         if self.drops_space and not self.sent:
             text = text.lstrip()
         certain = text.rstrip()
-        self.held = text[len(certain) :]
+        self.pending = text[len(certain) :]
         self.sent += certain
         return certain
 
-    def rest_of(self, whole: str, otherwise: str) -> str:
-        """What is left of the whole, or something else if the whole begins otherwise."""
-        return whole[len(self.sent) :] if whole.startswith(self.sent) else otherwise
+    def rest_of(self, full: str, otherwise: str) -> str:
+        """Return the rest of the complete text, or ``otherwise`` if that begins differently."""
+        return full[len(self.sent) :] if full.startswith(self.sent) else otherwise
 
 
 @define(eq=False)
@@ -129,30 +188,27 @@ class ChatReader:
         self._reasoned = self.is_reasoning
 
     def feed(self, token: int) -> ReplyPiece:
-        """Return what is certain with another token."""
         self._tokens.append(token)
         return self._read(self.text.more(token))
 
     def finish(self, stop_reason: Literal["stop", "length"]) -> End:
-        """Return the end of the reply, when its last token has been fed."""
         piece = self._read(self.text.rest())
         calls: tuple[SampledCall, ...] = ()
         matched = self.text.matched
-        text, reasoning = self._answer.held, self._reasoning.held
+        text, reasoning = self._answer.pending, self._reasoning.pending
         if self.is_reasoning:
             reasoning += self._pending
         else:
             text += self._pending
         if self._in_markup and (read := self._parsed(matched is not None)):
-            whole_text, whole_reasoning, calls = read
-            text = self._answer.rest_of(whole_text, text)
-            reasoning = self._reasoning.rest_of(whole_reasoning, reasoning)
+            full_text, full_reasoning, calls = read
+            text = self._answer.rest_of(full_text, text)
+            reasoning = self._reasoning.rest_of(full_reasoning, reasoning)
         elif self._reasoned:
             reasoning = reasoning.rstrip()
         last = ReplyPiece(piece.text + text, piece.reasoning + reasoning)
-        return End(
-            last, calls, "tool_calls" if calls and stop_reason == "stop" else stop_reason, matched
-        )
+        called = calls and stop_reason == "stop"
+        return End(last, calls, "tool_calls" if called else stop_reason, matched)
 
     def _read(self, new: str) -> ReplyPiece:
         """Sort some more raw text into answer and reasoning."""
@@ -179,8 +235,8 @@ class ChatReader:
         return ReplyPiece(self._answer.pass_on(text), self._reasoning.pass_on(reasoning))
 
     def _parsed(self, was_cut: bool) -> tuple[str, str, tuple[SampledCall, ...]] | None:
-        """The whole reply as the renderer reads it: text, reasoning and calls. None if it cannot,
-        or finds calls that are none: no tools were offered, or one is called wrongly."""
+        """Return text, reasoning and calls of the reply as the renderer reads it; None if it
+        cannot, or a call is wrong or of no tool that was offered."""
         ends = [stop for stop in self.renderer.get_stop_sequences() if isinstance(stop, int)]
         tokens = self._tokens
         if was_cut:
@@ -208,7 +264,7 @@ class ChatReader:
         return text.rstrip() if calls else text, reasoning, calls
 
     def _fits(self, call: SampledCall) -> bool:
-        """Whether the arguments are those of its tool, or of one that is not offered an object."""
+        """Return whether arguments fit their tool, or are an object for an unknown tool."""
         required = {tool.name: tool.required for tool in self.tools}
         if call.name not in required:
             return is_object(call.arguments)
@@ -242,16 +298,13 @@ async def read_steps(
 
 
 @define
-class Whole:
-    """A reply that is complete."""
-
+class FullReply:
     text: str = ""
     reasoning: str = ""
     tokens: list[SampledToken] = field(factory=list)
     end: End | None = None
 
     def add(self, step: Step) -> None:
-        """Add another token."""
         self.text += step.piece.text
         self.reasoning += step.piece.reasoning
         self.tokens.append(step.token)

@@ -1,25 +1,53 @@
-"""What checks work with: the SDK's clients, small datums, measures, a count of the tokens."""
+"""Checks, and what they work with: the SDK's clients, small datums, measures, a count of tokens."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as OutOfTime
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import tinker
-from attrs import define, evolve, field
+from attrs import asdict, define, evolve, field, frozen
 from tinker import types
 
 from rlc.algo import LOSSES, Floats
 from rlc.catalog import LIKELIHOOD, LossTraits, service_loss_traits, service_settings
+from rlc.errors import Error
 from rlc.service import tiny
-from rlc.service.conform.measures import DiffersError, MeasuredDifference, TokenCount
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.interface import ServiceError
+
+
+@frozen
+class MeasuredDifference:
+    """A difference that was measured, and the largest that is allowed."""
+
+    what: str
+    found: float
+    allowed: float
+
+    @property
+    def holds(self) -> bool:
+        return self.found <= self.allowed  # not so for NaN
+
+
+@frozen
+class TokenCount:
+    """Tokens that the server was asked to process."""
+
+    prefill: int = 0
+    sample: int = 0
+    train: int = 0
+
+
+class DiffersError(Error):
+    """The server differs from the protocol, and the check cannot go on."""
+
 
 # Token ids that every vocabulary has, in an order that means nothing: a model then spreads its
 # probability, and a difference shows.
@@ -29,43 +57,36 @@ LENGTHS = (12, 8)  # two datums of different lengths, which reveal a mean where 
 _PULL = 0.1  # strength of a pull to the sampler, which has no default
 
 
-def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:
+def prompt(tokens: Sequence[int]) -> types.ModelInput:
     return types.ModelInput.from_ints(list(tokens))
 
 
 def sequences() -> list[list[int]]:
-    """Tokens of the datums: of each as many as it has targets, and one more."""
+    """Return the tokens of the datums: of each one more than it has targets."""
     return [_IDS[20 + 20 * i : 21 + 20 * i + length] for i, length in enumerate(LENGTHS)]
 
 
-def likelihood(weights: Sequence[Floats] | None = None, scale: float = 1.0) -> list[types.Datum]:
-    """Datums of the log-likelihood, with these weights or all of them ``scale``."""
-    found = []
-    for i, tokens in enumerate(sequences()):
-        length = len(tokens) - 1
-        weights_T = np.full(length, scale) if weights is None else weights[i] * scale
-        found.append(datum(tokens, {"weights": weights_T}))
-    return found
+def likelihood(scale: float = 1.0) -> list[types.Datum]:
+    """Return datums of the log-likelihood, all their weights ``scale``."""
+    return [datum(t, {"weights": np.full(len(t) - 1, scale)}) for t in sequences()]
 
 
 def datum(tokens: Sequence[int], inputs: Mapping[str, Floats]) -> types.Datum:
-    """A datum that predicts each token from those before it."""
+    """Return a datum that predicts each token from those before it."""
     arrays: dict[str, Any] = {"target_tokens": np.asarray(tokens[1:], dtype=np.int64)}
     arrays |= {key: np.asarray(array, dtype=np.float32) for key, array in inputs.items()}
     return types.Datum(prompt(tokens[:-1]), arrays)
 
 
 def config_of(loss: str) -> dict[str, float]:
-    """The settings of a loss: its defaults, and a strength where it has none."""
+    """Return the settings of a loss: its defaults, and a strength where it has none."""
     return {key: _PULL if v is None else v for key, v in service_settings(loss).items()}
 
 
 def inputs_of(loss: str, logprobs_T: Floats, which: int) -> dict[str, Floats]:
-    """The inputs of the datum number ``which``, as the float32 that travel.
-
-    The sampler's logprobs lie around the trainer's, ``logprobs_T``, such that there are ratios
-    below, inside and above the clip range, with advantages of both signs and different sizes.
-    """
+    """Return the inputs of datum number ``which``, rounded to float32. The sampler's logprobs lie
+    around the trainer's, ``logprobs_T``, such that there are ratios below, inside and above the
+    clip range, with advantages of both signs and different sizes."""
     length = len(logprobs_T)
     traits = (
         LossTraits(sampler_logprobs=False) if loss == LIKELIHOOD.name else service_loss_traits(loss)
@@ -83,30 +104,21 @@ def inputs_of(loss: str, logprobs_T: Floats, which: int) -> dict[str, Floats]:
 
 
 def recorded(sequence: types.SampledSequence, inputs: Mapping[str, Floats]) -> types.Datum:
-    """A datum of `PROMPT` and a reply to it, which says where each of its tokens comes from."""
-    known, reply, name = len(PROMPT), list(sequence.tokens), sequence.sequence_id
+    """Return a datum of `PROMPT` and a reply to it, with the provenance of its tokens."""
+    known, reply = len(PROMPT), list(sequence.tokens)
+    of_prompt = partial(types.PromptProvenanceSpan, sequence_id=sequence.sequence_id)
+    of_reply = partial(types.SampledProvenanceSpan, sequence_id=sequence.sequence_id)
+    seen = [of_reply(length=len(reply) - 1)] if len(reply) > 1 else []
     return datum([*PROMPT, *reply], inputs).with_provenance(
-        model_input=[
-            types.PromptProvenanceSpan(sequence_id=name, length=known),
-            *(
-                [types.SampledProvenanceSpan(sequence_id=name, length=len(reply) - 1)]
-                if len(reply) > 1
-                else []
-            ),
-        ],
-        loss_fn_inputs=[
-            types.PromptProvenanceSpan(sequence_id=name, offset=1, length=known - 1),
-            types.SampledProvenanceSpan(sequence_id=name, length=len(reply)),
-        ],
+        model_input=[of_prompt(length=known), *seen],
+        loss_fn_inputs=[of_prompt(offset=1, length=known - 1), of_reply(length=len(reply))],
     )
 
 
 def reference_logprobs(source: str, tokens: Sequence[int]) -> Floats:
-    """Return the logprob of each token but the first, in nats, shape (T - 1,).
-
-    ``source`` is ``tiny`` or a folder of a Hugging Face model. Computed by transformers and not by
-    the embedded engine. Raise ServiceError for a model that cannot be loaded.
-    """
+    """Return the logprob of each token but the first, in nats, shape (T - 1,). ``source`` is
+    ``tiny`` or a folder of a Hugging Face model. Computed by transformers and not by the embedded
+    engine. Raise ServiceError for a model that cannot be loaded."""
     import torch
 
     with torch.no_grad():
@@ -129,8 +141,8 @@ def _model(source: str) -> Any:
 
 _T = TypeVar("_T")
 
-HOUR = 3600  # seconds that what is saved may live, if it cannot be deleted
-RANK = 4
+HOUR = 3600  # seconds after which checkpoints expire
+RANK, RATE = 4, 1e-3
 # Nats by which a sampler may differ from the trainer, on average over tokens: they may compute in
 # another precision.
 TOLERANCE = 0.05
@@ -140,7 +152,7 @@ REFERENCE = 2e-3  # of a model in float32 compared with float64
 
 @define(eq=False)
 class Bench:
-    """A server under test, what all checks of it share, and what they leave behind."""
+    """A server under test, the clients that all checks share, and the checkpoints to delete."""
 
     endpoint: Endpoint
     base: str
@@ -160,30 +172,21 @@ class Bench:
         self.rest, self.admin = tinker.RestClient(**at), tinker.AdminClient(**at)
 
     def service(self, project: str | None) -> tinker.ServiceClient:
-        """A client of the server that works in a project."""
-        return tinker.ServiceClient(
-            user_metadata={"by": "rlc conform"},
-            project_id=project,
-            base_url=self.endpoint.base_url,
-            api_key=self.endpoint.api_key,
-        )
+        at: Any = {"base_url": self.endpoint.base_url, "api_key": self.endpoint.api_key}
+        return tinker.ServiceClient(user_metadata={"by": "rlc conform"}, project_id=project, **at)
 
     def clean_up(self) -> None:
-        """Delete what was saved, as far as the server does that, and finish the session."""
+        """Delete saved checkpoints, as far as the server does that, and finish the session."""
         for path in self.paths:
-            try:
+            with suppress(tinker.TinkerError, OutOfTime):  # it expires by itself
                 self.rest.delete_checkpoint_from_tinker_path(path).result(timeout=30)
-            except (tinker.TinkerError, OutOfTime):
-                continue  # it expires by itself
-        try:
+        with suppress(tinker.TinkerError, OutOfTime):  # the session ends by itself, too
             self.sdk.close("success").result(timeout=30)
-        except (tinker.TinkerError, OutOfTime):
-            return  # the session ends by itself, too
 
 
 @define(eq=False)
 class Probe:
-    """The bench as one check sees it, with what it measures."""
+    """The bench of one check, with what it measures."""
 
     bench: Bench
     deadline: float  # of `time.monotonic`
@@ -195,6 +198,10 @@ class Probe:
         """Measure a difference."""
         self.measures.append(MeasuredDifference(what, float(found), allowed))
 
+    def relative(self, what: str, found: float, expected: float, allowed: float) -> None:
+        """Measure a difference relative to what is expected."""
+        self.within(what, abs(found - expected) / abs(expected), allowed)
+
     def close(self, what: str, ours: Any, theirs: Any, allowed: float) -> None:
         """Measure the largest difference of two arrays."""
         self.within(what, _differences(what, ours, theirs).max(initial=0.0), allowed)
@@ -204,12 +211,12 @@ class Probe:
         self.within(what, _differences(what, ours, theirs).mean(), self.bench.tolerance)
 
     def that(self, holds: bool, otherwise: str) -> None:
-        """Note what differs."""
+        """Note a difference, unless something holds."""
         if not holds:
             self.wrong.append(otherwise)
 
     def refused(self, what: str, ask: Callable[[], Any]) -> None:
-        """Note what is accepted though it cannot be."""
+        """Note a request that is not refused."""
         try:
             ask()
         except (tinker.APIStatusError, tinker.RequestFailedError) as error:
@@ -223,14 +230,12 @@ class Probe:
         return future.result(timeout=max(0.001, self.deadline - time.monotonic()))
 
     def train(self, **given: Any) -> tinker.TrainingClient:
-        """A fresh adapter."""
-        asked = {"rank": RANK, "seed": 7, **given}
-        client = self.get(self.bench.sdk.create_lora_training_client(self.bench.base, **asked))
+        settings = {"rank": RANK, "seed": 7, **given}
+        client = self.get(self.bench.sdk.create_lora_training_client(self.bench.base, **settings))
         assert isinstance(client, tinker.TrainingClient)
         return client
 
     def sampler(self, client: tinker.TrainingClient | None = None, **given: Any) -> Any:
-        """A sampler of a trainer's weights, or of the base model."""
         if client is None:
             return self.get(self.bench.sdk.create_sampling_client(base_model=self.bench.base))
         return self.get(client.save_weights_and_get_sampling_client(**given))
@@ -243,22 +248,22 @@ class Probe:
         more: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> types.SampleResponse:
-        """Draw; ``more`` are arguments of ``sample`` beyond the first three."""
-        asked = types.SamplingParams(**{"max_tokens": 8, "temperature": 1.0, "seed": 3, **params})
-        future = sampler.sample(prompt(tokens), samples, asked, **(more or {}))
+        """Sample; ``more`` are arguments of ``sample`` beyond the first three."""
+        limits = types.SamplingParams(**{"max_tokens": 8, "temperature": 1.0, "seed": 3, **params})
+        future = sampler.sample(prompt(tokens), samples, limits, **(more or {}))
         response: types.SampleResponse = self.get(future)
-        drawn = sum(len(sequence.tokens) for sequence in response.sequences)
-        self._count(prefill=len(tokens) * samples, sample=drawn)  # of all but one, cached
+        sampled = sum(len(sequence.tokens) for sequence in response.sequences)
+        self._count(prefill=len(tokens) * samples, sample=sampled)  # of all but one, cached
         return response
 
     def scored(self, sampler: tinker.SamplingClient, tokens: Sequence[int], **given: Any) -> Any:
-        """A sampler's logprobs of a prompt, or of its last tokens; None for what is before."""
+        """Return a sampler's logprobs of a prompt; None for tokens that are not scored."""
         self._count(prefill=len(tokens), sample=1)
-        told = self.get(sampler.compute_logprobs(prompt(tokens), **given))
+        computed = self.get(sampler.compute_logprobs(prompt(tokens), **given))
         last = given.get("prompt_logprobs_last_n", len(tokens) - 1)
-        if (missing := [*told][-last:].count(None)) > 0:
+        if (missing := [*computed][-last:].count(None)) > 0:
             raise DiffersError(f"{missing} of {last} tokens after others have no logprob")
-        return told
+        return computed
 
     def forward(
         self,
@@ -268,7 +273,7 @@ class Probe:
         config: Mapping[str, float | str] | None = None,
         backward: bool = False,
     ) -> types.ForwardBackwardOutput:
-        """A forward pass, and with ``backward`` its gradient."""
+        """Run a forward pass, and with ``backward`` add its gradient."""
         self._count(train=sum(item.model_input.length for item in data))
         run = client.forward_backward if backward else client.forward
         output: types.ForwardBackwardOutput = self.get(run(data, loss, config or None))
@@ -277,22 +282,35 @@ class Probe:
         return output
 
     def custom(self, client: tinker.TrainingClient, data: list[types.Datum], loss: Any) -> Any:
-        """A pass with the gradient of a custom loss; its metrics."""
+        """Run a pass with the gradient of a custom loss, and return its metrics."""
         self._count(train=2 * sum(item.model_input.length for item in data))
         return self.get(client.forward_backward_custom(data, loss)).metrics
 
     def step(self, client: tinker.TrainingClient, learning_rate: float, **given: float) -> Any:
-        """An optimiser step, and the norm of the gradient; None if the server does not say it."""
+        """Step the optimiser and return the norm of the gradient, None if it is not reported."""
         params = types.AdamParams(learning_rate=learning_rate, **given)
         metrics = self.get(client.optim_step(params)).metrics or {}
         return metrics.get("grad_norm")
 
     def logprobs(self, client: tinker.TrainingClient) -> list[Floats]:
-        """The trainer's logprobs of the datums that all checks share."""
+        """Return the trainer's logprobs of the datums that all checks share."""
         return outputs(self.forward(client, likelihood()))
 
+    def logprobs_of_all(self, client: tinker.TrainingClient) -> Floats:
+        """Return the same, concatenated."""
+        return np.concatenate(self.logprobs(client))
+
+    def stepped(self, client: tinker.TrainingClient, scale: float = 1.0) -> Floats:
+        """Step on a gradient of some scale, and return the logprobs of all datums after it."""
+        self.forward(client, likelihood(scale), backward=True)
+        self.step(client, RATE)
+        return self.logprobs_of_all(client)
+
+    def saved(self, saving: Any) -> str:
+        """Return the path of a checkpoint when it is saved, and note it to delete it in the end."""
+        return self.keep(self.get(saving).path)
+
     def keep(self, path: str) -> str:
-        """Note a checkpoint that is to be deleted."""
         self.bench.paths.append(path)
         return path
 
@@ -303,7 +321,7 @@ class Probe:
 
 
 def _differences(what: str, ours: Any, theirs: Any) -> Floats:
-    """How far two arrays differ, each value. Raise DiffersError if their shapes do."""
+    """Return the differences of two arrays. Raise DiffersError if their shapes differ."""
     ours, theirs = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     if ours.shape != theirs.shape:
         raise DiffersError(f"{what} have the shapes {ours.shape} and {theirs.shape}")
@@ -312,8 +330,100 @@ def _differences(what: str, ours: Any, theirs: Any) -> Floats:
 
 
 def outputs(passed: types.ForwardBackwardOutput) -> list[Floats]:
-    """The logprobs of each datum."""
-    return [
-        np.asarray(output["logprobs"].to_numpy(), dtype=np.float64)
-        for output in passed.loss_fn_outputs
-    ]
+    arrays = (output["logprobs"].to_numpy() for output in passed.loss_fn_outputs)
+    return [np.asarray(array, dtype=np.float64) for array in arrays]
+
+
+Run = Callable[[Probe], None]
+# `lacks`: the server does not know it, or refuses it by name; `fails`: an error, or no answer.
+State = Literal["holds", "differs", "lacks", "fails"]
+
+
+@frozen
+class Check:
+    """A promise of the protocol, and how to check it. ``name`` begins with its subject:
+    ``losses.ppo``. ``calls`` are the SDK's methods that it is about. A server that conforms may
+    lack what is not ``required``."""
+
+    name: str
+    promise: str
+    calls: tuple[str, ...]
+    run: Run
+    required: bool = True
+
+    @property
+    def subject(self) -> str:
+        return self.name.partition(".")[0]
+
+
+@frozen
+class CheckOutcome:
+    """The result of a check. ``said``: what differs, or the server's own words."""
+
+    check: Check
+    state: State
+    said: str
+    measures: tuple[MeasuredDifference, ...]
+    seconds: float
+
+    @property
+    def conforms(self) -> bool:
+        return self.state == "holds" or (self.state == "lacks" and not self.check.required)
+
+    @property
+    def worst(self) -> MeasuredDifference | None:
+        """The measure that is nearest to what is allowed, or furthest beyond it."""
+        return max(self.measures, key=lambda m: m.found / m.allowed, default=None)
+
+
+@frozen
+class ConformReport:
+    """The outcomes of all checks of a server; ``reference`` names the model that its logprobs were
+    compared with, None if it is not at hand."""
+
+    server: str
+    model: str
+    reference: str | None
+    found: tuple[CheckOutcome, ...]
+    tokens: TokenCount
+
+    @property
+    def conforms(self) -> bool:
+        return all(found.conforms for found in self.found)
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the report as values of JSON."""
+        return {
+            "server": self.server,
+            "model": self.model,
+            "reference": self.reference,
+            "conforms": self.conforms,
+            "tokens": asdict(self.tokens),
+            "checks": [
+                {
+                    "name": found.check.name,
+                    "promise": found.check.promise,
+                    "calls": list(found.check.calls),
+                    "required": found.check.required,
+                    "state": found.state,
+                    "said": found.said,
+                    "measures": [asdict(measure) for measure in found.measures],
+                    "seconds": round(found.seconds, 3),
+                }
+                for found in self.found
+            ],
+        }
+
+
+REGISTERED: list[Check] = []  # of all modules that have been imported
+
+
+def check(name: str, *calls: str, required: bool = True) -> Callable[[Run], Run]:
+    """Register a function as a check; the first line of its docstring is the promise."""
+
+    def add(run: Run) -> Run:
+        promise = (run.__doc__ or name).splitlines()[0].rstrip(".")
+        REGISTERED.append(Check(name, promise, calls, run, required))
+        return run
+
+    return add

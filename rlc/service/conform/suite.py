@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as OutOfTime
 from fnmatch import fnmatchcase
 
@@ -12,23 +12,28 @@ import tinker
 from tinker.types import RequestErrorCategory
 
 from rlc.plan import elapsed
-from rlc.service.conform import account, checkpoints, losses, sampling, training
-from rlc.service.conform.measures import DiffersError, TokenCount
-from rlc.service.conform.probe import Bench, Probe
-from rlc.service.conform.records import Check, CheckOutcome, ConformReport, State
+from rlc.service.conform import account, sampling, training  # noqa: F401 (register checks)
+from rlc.service.conform.probe import (
+    REGISTERED,
+    Bench,
+    Check,
+    CheckOutcome,
+    ConformReport,
+    DiffersError,
+    Probe,
+    State,
+    TokenCount,
+)
 from rlc.service.hosted.clients import start_thread
 from rlc.service.hosted.refusals import reported_to, translate
 from rlc.service.interface import ServiceError
 
-CHECKS: tuple[Check, ...] = (
-    *account.FIRST,
-    *sampling.CHECKS,
-    *training.CHECKS,
-    *losses.CHECKS,
-    *checkpoints.CHECKS,
-    *account.CHECKS,
+# In the order in which they are checked.
+_SUBJECTS = "server, sampling, training, losses, custom, optimizer, checkpoints, account"
+CHECKS: tuple[Check, ...] = tuple(
+    sorted(REGISTERED, key=lambda check: _SUBJECTS.index(check.subject))
 )
-# What all of them ask for, at most; a test compares it with what they do.
+# Tokens of all checks, at most; a test compares it with what they process.
 MOST_TOKENS = TokenCount(prefill=4_000, sample=600, train=4_500)
 
 
@@ -37,10 +42,9 @@ def chosen(patterns: Sequence[str]) -> tuple[Check, ...]:
     for one that is none of them."""
     found: list[Check] = []
     for pattern in patterns:
-        named = [c for c in CHECKS if fnmatchcase(c.name, pattern) or _subject(c) == pattern]
+        named = [c for c in CHECKS if fnmatchcase(c.name, pattern) or c.subject == pattern]
         if not named:
-            subjects = ", ".join(dict.fromkeys(map(_subject, CHECKS)))
-            raise ServiceError(f"there is no check `{pattern}`", f"subjects: {subjects}")
+            raise ServiceError(f"there is no check `{pattern}`", f"subjects: {_SUBJECTS}")
         found += named
     return tuple(c for c in CHECKS if c in found) if patterns else CHECKS
 
@@ -52,11 +56,9 @@ def run_checks(
     tell: Callable[[CheckOutcome], None] | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> ConformReport:
-    """Run checks, each for at most ``patience`` seconds, and clean up; blocks.
-
-    ``tell`` hears of each finding at once, ``notice`` what the SDK says while it waits. What a
-    check raises is its finding.
-    """
+    """Run checks, each for at most ``patience`` seconds, and clean up; blocks. ``tell`` is called
+    with each outcome at once, ``notice`` with messages of the SDK. An error of a check is its
+    outcome."""
     found = []
 
     def report(text: str, _: bool) -> None:
@@ -77,10 +79,6 @@ def run_checks(
     )
 
 
-def _subject(check: Check) -> str:
-    return check.name.partition(".")[0]
-
-
 def _run(check: Check, bench: Bench, patience: float) -> CheckOutcome:
     began = time.monotonic()
     probe = Probe(bench, began + patience)
@@ -96,20 +94,18 @@ def _run(check: Check, bench: Bench, patience: float) -> CheckOutcome:
     except Exception as error:
         state = "lacks" if _is_refusal(error) else "fails"
         said = str(translate(error, "the server"))
-    wrong = [*dict.fromkeys(_differences(probe)), *probe.wrong]
+    differences = (
+        f"{measure.what} differ by {measure.found:.3g}, at most {measure.allowed:g}"
+        for measure in probe.measures
+        if not measure.holds
+    )
+    wrong = [*dict.fromkeys(differences), *probe.wrong]
     if state == "holds" and wrong:
         state, said = "differs", "; ".join(wrong)
     return CheckOutcome(check, state, said, tuple(probe.measures), time.monotonic() - began)
 
 
-def _differences(probe: Probe) -> Iterator[str]:
-    for measure in probe.measures:
-        if not measure.holds:
-            yield f"{measure.what} differ by {measure.found:.3g}, at most {measure.allowed:g}"
-
-
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the server does not know what it was asked for, or refuses it in its own words."""
     if isinstance(error, tinker.APIStatusError):
         return error.status_code in (400, 403, 404, 405, 422, 501)
     return (

@@ -1,12 +1,13 @@
 """The embedded engine: Tinker's client interface on PyTorch, in this process.
 
-To read it: `clients` and `service`, what a program holds; `waves` and `sampling`, the two ways in
-which calls reach the engine's thread; then what that thread computes: the base model
-(`base_model`, `lora`, `attention`), its replies (`decoder`, `scoring`), training (`trainer`,
-`losses`) and losses of a user's own (`custom_loss`, `custom_graph`, `custom_operations`).
-`checkpoints` keeps files. Import this package before anything imports torch: by default OpenMP's
-threads spin while they wait, and when another process wants the same cores, that makes a decoding
-step of a small model some twenty times slower.
+Read `service` first, the clients; then `waves` and `sampling`, the two ways in which calls reach
+the engine's thread, and what that computes: the base model (`base_model`, `lora`, `attention`), its
+replies (`decoder`, `scoring`), training (`trainer`, `losses`) and custom losses (`custom_loss`,
+`custom_graph`, `custom_operations`). `checkpoints` keeps files.
+
+Import this package before anything imports torch: by default OpenMP's threads spin while they wait,
+and when another process wants the same cores, that makes a decoding step of a small model some
+twenty times slower.
 """
 
 from __future__ import annotations

@@ -1,22 +1,18 @@
-"""Sequences that share prefixes, laid out as one stream in which each prefix stands once.
+"""Attention over a stream of tokens in which each shared prefix occurs once.
 
-In lexicographic order the longest prefix that a sequence shares with any earlier one is the
-one it shares with its neighbour, so sorting and one comparison each build the whole prefix
-tree. A sequence is then a *path*: for each of its tokens, the place in the stream.
+In lexicographic order the longest prefix that a sequence shares with any earlier one is the one it
+shares with its neighbour, so that sorting and one comparison each build the prefix tree. A sequence
+is then a *path*: for each of its tokens, the place in the stream.
 
-Keys and values of the sequences being decoded: one row each, the active ones in front.
+The model sees one batch row of ``N`` tokens, so its linear layers compute nothing twice and nothing
+for padding. Only attention has to know which tokens belong together: it is registered with
+transformers under ``NAME`` and uses the current layout. While decoding, keys and values are in a
+cache, one row for each sequence, the active ones in front: these are read as a view, without
+copying, and the last active row takes the place of a finished one.
 
-Decoding reads the first rows as a view, without copying; so a finished row's place is taken
-by the last active one. Dimensions: X keys and values of all layers (layer 0's keys, its
-values, layer 1's keys, …), S rows, K key-value heads, C capacity in tokens, D head size,
-W tokens to write.
-
-Attention over a stream of tokens whose structure a layout describes.
-
-The model sees one batch row of ``N`` tokens, so its linear layers compute nothing twice and
-nothing for padding. Only attention needs to know which tokens belong together: it is
-registered with transformers under ``NAME`` and asks the current layout. Dimensions: N stream
-tokens, H heads, K key-value heads, D head size, R rows, Q queries, T keys.
+Dimensions: N stream tokens, H heads, K key-value heads, D head size, R rows, Q queries, T keys; of
+the cache X keys and values of all layers (layer 0's keys, its values, layer 1's keys, …), S rows,
+C capacity in tokens, W tokens to write.
 """
 
 from __future__ import annotations
@@ -47,26 +43,25 @@ class Pack:
 
     tokens_N: IntArray
     positions_N: IntArray
-    owner_N: IntArray  # the sequence that brought the token in
+    owner_N: IntArray  # the first sequence with the token
     paths: tuple[IntArray, ...]
 
 
 def sort_key(tokens: IntArray) -> bytes:
-    """Return bytes that sort as the token sequence does, a prefix before its extensions."""
+    """Return bytes that sort as the tokens do, a prefix before its extensions."""
     return tokens.astype(">u4").tobytes()
 
 
 def common_prefix(a: IntArray, b: IntArray) -> int:
-    """Return how many leading tokens two sequences share."""
+    """Return the number of leading tokens that two sequences share."""
     n = min(len(a), len(b))
     differ = a[:n] != b[:n]
     return int(differ.argmax()) if differ.any() else n
 
 
 def lexicographic(sequences: Sequence[IntArray]) -> list[int]:
-    """Return indices of the sequences in lexicographic order; equal ones keep their order."""
-    keys = [sort_key(tokens) for tokens in sequences]
-    return sorted(range(len(keys)), key=keys.__getitem__)
+    """Return the indices of the sequences in lexicographic order; the sort is stable."""
+    return sorted(range(len(sequences)), key=lambda i: sort_key(sequences[i]))
 
 
 def pack(sequences: Sequence[IntArray]) -> Pack:
@@ -74,28 +69,25 @@ def pack(sequences: Sequence[IntArray]) -> Pack:
     paths: list[IntArray] = [np.empty(0, dtype=np.int64)] * len(sequences)
     tokens, positions, owners = [], [], []
     size = 0
-    previous: int | None = None
+    before = path = paths[0]
     for i in lexicographic(sequences):
-        shared = 0 if previous is None else common_prefix(sequences[previous], sequences[i])
+        shared = common_prefix(before, sequences[i])
         new = len(sequences[i]) - shared
-        head = paths[i][:0] if previous is None else paths[previous][:shared]
-        paths[i] = np.concatenate([head, np.arange(size, size + new)])
+        paths[i] = np.concatenate([path[:shared], np.arange(size, size + new)])
         tokens.append(sequences[i][shared:])
         positions.append(np.arange(shared, shared + new))
         owners.append(np.full(new, i))
         size += new
-        previous = i
+        before, path = sequences[i], paths[i]
     return Pack(
         np.concatenate(tokens), np.concatenate(positions), np.concatenate(owners), tuple(paths)
     )
 
 
 def micro_batches(sequences: Sequence[IntArray], budget: int) -> Iterator[list[int]]:
-    """Cut the lexicographic order into runs of at most ``budget`` tokens (at least one each).
-
-    Neighbours share prefixes, so the runs lose little of them; and the runs do not depend on
-    the order of ``sequences``.
-    """
+    """Cut the lexicographic order into runs of at most ``budget`` tokens (at least one sequence
+    each). Neighbours, which share prefixes, stay together, and the runs do not depend on the order
+    of ``sequences``."""
     run: list[int] = []
     used = 0
     for i in lexicographic(sequences):
@@ -109,15 +101,13 @@ def micro_batches(sequences: Sequence[IntArray], budget: int) -> Iterator[list[i
 
 
 def length_buckets(lengths: Sequence[int], waste: float = 0.15) -> list[list[int]]:
-    """Group indices by length so that padding each group adds at most ``waste`` to it."""
+    """Group indices by length so that padding adds at most ``waste`` to each group."""
     buckets: list[list[int]] = []
     filled = 0
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        top = lengths[buckets[-1][0]] if buckets else 0
-        padded = top * (len(buckets[-1]) + 1) if buckets else 0
-        if buckets and padded <= (1 + waste) * (filled + lengths[i]):
+        filled += lengths[i]
+        if buckets and lengths[buckets[-1][0]] * (len(buckets[-1]) + 1) <= (1 + waste) * filled:
             buckets[-1].append(i)
-            filled += lengths[i]
         else:
             buckets.append([i])
             filled = lengths[i]
@@ -129,7 +119,7 @@ _ROOM = 64  # tokens by which the capacity grows, at least
 
 @define(eq=False)
 class KVCache:
-    """One tensor [X, S, K, C, D], made at the first write, when K and D are known."""
+    """One tensor [X, S, K, C, D], created at the first write, when K and D are known."""
 
     layers: int
     device: torch.device
@@ -156,13 +146,13 @@ class KVCache:
             self._kv[:, :had_rows, :, :had] = old
 
     def slots(self, row_W: Tensor, position_W: Tensor, heads: int) -> Tensor:
-        """Return where a token's heads lie among the S·K·C of a layer, flattened: [W, K] → W·K."""
+        """Return the indices of the tokens' heads among the S·K·C of a layer: [W, K] → W·K."""
         head_K = torch.arange(heads, device=self.device)
         rows_WK = row_W[:, None] * heads + head_K
         return (rows_WK * self.capacity + position_W[:, None]).flatten()
 
     def write(self, layer: int, slots: Tensor, k_WKD: Tensor, v_WKD: Tensor) -> None:
-        """Put keys and values at the `slots` of their tokens."""
+        """Write keys and values at the `slots` of their tokens."""
         if k_WKD.shape != v_WKD.shape:
             raise ServiceError("The local engine needs keys and values of the same shape.")
         if self._kv is None:
@@ -178,17 +168,9 @@ class KVCache:
             return k[:rows, :, :length], v[:rows, :, :length]
         return k[rows, :, :length], v[rows, :, :length]
 
-    def move(self, source: list[int], target: list[int], length: int) -> None:
-        """Copy rows over others, the first ``length`` tokens of each."""
-        self.tensor[:, target, :, :length] = self.tensor[:, source, :, :length]
-
     def cut(self, row: int, length: int) -> Tensor:
         """Return a copy of the first ``length`` tokens of a row: [X, K, T, D]."""
         return self.tensor[:, row, :, :length].clone()
-
-    def paste(self, row: int, cut: Tensor, length: int) -> None:
-        """Put the first ``length`` tokens of a copy into a row."""
-        self.tensor[:, row, :, :length] = cut[:, :, :length]
 
     def _empty(self, heads: int, size: int) -> Tensor:
         # Zeros, not garbage: hidden keys have weight 0, and 0 × NaN would still be NaN.
@@ -197,14 +179,13 @@ class KVCache:
 
 
 NAME = "rlc_stream"
-# Arguments that change the result and that `attend` does not know; models that need them
-# are refused rather than computed wrongly.
+# Arguments that `attend` does not know: models that need them are refused.
 _UNSUPPORTED = ("s_aux", "position_bias", "score_mod")
 
 
 @frozen
 class AttentionHeads:
-    """How one layer attends."""
+    """The parameters of a layer's attention."""
 
     layer: int
     scale: float
@@ -213,19 +194,19 @@ class AttentionHeads:
 
 
 class AttentionLayout(Protocol):
-    """Which stream tokens see which."""
+    """Attention among the stream tokens."""
 
     def attend(self, head: AttentionHeads, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
         """Return the attention output, [N, H, D]."""
 
 
-# Each thread has its own: an engine runs on one, and a process may have several engines.
+# Of each thread: an engine runs on one, and a process may have several engines.
 _current: ContextVar[AttentionLayout] = ContextVar("layout")
 
 
 @contextmanager
 def using(layout: AttentionLayout) -> Iterator[None]:
-    """Use a layout for the calls that this thread makes."""
+    """Use a layout for the calls of this thread."""
     before = _current.set(layout)
     try:
         yield
@@ -242,7 +223,7 @@ def stream_attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as transformers' layers ask; tensors are [1, heads, N, D]."""
+    """Attend for a layer of transformers; tensors are [1, heads, N, D]."""
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
             raise ServiceError(f"The local engine does not support this model: it uses {name}.")
@@ -264,11 +245,9 @@ AttentionInterface.register(NAME, stream_attention)
 def scaled_dot_product(
     q: Tensor, k: Tensor, v: Tensor, head: AttentionHeads, bias: Tensor | None
 ) -> Tensor:
-    """Attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
-
-    ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 if a query may see a key, else
-    -inf. Without one, queries see the keys up to their own index; a softcap needs one.
-    """
+    """Return the attention of [R, H, Q, D] queries over [R, K, T, D] keys, H a multiple of K.
+    ``bias`` ([R or 1, 1, Q, T]) is added to the scores: 0 if a query may see a key, else -inf.
+    Without one, queries see the keys up to their own index; a softcap needs one."""
     if bias is None:
         return scaled_dot_product_attention(
             q, k, v, is_causal=True, scale=head.scale, enable_gqa=q.shape[1] != k.shape[1]
@@ -303,14 +282,12 @@ def hide_unseen(
 
 @frozen(eq=False)
 class PackLayout:
-    """Each path of a pack attends to itself, causally; differentiable.
+    """Each path of a pack attends to itself, causally; differentiable. Each path is gathered with
+    its shared prefix: recomputing the prefix's attention, whose outputs are dropped, is cheaper
+    than the mask that would avoid it."""
 
-    Every path is gathered whole, shared prefix included: recomputing the prefix's attention
-    is cheaper than the mask that would avoid it, and its outputs are dropped.
-    """
-
-    paths_RT: tuple[Tensor, ...]  # a bucket each; padded at the end
-    owner_N: Tensor  # each stream token's index in the concatenated bucket outputs
+    paths_RT: tuple[Tensor, ...]  # buckets, padded at the end
+    owner_N: Tensor  # index of each stream token in the concatenated outputs of the buckets
 
     @classmethod
     def of(cls, pack: Pack, device: torch.device) -> PackLayout:
@@ -345,32 +322,28 @@ class PackLayout:
 
 
 def padded(arrays: Sequence[IntArray]) -> Tensor:
-    """Return arrays as the rows of a tensor, with zeros after each one's end."""
+    """Return arrays as the rows of a tensor, padded with zeros."""
     return pad_sequence([torch.from_numpy(array) for array in arrays], batch_first=True)
 
 
 @frozen(eq=False)
 class Queries:
-    """Rows of a key-value cache, and the stream tokens that attend to each.
-
-    ``stream_RQ`` are their places in the stream, flattened and padded, or None if stream
-    token i is the only one of row i; ``rows`` is then the number of rows.
-    """
+    """Rows of a key-value cache, and the stream tokens that attend to each. ``stream_RQ`` are the
+    tokens' places in the stream, flattened and padded. It is None if stream token i is the only one
+    of row i; ``rows`` is then the number of rows."""
 
     rows: Tensor | int
     stream_RQ: Tensor | None
     positions_RQ: Tensor
-    keys: int  # how much of the rows is in use
+    keys: int  # tokens in the rows
 
 
 @define(eq=False)
 class CacheLayout:
-    """New tokens are written to rows of a key-value cache; then each attends to its own row.
-
-    Token ``source_W[i]`` of the stream goes to row ``row_W[i]`` at ``position_W[i]``, so that
-    one token may go to several rows; ``source_W`` None stands for all tokens in order.
-    ``out_N`` finds each token in the concatenated [R, Q] outputs; None if these are in order.
-    """
+    """New tokens are written to rows of a key-value cache; then each attends to its own row. Token
+    ``source_W[i]`` of the stream is written to row ``row_W[i]`` at ``position_W[i]``, so that one
+    token may be in several rows; ``source_W`` None stands for all tokens in order. ``out_N`` are
+    the indices of the tokens in the concatenated [R, Q] outputs, None if these are in order."""
 
     cache: KVCache
     source_W: Tensor | None

@@ -1,12 +1,6 @@
-"""A frozen base model in float32 or bfloat16, shared by every adapter over it.
+"""A frozen base model in float32 or bfloat16, shared by every adapter over it; a prefix cache.
 
 Dimensions: N stream tokens, M of them whose logits are wanted, V vocabulary.
-
-Keys and values of sequences already computed, found again by their longest prefix.
-
-The next turn of an episode extends the tokens of the last, so only the difference has to be
-computed. An entry belongs to one snapshot of the weights. Memory is bounded: the entries
-used longest ago go first.
 """
 
 from __future__ import annotations
@@ -57,7 +51,7 @@ class WeightSnapshot:
 
 @define(eq=False)
 class BaseModel:
-    """A causal language model whose linear layers take adapters. Use `load_base`."""
+    """A causal language model whose linear layers take adapters; see `load_base`."""
 
     name: str
     folder: Path
@@ -68,13 +62,14 @@ class BaseModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the weights, of keys and values, and of all between embeddings and logits."""
+        """The dtype of the weights, keys, values and activations."""
         return self.module.dtype  # type: ignore[no-any-return]
 
     def logits(
         self, tokens_N: IntArray, positions_N: IntArray, layout: AttentionLayout, keep_M: Tensor
     ) -> Tensor:
-        """Logits [M, V] in float32 of the stream tokens ``keep_M``, with what is switched in."""
+        """Return the logits [M, V] in float32 of the stream tokens ``keep_M`` with the current
+        adapter or snapshot."""
         tokens = torch.from_numpy(tokens_N).to(self.device)
         positions = torch.from_numpy(positions_N).to(self.device)
         with using(layout):
@@ -94,19 +89,19 @@ class BaseModel:
         return self.logits(packed.tokens_N, packed.positions_N, layout, everything), packed.paths
 
     def use_adapter(self, adapter: LoraAdapter) -> None:
-        """Compute with the base weights plus an unmerged adapter: what training needs."""
+        """Compute with the base weights and an unmerged adapter from now on, as training does."""
         for name, layer in self.layers.items():
             layer.merged = None
             layer.pair = adapter.pairs.get(name)
             layer.scale = adapter.spec.scale
 
     def snapshot(self, adapter: LoraAdapter) -> WeightSnapshot:
-        """Return an adapter as it is now, in the type in which it is computed."""
+        """Return a copy of an adapter in the dtype of the model."""
         copied_P = adapter.flat_P.detach().to(self.dtype, copy=True)
         return WeightSnapshot(LoraAdapter.over(self.layers, adapter.spec, copied_P))
 
     def use_snapshot(self, snapshot: WeightSnapshot) -> None:
-        """Compute with a snapshot, in float32 merged into the weights: what sampling needs."""
+        """Compute with a snapshot from now on, as sampling does; in float32 it is merged."""
         adapter, merged = snapshot.adapter, dict[str, Tensor]()
         if adapter is not None and self.dtype != torch.float32:
             self.use_adapter(adapter)
@@ -126,11 +121,9 @@ class BaseModel:
             layer.pair = None
 
     def token_ids(self, model_input: types.ModelInput, where: str) -> IntArray:
-        """Return the token ids of an input; ``where`` begins the messages about it.
-
-        Raise ServiceError for an input that is empty, holds images or sounds, has an id outside
-        the vocabulary, or is longer than the model's context.
-        """
+        """Return the token ids of an input. Raise ServiceError, whose message begins with
+        ``where``, for an input that is empty, has images or sounds, has an id outside the
+        vocabulary, or is longer than the context."""
         try:
             tokens = np.asarray(model_input.to_ints(), dtype=np.int64)
         except ValueError as error:
@@ -155,22 +148,20 @@ class BaseModel:
 
     @cached_property
     def context(self) -> int:
-        """The longest sequence, in tokens."""
         return int(self.module.config.max_position_embeddings)
 
     @cached_property
     def depth(self) -> int:
-        """How many layers attend."""
         return int(self.module.config.num_hidden_layers)
 
     @cached_property
     def vocabulary(self) -> int:
-        """How many token ids the model has logits for."""
+        """The number of token ids with logits."""
         return int(self.module.get_output_embeddings().weight.shape[0])
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
-        """The ids that end a text when a request names no stop of its own."""
+        """The ids that end a text by default."""
         sources = (self.module.generation_config, self.module.config)
         found = next((s.eos_token_id for s in sources if s.eos_token_id is not None), None)
         if found is None:
@@ -179,8 +170,8 @@ class BaseModel:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The folder's tokenizer. Raise ServiceError if there is none."""
-        # Without any of these files transformers would make up an empty tokenizer.
+        """The tokenizer of the folder. Raise ServiceError if there is none."""
+        # Without any of these files transformers returns an empty tokenizer.
         if not any((self.folder / file).is_file() for file in _TOKENIZER_FILES):
             raise ServiceError(f"{self.folder} has no tokenizer.")
         try:
@@ -195,7 +186,7 @@ class BaseModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of its configuration and the sizes of its files, to tell models apart."""
+        """A hash of the configuration and the sizes of the files, to tell models apart."""
         digest = hashlib.sha256((self.folder / "config.json").read_bytes())
         for file in sorted(self.folder.glob("*.safetensors")):
             digest.update(f"{file.name} {file.stat().st_size}\n".encode())
@@ -203,7 +194,7 @@ class BaseModel:
 
     @property
     def bytes_per_token(self) -> int:
-        """Roughly how much one token's forward pass keeps for its backward pass."""
+        """An estimate of the activations that one token's forward pass keeps."""
         config = self.module.config
         inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
         per_layer = 16 * int(config.hidden_size) + 5 * int(inner)
@@ -217,9 +208,7 @@ def load_base(
     name: str, folder: Path, device: torch.device, dtype: torch.dtype | None = None
 ) -> BaseModel:
     """Load a Hugging Face causal language model from a folder, in ``dtype``; see `pick_dtype`.
-
-    Raise ServiceError if there is none, or if the engine does not support its attention.
-    """
+    Raise ServiceError if there is none, or if the engine does not support its attention."""
     if not (folder / "config.json").is_file():
         raise ServiceError(f"There is no model in {folder}: it has no config.json.")
     transformers.utils.logging.disable_progress_bar()
@@ -251,24 +240,17 @@ def load_base(
 def pick_dtype(
     wanted: torch.dtype | None, device: torch.device, saved: torch.dtype | None
 ) -> torch.dtype:
-    """Return what to compute in: what is wanted, or on a GPU bfloat16 for a model that was saved in
-    it, else float32.
-
-    A model saved in bfloat16 was trained in it, and loses nothing in it; a GPU then reads half as
-    much for a token, and multiplies several times faster. A CPU without AMX gains nothing.
-    """
-    if wanted is not None:
-        return wanted
+    """Return ``wanted``, or by default on a GPU bfloat16 for a model that was saved in it, else
+    float32. A model saved in bfloat16 was trained in it, and loses nothing in it; a GPU then reads
+    half as much for a token, and multiplies several times faster. A CPU without AMX gains
+    nothing."""
     in_half = device.type == "cuda" and saved == torch.bfloat16
-    return torch.bfloat16 if in_half else torch.float32
+    return wanted or (torch.bfloat16 if in_half else torch.float32)
 
 
 def _check_faithful(base: BaseModel) -> None:
-    """Compare the engine's layout with transformers' own attention on a few tokens.
-
-    An architecture may do something in its attention that the engine does not know of: raise
-    ServiceError before anything is trained on wrong numbers.
-    """
+    """Raise ServiceError if the engine's attention differs from transformers' own on a few tokens,
+    as it does for an architecture whose attention has a feature that the engine lacks."""
     ids = np.arange(1, 8, dtype=np.int64) * 37 % base.vocabulary
     branches = [ids[:5], np.concatenate([ids[:3], ids[4:]])]
     with torch.inference_mode():
@@ -293,23 +275,21 @@ def _check_faithful(base: BaseModel) -> None:
 
 @frozen(eq=False)
 class CacheEntry:
-    """A sequence and its keys and values."""
-
     tokens: IntArray
     cut: Tensor  # from `KVCache.cut`
 
 
 @define(eq=False)
 class _Shelf:
-    """The entries of one snapshot; keys in lexicographic order."""
-
-    keys: list[bytes] = field(factory=list)
+    keys: list[bytes] = field(factory=list)  # in lexicographic order
     entries: dict[bytes, CacheEntry] = field(factory=dict)
 
 
 @define(eq=False)
 class PrefixCache:
-    """At most ``budget`` bytes of entries."""
+    """Keys and values of computed sequences, found by their longest prefix; at most ``budget``
+    bytes, of which the entries used longest ago go first. The next turn of an episode extends the
+    tokens of the last, so only the difference has to be computed."""
 
     budget: int
     used: int = field(default=0, init=False)
@@ -319,7 +299,7 @@ class PrefixCache:
     _age: OrderedDict[tuple[int, bytes], _Shelf] = field(factory=OrderedDict, init=False)
 
     def longest(self, snapshot: WeightSnapshot, tokens: IntArray) -> tuple[CacheEntry | None, int]:
-        """Return the entry that shares the most leading tokens with ``tokens``, and how many."""
+        """Return the entry with the longest common prefix with ``tokens``, and its length."""
         shelf = self._shelves.get(snapshot)
         if shelf is None:
             return None, 0
@@ -334,7 +314,7 @@ class PrefixCache:
         return best
 
     def put(self, snapshot: WeightSnapshot, tokens: IntArray, cut: Tensor) -> None:
-        """Keep a sequence; an entry that it extends is dropped, for it serves for both."""
+        """Add a sequence; an entry that it extends is dropped."""
         key = sort_key(tokens)
         if snapshot not in self._shelves:
             self._shelves[snapshot] = _Shelf()

@@ -1,18 +1,15 @@
 """Checkpoints: one safetensors file each, its description as JSON in the file's header.
 
-One file means that writing is atomic: it is complete or it is not there. Paths read
+Writing one file is atomic. Paths read
 ``local://<model>/<weights|sampler_weights|external_weights>/<name>`` and are relative to the
-engine's root, so that a run's folder can be moved. The third folder, ``external_weights``, holds
-adapters for other programs, which the engine does not load.
-
-Adapters in the files of Hugging Face PEFT (0.21).
-
-Its scale is ``lora_alpha / r``; the engine's is that of `rlc.service.engine.lora.ALPHA`.
+engine's root, so that a run's folder can be moved. ``external_weights`` are adapters for other
+programs, which the engine does not load: the files of Hugging Face PEFT (0.21).
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -51,7 +48,7 @@ Arrays = dict[str, np.ndarray]
 
 @frozen
 class Description:
-    """What a checkpoint holds. ``optimizer_steps`` is None if there is no optimiser."""
+    """The description of a checkpoint. ``optimizer_steps`` is None if there is no optimiser."""
 
     base_model: str
     fingerprint: str
@@ -59,8 +56,8 @@ class Description:
     optimizer_steps: int | None
     expires_at: float | None  # seconds since the epoch
     user_metadata: dict[str, str] | None = None
-    public: bool = False  # whether its owner has published it
-    recipients: list[str] = field(factory=list)  # of age: to whom an export is encrypted
+    public: bool = False
+    recipients: list[str] = field(factory=list)  # of age, to which an export is encrypted
 
     @property
     def expired(self) -> bool:
@@ -69,8 +66,6 @@ class Description:
 
 @frozen(eq=False)
 class Checkpoint:
-    """A checkpoint that has been read."""
-
     path: str
     arrays: Arrays
     description: Description
@@ -78,8 +73,6 @@ class Checkpoint:
 
 @frozen
 class CheckpointInfo:
-    """A checkpoint without its arrays."""
-
     path: str
     kind: Kind
     name: str
@@ -89,7 +82,6 @@ class CheckpointInfo:
 
 
 def is_folder_name(name: str) -> bool:
-    """Return whether a file or folder may have this name; hidden ones may not."""
     return (
         0 < len(name.encode(errors="replace")) <= 255
         and not set(name) & set("/\\\0")
@@ -99,22 +91,19 @@ def is_folder_name(name: str) -> bool:
 
 @define(eq=False)
 class CheckpointStore:
-    """The checkpoints under one folder."""
-
     root: Path
 
     def claim_model(self) -> str:
         """Make the folder of a new model and return its name: ``model-1``, ``model-2``, …"""
-        number = 1
-        while True:
+        for number in itertools.count(1):
             try:
                 (self.root / f"model-{number}").mkdir(parents=True)
             except FileExistsError:
-                number += 1
                 continue
             except OSError as error:
                 raise ServiceError(f"Cannot write checkpoints in {self.root}: {error}.") from error
-            return f"model-{number}"
+            break
+        return f"model-{number}"
 
     def require_writable(self) -> None:
         """Make the root. Raise ServiceError if nothing can be written there."""
@@ -137,11 +126,8 @@ class CheckpointStore:
         description: Description,
         overwrite: bool = False,
     ) -> str:
-        """Write a checkpoint and return its path; expired ones are deleted.
-
-        Raise ServiceError if the name is taken (without ``overwrite``) or unusable, or the
-        folder cannot be written.
-        """
+        """Write a checkpoint and return its path; expired ones are deleted. Raise ServiceError if
+        the name is taken (without ``overwrite``) or unusable, or the folder cannot be written."""
         if not _NAME.fullmatch(name) or not is_folder_name(f"{name}-temporary{_SUFFIX}"):
             raise ServiceError(
                 "A checkpoint's name holds letters, digits, '.', '_' and '-', and fits in the name "
@@ -166,10 +152,8 @@ class CheckpointStore:
         return f"{SCHEME}{model}/{kind}/{name}"
 
     def load(self, path: str) -> Checkpoint:
-        """Read a checkpoint. Raise CheckpointError if it is missing, damaged or expired.
-
-        ``path`` may also be that of a file, of another engine's checkpoint.
-        """
+        """Read a checkpoint by its path, or the file of another engine's. Raise CheckpointError if
+        it is missing, damaged or expired."""
         file = self.file(path) if path.startswith(SCHEME) else Path(path)
         try:
             with safetensors.safe_open(str(file), framework="numpy") as opened:
@@ -189,7 +173,7 @@ class CheckpointStore:
         return Checkpoint(path, arrays, description)
 
     def list(self, model: str | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints of one model or of all, newest first; expired ones are left out."""
+        """Return the checkpoints of one model or of all, newest first, without expired ones."""
         found = [info for info in self._found(model) if not info.description.expired]
         return sorted(found, key=lambda info: (-info.saved_at, info.path))
 
@@ -201,10 +185,7 @@ class CheckpointStore:
         return info
 
     def change(self, path: str, **described: Any) -> None:
-        """Change parts of a checkpoint's description: when it expires, whether it is public.
-
-        Raise ServiceError if it is missing or expired.
-        """
+        """Change a checkpoint's description. Raise ServiceError if it is missing or expired."""
         loaded, file = self.load(path), self.file(path)
         saved_at = file.stat().st_mtime
         _write(file, loaded.arrays, evolve(loaded.description, **described), overwrite=True)
@@ -212,16 +193,13 @@ class CheckpointStore:
 
     def copy(self, path: str, model: str, expires_at: float | None) -> str:
         """Copy a checkpoint to another model's folder, private, and return the path of the copy.
-
-        Raise ServiceError as `load` and `save` do.
-        """
+        Raise ServiceError as `load` and `save` do."""
         loaded, found = self.load(path), self.find(path)
         description = evolve(loaded.description, expires_at=expires_at, public=False)
         return self.save(model, found.kind, found.name, loaded.arrays, description)
 
     def delete_all_but(self, keep: Collection[str]) -> None:
-        """Delete what a killed process has left: files half written, and checkpoints that are
-        not in ``keep``. For a store that nothing else uses."""
+        """Delete the other checkpoints and half-written files; nothing else may use the store."""
         for info in self._found():
             if info.path not in keep:
                 self.file(info.path).unlink(missing_ok=True)
@@ -229,12 +207,10 @@ class CheckpointStore:
             partial.unlink(missing_ok=True)
 
     def expiry(self, ttl_seconds: int | None) -> float | None:
-        """Return when something made now expires. Raise ServiceError if that is not later."""
-        if ttl_seconds is None:
-            return None
-        if ttl_seconds <= 0:
+        """Return the time at which something expires, in seconds since the epoch."""
+        if ttl_seconds is not None and ttl_seconds <= 0:
             raise ServiceError(f"ttl_seconds must be positive, not {ttl_seconds}.")
-        return time.time() + ttl_seconds
+        return None if ttl_seconds is None else time.time() + ttl_seconds
 
     def delete(self, path: str) -> None:
         """Delete a checkpoint. Raise CheckpointError if there is none."""
@@ -244,7 +220,8 @@ class CheckpointStore:
             raise CheckpointError(f"There is no checkpoint {path} in {self.root}.") from error
 
     def file(self, path: str) -> Path:
-        """Return where a checkpoint is or would be. Raise ServiceError for what is not a path."""
+        """Return the file of a checkpoint, which need not exist. Raise ServiceError for what is not
+        a path."""
         match = _PATH.fullmatch(path)
         if match is None or not all(map(is_folder_name, (match[1], f"{match[3]}{_SUFFIX}"))):
             raise ServiceError(
@@ -314,19 +291,18 @@ _PEFT_SUFFIX = ".weight"
 
 
 def peft_key(layer: str, part: str) -> str:
-    """The name of ``lora_A`` or ``lora_B`` of a layer."""
+    """Return the name of ``lora_A`` or ``lora_B`` of a layer."""
     return f"{ADAPTER_PREFIX}{layer}.{part}{_PEFT_SUFFIX}"
 
 
 def peft_arrays(arrays: Arrays) -> Arrays:
-    """The adapter among the arrays of a checkpoint, as PEFT names it."""
+    """Return the adapter among the arrays of a checkpoint, as PEFT names it."""
     mark = "adapter/"
     names = {key: key.removeprefix(mark).rpartition(".") for key in arrays if key.startswith(mark)}
     return {peft_key(layer, part): arrays[key] for key, (layer, _, part) in names.items()}
 
 
 def peft_config(base_model: str, rank: int, keys: Iterable[str]) -> dict[str, Any]:
-    """The configuration of an adapter of a rank whose arrays have these names."""
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -342,14 +318,14 @@ def peft_config(base_model: str, rank: int, keys: Iterable[str]) -> dict[str, An
 
 
 def peft_scale(config: Mapping[str, Any]) -> float:
-    """The factor of ``B A`` in an adapter of this configuration."""
+    """Return the factor of ``B A`` in an adapter of PEFT; the engine's is ``ALPHA / rank``."""
     rank = float(config["r"])
     return float(config["lora_alpha"]) / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 
 def read_peft(base: BaseModel, folder: Path) -> LoraAdapter:
-    """Return the adapter in a folder. Layers that it leaves out start fresh, which changes nothing
-    at first. Raise ServiceError if it does not fit the base model."""
+    """Return the adapter in a folder of PEFT. Layers that it lacks start fresh, which changes
+    nothing at first. Raise ServiceError if it does not fit the base model."""
     try:
         config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         arrays = safetensors.numpy.load_file(folder / ADAPTER_WEIGHTS)

@@ -1,18 +1,14 @@
-"""A custom loss as its client sends it, read and checked; what is not on the list is refused.
-
-What can be known of a custom loss before it runs.
-"""
+"""A custom loss as its client sends it: read, checked against the list of operations, analysed."""
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 from tinker import types
 
 from rlc.service.engine import custom_operations as operations
@@ -36,7 +32,7 @@ _ALLOWED = (
 
 @frozen
 class Ref:
-    """What an input (by its number) or a node (by its number after the inputs) computes."""
+    """The value of an input or a node; nodes are numbered after the inputs."""
 
     index: int
 
@@ -51,7 +47,7 @@ class LossNode:
     kwargs: Mapping[str, Any]
 
     def refs(self) -> list[int]:
-        """What it takes, in the order of its arguments."""
+        """Return the numbers of the values that it takes, in the order of its arguments."""
         return [ref.index for arg in (*self.args, *self.kwargs.values()) for ref in _refs(arg)]
 
 
@@ -71,7 +67,24 @@ def read_graph(
 ) -> LossGraph:
     """Check a graph and return it. Raise ServiceError, which names the node, for anything that a
     custom loss may not have."""
-    return _Reader(_short(name)).read(inputs, graph.nodes)
+    reader = _Reader(_short(name))
+    named, nodes = reader.inputs(inputs), graph.nodes
+    if len(nodes) > MOST_NODES:
+        raise reader.refuse(f"has {len(nodes)} nodes; the most is {MOST_NODES}")
+    given = [node for node in nodes if node.op == "placeholder"]
+    if list(nodes[: len(given)]) != given or [n.target for n in given] != [n for n, _ in named]:
+        raise reader.refuse("must begin with a placeholder for each of its inputs, in order")
+    if not nodes or nodes[-1].op != "output":
+        raise reader.refuse("must end with its output")
+    for node in given:
+        reader.where = f", placeholder {_short(node.name)},"
+        if node.args or node.kwargs:
+            raise reader.refuse("has a default, but every input is required")
+        reader.number(node)
+    read = [reader.node(node) for node in nodes[len(given) : -1]]
+    reader.where = ""
+    loss, metrics = reader.output(nodes[-1])
+    return LossGraph(reader.name, named, tuple(read), loss, metrics)
 
 
 def fill(arg: Any, values: Sequence[Any] | Mapping[int, Any]) -> Any:
@@ -93,38 +106,17 @@ def _refs(arg: Any) -> list[Ref]:
     return [arg] if isinstance(arg, Ref) else []
 
 
+@define
 class _Reader:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.numbers: dict[str, int] = {}  # of what has been computed, by the nodes' names
-        self.where = ""
-        self.leaves = 0
+    name: str
+    numbers: dict[str, int] = field(factory=dict)  # of the values so far, by the nodes' names
+    where: str = ""
+    leaves: int = 0
 
     def refuse(self, why: str) -> ServiceError:
         return ServiceError(f"The custom loss {self.name}{self.where} {why}.")
 
-    def read(
-        self, inputs: Sequence[types.CustomLossInput], nodes: Sequence[types.CustomLossNode]
-    ) -> LossGraph:
-        named = self._inputs(inputs)
-        if len(nodes) > MOST_NODES:
-            raise self.refuse(f"has {len(nodes)} nodes; the most is {MOST_NODES}")
-        given = [node for node in nodes if node.op == "placeholder"]
-        if list(nodes[: len(given)]) != given or [n.target for n in given] != [n for n, _ in named]:
-            raise self.refuse("must begin with a placeholder for each of its inputs, in order")
-        if not nodes or nodes[-1].op != "output":
-            raise self.refuse("must end with its output")
-        for node in given:
-            self.where = f", placeholder {_short(node.name)},"
-            if node.args or node.kwargs:
-                raise self.refuse("has a default, but every input is required")
-            self._number(node)
-        read = [self._node(node) for node in nodes[len(given) : -1]]
-        self.where = ""
-        loss, metrics = self._output(nodes[-1])
-        return LossGraph(self.name, named, tuple(read), loss, metrics)
-
-    def _inputs(self, inputs: Sequence[types.CustomLossInput]) -> tuple[tuple[str, int], ...]:
+    def inputs(self, inputs: Sequence[types.CustomLossInput]) -> tuple[tuple[str, int], ...]:
         named = tuple((given.name, int(given.rank)) for given in inputs)
         if not 1 <= len(named) <= MOST_INPUTS:
             raise self.refuse(f"has {len(named)} inputs; from 1 to {MOST_INPUTS} are possible")
@@ -135,12 +127,12 @@ class _Reader:
                 raise self.refuse(f"has an input {_short(name)}: names are lowercase and unique")
         return named
 
-    def _number(self, node: types.CustomLossNode) -> None:
+    def number(self, node: types.CustomLossNode) -> None:
         if node.name in self.numbers:
             raise self.refuse("has the name of an earlier node")
         self.numbers[node.name] = len(self.numbers)
 
-    def _node(self, node: types.CustomLossNode) -> LossNode:
+    def node(self, node: types.CustomLossNode) -> LossNode:
         label = f"node {_short(node.name)} ({_short(node.target)})"
         self.where, self.leaves = f", {label},", 0
         if node.op not in ("call_function", "call_method"):
@@ -167,68 +159,55 @@ class _Reader:
             raise self.refuse(f"takes one of {', '.join(sorted(words))} from a tensor")
         if not found.refs():
             raise self.refuse("computes with no input of the loss")
-        self._number(node)
+        self.number(node)
         return found
 
     def _value(self, given: Any, words: frozenset[str], depth: int = 0) -> Any:
-        """Read an argument: a plain one, or an object with one key."""
         self.leaves += 1
         if self.leaves > _MOST_LEAVES or depth > _DEEPEST:
             raise self.refuse("has too many arguments")
-        if given is None or isinstance(given, bool):
-            return given
-        if isinstance(given, (int, float)):
-            if abs(given) > _LARGEST and math.isfinite(given) and isinstance(given, int):
-                raise self.refuse("has a whole number that float64 cannot hold")
-            return given
-        if isinstance(given, str):
-            if given not in words:
-                raise self.refuse(f"has the argument {_short(given)}, which it cannot have there")
-            return given
-        if isinstance(given, list):
-            return [self._value(part, words, depth + 1) for part in given]
-        if isinstance(given, dict) and len(given) == 1:
-            ((key, inner),) = given.items()
-            if read := self._encodings(words, depth).get(key):
-                return read(inner)
+        match given:
+            case None | bool() | float():
+                return given
+            case int():
+                if abs(given) > _LARGEST:
+                    raise self.refuse("has a whole number that float64 cannot hold")
+                return given
+            case str():
+                if given not in words:
+                    raise self.refuse(
+                        f"has the argument {_short(given)}, which it cannot have there"
+                    )
+                return given
+            case list():
+                return [self._value(part, words, depth + 1) for part in given]
+            case {"ref": name} if len(given) == 1:
+                return self._ref(name)
+            case {"tuple": parts} | {"slice": parts} if len(given) == 1:
+                is_slice = "slice" in given
+                if not isinstance(parts, list) or (is_slice and len(parts) != 3):
+                    raise self.refuse("has a tuple or a slice that is none")
+                read = [self._value(part, words, depth + 1) for part in parts]
+                return slice(*read) if is_slice else tuple(read)
+            case {"ellipsis": _} if len(given) == 1:
+                return Ellipsis
+            case {"float": text} if len(given) == 1:
+                if text not in ("inf", "-inf", "nan"):
+                    raise self.refuse(f"has a number {_short(text)}, which is none")
+                return float(text)
+            case {"dtype": name} if len(given) == 1:
+                if not isinstance(name, str) or name not in operations.DTYPES:
+                    there = "there are float32, float64, int64 and bool"
+                    raise self.refuse(f"has the dtype {_short(name)}; {there}")
+                return operations.DTYPES[name]
         raise self.refuse("has an argument that a custom loss cannot have here")
-
-    def _encodings(self, words: frozenset[str], depth: int) -> Mapping[Any, Callable[[Any], Any]]:
-        return {
-            "ref": self._ref,
-            "tuple": lambda inner: tuple(self._parts(inner, words, depth)),
-            "slice": lambda inner: slice(*self._parts(inner, words, depth, 3)),
-            "ellipsis": lambda _: Ellipsis,
-            "float": self._float,
-            "dtype": self._dtype,
-        }
-
-    def _parts(
-        self, inner: Any, words: frozenset[str], depth: int, count: int | None = None
-    ) -> list[Any]:
-        if not isinstance(inner, list) or count not in (None, len(inner)):
-            raise self.refuse("has a tuple or a slice that is none")
-        return [self._value(part, words, depth + 1) for part in inner]
 
     def _ref(self, name: Any) -> Ref:
         if not isinstance(name, str) or name not in self.numbers:
             raise self.refuse(f"refers to {_short(name)}, which no earlier node computes")
         return Ref(self.numbers[name])
 
-    def _float(self, text: Any) -> float:
-        if text not in ("inf", "-inf", "nan"):
-            raise self.refuse(f"has a number {_short(text)}, which is none")
-        return float(text)
-
-    def _dtype(self, name: Any) -> Any:
-        if not isinstance(name, str) or name not in operations.DTYPES:
-            raise self.refuse(
-                f"has the dtype {_short(name)}; there are float32, float64, int64 and bool"
-            )
-        return operations.DTYPES[name]
-
-    def _output(self, node: types.CustomLossNode) -> tuple[int, Mapping[str, int]]:
-        """Read what it returns: the loss and a dict of metrics, both of nodes."""
+    def output(self, node: types.CustomLossNode) -> tuple[int, Mapping[str, int]]:
         wrong = self.refuse("must return (loss, metrics): a tensor, and a dict of tensors")
         match node.args:
             case [{"tuple": [{"ref": loss}, {"dict": dict(metrics)}]}] if not node.kwargs:
@@ -242,10 +221,8 @@ class _Reader:
         read = {}
         for key, value in metrics.items():
             if not isinstance(key, str) or not _METRIC.fullmatch(key):
-                raise self.refuse(
-                    f"has a metric {_short(key)}; names are custom/<name>:sum or :mean, in "
-                    "lowercase"
-                )
+                names = "names are custom/<name>:sum or :mean, in lowercase"
+                raise self.refuse(f"has a metric {_short(key)}; {names}")
             if not isinstance(value, dict) or list(value) != ["ref"]:
                 raise wrong
             read[key] = self._ref(value["ref"]).index
@@ -253,13 +230,12 @@ class _Reader:
 
 
 def _short(text: Any) -> str:
-    """Quote what a client wrote, on one line and not at length."""
     quoted = repr(text) if isinstance(text, str) else type(text).__name__
     return quoted if len(quoted) <= 60 else quoted[:56] + "…" + quoted[-1]
 
 
 class Shape(Enum):
-    """What a value is for each datum, if it is one of the shapes that datums can share."""
+    """The value for each datum, if it has one of the shapes that datums can share."""
 
     TOKENS = "a value for each token"
     SCALAR = "one value"
@@ -270,8 +246,8 @@ class Shape(Enum):
 
 @frozen
 class Facts:
-    """``shapes`` of all inputs and nodes, where they are known; ``joinable``: whether they all are.
-    If one of the inputs ``zeroed_by`` is 0 everywhere, so are the loss and its gradient."""
+    """The shapes of all inputs and nodes, None if unknown; ``joinable`` if all are known. If one of
+    the inputs ``zeroed_by`` is 0 everywhere, so are the loss and its gradient."""
 
     shapes: tuple[Shape | None, ...]
     joinable: bool
@@ -306,14 +282,19 @@ def facts_of(graph: LossGraph) -> Facts:
 
 
 def _shape(node: LossNode, shapes: Sequence[Shape | None]) -> Shape | None:
-    """What a node computes; None if datums cannot share its shape, or it is not known."""
+    """Return the shape of a node's value; None if datums cannot share it, or it is not known."""
     first = shapes[node.args[0].index] if node.args and isinstance(node.args[0], Ref) else None
     is_tensor = first in (Shape.TOKENS, Shape.SCALAR)
     rest = (*node.args[1:], *(value for value in node.kwargs.values() if value is not None))
     kind, along_tokens = node.operation.kind, rest in ((0,), (-1,))
     if is_pointwise(node):
-        plain = not any(isinstance(arg, (list, tuple, slice)) for arg in (*node.args, *rest))
-        return _pointwise_shape(node, {shapes[ref] for ref in node.refs()}) if plain else None
+        of = {shapes[ref] for ref in node.refs()}
+        known = of <= {Shape.TOKENS, Shape.SCALAR, Shape.LENGTH, Shape.SAME}
+        if not known or any(isinstance(arg, (list, tuple, slice)) for arg in (*node.args, *rest)):
+            return None
+        if of & {Shape.TOKENS, Shape.SCALAR}:
+            return Shape.TOKENS if Shape.TOKENS in of else Shape.SCALAR
+        return Shape.LENGTH if node.operation.plain and Shape.LENGTH in of else None
     match kind:
         case "cast" if is_tensor:
             return first
@@ -336,17 +317,8 @@ def _shape(node: LossNode, shapes: Sequence[Shape | None]) -> Shape | None:
     return None
 
 
-def _pointwise_shape(node: LossNode, of: set[Shape | None]) -> Shape | None:
-    if of - {Shape.TOKENS, Shape.SCALAR, Shape.LENGTH, Shape.SAME}:
-        return None
-    for shape in (Shape.TOKENS, Shape.SCALAR):
-        if shape in of:
-            return shape
-    return Shape.LENGTH if node.operation.plain and Shape.LENGTH in of else None
-
-
 def is_pointwise(node: LossNode) -> bool:
-    """Whether it computes each value from those at its place, as ``max`` of two tensors does."""
+    """Return whether a node is computed place by place, as ``max`` of two tensors is."""
     if node.operation.kind == "extreme":
         return isinstance(node.kwargs.get("other", (*node.args, None, None)[1]), Ref)
     return node.operation.kind == "pointwise"
@@ -355,14 +327,14 @@ def is_pointwise(node: LossNode) -> bool:
 def _zeroed(
     node: LossNode, zeroed: Sequence[frozenset[str]], everything: frozenset[str]
 ) -> frozenset[str]:
-    """The inputs that make a node 0 where they are; they do so with a plain 0, whatever it is."""
-
-    def of(arg: Any) -> frozenset[str]:
-        if isinstance(arg, Ref):
-            return zeroed[arg.index]
-        return everything if isinstance(arg, (int, float)) and arg == 0 else frozenset()
-
-    args = [of(arg) for arg in node.args]
+    """Return the inputs of which each makes a node 0 where it is 0: of a plain 0 all of them."""
+    plain = {True: everything, False: frozenset[str]()}
+    args = [
+        zeroed[arg.index]
+        if isinstance(arg, Ref)
+        else plain[isinstance(arg, (int, float)) and arg == 0]
+        for arg in node.args
+    ]
     match node.operation.vanishes:
         case "any" if args:
             return frozenset().union(*args)

@@ -1,11 +1,7 @@
-"""A custom loss of one datum, operation by operation.
+"""Custom losses as the trainer computes them: datum by datum, or for all datums at once.
 
-A custom loss of all datums of a batch at once: their tokens one after another.
-
-A value for each token is [M] over the tokens of all D datums, a single value [D]. Values of both
-kinds meet as [M]; sums, means and extremes are taken over the tokens of each datum.
-
-A custom loss as the trainer computes it.
+For all at once, a value for each token is [M] over the tokens of all D datums, a single value [D].
+Values of both kinds meet as [M]; sums, means and extremes are taken over the tokens of each datum.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from attrs import define, frozen
+from attrs import frozen
 from tinker import types
 from tinker.lib.public_interfaces.custom_loss import encode_graph
 from torch import Tensor
@@ -37,23 +33,29 @@ from rlc.service.engine.losses import finite_array, target_shape
 from rlc.service.interface import ServiceError
 from rlc.service.tracing import trace
 
-# How many numbers all values of a datum may hold together: for small datums this many, and for
-# large ones what a graph without a larger value than its inputs can hold at most.
+# Numbers that all values of a datum may hold together: for small datums this many, and for large
+# ones as many as a graph whose values are all of the size of the largest input.
 _LEAST_ROOM = 2**18
 _LARGEST = 2**53
 
 
 def values_of(graph: LossGraph, inputs: Sequence[Tensor]) -> list[Any]:
-    """Return what the inputs and the nodes of a graph are for one datum.
-
-    Raise ServiceError, which names the node, for an operation that is not possible with these
-    inputs, or whose results would be too large.
-    """
+    """Return the values of the inputs and the nodes of a graph for one datum. Raise ServiceError,
+    which names the node, for an operation that is not possible with these inputs, or whose results
+    would be too large."""
     values: list[Any] = list(inputs)
-    room = _Room(max(_LEAST_ROOM, MOST_NODES * max(value.numel() for value in inputs)))
+    room = max(_LEAST_ROOM, MOST_NODES * max(value.numel() for value in inputs))
     for node in graph.nodes:
         try:
-            values.append(_run(node, values, room))
+            args = [fill(arg, values) for arg in node.args]
+            kwargs = {key: fill(arg, values) for key, arg in node.kwargs.items()}
+            room -= _size(node, args, kwargs)
+            if room < 0:
+                raise ValueError("what it computes is too large; do not pair all tokens with all")
+            result = node.operation.run(*args, **kwargs)
+            if isinstance(result, (int, float)) and not abs(result) <= _LARGEST:
+                raise ValueError("a plain number became too large")
+            values.append(result)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever torch raises for arguments that do not fit
@@ -62,43 +64,29 @@ def values_of(graph: LossGraph, inputs: Sequence[Tensor]) -> list[Any]:
     return values
 
 
-@define
-class _Room:
-    left: int
-
-    def take(self, count: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise ValueError("what it computes is too large; do not pair all tokens with all")
-
-
-def _run(node: LossNode, values: Sequence[Any], room: _Room) -> Any:
+def _size(node: LossNode, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """Return a bound of how many numbers an operation computes, 0 for plain ones. Raise TypeError
+    or ValueError for arguments of another kind than it takes."""
     operation = node.operation
-    args = [fill(arg, values) for arg in node.args]
-    kwargs = {key: fill(arg, values) for key, arg in node.kwargs.items()}
     everything = [*args, *kwargs.values()]
     tensors = [value for value in _flat(everything) if isinstance(value, Tensor)]
     if operation.kind in ("pointwise", "extreme"):
         if any(isinstance(value, (list, tuple, slice)) for value in everything):
             raise TypeError("it takes tensors and numbers")
         if not tensors:
-            return _plain(node, args)
-        room.take(_paired_size(tensors))
-    elif operation.kind == "item":
-        room.take(_items(*args) if isinstance(args[0], Tensor) else 0)
-    else:
-        room.take(sum(tensor.numel() for tensor in tensors))
-    return operation.run(*args, **kwargs)
-
-
-def _paired_size(tensors: Sequence[Tensor]) -> int:
-    """How many numbers tensors have that are paired place by place."""
-    shapes = [x.shape for x in tensors]
-    try:
-        return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        told = " and ".join(str(list(shape)) for shape in shapes)
-        raise ValueError(f"the shapes {told} do not fit together") from error
+            are_plain = all(isinstance(arg, (int, float)) for arg in args)
+            if kwargs or not (operation.plain and are_plain):
+                raise TypeError("it takes tensors")
+            return 0
+        shapes = [x.shape for x in tensors]
+        try:
+            return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            named = " and ".join(str(list(shape)) for shape in shapes)
+            raise ValueError(f"the shapes {named} do not fit together") from error
+    if operation.kind == "item":
+        return _items(*args) if isinstance(args[0], Tensor) else 0
+    return sum(tensor.numel() for tensor in tensors)
 
 
 def _flat(parts: Sequence[Any]) -> list[Any]:
@@ -109,20 +97,8 @@ def _flat(parts: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _plain(node: LossNode, args: Sequence[Any]) -> Any:
-    """Compute with plain numbers, such as lengths."""
-    numbers = [arg for arg in args if isinstance(arg, (int, float))]
-    if not node.operation.plain or len(numbers) != len(args) or node.kwargs:
-        raise TypeError("it takes tensors")
-    result = node.operation.run(*numbers)
-    if not abs(result) <= _LARGEST:
-        raise ValueError("a plain number became too large")
-    return result
-
-
 def _items(x: Tensor, index: Any) -> int:
-    """At most how many numbers ``x[index]`` has. Raise TypeError for an index that is not simple:
-    numbers, slices, None and Ellipsis, or one tensor."""
+    """Return a bound of the size of ``x[index]``. Raise TypeError for an unusual index."""
     if isinstance(index, Tensor):
         if index.dtype == torch.bool:
             return x.numel()
@@ -133,63 +109,42 @@ def _items(x: Tensor, index: Any) -> int:
     return x.numel()
 
 
-@frozen(eq=False)
-class Batch:
-    """How the tokens belong to the datums."""
-
-    lengths_D: Tensor
-
-    def spread(self, value: Any, shape: Shape | None) -> Any:
-        """Return a value as one for each token."""
-        single = shape in (Shape.SCALAR, Shape.LENGTH)
-        return value.repeat_interleave(self.lengths_D) if single else value
-
-    def reduce(self, how: str, value: Tensor, shape: Shape | None) -> Tensor:
-        """Return the sum, mean or extreme of each datum's values."""
-        if not value.is_floating_point():
-            if how != "sum":
-                raise TypeError("what is not floating can be summed")
-            return self.reduce(how, value.double(), shape).long()
-        if shape is Shape.SCALAR:
-            return value
-        return torch.segment_reduce(value, how, lengths=self.lengths_D, axis=0, unsafe=True)
+def _reduce(how: str, value: Tensor, shape: Shape | None, lengths_D: Tensor) -> Tensor:
+    if not value.is_floating_point():
+        if how != "sum":
+            raise TypeError("what is not floating can be summed")
+        return _reduce(how, value.double(), shape, lengths_D).long()
+    if shape is Shape.SCALAR:
+        return value
+    return torch.segment_reduce(value, how, lengths=lengths_D, axis=0, unsafe=True)
 
 
 def joined_values(
     graph: LossGraph, facts: Facts, inputs: Sequence[Tensor], lengths_D: Tensor
 ) -> list[Any]:
-    """Return what the inputs and the nodes are, for a graph whose shapes datums can share. Any
-    exception means that the datums must be computed one by one, which explains it."""
-    batch, values, shapes = Batch(lengths_D), list[Any](inputs), facts.shapes
+    """Return the values of the inputs and the nodes of a graph whose shapes datums can share. After
+    any exception the datums must be computed one by one, which explains it."""
+    values, shapes = list[Any](inputs), facts.shapes
     for node, shape in zip(graph.nodes, shapes[len(inputs) :], strict=True):
-        values.append(_run_joined(node, shape, values, shapes, batch))
+        operation, pointwise, refs = node.operation, is_pointwise(node), node.refs()
+        first = refs[0]
+        if shape is Shape.SIZES or (shape is Shape.LENGTH and not pointwise):
+            values.append(lengths_D.double())  # its only size
+        elif operation.segment and not pointwise:
+            values.append(_reduce(operation.segment, values[first], shapes[first], lengths_D))
+        elif operation.kind == "rank" or node.args[1:] == ("ndim",):
+            values.append(1 if shapes[first] is Shape.TOKENS else 0)
+        elif operation.kind == "length":
+            values.append(1)  # of one value
+        else:
+            given = {ref: values[ref] for ref in refs}
+            if pointwise and shape is Shape.TOKENS:
+                for ref in given:
+                    if shapes[ref] in (Shape.SCALAR, Shape.LENGTH):
+                        given[ref] = values[ref].repeat_interleave(lengths_D)
+            kwargs = {key: fill(arg, given) for key, arg in node.kwargs.items()}
+            values.append(operation.run(*(fill(arg, given) for arg in node.args), **kwargs))
     return values
-
-
-def _run_joined(
-    node: LossNode,
-    shape: Shape | None,
-    values: Sequence[Any],
-    shapes: Sequence[Shape | None],
-    batch: Batch,
-) -> Any:
-    operation = node.operation
-    pointwise = is_pointwise(node)
-    if shape is Shape.SIZES or (shape is Shape.LENGTH and not pointwise):
-        return batch.lengths_D.double()  # its only size
-    first = node.refs()[0]
-    if operation.segment and not pointwise:
-        return batch.reduce(operation.segment, values[first], shapes[first])
-    if operation.kind == "rank" or node.args[1:] == ("ndim",):
-        return 1 if shapes[first] is Shape.TOKENS else 0
-    if operation.kind == "length":
-        return 1  # of one value
-    if pointwise and shape is Shape.TOKENS:
-        given = {ref: batch.spread(values[ref], shapes[ref]) for ref in node.refs()}
-    else:
-        given = {ref: values[ref] for ref in node.refs()}
-    kwargs = {key: fill(arg, given) for key, arg in node.kwargs.items()}
-    return operation.run(*(fill(arg, given) for arg in node.args), **kwargs)
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -211,7 +166,7 @@ class _LossGradient(torch.autograd.Function):
 
 @frozen(eq=False)
 class CustomLoss:
-    """A checked loss of a user's own; see `rlc.service.interface.LossHandle`."""
+    """A checked custom loss; see `rlc.service.interface.LossHandle`."""
 
     graph: LossGraph
     facts: Facts
@@ -221,7 +176,7 @@ class CustomLoss:
     def read(
         cls, name: str, inputs: Sequence[types.CustomLossInput], graph: types.CustomLossGraph
     ) -> CustomLoss:
-        """Rebuild a traced loss. Raise ServiceError for what a custom loss may not do."""
+        """Read a traced loss. Raise ServiceError for what a custom loss may not do."""
         checked = read_graph(name, inputs, graph)
         return cls(checked, facts_of(checked))
 
@@ -235,12 +190,10 @@ class CustomLoss:
 
     @property
     def name(self) -> str:
-        """Its function's name."""
         return self.graph.name
 
     def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
-        """Return one datum's targets and inputs; it may have others. Raise ServiceError for an
-        input that is missing, of another rank than declared, or not finite."""
+        """Raise ServiceError for an input that is missing, of another rank, or not finite."""
         (_, rank), *inputs = self.graph.inputs
         given = datum.loss_fn_inputs
         for key in ("target_tokens", *(name for name, _ in inputs)):
@@ -263,17 +216,13 @@ class CustomLoss:
         return arrays
 
     def has_gradient(self, arrays: Arrays) -> bool:
-        """Return whether a datum can move the weights at all."""
         return all(bool(np.any(arrays[key])) for key in self.facts.zeroed_by)
 
     def total(
         self, lp_M: Tensor, datums: Sequence[Arrays], numbers: Sequence[int]
     ) -> tuple[Tensor, dict[str, float]]:
-        """Return the summed loss of some datums and the sums of its metrics.
-
-        Raise ServiceError, which names a datum by its number, if the loss cannot be computed there,
-        or if it or its gradient is not finite.
-        """
+        """Return the summed loss of some datums and the sums of its metrics. Raise ServiceError,
+        which names a datum, if its loss cannot be computed, or it or its gradient is not finite."""
         leaf_M = lp_M.detach().cpu().double().requires_grad_(lp_M.requires_grad)
         loss_D, metrics = self._values(leaf_M, datums, numbers)
         self._require_finite("loss", torch.split(loss_D.detach(), 1), numbers)
@@ -291,69 +240,56 @@ class CustomLoss:
     def _require_finite(self, what: str, pieces: Sequence[Tensor], numbers: Sequence[int]) -> None:
         if torch.isfinite(torch.cat(list(pieces))).all():
             return
-        worst = next(
-            number
-            for number, piece in zip(numbers, pieces, strict=True)
-            if not torch.isfinite(piece).all()
-        )
+        finite = [bool(torch.isfinite(piece).all()) for piece in pieces]
         raise ServiceError(
-            f"Datum {worst}: the {what} of the custom loss {self.name} is not finite; look for "
-            "a logarithm, a root, a quotient or an exponential there."
+            f"Datum {numbers[finite.index(False)]}: the {what} of the custom loss {self.name} is "
+            "not finite; look for a logarithm, a root, a quotient or an exponential there."
         )
 
     def _values(
         self, leaf_M: Tensor, datums: Sequence[Arrays], numbers: Sequence[int]
     ) -> tuple[Tensor, dict[str, float]]:
-        """Return the loss of each datum and the sums of the metrics."""
         graph = self.graph
-        if self.facts.joinable and self._fit_tokens(datums):
-            # Whatever goes wrong for all at once is explained by the datum where it does.
+        lengths = [arrays["target_tokens"].size for arrays in datums]
+        names = [name for name, _ in graph.inputs[1:]]
+        per_token = [name for name, rank in graph.inputs[1:] if rank == 1]
+        if self.facts.joinable and all(
+            arrays[name].shape == arrays["target_tokens"].shape
+            for arrays in datums
+            for name in per_token
+        ):
+            # An error for all at once is explained by the datum that causes it.
             with suppress(Exception):
-                values = joined_values(graph, self.facts, *self._joined(leaf_M, datums))
-                told = {key: float(values[at].detach().sum()) for key, at in graph.metrics.items()}
-                return values[graph.loss], told
+                joined = [
+                    _tensor(np.concatenate([arrays[name].ravel() for arrays in datums]))
+                    for name in names
+                ]
+                values = joined_values(graph, self.facts, [leaf_M, *joined], torch.tensor(lengths))
+                sums = {key: float(values[at].detach().sum()) for key, at in graph.metrics.items()}
+                return values[graph.loss], sums
         losses, metrics = [], dict.fromkeys(graph.metrics, 0.0)
-        pieces = torch.split(leaf_M, [arrays["target_tokens"].size for arrays in datums])
+        pieces = torch.split(leaf_M, lengths)
         for number, lp, arrays in zip(numbers, pieces, datums, strict=True):
-            inputs = [_tensor(arrays[name]) for name, _ in graph.inputs[1:]]
+            inputs = [_tensor(arrays[name]) for name in names]
             try:
                 values = values_of(graph, [lp.reshape(arrays["target_tokens"].shape), *inputs])
             except ServiceError as error:
                 raise ServiceError(f"Datum {number}: {error}.") from error
-            scalars = {"its loss": graph.loss, **graph.metrics}
-            for what, at in scalars.items():
-                if not isinstance(values[at], Tensor) or values[at].ndim:
+            for what, at in {"its loss": graph.loss, **graph.metrics}.items():
+                value = values[at]
+                if not isinstance(value, Tensor) or value.ndim:
+                    is_tensor = isinstance(value, Tensor)
+                    kind = f"of shape {list(value.shape)}" if is_tensor else "no tensor"
                     raise ServiceError(
                         f"Datum {number}: the custom loss {self.name} must return scalar tensors, "
-                        f"but {what} is {_kind_of(values[at])}."
+                        f"but {what} is {kind}."
                     )
             losses.append(values[graph.loss])
             for key, at in graph.metrics.items():
                 metrics[key] += float(values[at].detach())
         return torch.stack(losses), metrics
 
-    def _fit_tokens(self, datums: Sequence[Arrays]) -> bool:
-        """Whether all inputs of rank 1 have a value for each token."""
-        keys = [name for name, rank in self.graph.inputs[1:] if rank == 1]
-        return all(
-            arrays[key].shape == arrays["target_tokens"].shape for arrays in datums for key in keys
-        )
-
-    def _joined(self, leaf_M: Tensor, datums: Sequence[Arrays]) -> tuple[list[Tensor], Tensor]:
-        """Return the inputs of all datums one after another, and how many tokens each has."""
-        joined = [
-            _tensor(np.concatenate([arrays[name].ravel() for arrays in datums]))
-            for name, _ in self.graph.inputs[1:]
-        ]
-        lengths = [arrays["target_tokens"].size for arrays in datums]
-        return [leaf_M, *joined], torch.tensor(lengths)
-
 
 def _tensor(array: np.ndarray) -> Tensor:
-    """Return an array in float64, or in int64 as it is."""
     tensor = torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
     return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _kind_of(value: Any) -> str:
-    return f"of shape {list(value.shape)}" if isinstance(value, Tensor) else "no tensor"

@@ -36,12 +36,10 @@ Kind = Literal[
 
 @frozen
 class TensorOperation:
-    """``run`` gets tensors, numbers, dtypes, and what other operations returned; if ``plain``, all
-    may be numbers, such as the lengths of tensors. ``segment`` is torch's name of a reduction.
-
+    """``run`` takes tensors, numbers, dtypes and results of other operations; if ``plain``, all may
+    be numbers, such as the lengths of tensors. ``segment`` is torch's name of a reduction.
     ``smooth``: a gradient passes through. ``vanishes``: the result and its gradient are 0 if the
-    arguments are, ``any`` of them, ``all``, the ``first`` or the ``branches`` of a condition.
-    """
+    arguments are, ``any`` of them, ``all``, the ``first`` or the ``branches`` of a condition."""
 
     run: Callable[..., Any]
     kind: Kind = "pointwise"
@@ -52,20 +50,19 @@ class TensorOperation:
 
 
 DTYPES = {
-    "float": torch.float64,
-    "double": torch.float64,
-    "float32": torch.float64,
-    "float64": torch.float64,
-    "int": torch.int64,
-    "long": torch.int64,
-    "int32": torch.int64,
-    "int64": torch.int64,
+    **dict.fromkeys(("float", "double", "float32", "float64"), torch.float64),
+    **dict.fromkeys(("int", "long", "int32", "int64"), torch.int64),
     "bool": torch.bool,
 }
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return a table that is written as ``key=value`` words."""
+    return dict(pair.split("=") for pair in text.split())
 
 
 WORDS = frozenset({"none", "sum", "mean"})  # strings that are arguments
@@ -90,12 +87,9 @@ def _to(dtype: torch.dtype) -> TensorOperation:
 
 
 def _of_floats(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Division with a rest, which of whole numbers ends the process if the result does not fit."""
-
-    def divide(a: Any, b: Any) -> Any:
-        return run(*(x.double() if isinstance(x, Tensor) else x for x in (a, b)))
-
-    return divide
+    """Return a division with remainder, which for whole numbers ends the process if the result does
+    not fit."""
+    return lambda a, b: run(*(x.double() if isinstance(x, Tensor) else x for x in (a, b)))
 
 
 def _item(x: Any, index: Any) -> Any:
@@ -116,7 +110,7 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
 
 
 def _where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    return torch.where(condition, input, other)  # of the condition alone it would be its places
+    return torch.where(condition, input, other)  # of the condition alone it would be indices
 
 
 def _norm(input: Tensor, p: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -140,43 +134,19 @@ _POINTWISE = (
     "clamp_max lerp eq ne lt le gt ge isclose logaddexp logaddexp2 xlogy addcmul addcdiv "
     "copysign hypot masked_fill bitwise_and bitwise_or bitwise_xor bitwise_not detach"
 )
-_REDUCTIONS = {
-    "sum": "sum",
-    "mean": "mean",
-    "amax": "max",
-    "amin": "min",
-    "max": "max",
-    "min": "min",
-}
+_REDUCTIONS = _pairs("sum=sum mean=mean amax=max amin=min max=max min=min")
 _OTHERS = (
     "prod std var logsumexp median all any argmax argmin count_nonzero nansum nanmean softmax "
     "log_softmax cumsum cumprod logcumsumexp flip sort topk unsqueeze squeeze reshape flatten "
     "transpose permute cat stack gather dot"
 )
 # Other names of the same thing: of torch, of its special and functional modules, of operators.
-_ALIASES = {
-    "absolute": "abs",
-    "negative": "neg",
-    "clip": "clamp",
-    "multiply": "mul",
-    "subtract": "sub",
-    "divide": "div",
-    "truediv": "div",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pos": "positive",
-    "and_": "bitwise_and",
-    "or_": "bitwise_or",
-    "xor": "bitwise_xor",
-    "invert": "bitwise_not",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "not_equal": "ne",
-    "log_sigmoid": "logsigmoid",
-    "expit": "sigmoid",
-}
+_ALIASES = _pairs(
+    "absolute=abs negative=neg clip=clamp multiply=mul subtract=sub divide=div truediv=div "
+    "floordiv=floor_divide mod=remainder pos=positive and_=bitwise_and or_=bitwise_or "
+    "xor=bitwise_xor invert=bitwise_not greater=gt greater_equal=ge less=lt less_equal=le "
+    "not_equal=ne log_sigmoid=logsigmoid expit=sigmoid"
+)
 _VANISHING: dict[str, Literal["any", "all", "first", "branches"]] = {
     "mul": "any",
     "where": "branches",
@@ -186,7 +156,6 @@ _VANISHING: dict[str, Literal["any", "all", "first", "branches"]] = {
 
 
 def _shared() -> dict[str, TensorOperation]:
-    """Operations that are functions of torch and methods of its tensors, by name."""
     found = {
         name: TensorOperation(getattr(torch, name), smooth=name not in _STEPS)
         for name in _POINTWISE.split()
@@ -212,7 +181,7 @@ def _shared() -> dict[str, TensorOperation]:
 
 
 def _operators(shared: Mapping[str, TensorOperation]) -> dict[str, TensorOperation]:
-    """Python's operators. They take numbers at either side, as torch's functions do not."""
+    """Return Python's operators. Unlike torch's functions they take numbers on either side."""
     found = {
         "getitem": TensorOperation(_item, "item"),
         "matmul": TensorOperation(torch.dot, "other"),
@@ -231,7 +200,7 @@ FUNCTIONS = _shared()
 OPERATORS = _operators(FUNCTIONS)
 _GETATTR = TensorOperation(_attribute, "attribute")
 METHODS = {
-    **{name: _to(dtype) for name, dtype in DTYPES.items() if not name[-1].isdigit()},
+    **{name: _to(DTYPES[name]) for name in ("float", "double", "int", "long", "bool")},
     "to": TensorOperation(_cast, "cast", vanishes="first"),
     "type_as": TensorOperation(_cast, "cast", vanishes="first"),
     "expand_as": TensorOperation(lambda x, other: x.expand(other.shape), vanishes="first"),
@@ -253,20 +222,15 @@ FUNCTIONAL = {
 }
 _IN_BOTH = _words("relu sigmoid tanh softmax log_softmax")  # torch and torch.nn.functional
 # Where the functions are that have these names; torch's versions differ in it.
-_MODULES = {
-    "torch._C._special.special_": "torch",
-    "torch.special.": "torch",
-    "torch._C._nn.": "functional",
-    "torch.nn.functional.": "functional",
-    "torch.functional.": "torch",
-    "torch.": "torch",
-    "operator.": "operator",
-    "_operator.": "operator",
-}
+_MODULES = _pairs(
+    "torch._C._special.special_=torch torch.special.=torch torch._C._nn.=functional "
+    "torch.nn.functional.=functional torch.functional.=torch torch.=torch operator.=operator "
+    "_operator.=operator"
+)
 
 
 def find(op: str, target: str) -> TensorOperation | None:
-    """Return the operation of a node that calls something; None if it is not on the list."""
+    """Return the operation of a node; None if it is not on the list."""
     if op == "call_method":
         return METHODS.get(target) or FUNCTIONS.get(_ALIASES.get(target, target))
     if target == "getattr":
@@ -284,7 +248,6 @@ def find(op: str, target: str) -> TensorOperation | None:
 
 
 def spellings(op: str) -> list[str]:
-    """Return what a node that calls something may call, as clients write it."""
     if op == "call_method":
         return [*METHODS, *FUNCTIONS, *_ALIASES]
     names = [f"torch.{name}" for name in (*FUNCTIONS, *FUNCTIONAL, *_ALIASES)]

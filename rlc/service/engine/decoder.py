@@ -1,16 +1,13 @@
-"""Uniform numbers as a pure function of a key and a counter: Philox 4×32 with ten rounds.
+"""Decoding many sequences at once: rows join (`add`), advance by a token (`step`), and leave.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). A
-stream has no state to share or to save: number ``t`` of a stream does not depend on what else
-is being drawn.
+A prompt that several rows share is computed once and its keys and values written to all of them;
+those of an earlier turn come from the prefix cache.
 
-Picking the next token from logits, given a uniform number. B rows, V vocabulary.
+Random numbers are a pure function of a key and a counter: Philox 4×32 with ten rounds (Salmon,
+Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A stream has no
+state, so that its number ``t`` does not depend on what else is being sampled.
 
-Decoding many sequences at once: rows join (`add`), advance by a token (`step`), and leave.
-
-A prompt that several rows share is computed once and its keys and values written to all of
-them; what an earlier turn computed is taken from the prefix cache. Finished rows leave the
-batch. Dimensions: N stream tokens, B active rows, V vocabulary.
+Dimensions: N stream tokens, B active rows, V vocabulary.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ import numpy.typing as npt
 import torch
 from attrs import define, field, frozen
 from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
 from torch import Tensor
 
 from rlc.service.engine.attention import (
@@ -54,7 +52,7 @@ def stream_key(seed: int, index: int) -> int:
 
 
 def philox(counter: tuple[UInt64, UInt64, UInt64, UInt64], key_B: UInt64) -> tuple[UInt64, ...]:
-    """Return four 32-bit words (in uint64 arrays) for each counter, of four such words, and key."""
+    """Return four 32-bit words (in uint64 arrays) for each key and counter of four such words."""
     x0, x1, x2, x3 = counter
     for turn in range(10):
         key0 = (key_B + np.uint64(turn * _WEYL[0] & 0xFFFFFFFF)) & _LOW
@@ -76,23 +74,21 @@ def uniforms(key_B: UInt64, t_B: UInt64) -> npt.NDArray[np.float64]:
     return ((x0 << np.uint64(21)) | (x1 >> np.uint64(11))).astype(np.float64) * 2.0**-53
 
 
-# What is less is this: logits that are divided by it still fit into float32, and of the whole
-# distribution the most likely token is left.
+# The least temperature above 0 and top_p: logits that are divided by it still fit into float32, and
+# only the most likely token is left.
 _LEAST = 1e-30
 TopkOfToken = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # ids and logprobs, [K] each
 
 
 @frozen
 class SamplingRule:
-    """The distribution that a row samples from."""
-
     temperature: float  # 0: the most likely token
     top_k: int  # -1: all
     top_p: float  # 1: all
 
     @classmethod
     def of(cls, params: types.SamplingParams) -> SamplingRule:
-        """Read a request's rule. Raise ServiceError if a value is out of range."""
+        """Return the rule of a request. Raise ServiceError if a value is out of range."""
         rule = cls(params.temperature, params.top_k, params.top_p)
         if not 0 <= rule.temperature < float("inf"):
             raise ServiceError(f"temperature must be 0 or more, not {rule.temperature}.")
@@ -111,11 +107,9 @@ class SamplingRule:
 def next_tokens(
     logits_BV: Tensor, rules: Sequence[SamplingRule], uniform_B: npt.NDArray[np.float64]
 ) -> tuple[list[int], list[float]]:
-    """Return tokens by inverting the cumulative distribution, and their logprobs.
-
-    A logprob is that of the distribution sampled from: temperature, top-k and top-p included,
-    renormalised. A greedy choice (temperature 0) has the logprob of temperature 1.
-    """
+    """Return tokens by inverting the cumulative distribution, and their logprobs. A logprob is that
+    of the distribution sampled from: temperature, top-k and top-p included, renormalised. A greedy
+    choice (temperature 0) has the logprob of temperature 1."""
     shaped_BV = logits_BV.float()
     if any(rule.temperature not in (0, 1) for rule in rules):
         temperatures = [rule.temperature or 1.0 for rule in rules]
@@ -135,10 +129,8 @@ def next_tokens(
 
 
 def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor:
-    """Return the tokens [B, K] at which a cumulative distribution passes uniform numbers.
-
-    The distribution is float64 and need not add up to 1.
-    """
+    """Return the tokens [B, K] at which a cumulative distribution passes uniform numbers. The
+    distribution is float64 and need not add up to 1."""
     total_B1 = cumulative_BV[:, -1:]
     aim_BK = torch.from_numpy(uniform_BK).to(total_B1.device) * total_B1
     # Rounding must not let the aim reach the total: no token lies beyond it.
@@ -149,11 +141,8 @@ def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor
 def topk_tokens(
     logits_BV: Tensor, rules: Sequence[SamplingRule], topk: Sequence[int]
 ) -> dict[int, TopkOfToken]:
-    """Return the ``topk`` most likely tokens of each row that asks for some, the most likely first.
-
-    Logprobs are those at the row's temperature (1 if it is greedy). What top_k and top_p leave out
-    is there too.
-    """
+    """Return the ``topk`` most likely tokens of each row that wants some, the most likely first.
+    Logprobs are at the row's temperature (1 if it is greedy), before top_k and top_p."""
     rows = [row for row, k in enumerate(topk) if k]
     if not rows:
         return {}
@@ -188,8 +177,6 @@ def _filtered(logits_BV: Tensor, rules: Sequence[SamplingRule]) -> Tensor:
 
 @define(eq=False)
 class RunningSample:
-    """One completion in the making."""
-
     prompt: IntArray
     key: int  # of its random stream
     rule: SamplingRule
@@ -206,16 +193,19 @@ class RunningSample:
 
     @property
     def length(self) -> int:
-        """The number of its tokens, prompt included."""
         return len(self.prompt) + len(self.tokens)
 
     @property
     def longest(self) -> int:
-        """The number of tokens it may reach."""
         return len(self.prompt) + self.limit
 
+    def stacked_topk(self) -> TopkLogprobs | None:
+        if not self.topk_logprobs:
+            return None
+        return TopkLogprobs(*map(np.stack, zip(*self.topk_logprobs, strict=True)))
+
     def accept(self, token: int, logprob: float, topk: TopkOfToken | None) -> bool:
-        """Append a token; True once the sample is complete."""
+        """Append a token, and return whether the sample is complete."""
         self.tokens.append(token)
         self.logprobs.append(logprob)
         if topk is not None:
@@ -231,11 +221,9 @@ class RunningSample:
 
 @frozen(eq=False)
 class Fill:
-    """Where the keys and values of one row's prompt come from.
-
-    The first ``copied`` tokens are copied from ``entry``; token ``copied + i`` is number
-    ``path[i]`` of the stream, of which the row itself brought in the last ``own``.
-    """
+    """The source of the keys and values of a row's prompt. The first ``copied`` tokens are copied
+    from ``entry``; token ``copied + i`` is number ``path[i]`` of the stream, to which the row adds
+    the last ``own``."""
 
     entry: CacheEntry | None
     copied: int
@@ -246,12 +234,10 @@ class Fill:
 def plan_fills(
     prompts: Sequence[IntArray], found: Sequence[tuple[CacheEntry | None, int]]
 ) -> list[Fill]:
-    """Decide how to fill rows, prompts in lexicographic order.
-
-    ``found`` gives each prompt's best cache entry and the tokens shared with it. A row takes
-    that, or what it shares with the row before it, whichever is longer; its last token is
-    always in the stream, for its logits.
-    """
+    """Return how to fill rows whose prompts are in lexicographic order. ``found`` are each prompt's
+    best cache entry and the number of tokens shared with it. A row takes that, or the prefix shared
+    with the row before it, whichever is longer; its last token is always in the stream, for its
+    logits."""
     fills: list[Fill] = []
     size = 0
     for i, (prompt, (entry, cached)) in enumerate(zip(prompts, found, strict=True)):
@@ -270,7 +256,7 @@ def plan_fills(
 
 @define(eq=False)
 class Decoder:
-    """Active rows over one base model. All rows are of the snapshot given to `begin`."""
+    """Active rows over one base model, all of the snapshot given to `begin`."""
 
     base: BaseModel
     prefixes: PrefixCache
@@ -285,7 +271,7 @@ class Decoder:
         self.begin(None)
 
     def begin(self, snapshot: WeightSnapshot | None) -> None:
-        """Drop all rows and decode with this snapshot's weights from now on."""
+        """Drop all rows and decode with a snapshot's weights from now on."""
         self._snapshot = snapshot
         if snapshot is not None:
             self.base.use_snapshot(snapshot)
@@ -293,7 +279,7 @@ class Decoder:
         self._logits_BV = torch.empty(0, self.base.vocabulary, device=self.base.device)
 
     def add(self, samples: Sequence[RunningSample]) -> None:
-        """Let samples join: compute what is new of their prompts."""
+        """Add samples: compute the part of their prompts that is new."""
         assert self._snapshot is not None
         joining = [samples[i] for i in lexicographic([s.prompt for s in samples])]
         prompts = [s.prompt for s in joining]
@@ -303,14 +289,13 @@ class Decoder:
         for row, (sample, fill) in enumerate(zip(joining, fills, strict=True), start=first):
             sample.computed += fill.own
             if fill.entry is not None and fill.copied:
-                self.kv.paste(row, fill.entry.cut, fill.copied)
+                self.kv.tensor[:, row, :, : fill.copied] = fill.entry.cut[:, :, : fill.copied]
         logits = self._prefill(prompts, fills, first)
         self.samples += joining
         self._logits_BV = torch.cat([self._logits_BV, logits])
 
     def keep_prompts(self, joined: int) -> None:
-        """Put the prompts of the last ``joined`` rows into the cache now, not when they leave:
-        for requests that come while these are being decoded."""
+        """Cache the prompts of the last ``joined`` rows now, for further requests."""
         assert self._snapshot is not None
         for row in range(len(self.samples) - joined, len(self.samples)):
             prompt = self.samples[row].prompt
@@ -318,7 +303,7 @@ class Decoder:
                 self.prefixes.put(self._snapshot, prompt, self.kv.cut(row, len(prompt)))
 
     def step(self) -> list[RunningSample]:
-        """Give every row a token; return the samples that are complete, or were cancelled."""
+        """Sample a token for each row; return the samples that are complete, or were cancelled."""
         keys_B = np.array([s.key for s in self.samples], dtype=np.uint64)
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)
         rules = [s.rule for s in self.samples]
@@ -335,11 +320,8 @@ class Decoder:
         return gone
 
     def _prefill(self, prompts: Sequence[IntArray], fills: Sequence[Fill], first: int) -> Tensor:
-        """Compute the stream in chunks; logits [rows, V] after each prompt.
-
-        A row's tokens follow those it shares with earlier rows, so cutting the stream
-        anywhere keeps causes before effects.
-        """
+        """Compute the stream in chunks, and return the logits [rows, V] after each prompt. It can
+        be cut anywhere, since a row's tokens follow those shared with earlier rows."""
         own = [fill.own for fill in fills]
         tokens_N = np.concatenate([p[len(p) - n :] for p, n in zip(prompts, own, strict=True)])
         positions_N = np.concatenate(
@@ -401,7 +383,7 @@ class Decoder:
         )
 
     def _retire(self, leaving: list[int]) -> None:
-        """Keep what the leaving rows computed, and close the gaps with the last rows."""
+        """Cache the keys and values of leaving rows, and close the gaps with the last rows."""
         assert self._snapshot is not None
         for row in leaving:
             sample = self.samples[row]
@@ -412,13 +394,13 @@ class Decoder:
         gaps = [row for row in leaving if row < left]
         movers = [row for row in range(left, len(self.samples)) if row not in out]
         if movers:
-            self.kv.move(movers, gaps, max(self.samples[mover].length for mover in movers) - 1)
+            kv, length = self.kv.tensor, max(self.samples[mover].length for mover in movers) - 1
+            kv[:, gaps, :, :length] = kv[:, movers, :, :length]
         for gap, mover in zip(gaps, movers, strict=True):
             self.samples[gap] = self.samples[mover]
         self.samples = self.samples[:left]
 
     def _advance(self) -> None:
-        """Compute the last token of every row, for the logits of the next."""
         B = len(self.samples)
         if not B:
             self._logits_BV = self._logits_BV[:0]

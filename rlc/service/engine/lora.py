@@ -32,8 +32,6 @@ ATTENTION, MLP, UNEMBED = "attn", "mlp", "unembed"
 
 @frozen
 class LoraSpec:
-    """What an adapter trains."""
-
     rank: int
     train_mlp: bool = True
     train_attn: bool = True
@@ -59,11 +57,9 @@ class LoraSpec:
 
 
 class _LowRankLinear(torch.autograd.Function):
-    """``x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ`` of [N, in] inputs, W frozen.
-
-    By hand because autograd keeps and multiplies more, and picks a slow order for the thin
-    products: this backward pass is about a third faster on a CPU.
-    """
+    """``x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ`` of [N, in] inputs, W frozen. Autograd would keep and
+    multiply more, and choose a slow order for the thin products: this backward pass is about a
+    third faster on a CPU."""
 
     @staticmethod
     def forward(
@@ -135,7 +131,7 @@ class LoraLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The base weight: some models look at it to tie embeddings or read a dtype."""
+        """The base weight, which some models read to tie embeddings or for its dtype."""
         return self.base.weight
 
     def forward(self, x: Tensor) -> Tensor:
@@ -152,13 +148,12 @@ class LoraLinear(nn.Module):
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
     def merge(self, pair: tuple[Tensor, Tensor], scale: float) -> Tensor:
-        """Return the weight with an adapter added in; the base weight is left alone."""
         a, b = pair
         return torch.addmm(self.base.weight, b, a, alpha=scale)
 
 
 def install(model: Any) -> dict[str, LoraLinear]:
-    """Wrap every linear layer of a model, by name. The weights stay shared and frozen."""
+    """Wrap every linear layer of a model, and return them by name; the weights stay shared."""
     unembed = model.get_output_embeddings()
     wrapped: dict[str, LoraLinear] = {}
     for name, module in list(model.named_modules()):
@@ -193,7 +188,6 @@ class LoraAdapter:
 
     @classmethod
     def zeros(cls, layers: Mapping[str, LoraLinear], spec: LoraSpec) -> LoraAdapter:
-        """Make an adapter whose numbers are all zero, on the device of the layers."""
         shapes = trained_shapes(layers, spec).values()
         numbers = sum(spec.rank * (out_size + in_size) for out_size, in_size in shapes)
         device = next(iter(layers.values())).weight.device
@@ -203,7 +197,8 @@ class LoraAdapter:
     def fresh(
         cls, layers: Mapping[str, LoraLinear], spec: LoraSpec, seed: int | None
     ) -> LoraAdapter:
-        """Make an adapter, A uniform in ±1/√inputs, B zero. It depends on the seed alone."""
+        """Return an adapter with A uniform in ±1/√inputs and B zero, which depends on the seed
+        alone."""
         generator = torch.Generator()
         generator.manual_seed(generator.seed() if seed is None else seed)
         adapter = cls.zeros(layers, spec)
@@ -214,10 +209,8 @@ class LoraAdapter:
 
 
 def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str, tuple[int, int]]:
-    """Return (outputs, inputs) of each layer that ``spec`` trains, in the model's order.
-
-    Raise ServiceError if the model has no layer of a kind that ``spec`` asks for.
-    """
+    """Return (outputs, inputs) of each layer that ``spec`` trains, in the model's order. Raise
+    ServiceError if the model has no layer of a kind that ``spec`` asks for."""
     missing = spec.kinds - {layer.kind for layer in layers.values()}
     if missing:
         raise ServiceError(

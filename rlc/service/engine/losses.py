@@ -26,7 +26,6 @@ have the suffix M: all tokens of some datums, one after another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -44,14 +43,14 @@ _POLICY = ("target_tokens", "logprobs", "advantages")
 
 @frozen
 class EngineLoss:
-    """A loss and what it reads besides its settings, which the catalogue has."""
+    """A loss and its inputs; the catalogue has its settings."""
 
     name: str
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     inputs: tuple[str, ...] = _POLICY
     vanishes_with: str | None = "advantages"  # if this input is all zero, so are loss and gradient
-    several_targets: bool = False  # whether a position may have K targets: arrays [T, K]
-    sampled_only: bool = False  # whether the datums' spans say which targets count: array `sampled`
+    several_targets: bool = False  # a position may have K targets: arrays [T, K]
+    sampled_only: bool = False  # only targets in sampled spans count: array `sampled`
 
 
 def _cross_entropy(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
@@ -92,7 +91,6 @@ def _stable_reinforce(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
 
 
 def _clipped(ratio_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    """Return the clipped surrogate of PPO for these ratios."""
     clipped_M = torch.clamp(ratio_M, x[_LOW], x[_HIGH])
     return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
 
@@ -117,33 +115,12 @@ LOSSES: Mapping[str, EngineLoss] = {
 }
 
 
-class BatchLoss(Protocol):
-    """What the trainer needs of a loss: one with its settings, or one of a user's own."""
-
-    @property
-    def name(self) -> str: ...
-
-    def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
-        """Return one datum's arrays, ``target_tokens`` among them. Raise ServiceError for an input
-        that cannot be used; ``where`` begins its message."""
-
-    def has_gradient(self, arrays: Mapping[str, np.ndarray]) -> bool:
-        """Return whether a datum can move the weights at all."""
-
-    def total(
-        self, lp_M: Tensor, datums: Sequence[Mapping[str, np.ndarray]], numbers: Sequence[int]
-    ) -> tuple[Tensor, dict[str, float]]:
-        """Return the summed loss of some datums, whose logprobs follow one another in ``lp_M``,
-        and sums of metrics over them. ``numbers`` are the datums' in messages."""
-
-
 def combined(sums: Mapping[str, float], count: int) -> dict[str, float]:
     """Return metrics from their sums over ``count`` datums: those called ``…:mean`` are means."""
     return {key: value / count if key.endswith(":mean") else value for key, value in sums.items()}
 
 
 def find(name: str) -> EngineLoss:
-    """Return the loss called ``name``. Raise ServiceError if there is none."""
     if name not in LOSSES:
         raise ServiceError(f"Unknown loss {name!r}; the local engine has {', '.join(LOSSES)}.")
     return LOSSES[name]
@@ -151,22 +128,56 @@ def find(name: str) -> EngineLoss:
 
 @frozen
 class BuiltinLoss:
-    """A loss of the Tinker API with its settings."""
-
     loss: EngineLoss
-    decided: Mapping[str, float]
+    settings: Mapping[str, float]
 
     @classmethod
     def of(cls, name: str, config: Mapping[str, float | str] | None) -> BuiltinLoss:
-        """Raise ServiceError if there is no such loss, or it has no such settings."""
-        return cls(find(name), settings(find(name), config))
+        """Return a loss with its settings, given or default. Raise ServiceError if there is no such
+        loss, or a setting is unknown, missing, or not a finite number."""
+        loss = find(name)
+        given, defaults = dict(config or {}), service_settings(name)
+        if unknown := sorted(given.keys() - defaults.keys()):
+            known = ", ".join(defaults) or "none"
+            raise ServiceError(f"{name} has no setting {unknown[0]!r}; its settings: {known}.")
+        settings = {}
+        for key, default in defaults.items():
+            value = given.get(key, default)
+            if value is None:
+                raise ServiceError(f"{name} needs the setting {key!r} in loss_fn_config.")
+            if isinstance(value, str) or not np.isfinite(value):
+                raise ServiceError(f"{name}: {key} must be a finite number, not {value!r}.")
+            settings[key] = float(value)
+        return cls(loss, settings)
 
     @property
     def name(self) -> str:
         return self.loss.name
 
     def read_inputs(self, datum: types.Datum, where: str) -> dict[str, np.ndarray]:
-        return read_inputs(self.loss, self.decided, datum, where)
+        """Return the arrays of a datum, each of the shape of the targets ([T], or [T, K] if the
+        loss takes several targets for a position), with the settings repeated. Raise ServiceError
+        for an input that is missing, unknown, of another shape or not finite."""
+        given, loss = datum.loss_fn_inputs, self.loss
+        per_token = {_LOW, _HIGH} & self.settings.keys()
+        if unknown := sorted(given.keys() - set(loss.inputs) - per_token):
+            raise ServiceError(f"{where}: {loss.name} does not read the input {unknown[0]!r}.")
+        for key in loss.inputs:
+            if key not in given:
+                raise ServiceError(f"{where}: {loss.name} needs the input {key!r}.")
+        shape = target_shape(datum, where, loss.several_targets)
+        arrays = {key: _array(given[key], key, shape, where) for key in loss.inputs}
+        for key, value in self.settings.items():
+            repeated = np.full(shape, value, dtype=np.float32)
+            arrays[key] = _array(given[key], key, shape, where) if key in given else repeated
+        if loss.sampled_only:
+            arrays["sampled"] = _sampled(datum, len(arrays["advantages"]), where)
+            if (arrays["advantages"][arrays["sampled"] == 0] != 0).any():
+                raise ServiceError(
+                    f"{where}: {loss.name} takes advantages on sampled tokens only; "
+                    "one that is not 0 lies outside the sampled spans."
+                )
+        return arrays
 
     def has_gradient(self, arrays: Mapping[str, np.ndarray]) -> bool:
         key = self.loss.vanishes_with
@@ -178,10 +189,10 @@ class BuiltinLoss:
         datums: Sequence[Mapping[str, np.ndarray]],
         numbers: Sequence[int],  # noqa: ARG002
     ) -> tuple[Tensor, dict[str, float]]:
-        keys = [key for key in datums[0] if key != "target_tokens"]
         joined = {
             key: torch.from_numpy(np.concatenate([d[key].ravel() for d in datums])).to(lp_M)
-            for key in keys
+            for key in datums[0]
+            if key != "target_tokens"
         }
         lengths = [datum["target_tokens"].size for datum in datums]
         joined[_LENGTHS] = torch.tensor(lengths, device=lp_M.device)
@@ -193,61 +204,7 @@ class BuiltinLoss:
         return summed, {}
 
 
-def settings(loss: EngineLoss, config: Mapping[str, float | str] | None) -> dict[str, float]:
-    """Return the loss's settings, given or default.
-
-    Raise ServiceError if a setting is unknown, missing, or not a finite number.
-    """
-    given, defaults = dict(config or {}), service_settings(loss.name)
-    unknown = sorted(given.keys() - defaults.keys())
-    if unknown:
-        known = ", ".join(defaults) or "none"
-        raise ServiceError(f"{loss.name} has no setting {unknown[0]!r}; its settings: {known}.")
-    decided = {}
-    for key, default in defaults.items():
-        value = given.get(key, default)
-        if value is None:
-            raise ServiceError(f"{loss.name} needs the setting {key!r} in loss_fn_config.")
-        if isinstance(value, str) or not np.isfinite(value):
-            raise ServiceError(f"{loss.name}: {key} must be a finite number, not {value!r}.")
-        decided[key] = float(value)
-    return decided
-
-
-def read_inputs(
-    loss: EngineLoss, decided: Mapping[str, float], datum: types.Datum, where: str
-) -> dict[str, np.ndarray]:
-    """Return one datum's arrays, each as long as its model input, with the settings spread out.
-
-    All have the shape of the targets: [T], or [T, K] if the loss takes several targets for
-    a position. Raise ServiceError for an input that is missing, unknown, of another shape or
-    not finite.
-    """
-    given = datum.loss_fn_inputs
-    per_token = {_LOW, _HIGH} & decided.keys()
-    unknown = sorted(given.keys() - set(loss.inputs) - per_token)
-    if unknown:
-        raise ServiceError(f"{where}: {loss.name} does not read the input {unknown[0]!r}.")
-    for key in loss.inputs:
-        if key not in given:
-            raise ServiceError(f"{where}: {loss.name} needs the input {key!r}.")
-    shape = target_shape(datum, where, loss.several_targets)
-    arrays = {key: _array(given[key], key, shape, where) for key in loss.inputs}
-    for key, value in decided.items():
-        spread = np.full(shape, value, dtype=np.float32)
-        arrays[key] = _array(given[key], key, shape, where) if key in given else spread
-    if loss.sampled_only:
-        arrays["sampled"] = _sampled(datum, len(arrays["advantages"]), where)
-        if (arrays["advantages"][arrays["sampled"] == 0] != 0).any():
-            raise ServiceError(
-                f"{where}: {loss.name} takes advantages on sampled tokens only; "
-                "one that is not 0 lies outside the sampled spans."
-            )
-    return arrays
-
-
 def _sampled(datum: types.Datum, length: int, where: str) -> np.ndarray:
-    """1 for each target that a sampled span covers, 0 elsewhere."""
     spans = datum.loss_fn_input_spans
     if spans is None:
         raise ServiceError(
@@ -262,8 +219,8 @@ def _sampled(datum: types.Datum, length: int, where: str) -> np.ndarray:
 
 
 def target_shape(datum: types.Datum, where: str, several: bool) -> tuple[int, ...]:
-    """Return the shape of a datum's targets: [T], or if there may be ``several`` for a position
-    [T, K]. Raise ServiceError if the model input is not of T tokens."""
+    """Return the shape of a datum's targets: [T], or [T, K] if there may be ``several`` for a
+    position. Raise ServiceError if the model input is not of T tokens."""
     length, targets = datum.model_input.length, datum.loss_fn_inputs["target_tokens"]
     shape = tuple(targets.shape or targets.to_numpy().shape)
     if shape == (length,) or (several and len(shape) == 2 and shape[0] == length and shape[1] > 0):
@@ -275,8 +232,7 @@ def target_shape(datum: types.Datum, where: str, several: bool) -> tuple[int, ..
 
 
 def finite_array(data: types.TensorData, key: str, where: str) -> np.ndarray:
-    """Return an input as an array. Raise ServiceError if it cannot be read, or is not
-    finite."""
+    """Return an input as an array. Raise ServiceError if it cannot be read, or is not finite."""
     try:
         array = data.to_numpy()
     except (RuntimeError, ValueError) as error:  # what torch raises for indices out of place
@@ -289,9 +245,8 @@ def finite_array(data: types.TensorData, key: str, where: str) -> np.ndarray:
 def _array(data: types.TensorData, key: str, shape: tuple[int, ...], where: str) -> np.ndarray:
     array = finite_array(data, key, where)
     if array.shape != shape:
-        one = len(shape) == 1
-        what = (
-            f"the model input has {shape[0]} tokens" if one else f"target_tokens has {list(shape)}"
-        )
+        what = f"target_tokens has {list(shape)}"
+        if len(shape) == 1:
+            what = f"the model input has {shape[0]} tokens"
         raise ServiceError(f"{where}: {key} has the shape {list(array.shape)}, but {what}.")
     return array

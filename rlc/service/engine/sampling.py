@@ -1,10 +1,9 @@
-"""Sampling requests: checked on the event loop, answered in waves on the engine's thread.
+"""Sampling requests: checked on the event loop, answered in batches on the engine's thread.
 
-Continuous batching: sampling requests join the running batch between two tokens.
-
-The worker for clients that cannot wait for each other, such as those of a server; see
-`rlc.service.engine.waves` for the one whose batches follow a program's own order. The
-reply to a request does not depend on its batch, up to the rounding of floating-point sums.
+With `run_wave` and `rlc.service.engine.waves` the batches follow a program's own order. With
+`ContinuousWorker` requests join the running batch between two tokens, for clients that cannot wait
+for each other, such as those of a server. The reply to a request does not depend on its batch, up
+to the rounding of floating-point sums.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,16 +22,11 @@ import numpy as np
 import torch
 from attrs import define, field, frozen
 from tinker import types
-from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.service.engine.attention import IntArray
 from rlc.service.engine.base_model import BaseModel, WeightSnapshot
 from rlc.service.engine.decoder import Decoder, RunningSample, SamplingRule, stream_key
-from rlc.service.engine.scoring import (
-    ScoringRequest,
-    prompt_logprobs,
-    prompt_scores,
-)
+from rlc.service.engine.scoring import ScoringRequest, prompt_logprobs, prompt_scores
 from rlc.service.engine.waves import Outcome, PendingRequest, attempt, call_in, closed_error, fulfil
 from rlc.service.interface import SampledToken, ServiceError
 
@@ -43,22 +37,17 @@ _numbers = itertools.count()
 
 @define(eq=False)
 class Engine:
-    """A base model with what sampling from it needs; made once for each base model."""
-
     base: BaseModel
     decoder: Decoder
     token_budget: int  # tokens of a forward pass
     max_rows: int
     max_kv_tokens: int  # rows × tokens that the decoder may hold
-    bare: WeightSnapshot = field(
-        factory=lambda: WeightSnapshot(None)
-    )  # one, so that its requests batch
+    # One, so that its requests share a batch.
+    bare: WeightSnapshot = field(factory=lambda: WeightSnapshot(None))
 
 
 @frozen(eq=False)
 class SampleRequest:
-    """A request that has been checked."""
-
     engine: Engine
     snapshot: WeightSnapshot
     prompt: IntArray
@@ -72,7 +61,7 @@ class SampleRequest:
     number: int = field(factory=lambda: next(_numbers), init=False)  # for its samples' ids
 
     def samples(self, cancelled: Callable[[], bool]) -> list[RunningSample]:
-        """Return the completions to make; each has its own random stream."""
+        """Return the completions to sample; each has its own random stream."""
         return [
             RunningSample(
                 self.prompt,
@@ -82,17 +71,17 @@ class SampleRequest:
                 self.stops,
                 cancelled,
                 self.scoring.sample_topk,
-                None if self.on_token is None else partial(self._tell, self.on_token, i),
+                None if self.on_token is None else partial(self._report, i),
             )
             for i in range(self.num_samples)
         ]
 
-    def _tell(
-        self, listener: Callable[[SampledToken], None], i: int, sample: RunningSample
-    ) -> None:
+    def _report(self, i: int, sample: RunningSample) -> None:
+        assert self.on_token is not None
         ids, logprobs = sample.topk_logprobs[-1] if sample.topk_logprobs else ((), ())
         topk = tuple(zip(map(int, ids), map(float, logprobs), strict=True))
-        listener(SampledToken(i, sample.tokens[-1], sample.logprobs[-1], topk, sample.stop_reason))
+        last = sample.tokens[-1], sample.logprobs[-1]
+        self.on_token(SampledToken(i, *last, topk, sample.stop_reason))
 
 
 def read_request(
@@ -104,7 +93,7 @@ def read_request(
     scoring: ScoringRequest,
     on_token: Callable[[SampledToken], None] | None = None,
 ) -> SampleRequest:
-    """Check a request. Raise ServiceError, with one sentence, if it cannot be honoured."""
+    """Check a request. Raise ServiceError if it cannot be carried out."""
     tokens = engine.base.token_ids(prompt, "The prompt")
     scoring.check(len(tokens), engine.base.vocabulary)
     if not 1 <= num_samples <= MOST_SAMPLES:
@@ -137,22 +126,17 @@ def read_request(
 def read_logprobs_request(
     engine: Engine, snapshot: WeightSnapshot, prompt: types.ModelInput
 ) -> SampleRequest:
-    """Check a request for the prompt's own logprobs: nothing is sampled."""
+    """Check a request for the prompt's own logprobs, without samples."""
     tokens = engine.base.token_ids(prompt, "The prompt")
-    greedy = SamplingRule(0.0, -1, 1.0)
-    return SampleRequest(
-        engine, snapshot, tokens, ScoringRequest(True), 0, 0, greedy, 1, lambda _: False
-    )
+    scoring, rule = ScoringRequest(logprobs=True), SamplingRule(0.0, -1, 1.0)
+    return SampleRequest(engine, snapshot, tokens, scoring, 0, 0, rule, 1, lambda _: False)
 
 
 def read_stops(
     stop: str | Sequence[str] | Sequence[int] | None, base: BaseModel
 ) -> Callable[[list[int]], bool]:
-    """Return a function that says whether a completion has just ended.
-
-    Token ids end it by being sampled, strings by appearing in its text; None stands for the
-    model's own end tokens, an empty list for nothing.
-    """
+    """Return a function that tells whether a completion has just ended: with one of the token ids,
+    or a string in its text. None stands for the model's end tokens, an empty list for nothing."""
     if stop is None:
         ends = base.end_tokens
         return lambda tokens: tokens[-1] in ends
@@ -174,12 +158,10 @@ def read_stops(
 
 
 def run_wave(wave: Sequence[PendingRequest[SampleRequest]]) -> list[Outcome]:
-    """Answer requests; those of one snapshot are decoded together, in an order of their own: the
-    place in a batch can change the last bits of a result, and who comes first is up to the clock.
-    """
+    """Answer requests; those of one snapshot are decoded together. They are sorted, since the place
+    in a batch can change the last bits of a result, and the order of arrival is up to the clock."""
 
     def place(pending: PendingRequest[SampleRequest]) -> tuple[bytes, int, int]:
-        """Requests that are equal in this have the same reply."""
         request = pending.work
         return request.prompt.tobytes(), request.seed, request.num_samples
 
@@ -201,8 +183,8 @@ def run_wave(wave: Sequence[PendingRequest[SampleRequest]]) -> list[Outcome]:
                     decoder.step()
             finally:
                 decoder.begin(None)
-            made = responses(engine, snapshot, complete)
-            replies.update(zip(map(id, some), made, strict=True))
+            answers = responses(engine, snapshot, complete)
+            replies.update(zip(map(id, some), answers, strict=True))
     return [replies[id(pending)] for pending in wave]
 
 
@@ -211,53 +193,41 @@ def responses(
     snapshot: WeightSnapshot,
     complete: Sequence[tuple[SampleRequest, Sequence[RunningSample]]],
 ) -> list[types.SampleResponse]:
-    """Return the responses to requests whose samples are complete; prompts are scored here."""
+    """Return the responses to requests whose samples are complete, and score their prompts."""
     scored = [request.prompt for request, _ in complete if request.scoring.logprobs]
     scores = iter(prompt_logprobs(engine.base, snapshot, scored, engine.token_budget))
-    made = []
+    answers = []
     for request, samples in complete:
         logprobs = next(scores) if request.scoring.logprobs else None
         if logprobs is not None and request.scoring.last_n is not None:
             logprobs[: -request.scoring.last_n] = np.nan
-        others = prompt_scores(
-            engine.base,
-            snapshot,
-            request.prompt,
-            request.scoring,
-            request.rule.temperature,
-            request.seed,
-        )
+        wanted = request.prompt, request.scoring, request.rule.temperature, request.seed
+        scored_prompt = prompt_scores(engine.base, snapshot, *wanted)
         sequences = [
             types.SampledSequence(
                 stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
                 sequence_id=f"{request.number}-{j}",
                 tokens_np=np.array(sample.tokens, dtype=np.int32),
                 logprobs_np=np.array(sample.logprobs, dtype=np.float32),
-                topk_logprobs_np=TopkLogprobs(
-                    *map(np.stack, zip(*sample.topk_logprobs, strict=True))
-                )
-                if sample.topk_logprobs
-                else None,
+                topk_logprobs_np=sample.stacked_topk(),
             )
             for j, sample in enumerate(samples)
         ]
         computed = sum(sample.computed for sample in samples)
         cached = max(len(request.prompt) - computed, 0) if samples else 0
-        made.append(
+        answers.append(
             types.SampleResponse(
                 sequences=sequences,
                 prompt_logprobs_np=logprobs,
-                topk_prompt_logprobs_np=others.topk,
-                target_prompt_logprobs=others.targets,
-                prompt_alt_tokens=others.alternatives,
                 prompt_cache_hit_tokens=cached,
+                **scored_prompt,
             )
         )
-    return made
+    return answers
 
 
 def admit(engine: Engine, waiting: deque[RunningSample]) -> list[RunningSample]:
-    """Take as many of the waiting as there is room for, once a quarter of the rows is free."""
+    """Remove from ``waiting`` as many as there is room for, once a quarter of the rows is free."""
     active = engine.decoder.samples
     if active and len(active) > 3 * engine.max_rows // 4:
         return []
@@ -279,8 +249,6 @@ Requested = PendingRequest[SampleRequest]
 
 @define(eq=False)
 class _OpenRequest:
-    """A request whose samples are in the batch or about to be."""
-
     pending: Requested
     samples: list[RunningSample]
     left: int  # samples that are not complete
@@ -288,38 +256,30 @@ class _OpenRequest:
 
 @define(eq=False)
 class ContinuousBatch:
-    """The requests being answered, on the engine's thread.
+    """The requests under way, on the engine's thread. One snapshot is decoded at a time. Requests
+    for it join in order of arrival until one for other weights arrives; all later ones wait behind
+    that, so that none starves."""
 
-    One snapshot is decoded at a time. Requests for it join in order of arrival until one for
-    other weights has come; from then on all wait for their turn behind it, so that none starves.
-    """
-
-    _arrived: deque[Requested] = field(factory=deque, init=False)
+    arrived: deque[Requested] = field(factory=deque, init=False)  # they join in the next turn
     _waiting: deque[RunningSample] = field(factory=deque, init=False)  # of the current snapshot
     _open: list[_OpenRequest] = field(factory=list, init=False)
     _of_sample: dict[int, _OpenRequest] = field(factory=dict, init=False)
     _current: tuple[Engine, WeightSnapshot] | None = field(default=None, init=False)
 
-    def join(self, requests: Iterable[Requested]) -> None:
-        """Queue requests; they take part from the next turn on."""
-        self._arrived.extend(requests)
-
     @property
     def busy(self) -> bool:
-        return bool(self._open or self._arrived)
+        return bool(self._open or self.arrived)
 
     def turn(self) -> list[tuple[Requested, Outcome]]:
-        """Admit requests, give every row a token, and return the requests that are complete.
-
-        If the engine fails, every request in the batch gets the exception, and the batch is empty.
-        """
+        """Admit requests, give every row a token, and return the requests that are complete. If the
+        engine fails, every request in the batch gets the exception, and the batch is empty."""
         replies = attempt(self._turn)
         if not isinstance(replies, BaseException):
             return replies
         failed = [entry.pending for entry in self._open]
         self._clear()
         if not failed:  # none was admitted: the oldest request is the one that cannot be
-            failed = [self._arrived.popleft()]
+            failed = [self.arrived.popleft()]
         return [(pending, replies) for pending in failed]
 
     @torch.inference_mode()
@@ -338,25 +298,25 @@ class ContinuousBatch:
                 complete.append(entry)
         if not complete:
             return []
-        made = responses(engine, snapshot, [(e.pending.work, e.samples) for e in complete])
+        answers = responses(engine, snapshot, [(e.pending.work, e.samples) for e in complete])
         done = {id(entry) for entry in complete}
         self._open = [entry for entry in self._open if id(entry) not in done]
         if not self._open:
             self._clear()
-        return [(entry.pending, reply) for entry, reply in zip(complete, made, strict=True)]
+        return [(entry.pending, reply) for entry, reply in zip(complete, answers, strict=True)]
 
     def _admit_arrived(self) -> tuple[Engine, WeightSnapshot]:
-        """Open the requests that are next in line, and return what they are sampled from."""
+        """Open the requests that are next in line, and return their engine and snapshot."""
         if not self._open:
-            first = self._arrived[0].work
+            first = self.arrived[0].work
             self._current = (first.engine, first.snapshot)
             first.engine.decoder.begin(first.snapshot)
         assert self._current is not None
-        while self._arrived:
-            request = self._arrived[0].work
+        while self.arrived:
+            request = self.arrived[0].work
             if (request.engine, request.snapshot) != self._current:
                 break
-            pending = self._arrived.popleft()
+            pending = self.arrived.popleft()
             samples = request.samples(pending.future.cancelled)
             entry = _OpenRequest(pending, samples, len(samples))
             self._open.append(entry)
@@ -375,11 +335,9 @@ class ContinuousBatch:
 
 @define(eq=False)
 class ContinuousWorker:
-    """Jobs in order of submission, and beside them a batch that requests join as they come.
-
-    A job does not wait for the batch to empty, nor the batch for all jobs: after a job the
-    batch gets as much time as the job took.
-    """
+    """Runs jobs in order of submission, and beside them a batch that requests join at any time. A
+    job does not wait for the batch to empty, nor the batch for all jobs: after a job the batch gets
+    as much time as the job took."""
 
     threads: int
     _batch: ContinuousBatch = field(factory=ContinuousBatch, init=False)
@@ -399,7 +357,6 @@ class ContinuousWorker:
         return self._enqueue(self._jobs, job)
 
     def sample(self, request: SampleRequest) -> asyncio.Future[Any]:
-        """Let a request join the batch."""
         return self._enqueue(self._requests, request)
 
     def close(self) -> None:
@@ -440,6 +397,6 @@ class ContinuousWorker:
                 if self._closing:
                     return False
                 self._bell.wait()
-            self._batch.join(self._requests)
+            self._batch.arrived.extend(self._requests)
             self._requests.clear()
         return True

@@ -1,12 +1,13 @@
-"""Logprobs that a request asks for beside its samples: of its prompt, and of other tokens.
+"""Logprobs that a request wants beside its samples: of its prompt, and of other tokens.
 
-Arrays: T tokens of a sequence, V vocabulary, K tokens at a position. Logprobs are the model's own,
-at temperature 1, except where the temperature of the request is named.
+Arrays: T tokens of a sequence, V vocabulary, K tokens at a position. Logprobs are at temperature 1
+unless the temperature of the request is named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,18 +22,15 @@ from rlc.service.engine.decoder import invert, stream_key, uniforms
 from rlc.service.engine.trainer import packed_logprobs, split_targets
 from rlc.service.interface import ServiceError
 
-_NOT_ASKED = -1  # in a tensor of targets
+_NO_TARGET = -1  # in a tensor of targets
 
 
 @frozen(eq=False)
 class ScoringRequest:
-    """Which logprobs a request asks for, beside those of its samples.
-
-    ``topk``: the most likely tokens at each position of the prompt, ``sample_topk``: at each
-    sampled token, so many. ``targets``: tokens named for the positions of the prompt after the
-    first, an int64 tensor [T - 1, K], dense or CSR. ``alternatives``: that many samples at each
-    such position.
-    """
+    """Logprobs that a request wants beside those of its samples. ``topk`` and ``sample_topk`` are
+    numbers of most likely tokens, at each position of the prompt and at each sampled token.
+    ``targets`` are tokens at the positions of the prompt after the first, an int64 tensor [T - 1,
+    K], dense or CSR; ``alternatives`` is the number of samples at each such position."""
 
     logprobs: bool = False
     last_n: int | None = None  # of the last tokens only
@@ -63,7 +61,7 @@ class ScoringRequest:
                     f"target_prompt_logprobs has {len(tokens_TK)} rows, but the prompt has "
                     f"{length - 1} tokens after its first."
                 )
-            if ((tokens_TK < _NOT_ASKED) | (tokens_TK >= vocabulary)).any():
+            if ((tokens_TK < _NO_TARGET) | (tokens_TK >= vocabulary)).any():
                 raise ServiceError(
                     f"target_prompt_logprobs holds ids outside the vocabulary of {vocabulary}."
                 )
@@ -96,15 +94,6 @@ def prompt_logprobs(
     return out
 
 
-@frozen(eq=False)
-class PromptScores:
-    """What else was asked about a prompt; None for what was not."""
-
-    topk: TopkLogprobs | None = None
-    targets: types.TensorData | None = None
-    alternatives: types.PromptAltTokens | None = None
-
-
 def prompt_scores(
     base: BaseModel,
     snapshot: WeightSnapshot,
@@ -112,33 +101,30 @@ def prompt_scores(
     scoring: ScoringRequest,
     temperature: float,
     seed: int,
-) -> PromptScores:
-    """Score the positions of a prompt after the first. The snapshot is switched in for it."""
+) -> dict[str, Any]:
+    """Score the positions of a prompt after the first with a snapshot, which is used from now on.
+    Return fields of a SampleResponse."""
+    found: dict[str, Any] = {}
     if not (scoring.topk or scoring.targets is not None or scoring.alternatives):
-        return PromptScores()
-    logits_TV = _logits(base, snapshot, prompt[:-1])  # row i: of token i + 1
+        return found
+    logits_TV = torch.empty(0, base.vocabulary)  # row i: of token i + 1
+    if len(prompt) > 1:
+        base.use_snapshot(snapshot)
+        logits_TV = base.packed_logits([prompt[:-1]])[0].float().cpu()
     logprobs_TV = torch.log_softmax(logits_TV, dim=-1)
-    topk = targets = alternatives = None
     if scoring.topk:
         first = max(1, len(prompt) - (scoring.last_n or len(prompt)))
-        topk = _topk(logprobs_TV[first - 1 :], scoring.topk, skipped=first)
+        found["topk_prompt_logprobs_np"] = _topk(logprobs_TV[first - 1 :], scoring.topk, first)
     if scoring.targets is not None:
-        targets = _targets(logprobs_TV, scoring.targets)
+        found["target_prompt_logprobs"] = _targets(logprobs_TV, scoring.targets)
     if scoring.alternatives:
         tempered_TV = logits_TV / temperature if temperature else logits_TV
-        alternatives = _draws(logprobs_TV, tempered_TV, scoring.alternatives, temperature, seed)
-    return PromptScores(topk, targets, alternatives)
+        count = scoring.alternatives
+        found["prompt_alt_tokens"] = _samples(logprobs_TV, tempered_TV, count, temperature, seed)
+    return found
 
 
-def _logits(base: BaseModel, snapshot: WeightSnapshot, tokens: IntArray) -> Tensor:
-    if not len(tokens):
-        return torch.empty(0, base.vocabulary)
-    base.use_snapshot(snapshot)
-    return base.packed_logits([tokens])[0].float().cpu()
-
-
-def _topk(logprobs_TV: Tensor, k: int, skipped: int = 0) -> TopkLogprobs:
-    """The most likely tokens of each row, after ``skipped`` rows of the SDK's sentinels."""
+def _topk(logprobs_TV: Tensor, k: int, skipped: int) -> TopkLogprobs:
     tokens_TK = np.zeros((skipped + len(logprobs_TV), k), dtype=np.int32)
     values_TK = np.full((skipped + len(logprobs_TV), k), MASK_LOGPROB, dtype=np.float32)
     best = logprobs_TV.topk(k, dim=-1)
@@ -147,7 +133,7 @@ def _topk(logprobs_TV: Tensor, k: int, skipped: int = 0) -> TopkLogprobs:
 
 
 def _targets(logprobs_TV: Tensor, targets: types.TensorData) -> types.TensorData:
-    """The logprobs of the targets in their own layout, 0 where nothing was asked."""
+    """Return the logprobs of the targets in their own layout, 0 where there is no target."""
     if targets.sparse_crow_indices is not None:
         counts_T = np.diff(targets.sparse_crow_indices)
         row_N = torch.from_numpy(np.repeat(np.arange(len(counts_T)), counts_T))
@@ -157,7 +143,7 @@ def _targets(logprobs_TV: Tensor, targets: types.TensorData) -> types.TensorData
         row_N = torch.arange(len(tokens_TK)).repeat_interleave(tokens_TK.shape[1])
         token_N = torch.from_numpy(tokens_TK.ravel())
     found_N = logprobs_TV[row_N, token_N.clamp_min(0)]
-    values_N = torch.where(token_N == _NOT_ASKED, torch.zeros(()), found_N).numpy()
+    values_N = torch.where(token_N == _NO_TARGET, torch.zeros(()), found_N).numpy()
     return types.TensorData(
         values_N,
         "float32",
@@ -167,10 +153,11 @@ def _targets(logprobs_TV: Tensor, targets: types.TensorData) -> types.TensorData
     )
 
 
-def _draws(
+def _samples(
     logprobs_TV: Tensor, tempered_TV: Tensor, k: int, temperature: float, seed: int
 ) -> types.PromptAltTokens:
-    """``k`` independent draws a row with their logprobs; at temperature 0 the most likely token."""
+    """Return ``k`` independent samples of each row with their logprobs; at temperature 0 the most
+    likely token."""
     cumulative_TV = torch.softmax(tempered_TV.double(), dim=-1).cumsum(-1)
     place_N = np.arange(len(cumulative_TV) * k, dtype=np.uint64)
     key_N = np.full(len(place_N), stream_key(seed, -1), dtype=np.uint64)

@@ -1,25 +1,205 @@
-"""The embedded engine's service client: base models loaded once, adapters over them."""
+"""The embedded engine's clients: base models loaded once, adapters over them.
+
+See `rlc.service.interface` for what the methods promise.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
+from tinker import types
 
-from rlc.service.engine.base_model import BaseModel, PrefixCache, load_base
-from rlc.service.engine.checkpoints import Checkpoint, CheckpointStore, read_peft
-from rlc.service.engine.clients import AnyWorker, LocalSamplingClient, LocalTrainingClient
+from rlc.service import tiny
+from rlc.service.engine.base_model import BaseModel, PrefixCache, WeightSnapshot, load_base
+from rlc.service.engine.checkpoints import Checkpoint, CheckpointStore, Kind, read_peft
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.decoder import Decoder
 from rlc.service.engine.lora import LoraAdapter, LoraSpec
-from rlc.service.engine.sampling import ContinuousWorker, Engine, run_wave
-from rlc.service.engine.trainer import Trainer, restore_optimizer, restored_adapter
-from rlc.service.engine.waves import WaveWorker
-from rlc.service.interface import ServiceError
+from rlc.service.engine.losses import BuiltinLoss
+from rlc.service.engine.sampling import (
+    ContinuousWorker,
+    Engine,
+    SampleRequest,
+    read_logprobs_request,
+    read_request,
+    run_wave,
+)
+from rlc.service.engine.scoring import ScoringRequest
+from rlc.service.engine.trainer import (
+    Trainer,
+    restore,
+    restore_optimizer,
+    restored_adapter,
+    state_arrays,
+)
+from rlc.service.engine.waves import WaveWorker, call_in
+from rlc.service.interface import (
+    LossConfig,
+    LossHandle,
+    MappedAwaitable,
+    SampledToken,
+    ServiceError,
+)
+
+AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
+
+
+@define(eq=False)
+class LocalSamplingClient:
+    """A sampling client on one snapshot of the weights."""
+
+    _worker: AnyWorker
+    _engine: Engine
+    _snapshot: WeightSnapshot
+
+    def sample(
+        self,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+        include_prompt_logprobs: bool = False,
+        topk_prompt_logprobs: int = 0,
+        prompt_logprobs_last_n: int | None = None,
+        topk_sample_logprobs: int = 0,
+        target_prompt_logprobs: types.TensorData | None = None,
+        prompt_alt_tokens_k: int = 0,
+        *,
+        on_token: Callable[[SampledToken], None] | None = None,
+    ) -> Awaitable[types.SampleResponse]:
+        """Sample ``i`` depends on (seed, i), the prompt and the snapshot. ``on_token`` is called in
+        the event loop with each token as it is sampled, the last one before the awaitable is done.
+        """
+        tell = None if on_token is None else partial(call_in, asyncio.get_running_loop(), on_token)
+        scoring = ScoringRequest(
+            include_prompt_logprobs,
+            prompt_logprobs_last_n,
+            topk_prompt_logprobs,
+            topk_sample_logprobs,
+            target_prompt_logprobs,
+            prompt_alt_tokens_k,
+        )
+        read = partial(read_request, self._engine, self._snapshot)
+        return self._send(partial(read, prompt, num_samples, sampling_params, scoring, tell))
+
+    def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
+        reply = self._send(partial(read_logprobs_request, self._engine, self._snapshot, prompt))
+        return MappedAwaitable(reply, lambda scored: scored.prompt_logprobs or [])
+
+    def get_tokenizer(self) -> Any:
+        return self._engine.base.tokenizer
+
+    def _send(self, read: Callable[[], SampleRequest]) -> Awaitable[types.SampleResponse]:
+        try:
+            return self._worker.sample(read())
+        except ServiceError as error:
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+            return future
+
+
+@define(eq=False)
+class LocalTrainingClient:
+    """A training client. Calls run in the order they are made. A checkpoint does not have the
+    gradient that no ``optim_step`` has used yet."""
+
+    _worker: AnyWorker
+    _engine: Engine
+    trainer: Trainer
+    _store: CheckpointStore
+    _model: str | None = None  # the folder of its checkpoints, once it has one
+
+    def forward(
+        self, data: list[types.Datum], loss_fn: str | CustomLoss, loss_fn_config: LossConfig = None
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        return self._run(data, loss_fn, loss_fn_config, backward=False)
+
+    def forward_backward(
+        self, data: list[types.Datum], loss_fn: str | CustomLoss, loss_fn_config: LossConfig = None
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        return self._run(data, loss_fn, loss_fn_config, backward=True)
+
+    def forward_backward_custom(
+        self, data: list[types.Datum], loss_fn: LossHandle
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        return self._run(data, cast(CustomLoss, loss_fn), None, backward=True)
+
+    def _run(
+        self, data: list[types.Datum], loss_fn: str | CustomLoss, config: LossConfig, backward: bool
+    ) -> Awaitable[types.ForwardBackwardOutput]:
+        def run() -> types.ForwardBackwardOutput:
+            loss = BuiltinLoss.of(loss_fn, config) if isinstance(loss_fn, str) else loss_fn
+            return self.trainer.run(data, loss, backward)
+
+        return self._worker.submit(run)
+
+    def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
+        return self._worker.submit(lambda: self.trainer.step(optim_params))
+
+    def save_state(
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        overwrite: bool = False,
+        user_metadata: dict[str, str] | None = None,
+    ) -> Awaitable[types.SaveWeightsResponse]:
+        save = partial(self._save, "weights", name, ttl_seconds, overwrite, user_metadata)
+        return self._worker.submit(lambda: types.SaveWeightsResponse(path=save()))
+
+    def save_weights_for_sampler(
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        overwrite: bool = False,
+        user_metadata: dict[str, str] | None = None,
+    ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
+        save = partial(self._save, "sampler_weights", name, ttl_seconds, overwrite, user_metadata)
+        return self._worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
+
+    def save_weights_external(
+        self, name: str, ttl_seconds: int | None = None, recipients: Sequence[str] = ()
+    ) -> Awaitable[types.SaveWeightsResponse]:
+        """Save the adapter for other programs, as Hugging Face PEFT has it."""
+        save = partial(self._save, "external_weights", name, ttl_seconds, False, None, recipients)
+        return self._worker.submit(lambda: types.SaveWeightsResponse(path=save()))
+
+    def save_weights_and_get_sampling_client(
+        self, *, record_stability_info: bool = False
+    ) -> Awaitable[LocalSamplingClient]:
+        def create() -> LocalSamplingClient:
+            snapshot = self._engine.base.snapshot(self.trainer.adapter)
+            return LocalSamplingClient(self._worker, self._engine, snapshot)
+
+        return self._worker.submit(create)
+
+    def get_tokenizer(self) -> Any:
+        return self._engine.base.tokenizer
+
+    def load(self, path: str, optimizer: bool) -> Awaitable[None]:
+        return self._worker.submit(lambda: restore(self.trainer, self._store, path, optimizer))
+
+    def _save(
+        self,
+        kind: Kind,
+        name: str,
+        ttl_seconds: int | None,
+        overwrite: bool,
+        user_metadata: dict[str, str] | None,
+        recipients: Sequence[str] = (),
+    ) -> str:
+        expires_at = self._store.expiry(ttl_seconds)
+        if self._model is None:
+            self._model = self._store.claim_model()
+        arrays, description = state_arrays(self.trainer, kind, expires_at, user_metadata)
+        description = evolve(description, recipients=list(recipients))
+        return self._store.save(self._model, kind, name, arrays, description, overwrite)
+
 
 _T = TypeVar("_T")
 TINY = "tiny"
@@ -30,8 +210,6 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @frozen
 class ModelFacts:
-    """What a client may want to know of a base model."""
-
     context: int  # tokens
     architecture: str
     folder: Path
@@ -40,7 +218,7 @@ class ModelFacts:
 
 @define(eq=False)
 class LocalService:
-    """See `rlc.service.interface.ServiceClient`; made by `rlc.service.engine.connect`."""
+    """The service client of the engine; see `rlc.service.engine.open_engine`."""
 
     device: torch.device
     store: CheckpointStore
@@ -56,13 +234,10 @@ class LocalService:
         train_mlp: bool = True,
         train_attn: bool = True,
         train_unembed: bool = True,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002 (nothing to bill)
+        user_metadata: dict[str, str] | None = None,
         model: str | None = None,
     ) -> Awaitable[LocalTrainingClient]:
-        """Create a fresh adapter; the same seed gives the same one.
-
-        ``model`` is the folder of its checkpoints; None takes the next free ``model-<number>``.
-        """
+        """``model`` is the folder of the checkpoints, by default the next ``model-<number>``."""
 
         def create() -> LocalTrainingClient:
             spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
@@ -72,31 +247,18 @@ class LocalService:
         return self._worker.submit(create)
 
     def create_training_client_from_state_with_optimizer(
-        self,
-        path: str,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
-        model: str | None = None,
+        self, path: str, user_metadata: dict[str, str] | None = None, model: str | None = None
     ) -> Awaitable[LocalTrainingClient]:
-        """Continue from a saved state: the next steps are those the saved client would make."""
         return self._worker.submit(lambda: self._restored(path, model, optimizer=True))
 
     def create_training_client_from_state(
-        self,
-        path: str,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
-        model: str | None = None,
+        self, path: str, user_metadata: dict[str, str] | None = None, model: str | None = None
     ) -> Awaitable[LocalTrainingClient]:
-        """Continue from saved weights, with a fresh optimiser."""
         return self._worker.submit(lambda: self._restored(path, model, optimizer=False))
 
     def create_training_client_from_adapter(
-        self,
-        folder: str,
-        base_model: str,
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        self, folder: str, base_model: str, user_metadata: dict[str, str] | None = None
     ) -> Awaitable[LocalTrainingClient]:
-        """Continue from an adapter of Hugging Face PEFT; see `rlc.service.engine.checkpoints`."""
-
         def create() -> LocalTrainingClient:
             engine = self._engine(base_model)
             return self._client(engine, read_peft(engine.base, Path(folder)), None)
@@ -108,10 +270,8 @@ class LocalService:
         model_path: str | None = None,
         base_model: str | None = None,
         *,
-        record_stability_info: bool = False,  # noqa: ARG002 (datums hold all that it computes with)
+        record_stability_info: bool = False,
     ) -> Awaitable[LocalSamplingClient]:
-        """Sample from a checkpoint (of either kind) or from a bare base model."""
-
         def create() -> LocalSamplingClient:
             if (model_path is None) == (base_model is None):
                 raise ServiceError("Give either model_path or base_model to sample from.")
@@ -127,16 +287,14 @@ class LocalService:
     def create_custom_loss(
         self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
     ) -> Awaitable[CustomLoss]:
-        """Trace a loss, which any training client of this engine can use."""
-        # Tracing changes torch's modules for a moment, so it waits for those that compute.
+        # Tracing changes torch's modules for a moment, so it takes its turn with computations.
         return self._worker.submit(lambda: CustomLoss.trace(fn, input_ranks))
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        """Delete a checkpoint. Raise ServiceError if there is none."""
         return self.in_turn(lambda store: store.delete(path))
 
     def in_turn(self, work: Callable[[CheckpointStore], _T]) -> Awaitable[_T]:
-        """Do something with the checkpoints that must not meet a save of theirs."""
+        """Do something with the checkpoints that must not coincide with a save."""
         return self._worker.submit(lambda: work(self.store))
 
     def facts(self, base_model: str) -> Awaitable[ModelFacts]:
@@ -144,13 +302,12 @@ class LocalService:
 
         def describe() -> ModelFacts:
             base = self._engine(base_model).base
-            kind = str(base.module.config.model_type)
-            return ModelFacts(base.context, kind, base.folder, base.end_tokens)
+            architecture = str(base.module.config.model_type)
+            return ModelFacts(base.context, architecture, base.folder, base.end_tokens)
 
         return self._worker.submit(describe)
 
     def close(self) -> None:
-        """Finish what was submitted, and end the engine's thread."""
         self._worker.close()
 
     def _engine(self, base_model: str) -> Engine:
@@ -180,8 +337,8 @@ class LocalService:
 
 
 def start_worker(threads: int | None, continuous: bool) -> AnyWorker:
+    """Start the engine's thread, by default on this process's cores, at most 8."""
     if not threads:
-        # The cores this process may use, at most 8: small models gain nothing from more.
         wanted = os.environ.get("OMP_NUM_THREADS", "")
         cores = len(os.sched_getaffinity(0))
         threads = int(wanted) if wanted.isdecimal() else min(cores, 8)
@@ -204,24 +361,18 @@ def pick_device(name: str | None) -> torch.device:
 
 
 def read_dtype(name: str | None) -> torch.dtype | None:
-    """Return the type of that name, by default the one in RLC_DTYPE; None if there is none.
-
-    Raise ServiceError for another type than float32 and bfloat16.
-    """
+    """Return the dtype of a name, by default the one in RLC_DTYPE; None if there is none. Raise
+    ServiceError for another type than float32 and bfloat16."""
     name = name or os.environ.get("RLC_DTYPE")
-    if not name:
-        return None
-    if name not in DTYPES:
+    if name and name not in DTYPES:
         raise ServiceError(f"The local engine computes in {' or '.join(DTYPES)}, not in {name!r}.")
-    return DTYPES[name]
+    return DTYPES[name] if name else None
 
 
 def find_folder(base_model: str) -> Path:
     """Return the folder of a base model. Raise ServiceError if there is none."""
     if base_model == TINY:
-        from rlc.service import tiny
-
-        return Path(tiny.path())
+        return tiny.path()
     folder = Path(base_model).expanduser()
     if not folder.is_dir():
         raise ServiceError(

@@ -1,10 +1,6 @@
-"""AdamW with decoupled weight decay and clipping, on one flat vector of P parameters.
-
-Forward, backward and optimiser step of one adapter; synchronous, on the engine's thread.
+"""Forward, backward and AdamW step of one adapter, on the engine's thread; and its saved state.
 
 Dimensions: N stream tokens, M tokens of all datums, P adapter parameters, V vocabulary.
-
-An adapter and its optimiser as a checkpoint's arrays, and back. P adapter parameters.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from tinker import types
 from torch import Tensor
 
 from rlc.service.engine.attention import IntArray, micro_batches
-from rlc.service.engine.base_model import BaseModel, WeightSnapshot
+from rlc.service.engine.base_model import BaseModel
 from rlc.service.engine.checkpoints import (
     Arrays,
     Checkpoint,
@@ -30,34 +26,31 @@ from rlc.service.engine.checkpoints import (
     Kind,
     peft_key,
 )
+from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraAdapter
-from rlc.service.engine.losses import BatchLoss, combined
+from rlc.service.engine.losses import BuiltinLoss, combined
 from rlc.service.interface import ServiceError
 
 
 @define(eq=False)
 class AdamW:
-    """Parameters, the gradient that accumulates for them, and Adam's moments."""
+    """AdamW with decoupled weight decay: parameters, gradient and moments as flat vectors."""
 
     parameters_P: Tensor
-    gradient_P: Tensor
-    mean_P: Tensor
-    square_P: Tensor
-    steps: int = 0
+    gradient_P: Tensor = field(init=False)
+    mean_P: Tensor = field(init=False)
+    square_P: Tensor = field(init=False)
+    steps: int = field(default=0, init=False)
 
-    @classmethod
-    def over(cls, parameters_P: Tensor) -> AdamW:
-        """Make an optimiser that has not stepped yet."""
-        gradient_P, mean_P, square_P = (torch.zeros_like(parameters_P) for _ in range(3))
-        return cls(parameters_P, gradient_P, mean_P, square_P)
+    def __attrs_post_init__(self) -> None:
+        zeros = (torch.zeros_like(self.parameters_P) for _ in range(3))
+        self.gradient_P, self.mean_P, self.square_P = zeros
 
     @torch.no_grad()
     def step(self, params: types.AdamParams) -> float:
-        """Step, clear the gradient, and return its norm before clipping.
-
-        Clipping multiplies by ``min(1, max_norm / (norm + 1e-6))``, as PyTorch's does. Raise
-        ServiceError if the gradient is not finite: it is cleared then, and nothing else changes.
-        """
+        """Step, clear the gradient, and return its norm before clipping. Clipping multiplies by
+        ``min(1, max_norm / (norm + 1e-6))``, as PyTorch's does. Raise ServiceError if the gradient
+        is not finite: it is cleared then, and nothing else changes."""
         norm = float(self.gradient_P.double().norm())
         if not math.isfinite(norm):
             self.gradient_P.zero_()
@@ -80,29 +73,12 @@ class AdamW:
         return norm
 
 
-def check(params: types.AdamParams) -> None:
-    """Raise ServiceError if a setting is out of range."""
-    rules = {
-        "learning_rate": params.learning_rate >= 0,
-        "beta1": 0 <= params.beta1 < 1,
-        "beta2": 0 <= params.beta2 < 1,
-        "eps": params.eps > 0,
-        "weight_decay": params.weight_decay >= 0,
-        "grad_clip_norm": params.grad_clip_norm >= 0,
-    }
-    for name, holds in rules.items():
-        value = getattr(params, name)
-        if not (holds and math.isfinite(value)):
-            raise ServiceError(f"AdamParams: {name} = {value} is out of range.")
-
-
 Float32 = npt.NDArray[np.float32]
+BatchLoss = BuiltinLoss | CustomLoss
 
 
 @define(eq=False)
 class Trainer:
-    """An adapter with its gradient and its optimiser."""
-
     base: BaseModel
     adapter: LoraAdapter  # leaves: gradients accumulate in views of `optimizer.gradient_P`
     optimizer: AdamW
@@ -112,7 +88,7 @@ class Trainer:
     @classmethod
     def of(cls, base: BaseModel, adapter: LoraAdapter, token_budget: int) -> Trainer:
         """Start training ``adapter``, whose vector is from now on changed in place."""
-        optimizer = AdamW.over(adapter.flat_P)
+        optimizer = AdamW(adapter.flat_P)
         leaves = LoraAdapter.over(base.layers, adapter.spec, adapter.flat_P)
         gradients = LoraAdapter.over(base.layers, adapter.spec, optimizer.gradient_P)
         for name, pair in leaves.pairs.items():
@@ -121,16 +97,11 @@ class Trainer:
         return cls(base, leaves, optimizer, token_budget)
 
     def run(
-        self,
-        data: Sequence[types.Datum],
-        loss: BatchLoss,
-        backward: bool,
+        self, data: Sequence[types.Datum], loss: BatchLoss, backward: bool
     ) -> types.ForwardBackwardOutput:
-        """Compute logprobs and summed loss of ``data``; with ``backward`` add its gradient.
-
-        Raise ServiceError for bad input or if the loss is not finite; the accumulated gradient
-        is then what it was before.
-        """
+        """Compute logprobs and summed loss of ``data``; with ``backward`` add its gradient. Raise
+        ServiceError for bad input or if the loss is not finite; the accumulated gradient is then
+        what it was before."""
         sequences, arrays = self._read(data, loss)
         moving = [backward and loss.has_gradient(a) for a in arrays]
         before_P = self.optimizer.gradient_P.clone() if backward else None
@@ -145,10 +116,10 @@ class Trainer:
                     targets = [arrays[i]["target_tokens"] for i in batch]
                     with torch.set_grad_enabled(gradient):
                         lp_M = packed_logprobs(self.base, [sequences[i] for i in batch], targets)
-                        summed, told = loss.total(lp_M, [arrays[i] for i in batch], batch)
+                        summed, metrics = loss.total(lp_M, [arrays[i] for i in batch], batch)
                     if gradient:
                         summed.backward()  # type: ignore[no-untyped-call]
-                    for key, value in {"loss:sum": float(summed.detach()), **told}.items():
+                    for key, value in {"loss:sum": float(summed.detach()), **metrics}.items():
                         sums[key] += value
                     for i, lp in zip(batch, split_targets(lp_M, targets), strict=True):
                         logprobs[i] = lp.reshape(arrays[i]["target_tokens"].shape)
@@ -165,37 +136,39 @@ class Trainer:
     ) -> tuple[list[IntArray], list[dict[str, np.ndarray]]]:
         if not data:
             raise ServiceError("There is no data to compute a loss on.")
-        sequences, arrays = [], []
+        sequences, arrays, size = [], [], self.base.vocabulary
         for i, datum in enumerate(data):
             where = f"Datum {i}"
             sequences.append(self.base.token_ids(datum.model_input, where))
             arrays.append(loss.read_inputs(datum, where))
             targets = arrays[-1]["target_tokens"]
-            if targets.min() < 0 or targets.max() >= self.base.vocabulary:
-                raise ServiceError(
-                    f"{where}: a target token is outside the vocabulary of "
-                    f"{self.base.vocabulary} tokens."
-                )
+            if targets.min() < 0 or targets.max() >= size:
+                problem = f"a target token is outside the vocabulary of {size} tokens."
+                raise ServiceError(f"{where}: {problem}")
         return sequences, arrays
 
     def step(self, params: types.AdamParams) -> types.OptimStepResponse:
-        """Take one AdamW step on the accumulated gradient, and clear it.
-
-        Without a forward_backward since the last step nothing changes, moments included, and
-        ``grad_norm`` is 0. Raise ServiceError if a setting is out of range, or as `AdamW.step`.
-        """
-        check(params)
+        """Take one AdamW step on the accumulated gradient, and clear it. Without a forward_backward
+        since the last step nothing changes, moments included, and ``grad_norm`` is 0. Raise
+        ServiceError if a setting is out of range, or as `AdamW.step`."""
+        rules = {
+            "learning_rate": params.learning_rate >= 0,
+            "beta1": 0 <= params.beta1 < 1,
+            "beta2": 0 <= params.beta2 < 1,
+            "eps": params.eps > 0,
+            "weight_decay": params.weight_decay >= 0,
+            "grad_clip_norm": params.grad_clip_norm >= 0,
+        }
+        for name, holds in rules.items():
+            value = getattr(params, name)
+            if not (holds and math.isfinite(value)):
+                raise ServiceError(f"AdamParams: {name} = {value} is out of range.")
         norm = self.optimizer.step(params) if self.has_gradient else 0.0
         self.has_gradient = False
         return types.OptimStepResponse(metrics={"grad_norm": norm})
 
-    def snapshot(self) -> WeightSnapshot:
-        """Return the weights as they are now."""
-        return self.base.snapshot(self.adapter)
-
 
 def split_targets(lp_M: Tensor, targets: Sequence[IntArray]) -> list[Float32]:
-    """Split the logprobs of `packed_logprobs` into an array for each sequence."""
     lengths = [target.size for target in targets]
     return np.split(lp_M.detach().cpu().numpy(), np.cumsum(lengths)[:-1])
 
@@ -204,10 +177,8 @@ def packed_logprobs(
     base: BaseModel, sequences: Sequence[IntArray], targets: Sequence[IntArray]
 ) -> Tensor:
     """Return the log-probability of each target after its sequence's tokens so far, concatenated.
-
     Targets are [T], or [T, K] for K at each position; these follow one another. The softmax is
-    computed once for each stream token, however many sequences share it.
-    """
+    computed once for each stream token, however many sequences share it."""
     logits_NV, paths = base.packed_logits(sequences)
     logprobs_NV = torch.log_softmax(logits_NV.float(), dim=-1)
     rows = [
@@ -222,10 +193,8 @@ def packed_logprobs(
 def state_arrays(
     trainer: Trainer, kind: Kind, expires_at: float | None, user_metadata: dict[str, str] | None
 ) -> tuple[Arrays, Description]:
-    """Return a trainer's adapter, and for ``weights`` Adam's moments, as named arrays.
-
-    For ``external_weights`` they have the names of Hugging Face PEFT.
-    """
+    """Return a trainer's adapter, and for ``weights`` Adam's moments, as arrays by name: for
+    ``external_weights`` that of Hugging Face PEFT."""
     base, optimizer, spec = trainer.base, trainer.optimizer, trainer.adapter.spec
     vectors = {"adapter": optimizer.parameters_P}
     if kind == "weights":
@@ -234,9 +203,8 @@ def state_arrays(
     for label, vector_P in vectors.items():
         for name, pair in LoraAdapter.over(base.layers, spec, vector_P).pairs.items():
             for part, view in zip(("lora_A", "lora_B"), pair, strict=True):
-                key = f"{label}/{name}.{part}"
-                if kind == "external_weights":
-                    key = peft_key(name, part)
+                is_export = kind == "external_weights"
+                key = peft_key(name, part) if is_export else f"{label}/{name}.{part}"
                 arrays[key] = view.cpu().numpy()
     steps = optimizer.steps if kind == "weights" else None
     return arrays, Description(base.name, base.fingerprint, spec, steps, expires_at, user_metadata)
@@ -258,12 +226,11 @@ def restored_adapter(base: BaseModel, checkpoint: Checkpoint) -> LoraAdapter:
 
 
 def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Take over Adam's moments. Raise ServiceError if the checkpoint has none."""
+    """Restore Adam's moments. Raise ServiceError if the checkpoint has none."""
     steps, optimizer = checkpoint.description.optimizer_steps, trainer.optimizer
     if steps is None:
-        raise ServiceError(
-            f"{checkpoint.path} holds weights for sampling, not an optimiser's state."
-        )
+        problem = "holds weights for sampling, not an optimiser's state."
+        raise ServiceError(f"{checkpoint.path} {problem}")
     mean = _read_adapter(trainer.base, checkpoint, "adam_mean")
     square = _read_adapter(trainer.base, checkpoint, "adam_square")
     optimizer.mean_P.copy_(mean.flat_P)
@@ -272,11 +239,9 @@ def restore_optimizer(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool) -> None:
-    """Replace a trainer's state by a checkpoint's, and drop its gradient.
-
-    Without ``optimizer`` Adam starts afresh. Raise ServiceError, and change nothing, if the
-    checkpoint is missing, or is of another base model or adapter.
-    """
+    """Replace a trainer's state by a checkpoint's, and clear its gradient. Without ``optimizer``
+    Adam starts afresh. Raise ServiceError, and change nothing, if the checkpoint is missing, or is
+    of another base model or adapter."""
     checkpoint = store.load(path)
     adapter = restored_adapter(trainer.base, checkpoint)
     if adapter.spec != trainer.adapter.spec:
@@ -297,7 +262,6 @@ def restore(trainer: Trainer, store: CheckpointStore, path: str, optimizer: bool
 
 
 def _read_adapter(base: BaseModel, checkpoint: Checkpoint, label: str) -> LoraAdapter:
-    """Return a checkpoint's arrays of one label, in the shape of the adapter."""
     adapter = LoraAdapter.zeros(base.layers, checkpoint.description.lora)
     for name, pair in adapter.pairs.items():
         for part, view in zip(("lora_A", "lora_B"), pair, strict=True):

@@ -1,15 +1,15 @@
 """One thread that computes, and the waves in which sampling requests reach it.
 
-The event loop never waits for a computation: a job is queued and its future fulfilled when
-it is done. Jobs run in the order of submission.
+The event loop never waits for a computation: a job is queued, in the order of submission, and its
+future fulfilled when it is done.
 
-Sampling requests are batched in *waves*. A wave leaves when every job submitted before its
-first request is done and the loop has then turned a few times in which nothing happened: it
-holds all that the program can request before it needs a reply. For replies of environments
+Sampling requests are batched in *waves*. A wave leaves when every job submitted before its first
+request is done and the loop has then turned a few times without a new request: it holds all that
+the program can request before it needs a reply. For replies of environments
 (`rlc.service.interface`) it waits until none has come for about a second, for the program's own
-computations as long as they take. What a wave holds depends on the program's own order and never on
-the clock, which is why the same program gives the same numbers to the last bit, unless its
-environments take longer.
+computations as long as they take. A wave depends on the program's own order and not on the clock,
+so that the same program gives the same numbers to the last bit, unless its environments take
+longer.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ from attrs import define, field
 
 from rlc.service.interface import ServiceError, calls_of
 
-# Turns of the loop in which nothing happens: there is no new request, and no call begins or ends. A
-# task that wakes up may pass its result on through a few others (gather, a queue, a lock) before
-# the next request is made.
+# Turns of the loop without a new request, and in which no call begins or ends. A task that wakes up
+# may pass its result on through a few others (gather, a queue, a lock) before the next request.
 _QUIET_TURNS = 20
-# How often, and how many seconds apart, a wave looks for calls under way that may bring more
-# requests. Looks are counted and not seconds, which also pass while the program is held up: the
-# machine is busy, a disk is slow.
+# Looks for pending calls that may bring more requests, and seconds between them. Looks are counted
+# and not seconds, which also pass while the machine is busy or a disk is slow.
 _LOOKS, _POLL = 1_000, 0.001
 
 _T = TypeVar("_T")
@@ -41,14 +39,11 @@ Outcome = Any  # a result, or the exception that took its place
 
 @define(eq=False)
 class PendingRequest(Generic[Work]):
-    """A request or a job, and the future of its result."""
-
     work: Work
     future: asyncio.Future[Any]
 
 
 def attempt(job: Callable[[], _T]) -> _T | BaseException:
-    """Return the result of a job, or the exception that it raised."""
     try:
         return job()
     except torch.OutOfMemoryError as error:
@@ -70,7 +65,7 @@ def fulfil(future: asyncio.Future[Any], outcome: Outcome) -> None:
 
 
 def call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
-    """Call something in the loop of another thread; if the loop is closed, nobody waits for it."""
+    """Call something in the loop of another thread, unless the loop is closed."""
     try:
         loop.call_soon_threadsafe(call, *args)
     except RuntimeError:
@@ -84,7 +79,7 @@ def closed_error() -> ServiceError:
 
 @define(eq=False)
 class _Loop(Generic[Work]):
-    """What the worker knows of one event loop; touched from that loop's thread only."""
+    """The state of the worker for one event loop; only that loop's thread uses it."""
 
     waiting: list[PendingRequest[Work]] = field(factory=list)
     submitted: int = 0
@@ -98,7 +93,7 @@ class _Loop(Generic[Work]):
 
 @define(eq=False)
 class WaveWorker(Generic[Work]):
-    """``run_wave`` answers several requests at once: a result or an exception for each."""
+    """Runs jobs and waves. ``run_wave`` returns a result or an exception for each request."""
 
     run_wave: Callable[[Sequence[PendingRequest[Work]]], Sequence[Outcome]]
     threads: int
@@ -123,7 +118,7 @@ class WaveWorker(Generic[Work]):
     def sample(self, request: Work) -> asyncio.Future[Any]:
         """Let a request leave with the next wave."""
         loop = asyncio.get_running_loop()
-        state = self._state(loop)
+        state = self._loops.setdefault(loop, _Loop())
         if not state.waiting:
             state.barrier = state.submitted
         pending = PendingRequest(request, loop.create_future())
@@ -132,11 +127,7 @@ class WaveWorker(Generic[Work]):
         return pending.future
 
     def close(self) -> None:
-        """Finish what was submitted, and end the thread."""
         self._executor.shutdown()
-
-    def _state(self, loop: asyncio.AbstractEventLoop) -> _Loop[Work]:
-        return self._loops.setdefault(loop, _Loop())
 
     def _turn_from_start(self, loop: asyncio.AbstractEventLoop, state: _Loop[Work]) -> None:
         state.quiet = 0
@@ -175,7 +166,7 @@ class WaveWorker(Generic[Work]):
         job: Callable[[], Sequence[Outcome]],
         futures: Sequence[asyncio.Future[Any]],
     ) -> None:
-        state = self._state(loop)
+        state = self._loops.setdefault(loop, _Loop())
         state.submitted += 1
 
         def deliver(outcomes: Sequence[Outcome]) -> None:

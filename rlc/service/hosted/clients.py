@@ -1,6 +1,6 @@
-"""Tinker's clients behind the runtime's interface: every answer awaited, every error a sentence.
+"""Tinker's clients behind the runtime's interface; every error is a sentence.
 
-Waiting blocks neither the event loop nor the program for ever.
+See `rlc.service.interface` for what the methods promise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
 from rlc.plan import elapsed
 from rlc.service.hosted.refusals import translate, translate_in_client
-from rlc.service.interface import LossHandle, MappedAwaitable, ServiceError, ServiceLostError
+from rlc.service.interface import (
+    LossConfig,
+    LossHandle,
+    MappedAwaitable,
+    ServiceError,
+    ServiceLostError,
+)
 
 if TYPE_CHECKING:
     from tinker import APIFuture
@@ -38,12 +44,10 @@ _T = TypeVar("_T")
 
 @define(eq=False)
 class Patience:
-    """How long a service may be silent, over all requests, before a run stops waiting.
-
-    A service with a full queue accepts requests and answers none. ``last_word`` is its message
-    about the queue. ``pause`` returns until when the SDK holds samples back, after one was refused
-    as too many; ``pressed`` is called when that has happened again.
-    """
+    """Seconds that a service may be silent, over all requests, before a run stops waiting. A
+    service with a full queue accepts requests and answers none. ``last_word`` is its message about
+    the queue. ``pause`` returns until when the SDK holds samples back, after one was refused as too
+    many; ``pressed`` is called when that has happened again."""
 
     where: str
     seconds: float = PATIENCE_SECONDS
@@ -54,32 +58,29 @@ class Patience:
     _heard: float = field(factory=time.monotonic)
 
     def heard(self) -> None:
-        """The service has answered something."""
         self._heard = time.monotonic()
         if (paused := self.pause()) != self._paused:
             self._paused = paused
             self.pressed()
 
-    def left(self, asked: float) -> float:
-        """Seconds until a request made at ``asked`` (monotonic) is abandoned."""
-        return max(self._heard, asked) + self.seconds - time.monotonic()
+    def left(self, start: float) -> float:
+        """Return the seconds until a request made at ``start`` (monotonic) is abandoned."""
+        return max(self._heard, start) + self.seconds - time.monotonic()
 
     def lost(self) -> ServiceLostError:
         why = self.last_word or "its queue may be full"
-        return ServiceLostError(
-            f"{self.where} has answered nothing for {elapsed(self.seconds)}: {why}",
-            "the run can be resumed later",
-        )
+        message = f"{self.where} has answered nothing for {elapsed(self.seconds)}: {why}"
+        return ServiceLostError(message, "the run can be resumed later")
 
 
 @define(eq=False)
 class PendingReply(Generic[_T]):
-    """The answer to a request that is already on its way; awaiting it raises ServiceError."""
+    """The answer to a request that is under way; awaiting it raises ServiceError."""
 
     _future: APIFuture[_T]
     _patience: Patience
     _translate: Callable[[BaseException, str], ServiceError] = translate
-    _asked: float = field(factory=time.monotonic)
+    _start: float = field(factory=time.monotonic)
 
     def __await__(self) -> Generator[Any, None, _T]:
         return self._wait().__await__()
@@ -88,7 +89,7 @@ class PendingReply(Generic[_T]):
         task = asyncio.ensure_future(self._future.result_async())
         try:
             while not task.done():
-                left = self._patience.left(self._asked)
+                left = self._patience.left(self._start)
                 if left <= 0:
                     raise self._patience.lost()
                 await asyncio.wait([task], timeout=left)
@@ -106,8 +107,7 @@ def submit(
     patience: Patience,
     explain: Callable[[BaseException, str], ServiceError] = translate,
 ) -> PendingReply[_T]:
-    """Make a request now; ``explain`` what the SDK raises instead of an answer. Raise ServiceError
-    if the SDK does not even send it."""
+    """Make a request now. Raise ServiceError if the SDK does not send it."""
     try:
         return PendingReply(ask(), patience, explain)
     except Exception as error:
@@ -130,37 +130,31 @@ def start_thread(work: Callable[[], _T]) -> concurrent.futures.Future[_T]:
 
 
 async def in_thread(work: Callable[[], _T]) -> _T:
-    """Run blocking work in a thread of its own, and return its result."""
     return await asyncio.wrap_future(start_thread(work))
 
 
 def own_tokenizer(client: tinker.TrainingClient | tinker.SamplingClient, name: str) -> Any:
-    """A tokenizer for one client alone. Raise ServiceError if it cannot be loaded."""
+    """Return a tokenizer for one client alone. Raise ServiceError if it cannot be loaded."""
     try:
         # The SDK has one for all clients of a process, and it serves one thread at a time.
         return copy.deepcopy(client.get_tokenizer())
     except Exception as error:  # transformers and its hub raise many kinds
         why = str(error).strip().split("\n")[0][:200]
-        raise ServiceError(
-            f"cannot load the tokenizer `{name}`: {why}",
-            "it comes from the Hugging Face hub, or from its cache on this machine",
-        ) from error
+        hint = "it comes from the Hugging Face hub, or from its cache on this machine"
+        raise ServiceError(f"cannot load the tokenizer `{name}`: {why}", hint) from error
 
 
 def sample_seed(seed: int, index: int) -> int:
-    """The seed of sample ``index`` of a request with ``seed``, if each is requested alone."""
+    """Return the seed of sample ``index`` of a seeded request, if each is requested alone."""
     digest = blake2b(f"{seed}/{index}".encode(), digest_size=4).digest()
     return int.from_bytes(digest) % 2**31
 
 
 @define(eq=False)
 class HostedSamplingClient:
-    """See `rlc.service.interface.SamplingClient`.
-
-    Some servers give every sample of a seeded request the same random stream. ``separate`` returns
-    whether this one does: such a request is then made once for each sample, with seeds derived from
-    its own.
-    """
+    """A sampling client. Some servers give every sample of a seeded request the same random stream.
+    If ``separate`` returns true, such a request is made once for each sample, with seeds derived
+    from its own."""
 
     sdk: tinker.SamplingClient
     _patience: Patience
@@ -176,7 +170,6 @@ class HostedSamplingClient:
         topk_prompt_logprobs: int = 0,
         topk_sample_logprobs: int = 0,
     ) -> Awaitable[types.SampleResponse]:
-        """Draw completions; the request is under way when this returns."""
         scores = include_prompt_logprobs, topk_prompt_logprobs, topk_sample_logprobs
 
         def ask(count: int, params: types.SamplingParams) -> PendingReply[types.SampleResponse]:
@@ -190,11 +183,9 @@ class HostedSamplingClient:
         return _joined(replies, prompt.length)
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
-        """Log-probability of each prompt token given those before; the first is None."""
         return submit(lambda: self.sdk.compute_logprobs(prompt), self._patience)
 
     def get_tokenizer(self) -> Any:
-        """The tokenizer of the base model, which is loaded unless a training client has it."""
         base = self.sdk.get_base_model()
         known = self._known(base)
         return own_tokenizer(self.sdk, base) if known is None else copy.deepcopy(known)
@@ -203,12 +194,9 @@ class HostedSamplingClient:
 async def _joined(
     replies: Sequence[PendingReply[types.SampleResponse]], prompt_length: int
 ) -> types.SampleResponse:
-    """Join responses of one sample each.
-
-    The cache hits of a response are those of one prompt; the prompts of its other samples count as
-    hits. To keep that account right, the hits of the joined response are one prompt less what all
-    requests paid for in full; that can be below 0.
-    """
+    """Join responses of one sample each. The cache hits of a response are those of one prompt; the
+    prompts of its other samples count as hits. To keep that account right, the hits of the joined
+    response are one prompt less what all requests paid for in full; that can be below 0."""
     responses = await asyncio.gather(*replies)
     paid = sum(prompt_length - response.prompt_cache_hit_tokens for response in responses)
     return replace(
@@ -220,24 +208,20 @@ async def _joined(
 
 @frozen(eq=False)
 class HostedLoss:
-    """See `rlc.service.interface.LossHandle`."""
-
     sdk: SdkLoss
 
     @property
     def name(self) -> str:
-        """Its function's name."""
         return self.sdk.name
 
     @property
     def in_client(self) -> bool:
-        """Whether the server has no custom losses."""
         return self.sdk.loss_id is None
 
 
 @define(eq=False)
 class HostedTrainingClient:
-    """See `rlc.service.interface.TrainingClient`. Requests run in the order they are made."""
+    """A training client. Requests run in the order they are made."""
 
     sdk: tinker.TrainingClient
     _tokenizer: Any
@@ -246,30 +230,20 @@ class HostedTrainingClient:
     _separate: Callable[[], bool]
 
     def forward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """Logprobs and loss, without a gradient."""
         name = cast(types.LossFnType, loss_fn)
         return submit(lambda: self.sdk.forward(data, name, loss_fn_config), self._patience)
 
     def forward_backward(
-        self,
-        data: list[types.Datum],
-        loss_fn: str,
-        loss_fn_config: Mapping[str, float | str] | None = None,
+        self, data: list[types.Datum], loss_fn: str, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """Logprobs and loss; accumulates the gradient of the summed loss."""
         name = cast(types.LossFnType, loss_fn)
         return submit(lambda: self.sdk.forward_backward(data, name, loss_fn_config), self._patience)
 
     def forward_backward_custom(
         self, data: list[types.Datum], loss_fn: LossHandle
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        """The same with a loss of `HostedService.create_custom_loss`. The SDK computes it in this
-        client if the server has no custom losses, after a forward pass of its own."""
         loss = cast(HostedLoss, loss_fn)
         explain = partial(translate_in_client, loss=loss.name) if loss.in_client else translate
 
@@ -282,43 +256,29 @@ class HostedTrainingClient:
         return submit(ask, self._patience, explain)
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        """AdamW on the accumulated gradient, which is then cleared."""
         return submit(lambda: self.sdk.optim_step(optim_params), self._patience)
 
     def save_state(
         self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
     ) -> Awaitable[types.SaveWeightsResponse]:
-        """Save weights and optimiser under the run's metadata."""
-        metadata = dict(self._metadata)
-        return submit(
-            lambda: self.sdk.save_state(name, ttl_seconds, overwrite, metadata), self._patience
-        )
+        save = partial(self.sdk.save_state, name, ttl_seconds, overwrite, dict(self._metadata))
+        return submit(save, self._patience)
 
     def save_weights_for_sampler(
         self, name: str, ttl_seconds: int | None = None
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        """Save the weights alone, to sample from until they expire."""
         metadata = dict(self._metadata)
-        return submit(
-            lambda: self.sdk.save_weights_for_sampler(name, ttl_seconds, metadata), self._patience
-        )
+        save = partial(self.sdk.save_weights_for_sampler, name, ttl_seconds, metadata)
+        return submit(save, self._patience)
 
     def save_weights_and_get_sampling_client(
         self, *, record_stability_info: bool = False
     ) -> Awaitable[HostedSamplingClient]:
-        """A sampling client on a snapshot that lives with the session.
-
-        The SDK's unnamed snapshots are ephemeral: no checkpoint is left behind, none is billed.
-        """
-        reply = submit(
-            lambda: self.sdk.save_weights_and_get_sampling_client(
-                record_stability_info=record_stability_info
-            ),
-            self._patience,
-        )
+        # The SDK's unnamed snapshots are ephemeral: no checkpoint is left behind, none is billed.
+        save = self.sdk.save_weights_and_get_sampling_client
+        reply = submit(partial(save, record_stability_info=record_stability_info), self._patience)
         shared = self._patience, self._separate, lambda _: self._tokenizer
         return MappedAwaitable(reply, lambda sdk: HostedSamplingClient(sdk, *shared))
 
     def get_tokenizer(self) -> Any:
-        """The Hugging Face tokenizer of the base model, loaded with the client."""
         return self._tokenizer

@@ -1,39 +1,95 @@
-"""Finds the service of a plan, before anything is written or paid for."""
+"""Finds the service of a plan, and checks it before anything is written or paid for."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rlc.catalog import find_retired
 from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
-from rlc.plan import LOCAL, Plan
+from rlc.plan import LOCAL, Plan, StagePlan
 from rlc.plan.leaves import asked_models
+from rlc.service.hosted.endpoint import find_endpoint
 from rlc.service.interface import RemoteService, ServiceClient, ServiceError
 
-_NEEDED_BY = {
-    LOCAL: ("the embedded engine", "local,gem"),
-    "tinker": ("the Tinker service", "tinker,gem"),
-}
+if TYPE_CHECKING:
+    from tinker.types import SupportedModel
+
+_NAMES_SHOWN = 5
+
+
+def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -> dict[str, int]:
+    """Return the contexts, in tokens by base model, that are smaller on this server than in the
+    plan: prompts have to stay below them. Raise ServiceError if the server lacks a model, or a use
+    of it, or its context cannot hold a single reply."""
+    offered = {model.model_name: model for model in models if model.model_name}
+    for stage in plan.stages:
+        for base, trained, sampled, least in _needs(stage):
+            if base not in offered:
+                raise _unknown(base, list(offered), where)
+            model = offered[base]
+            for wanted, can, use in (
+                (trained, model.trainable, "train"),
+                (sampled, model.sampleable, "sample"),
+            ):
+                if wanted and can is False:  # None, not reported, counts as possible
+                    raise ServiceError(f"{where} does not {use} `{base}` (stage `{stage.name}`)")
+            context = model.max_context_length
+            if context is not None and context < least:
+                raise ServiceError(
+                    f"{where} has {context:,} tokens of context for `{base}`; a reply of stage "
+                    f"`{stage.name}` needs at least {least:,} with its prompt",
+                    "lower max_tokens",
+                )
+    found = {}
+    for planned in (stage.model for stage in plan.stages):
+        context = offered[planned.base].max_context_length
+        if context is not None and context < (planned.context or context):
+            found[planned.base] = context
+    return found
+
+
+def _needs(stage: StagePlan) -> Iterator[tuple[str, bool, bool, int]]:
+    """Iterate over the base models of a stage: whether they are trained and sampled, and the least
+    context, for one reply to the longest prompt that the plan is sure to allow."""
+    for _, state in asked_models(stage):
+        yield state.model.base, False, True, 2
+    if stage.sampling is None:
+        yield stage.model.base, True, any(data.from_policy for data in stage.data), 2
+        return
+    replies = [stage.sampling.max_tokens or 1, *(env.rollouts.max_tokens for env in stage.played)]
+    context = max(replies) + (stage.sampling.max_prompt_tokens or 1)
+    yield stage.model.base, stage.trains, True, context
+
+
+def _unknown(base: str, offered: Sequence[str], where: str) -> ServiceError:
+    if (retired := find_retired(base)) is not None:
+        return ServiceError(
+            f"{where} no longer has `{base}` (retired {retired.since})",
+            f"the nearest that it has is `{retired.use}`",
+        )
+    if near := get_close_matches(base, offered, 1):
+        hint = f"did you mean `{near[0]}`?"
+    else:
+        more = len(offered) - _NAMES_SHOWN
+        shown = ", ".join(f"`{name}`" for name in offered[:_NAMES_SHOWN]) or "none at all"
+        hint = f"it has {shown}" + (f" and {more} more" if more > 0 else "")
+    return ServiceError(f"{where} has no model `{base}`", hint)
 
 
 def require_service(plan: Plan, base_url: str | None = None) -> None:
-    """Check that the service of a plan can be used from here.
-
-    A hosted service is asked whether it accepts the key and has the plan's models. ``base_url`` is
-    the address of a server to use in its place.
-
-    Raises:
-        ServiceError: the text says what is missing and what works without it.
-    """
+    """Check that the service of a plan can be used from here. ``base_url`` is the address of a
+    server in place of the hosted service. Raise ServiceError if a package is missing, the key is
+    not accepted, or a server cannot be reached or lacks a model."""
     if _name(plan) == "tinker":
         require_packages("tinker")
-        from rlc.service.hosted.endpoint import find_endpoint
-
         endpoint = find_endpoint(base_url)
-        from rlc.service.hosted.preflight import check_server
+        from rlc.service.hosted.service import offered_models
 
-        check_server(plan, endpoint)
+        smaller_contexts(plan, offered_models(endpoint), endpoint.name)
     elif base_url is not None:
         raise ServiceError(
             "--base-url is the address of a Tinker server; this plan runs on the embedded engine"
@@ -48,11 +104,9 @@ def connect_service(
     base_url: str | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> ServiceClient:
-    """A client of the plan's service, which makes no request yet.
-
-    The embedded engine saves under ``checkpoints``; a hosted service stores the ``metadata`` with
-    all that it makes. Raise ServiceError if there is no key or a package is missing.
-    """
+    """Return a client of the plan's service, which makes no request yet. The embedded engine saves
+    under ``checkpoints``; a hosted service stores ``metadata`` with its session, models and
+    checkpoints. Raise ServiceError if there is no key or a package is missing."""
     if _name(plan) == LOCAL:
         require_service(plan, base_url)
     return open_service(_name(plan), checkpoints, base_url, metadata)
@@ -65,16 +119,13 @@ def open_service(
     metadata: Mapping[str, str] | None = None,
     shared: bool = False,
 ) -> ServiceClient:
-    """The same for the name of a service. With ``shared``, requests may join the engine's running
-    batch at any time."""
+    """Return a client of a named service; see `open_engine` for ``shared`` (continuous)."""
     if name == LOCAL:
         require_packages(LOCAL)
         from rlc.service.engine import open_engine
 
         return open_engine(checkpoints, continuous=shared)
     require_packages("tinker")
-    from rlc.service.hosted.endpoint import find_endpoint
-
     endpoint = find_endpoint(base_url)
     from rlc.service.hosted.service import HostedService
 
@@ -83,7 +134,7 @@ def open_service(
 
 
 def _name(plan: Plan) -> str:
-    """The one service of all stages, and of the models that they ask."""
+    """Return the one service of all stages, and of their auxiliary models."""
     names = {stage.model.service for stage in plan.stages}
     names |= {state.model.service for s in plan.stages for _, state in asked_models(s)}
     if len(names) > 1:
@@ -96,5 +147,6 @@ def require_packages(service: str) -> None:
     packages = SERVICE_PACKAGES[service]
     missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
     if missing:
-        what, extra = _NEEDED_BY[service]
+        what = "the embedded engine" if service == LOCAL else "the Tinker service"
+        extra = f"{service},gem"
         raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extra}]'")

@@ -36,12 +36,10 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
         return self.base_url or "the Tinker service"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is on this machine."""
         host = urlsplit(self.base_url or "").hostname
         return host in ("127.0.0.1", "localhost", "::1")
 
@@ -51,15 +49,20 @@ def find_endpoint(
     environ: Mapping[str, str] = os.environ,
     folder: Path | None = None,
 ) -> Endpoint:
-    """The endpoint of ``base_url``, the environment and the ``.env`` in ``folder`` (default: the
-    working directory), in this order of precedence.
-
-    Raises:
-        ServiceError: no key, a key that cannot be Tinker's, an invalid address, or an unreadable
-            ``.env``.
-    """
-    values = {**_read_dotenv((folder or Path.cwd()) / DOTENV), **_given(environ)}
-    url = _checked_url(base_url or values.get(URL))
+    """Return the endpoint of ``base_url``, the environment and the ``.env`` in ``folder`` (by
+    default the working directory), in this order of precedence. Raise ServiceError if there is no
+    key, one that cannot be Tinker's, an invalid address, or an unreadable ``.env``."""
+    path = (folder or Path.cwd()) / DOTENV
+    try:
+        assigned = parse_dotenv(path.read_text(encoding="utf-8-sig"))
+    except (FileNotFoundError, IsADirectoryError):
+        assigned = {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServiceError(f"cannot read {path}: {error}") from error
+    values = {**_settings(assigned), **_settings(environ)}
+    url = base_url or values.get(URL)
+    if url is not None:
+        url = _checked_url(url)
     key = values.get(KEY)
     if key is None and Endpoint(url, None).is_loopback:
         key = _LOOPBACK_KEY
@@ -74,10 +77,8 @@ def find_endpoint(
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
-    """``KEY=VALUE`` lines: comments, ``export``, quotes; double quotes know ``\\n`` and the like.
-
-    Other lines are skipped: the file may be for other programs too.
-    """
+    """Return the values of ``KEY=VALUE`` lines, with comments, ``export``, single quotes and double
+    quotes, which know escapes such as ``\\n``. Other lines are skipped."""
     values = {}
     for assignment in filter(None, map(_ASSIGNMENT.fullmatch, text.splitlines())):
         name, raw = assignment.groups()
@@ -90,18 +91,7 @@ def parse_dotenv(text: str) -> dict[str, str]:
     return values
 
 
-def _read_dotenv(path: Path) -> dict[str, str]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError):
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ServiceError(f"cannot read {path}: {error}") from error
-    return _given(parse_dotenv(text))
-
-
-def _given(values: Mapping[str, str]) -> dict[str, str]:
-    """The settings that are not empty."""
+def _settings(values: Mapping[str, str]) -> dict[str, str]:
     stripped = {name: values.get(name, "").strip() for name in (KEY, URL, PROJECT)}
     return {name: value for name, value in stripped.items() if value}
 
@@ -124,9 +114,7 @@ def _require_other_credentials(environ: Mapping[str, str]) -> None:
         )
 
 
-def _checked_url(url: str | None) -> str | None:
-    if url is None:
-        return None
+def _checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -1,4 +1,4 @@
-"""The SDK's exceptions and log messages in plain words: one table, one sentence each."""
+"""The SDK's exceptions and log messages in plain words, one sentence each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEARTBEAT = re.compile(r"Session heartbeat failed for (?P<seconds>[\d.]+) secon
 
 
 def notice(message: str) -> str | None:
-    """A logged message as a sentence for the user; None if the user need not know."""
+    """Return a logged message as a sentence for the user; None if the user need not know."""
     if _NOT_NEWS.match(message):
         return None
     if _BILLING.fullmatch(message):
@@ -40,21 +40,16 @@ def notice(message: str) -> str | None:
     return " ".join(message.split())[:200]
 
 
-def is_pause(message: str) -> bool:
-    """Whether a logged message says that the service is up, but makes requests wait."""
-    return any(pattern.fullmatch(message) for pattern in (_BILLING, _QUEUE))
-
-
 @contextmanager
 def reported_to(report: Callable[[str, bool], None]) -> Iterator[None]:
-    """While open, call ``report`` with each notice, and whether it is of a pause, in the thread
-    that logs it. Only with TINKER_LOG, for the user who asks for it, are they also logged."""
+    """Call ``report`` with each `notice`, and whether the service is up but makes requests wait, in
+    the thread that logs it. The messages are also logged only if TINKER_LOG is set."""
 
     class Reporter(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             message = record.getMessage()
             if text := notice(message):
-                report(text, is_pause(message))
+                report(text, any(pattern.fullmatch(message) for pattern in (_BILLING, _QUEUE)))
 
     logger = logging.getLogger("tinker")
     handler = Reporter(logging.WARNING)
@@ -76,7 +71,7 @@ _REQUEST_FAILED = re.compile(r"Request failed: (.*?) for self\.request_id=.*", r
 
 @frozen
 class _Refusal:
-    """The sentence for a status; ``lost``: no other request would fare better."""
+    """The sentence for a status; ``lost``: another request would fail, too."""
 
     message: str
     hint: str | None = None
@@ -125,7 +120,7 @@ _NOT_TINKER = _Refusal("{where} does not speak the API of this SDK: {detail}")
 
 
 def translate(error: BaseException, where: str) -> ServiceError:
-    """An exception of the SDK as one sentence; ``where`` names the server."""
+    """Return an exception of the SDK as one sentence; ``where`` names the server."""
     if isinstance(error, ServiceError):
         return error
     for cause in _causes(error):
@@ -160,19 +155,17 @@ def translate(error: BaseException, where: str) -> ServiceError:
 
 
 def translate_in_client(error: BaseException, where: str, loss: str) -> ServiceError:
-    """The same for a custom loss that this client computes: it ends the client."""
-    told = translate(error, where)
-    if isinstance(told, ServiceLostError):
-        return told
-    return _ended(f"the custom loss `{loss}` failed: {str(told).removeprefix(_SDK_FAILED)}")
+    """Return an exception of a custom loss that this client computes, which ends the client."""
+    translated = translate(error, where)
+    if isinstance(translated, ServiceLostError):
+        return translated
+    return _ended(f"the custom loss `{loss}` failed: {str(translated).removeprefix(_SDK_FAILED)}")
 
 
 def _ended(why: str) -> ServiceLostError:
-    return ServiceLostError(
-        f"{why}; this client computes it, and the SDK takes no more requests of a training client "
-        "in which that happened",
-        "the run can be resumed: it goes on from its last checkpoint with a new client",
-    )
+    end = "the SDK takes no more requests of a training client in which that happened"
+    hint = "the run can be resumed: it goes on from its last checkpoint with a new client"
+    return ServiceLostError(f"{why}; this client computes it, and {end}", hint)
 
 
 def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> ServiceError:
@@ -182,7 +175,6 @@ def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> Service
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception and what it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -192,7 +184,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _words(body: Any) -> str:
-    """The server's own words, from the fields of its JSON that may have them."""
+    """Return the message of a server, from the fields of its JSON that may have it."""
     if isinstance(body, dict):
         parts = (_words(body.get(key)) for key in ("detail", "error", "message", "msg"))
         return next((part for part in parts if part), "")
@@ -202,6 +194,5 @@ def _words(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """One line without a full stop: it ends a sentence, or another follows."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= _LONGEST_DETAIL else line[: _LONGEST_DETAIL - 2] + " …"

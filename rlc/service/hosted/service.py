@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -13,7 +14,9 @@ import httpx
 import tinker
 from attrs import define, field
 from tinker import types
+from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
+from rlc.plan import elapsed
 from rlc.service.hosted.clients import (
     HostedLoss,
     HostedSamplingClient,
@@ -22,9 +25,10 @@ from rlc.service.hosted.clients import (
     PendingReply,
     in_thread,
     own_tokenizer,
+    start_thread,
     submit,
 )
-from rlc.service.hosted.endpoint import Endpoint
+from rlc.service.hosted.endpoint import Endpoint, find_endpoint
 from rlc.service.hosted.refusals import reported_to, translate
 from rlc.service.interface import (
     CheckpointError,
@@ -41,15 +45,13 @@ _PING_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 C = TypeVar("C", tinker.TrainingClient, tinker.SamplingClient)
+_T = TypeVar("_T")
 
 
 @define(eq=False)
 class HostedService:
-    """See `rlc.service.interface.RemoteService`.
-
-    ``metadata`` goes with the session, its models and their checkpoints, so that a bill can be
-    traced back to a run.
-    """
+    """See `rlc.service.interface.RemoteService`. ``metadata`` goes with the session, its models and
+    their checkpoints, so that a bill can be traced back to a run."""
 
     endpoint: Endpoint
     metadata: Mapping[str, str] = field(factory=dict)
@@ -75,7 +77,6 @@ class HostedService:
 
     @property
     def server(self) -> str:
-        """The address of the server, the SDK's default included."""
         return self.endpoint.base_url or default_url()
 
     async def create_lora_training_client(
@@ -88,7 +89,6 @@ class HostedService:
         train_unembed: bool = True,
         user_metadata: dict[str, str] | None = None,
     ) -> HostedTrainingClient:
-        """A fresh adapter; the same seed gives the same one."""
         adapter = base_model, rank, seed, train_mlp, train_attn, train_unembed
         create = partial(self._sdk.create_lora_training_client, *adapter)
         return await self._training(create, user_metadata)
@@ -96,24 +96,21 @@ class HostedService:
     async def create_training_client_from_state_with_optimizer(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> HostedTrainingClient:
-        """Continue from a saved state: the next steps are those the saved client would make."""
         create = partial(self._sdk.create_training_client_from_state_with_optimizer, path)
         return await self._training(create, user_metadata, path)
 
     async def create_training_client_from_state(
         self, path: str, user_metadata: dict[str, str] | None = None
     ) -> HostedTrainingClient:
-        """Saved weights under a fresh optimiser."""
         create = partial(self._sdk.create_training_client_from_state, path)
         return await self._training(create, user_metadata, path)
 
     async def create_training_client_from_adapter(
         self,
         folder: str,
-        base_model: str,  # noqa: ARG002
-        user_metadata: dict[str, str] | None = None,  # noqa: ARG002
+        base_model: str,
+        user_metadata: dict[str, str] | None = None,
     ) -> HostedTrainingClient:
-        """Raise ServiceError: Tinker takes no adapters of other programs."""
         raise ServiceError(f"{self.endpoint.name} takes no adapter of PEFT, as in {folder}")
 
     async def create_sampling_client(
@@ -123,7 +120,6 @@ class HostedService:
         *,
         record_stability_info: bool = False,
     ) -> HostedSamplingClient:
-        """Sample from a checkpoint (of either kind) or from a bare base model."""
         if (model_path is None) == (base_model is None):
             raise ServiceError("give either model_path or base_model to sample from")
         client = await self._create(
@@ -133,13 +129,13 @@ class HostedService:
                 record_stability_info=record_stability_info,
             )
         )
-        separate = lambda: self._separate  # noqa: E731
-        return HostedSamplingClient(client, self.patience, separate, self._tokenizers.get)
+        shared = self.patience, lambda: self._separate
+        return HostedSamplingClient(client, *shared, self._tokenizers.get)
 
     async def create_custom_loss(
         self, fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]
     ) -> HostedLoss:
-        """Trace a loss, and send it to a server that computes such; the same one only once."""
+        """Trace a loss, and send it to a server that computes custom losses; each loss once."""
         async with self._tracing:
             key = (await in_thread(lambda: trace(fn, input_ranks))).key
             if key not in self._losses:
@@ -149,11 +145,9 @@ class HostedService:
             return self._losses[key]
 
     def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
-        """The models that the server trains and samples."""
         return self._rest(lambda rest: rest.get_server_capabilities())
 
     async def delete_checkpoint(self, path: str) -> None:
-        """Delete a checkpoint by its path; one that is gone already is not an error."""
         try:
             await self._rest(lambda rest: rest.delete_checkpoint_from_tinker_path(path))
         except ServiceError as error:
@@ -161,11 +155,9 @@ class HostedService:
                 raise
 
     async def ping(self) -> None:
-        """Raise ServiceLostError if the server cannot be reached now."""
         await self._health()
 
     async def is_rlc(self) -> bool:
-        """Whether the server calls itself rlc's."""
         return str((await self._health()).headers.get("server")).startswith("rlc/")
 
     async def _health(self) -> httpx.Response:
@@ -173,18 +165,15 @@ class HostedService:
             async with httpx.AsyncClient(timeout=_PING_SECONDS) as client:
                 return await client.get(f"{self.server.rstrip('/')}/api/v1/healthz")
         except httpx.HTTPError as error:
-            why = str(error) or "it does not answer"
-            raise ServiceLostError(
-                f"cannot reach {self.endpoint.name}: {why}",
-                "is it up, and its address right? the run can be resumed later",
-            ) from error
+            message = f"cannot reach {self.endpoint.name}: {str(error) or 'it does not answer'}"
+            hint = "is it up, and its address right? the run can be resumed later"
+            raise ServiceLostError(message, hint) from error
 
     def separate_samples(self) -> None:
-        """From now on ask for each sample of a seeded request on its own."""
         self._separate = True
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener``, in the running loop's thread, of pauses, sessions and models."""
+        """Call ``listener``, in the running loop's thread, on pauses, sessions and models."""
         loop = asyncio.get_running_loop()
 
         def report(text: str, is_pause: bool) -> None:
@@ -199,7 +188,6 @@ class HostedService:
         self._listening.enter_context(reported_to(report))
 
     async def close(self, end: SessionEnd) -> None:
-        """Finish the session. An error of the server is only logged: the run is over."""
         try:
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self._sdk.close(end)
@@ -214,8 +202,8 @@ class HostedService:
         user_metadata: Mapping[str, str] | None,
         path: str | None = None,
     ) -> HostedTrainingClient:
-        """A new client with its tokenizer, which is reported to the listener. Raise
-        CheckpointError if the server does not have the ``path`` that it is made from."""
+        """Create a client with its tokenizer, and report it to the listener. Raise CheckpointError
+        if the server does not have the checkpoint ``path``."""
         metadata = {**self.metadata, **(user_metadata or {})}
         try:
             client = await self._create(lambda: create(user_metadata=metadata))
@@ -224,24 +212,18 @@ class HostedService:
                 raise CheckpointError(f"{error}.", error.hint) from error
             raise
         info = client.get_info()
-        self._record(
-            {
-                "event": "model",
-                "model_id": client.model_id,
-                "base": str(info.model_data.model_name),
-                "session_id": str(self._session),
-                "metadata": metadata,
-                **({"from": path} if path is not None else {}),
-            }
-        )
-        name = info.model_data.tokenizer_id or info.model_data.model_name
-        tokenizer = await in_thread(lambda: own_tokenizer(client, str(name)))
-        self._tokenizers[str(info.model_data.model_name)] = tokenizer
-        separate = lambda: self._separate  # noqa: E731
-        return HostedTrainingClient(client, tokenizer, metadata, self.patience, separate)
+        base = str(info.model_data.model_name)
+        ids = {"model_id": client.model_id, "base": base, "session_id": str(self._session)}
+        source = {} if path is None else {"from": path}
+        self._record({"event": "model", **ids, "metadata": metadata, **source})
+        name = str(info.model_data.tokenizer_id or base)
+        tokenizer = await in_thread(lambda: own_tokenizer(client, name))
+        self._tokenizers[base] = tokenizer
+        shared = self.patience, lambda: self._separate
+        return HostedTrainingClient(client, tokenizer, metadata, *shared)
 
     async def _create(self, ask: Callable[[], tinker.APIFuture[C]]) -> C:
-        """A new client; the first one opens the session, which blocks a thread."""
+        """Create a client; the first one opens the session, which blocks a thread."""
         reply: PendingReply[C] = await in_thread(lambda: submit(ask, self.patience))
         client = await reply
         holder = client.holder
@@ -250,27 +232,14 @@ class HostedService:
         session = holder.get_session_id()
         if session != self._session:
             self._session = session
-            self._record(
-                {
-                    "event": "session",
-                    "session_id": session,
-                    "server": self.server,
-                    "metadata": dict(self.metadata),
-                }
-            )
+            event = {"event": "session", "session_id": session, "server": self.server}
+            self._record({**event, "metadata": dict(self.metadata)})
         return client
 
     async def _rest(self, ask: Callable[[tinker.RestClient], tinker.APIFuture[Any]]) -> Any:
-        """One answer of the part of the API that needs no session."""
-
-        def connect() -> PendingReply[Any]:
-            rest = open_rest(self.endpoint)
-            return submit(lambda: ask(rest), self.patience)
-
-        try:
-            reply = await in_thread(connect)
-        except Exception as error:
-            raise translate(error, self.endpoint.name) from error
+        reply: PendingReply[Any] = await in_thread(
+            lambda: submit(lambda: ask(open_rest(self.endpoint)), self.patience)
+        )
         return await reply
 
     def _record(self, event: dict[str, Any]) -> None:
@@ -279,18 +248,74 @@ class HostedService:
 
 
 def open_rest(endpoint: Endpoint) -> tinker.RestClient:
-    """A client for what needs no session. Blocks while it asks for the server's configuration."""
+    """Return a client of requests without a session. Blocks while it fetches the configuration."""
     return tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
 
 
 def default_url() -> str:
-    """The SDK's default server."""
     from tinker.lib.base_url import resolve_base_url
 
     return resolve_base_url()
 
 
 def _is_unknown(error: ServiceError) -> bool:
-    """Whether the server does not know what it was asked for."""
     cause = error.__cause__
     return isinstance(cause, tinker.APIStatusError) and cause.status_code == 404
+
+
+_REACH_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
+
+
+def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
+    """Return the models of a server; blocks, for a minute at most. The SDK retries failures for
+    minutes, since they may pass. Before a run, a wrong address or key is the likelier reason, and
+    is reported at once. Raise ServiceError if the server cannot be reached, does not accept the
+    key, or has paused the account."""
+    url = f"{endpoint.base_url or default_url()}/api/v1/healthz"
+    try:
+        httpx.get(url, timeout=_REACH_SECONDS)
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        message = f"cannot reach {endpoint.name}: {str(error) or 'no answer'}"
+        hint = "is it up, and is the address right (--base-url, TINKER_BASE_URL)?"
+        raise ServiceLostError(message, hint) from error
+    except httpx.HTTPError:
+        pass  # a broken answer is one, too: something listens there
+
+    def ask() -> Sequence[types.SupportedModel]:
+        """Ask once: the SDK's own method retries an HTTP 402 for an hour."""
+        holder = open_rest(endpoint).holder
+
+        async def request() -> types.GetServerCapabilitiesResponse:
+            with holder.aclient(ClientConnectionPoolType.TRAIN) as client:
+                return await client.service.get_server_capabilities()
+
+        return holder.run_coroutine_threadsafe(request()).result().supported_models
+
+    return _answer(ask, endpoint, "listed its models", "try again later")
+
+
+def find_base(path: str, base_url: str | None = None) -> tuple[str, str | None]:
+    """Return the base model of a state, and the renderer that its run notes, if any; blocks. Raise
+    ServiceError if the service does not know the state, or does not answer."""
+    endpoint = find_endpoint(base_url)
+
+    def ask() -> tuple[str, str | None]:
+        rest = open_rest(endpoint)
+        base = rest.get_weights_info_by_tinker_path(path).result().base_model
+        run = rest.get_training_run_by_tinker_path(path).result()
+        # Where the cookbook and rlc note it in the metadata of a run.
+        return base, (run.user_metadata or {}).get("renderer_name")
+
+    return _answer(ask, endpoint, "answered")
+
+
+def _answer(ask: Callable[[], _T], endpoint: Endpoint, what: str, hint: str | None = None) -> _T:
+    """Return the answer of a server. Raise ServiceLostError if it takes longer than a minute."""
+    try:
+        return start_thread(ask).result(_ANSWER_SECONDS)
+    except OutOfTime as error:
+        message = f"{endpoint.name} has not {what} within {elapsed(_ANSWER_SECONDS)}"
+        raise ServiceLostError(message, hint) from error
+    except Exception as error:
+        raise translate(error, endpoint.name) from error

@@ -1,6 +1,5 @@
-"""Chats and texts from served models, in the APIs that other programs speak: OpenAI's, Anthropic's.
+"""Chats and texts from served models in the APIs of OpenAI and Anthropic.
 
-To read it: `routes`, which paths there are; `openai` and `anthropic`, what a request of each API
-means and how its answer is written; between them, the same for both, `requests` and `endpoint`
-(what a model's name stands for, and what was answered).
+`routes` has the paths; `openai` and `anthropic` read the requests and write the answers of an API;
+`endpoint` has what they share: bodies, the models by their names, and what was answered.
 """

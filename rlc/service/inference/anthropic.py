@@ -11,22 +11,20 @@ from pydantic import Field
 
 from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message, Tool
-from rlc.service.chats.replies import End, Step, Whole
+from rlc.service.chats.replies import End, FullReply, Step
 from rlc.service.http import RefusedRequest
-from rlc.service.inference.requests import Body, Strict, image_part
+from rlc.service.inference.endpoint import FREE_CHOICE, Body, Strict, image_part, require
 from rlc.service.interface import SamplingRequest
 
 
 class _CacheControl(Strict):
-    """Prompts are always cached, whatever is asked."""
+    """Has no effect: prompts are always cached."""
 
     type: Literal["ephemeral"]
     ttl: Literal["5m", "1h"] | None = None
 
 
 class _Block(Strict):
-    """A block of content of any kind; which fields it has depends on its type."""
-
     type: str
     text: str | None = None
     thinking: str | None = None
@@ -68,8 +66,6 @@ class _Metadata(Strict):
 
 
 class CountRequest(Body):
-    """The body of ``messages/count_tokens``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = dict.fromkeys(
         ("context_management", "mcp_servers", "output_config"), ()
     )
@@ -83,19 +79,15 @@ class CountRequest(Body):
     cache_control: _CacheControl | None = None
 
     def offered(self) -> list[Tool]:
-        """The tools that the model may call. Raise Refused (400) for a ``tool_choice`` that nothing
-        here can enforce, for strict ones that cannot be checked, and for tools that Anthropic
-        runs."""
+        """Return the tools that the model may call. Raise RefusedRequest (400) for a
+        ``tool_choice`` that cannot be enforced, strict tools that cannot be checked, and tools that
+        Anthropic runs."""
         choice = "auto" if self.tool_choice is None else self.tool_choice.type
-        if choice not in ("auto", "none"):
-            said = "tool_choice is auto or none: this server cannot force a call."
-            raise RefusedRequest(400, said, param="tool_choice")
+        require(choice in ("auto", "none"), "tool_choice", FREE_CHOICE)
         for tool in self.tools or ():
-            if tool.type not in (None, "custom") or tool.input_schema is None:
-                said = (
-                    f"The tool {tool.name} is of type {tool.type}; a tool here has an input_schema."
-                )
-                raise RefusedRequest(400, said, param="tools")
+            is_own = tool.type in (None, "custom") and tool.input_schema is not None
+            problem = f"The tool {tool.name} is of type {tool.type}"
+            require(is_own, "tools", f"{problem}; a tool here has an input_schema.")
         return [
             Tool(
                 tool.name,
@@ -109,27 +101,23 @@ class CountRequest(Body):
         ]
 
     def conversation(self) -> list[Message]:
-        """The messages as plain data in OpenAI's form, the system's first.
-
-        Raise Refused (400) for what models here cannot read, and for a reply that is begun.
-        """
-        if self.messages[-1].role == "assistant":
-            said = "The last message is the assistant's: this server cannot continue a reply."
-            raise RefusedRequest(400, said, param="messages")
-        said_first = [] if self.system is None else [_text(self.system, "system")]
+        """Return the messages as plain data in OpenAI's form, the system's first. Raise
+        RefusedRequest (400) for content that models here cannot read, and for the beginning of a
+        reply."""
+        problem = "The last message is the assistant's: this server cannot continue a reply."
+        require(self.messages[-1].role != "assistant", "messages", problem)
+        texts = [] if self.system is None else [_text(self.system, "system")]
         turns = []
         for i, turn in enumerate(self.messages):
             if turn.role == "system":  # some clients put more of it among the messages
-                said_first.append(_text(turn.content, f"messages[{i}]"))
+                texts.append(_text(turn.content, f"messages[{i}]"))
             else:
                 turns += _messages(turn, f"messages[{i}]")
-        system = "\n\n".join(filter(None, said_first))
+        system = "\n\n".join(filter(None, texts))
         return [*([{"role": "system", "content": system}] if system else []), *turns]
 
 
 class MessagesRequest(CountRequest):
-    """The body of ``messages``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **CountRequest.without_effect,
         "container": (),
@@ -147,28 +135,26 @@ class MessagesRequest(CountRequest):
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)  # an extension
     return_token_ids: bool | None = None  # an extension
 
+    def labels(self) -> tuple[str | None, dict[str, str]]:
+        """Return the user and the metadata, of which this API has none."""
+        return None if self.metadata is None else self.metadata.user_id, {}
+
     def how(self) -> SamplingRequest:
-        """How to sample. Raise Refused (400) for a stop that is empty."""
-        if not all(self.stop_sequences or ()):
-            raise RefusedRequest(400, "A stop sequence must not be empty.", param="stop_sequences")
+        """Return how to sample. Raise RefusedRequest (400) for a stop that is empty."""
+        stops = tuple(self.stop_sequences or ())
+        require(all(stops), "stop_sequences", "A stop sequence must not be empty.")
         return SamplingRequest(
             max_tokens=self.max_tokens,
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=self.top_k or -1,
             seed=self.seed,
-            stop=tuple(self.stop_sequences or ()),
+            stop=stops,
         )
 
 
-def reply_message(content: list[dict[str, Any]]) -> Message:
-    """The content of an answer, as it is among the messages of a request that has it."""
-    turn = _Turn.model_validate({"role": "assistant", "content": content})
-    return next(iter(_messages(turn, "content")), {"role": "assistant", "content": ""})
-
-
 def _messages(turn: _Turn, where: str) -> list[Message]:
-    """A turn as messages: results of tools are messages of their own, before what the user says."""
+    """Return a turn as messages: results of tools are messages of their own, before the user's."""
     if isinstance(turn.content, str):
         return [{"role": turn.role, "content": turn.content}]
     results: list[Message] = []
@@ -183,17 +169,16 @@ def _messages(turn: _Turn, where: str) -> list[Message]:
             called = {"name": block.name, "arguments": json.dumps(block.input or {})}
             calls.append({"id": block.id, "type": "function", "function": called})
         elif (block.type, turn.role) == ("image", "user"):
-            parts.append(image_part(_data_url(block.source), where))
+            source = block.source if isinstance(block.source, dict) else {}
+            url = f"data:{source.get('media_type')};base64,{source.get('data')}"
+            parts.append(image_part(url if source.get("type") == "base64" else None, where))
         elif (block.type, turn.role) == ("tool_result", "user") and block.tool_use_id:
-            said = "" if block.content is None else _text(block.content, where)
-            results.append({"role": "tool", "content": said, "tool_call_id": block.tool_use_id})
+            text = "" if block.content is None else _text(block.content, where)
+            results.append({"role": "tool", "content": text, "tool_call_id": block.tool_use_id})
         else:
-            raise RefusedRequest(
-                400,
-                f"{where} has a block of type {block.type!r} that models here cannot read: they "
-                "read text, some images, and calls of tools with their results.",
-                param="messages",
-            )
+            problem = f"{where} has a block of type {block.type!r} that models here cannot read"
+            readable = "they read text, some images, and calls of tools with their results."
+            raise RefusedRequest(400, f"{problem}: {readable}", param="messages")
     if not (parts or calls):
         return results
     only_text = all(part["type"] == "text" for part in parts)
@@ -204,20 +189,12 @@ def _messages(turn: _Turn, where: str) -> list[Message]:
     ]
 
 
-def _data_url(source: Any) -> str | None:
-    """The image of a block as OpenAI's API has it; None if it is somewhere else."""
-    if not isinstance(source, dict) or source.get("type") != "base64":
-        return None
-    return f"data:{source.get('media_type')};base64,{source.get('data')}"
-
-
 def _text(content: str | list[_Block], where: str) -> str:
     if isinstance(content, str):
         return content
     for block in content:
-        if block.type != "text" or block.text is None:
-            said = f"{where} has a block of type {block.type!r}; models here read text only."
-            raise RefusedRequest(400, said, param="messages")
+        problem = f"{where} has a block of type {block.type!r}; models here read text only."
+        require(block.type == "text" and block.text is not None, "messages", problem)
     return "".join(block.text or "" for block in content)
 
 
@@ -227,7 +204,7 @@ Json = dict[str, Any]
 
 @define(eq=False)
 class MessageAnswer:
-    """The answer to a request, whole or in events."""
+    """An answer as a whole, or in events; see `rlc.service.inference.openai`."""
 
     id: str
     generation: Generation
@@ -235,35 +212,32 @@ class MessageAnswer:
     _block: int = field(default=-1, init=False)  # the one that is open
     _kind: str | None = field(default=None, init=False)
 
-    def whole(self, wholes: Sequence[Whole]) -> Json:
-        """The answer that is not streamed."""
-        (whole,) = wholes
-        assert whole.end is not None
-        return {**self._head(self._content(whole), whole), **self._ending(whole.end)}
+    def full(self, replies: Sequence[FullReply]) -> Json:
+        (reply,) = replies
+        assert reply.end is not None
+        return {**self._head(self._content(reply), reply), **self._ending(reply.end)}
 
-    def message(self, i: int, whole: Whole) -> Message:  # noqa: ARG002
-        """The reply as a later request has it."""
-        return reply_message(self._content(whole))
+    def message(self, i: int, reply: FullReply) -> Message:  # noqa: ARG002
+        turn = _Turn.model_validate({"role": "assistant", "content": self._content(reply)})
+        return next(iter(_messages(turn, "content")), {"role": "assistant", "content": ""})
 
-    def _content(self, whole: Whole) -> list[Json]:
+    def _content(self, reply: FullReply) -> list[Json]:
         content: list[Json] = []
-        if whole.reasoning:
-            content.append({"type": "thinking", "thinking": whole.reasoning, "signature": ""})
-        if whole.text:
-            content.append({"type": "text", "text": whole.text})
+        if reply.reasoning:
+            content.append({"type": "thinking", "thinking": reply.reasoning, "signature": ""})
+        if reply.text:
+            content.append({"type": "text", "text": reply.text})
         content += [
             {"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)}
-            for call_id, name, arguments in (self._calls(whole.end) if whole.end else ())
+            for call_id, name, arguments in (self._calls(reply.end) if reply.end else ())
         ]
         return content
 
     def first(self) -> list[Json]:
-        """The events before the first token."""
         start = {**self._head([], None), "stop_reason": None, "stop_sequence": None}
         return [{"type": "message_start", "message": start}]
 
     def step(self, step: Step) -> list[Json]:
-        """The events for another token: none if it has nothing to say yet."""
         events: list[Json] = []
         if step.piece.reasoning:
             events += self._open("thinking", {"thinking": "", "signature": ""})
@@ -277,13 +251,12 @@ class MessageAnswer:
             events.append(self._delta("input_json_delta", partial_json=arguments))
         return events
 
-    def last(self, wholes: Sequence[Whole]) -> list[Json]:
-        """The events after the last token."""
-        (whole,) = wholes
-        assert whole.end is not None
-        delta = {"type": "message_delta", "delta": self._ending(whole.end)}
-        said = {"usage": self._usage(whole), **self._token_ids(whole)}
-        return [*self._close(), {**delta, **said}, {"type": "message_stop"}]
+    def last(self, replies: Sequence[FullReply]) -> list[Json]:
+        (reply,) = replies
+        assert reply.end is not None
+        delta: Json = {"type": "message_delta", "delta": self._ending(reply.end)}
+        delta |= {"usage": self._usage(reply), **self._token_ids(reply)}
+        return [*self._close(), delta, {"type": "message_stop"}]
 
     def _open(self, kind: str, block: Json) -> Iterator[Json]:
         if kind == self._kind:
@@ -299,19 +272,19 @@ class MessageAnswer:
         self._kind = None
         return [{"type": "content_block_stop", "index": self._block}]
 
-    def _delta(self, kind: str, **said: str) -> Json:
-        delta = {"type": kind, **said}
+    def _delta(self, kind: str, **more: str) -> Json:
+        delta = {"type": kind, **more}
         return {"type": "content_block_delta", "index": self._block, "delta": delta}
 
-    def _head(self, content: list[Json], whole: Whole | None) -> Json:
+    def _head(self, content: list[Json], reply: FullReply | None) -> Json:
         return {
             "id": self.id,
             "type": "message",
             "role": "assistant",
             "model": self.generation.model.name,
             "content": content,
-            "usage": self._usage(whole),
-            **self._token_ids(whole),
+            "usage": self._usage(reply),
+            **self._token_ids(reply),
         }
 
     def _ending(self, end: End) -> Json:
@@ -319,29 +292,28 @@ class MessageAnswer:
         reason = _REASONS.get(end.reason, "end_turn" if stop is None else "stop_sequence")
         return {"stop_reason": reason, "stop_sequence": stop}
 
-    def _usage(self, whole: Whole | None) -> Json:
+    def _usage(self, reply: FullReply | None) -> Json:
         prompt = sum(map(len, self.generation.prompts))
-        if whole is None:
+        if reply is None:
             return {"input_tokens": prompt, "output_tokens": 0}
         cached = self.generation.cached_tokens
         return {
             "input_tokens": prompt - cached,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": cached,
-            "output_tokens": len(whole.tokens),
+            "output_tokens": len(reply.tokens),
         }
 
-    def _token_ids(self, whole: Whole | None) -> Json:
-        if whole is None or not self.request.return_token_ids:
+    def _token_ids(self, reply: FullReply | None) -> Json:
+        if reply is None or not self.request.return_token_ids:
             return {}
         return {
             "prompt_token_ids": list(self.generation.prompts[0]),
-            "token_ids": [token.token for token in whole.tokens],
-            "logprobs": [token.logprob for token in whole.tokens],
+            "token_ids": [token.token for token in reply.tokens],
+            "logprobs": [token.logprob for token in reply.tokens],
         }
 
     def _calls(self, end: End) -> list[tuple[str, str, str]]:
-        """Ids, names and arguments of the calls."""
         own = self.id.removeprefix("msg_")
         return [
             (call.id or f"toolu_{own}_{k}", call.name, call.arguments)

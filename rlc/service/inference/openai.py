@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from attrs import evolve, field, frozen
@@ -10,9 +10,8 @@ from pydantic import Field
 
 from rlc.service.chats.model import Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
-from rlc.service.chats.replies import End, Step, Whole
-from rlc.service.http import RefusedRequest
-from rlc.service.inference.requests import Body, Strict, image_part
+from rlc.service.chats.replies import End, FullReply, Step
+from rlc.service.inference.endpoint import FREE_CHOICE, Body, Strict, image_part, require
 from rlc.service.interface import SampledToken, SamplingRequest
 
 _MOST_CHOICES = 128  # of a request
@@ -26,8 +25,6 @@ class StreamOptions(Strict):
 
 
 class _Request(Body):
-    """What both kinds of requests have."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         "frequency_penalty": (0,),
         "presence_penalty": (0,),
@@ -50,15 +47,13 @@ class _Request(Body):
     return_token_ids: bool | None = None  # an extension, as vLLM has it
 
     def sampling(self, max_tokens: int | None, topk: int | None) -> SamplingRequest:
-        """How to sample. Raise Refused (400) for parameters that contradict each other."""
+        """Return how to sample. Raise RefusedRequest (400) for contradictory parameters."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        if not all(stops):
-            raise RefusedRequest(400, "A stop must not be empty.", param="stop")
-        if self.top_k == 0:
-            raise RefusedRequest(400, "top_k is -1 (all) or at least 1.", param="top_k")
-        if self.stream_options is not None and not self.stream:
-            said = "stream_options are for requests with stream = true."
-            raise RefusedRequest(400, said, param="stream_options")
+        require(all(stops), "stop", "A stop must not be empty.")
+        require(self.top_k != 0, "top_k", "top_k is -1 (all) or at least 1.")
+        can_stream = self.stream_options is None or bool(self.stream)
+        problem = "stream_options are for requests with stream = true."
+        require(can_stream, "stream_options", problem)
         return SamplingRequest(
             n=self.n or 1,
             max_tokens=max_tokens,
@@ -70,9 +65,11 @@ class _Request(Body):
             top_logprobs=topk or 0,
         )
 
+    def labels(self) -> tuple[str | None, dict[str, str]]:
+        return self.user, self.metadata or {}
+
     @property
     def streams_usage(self) -> bool:
-        """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
@@ -98,7 +95,7 @@ class _Call(Strict):
 
 
 class _Message(Strict):
-    """A message. Clients send what they have received as it is, with empty fields."""
+    """A message. Clients send received messages back unchanged, with empty fields."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[_Part] | None = None
@@ -125,27 +122,14 @@ class _Tool(Strict):
 
 
 class ChatRequest(_Request):
-    """The body of ``chat/completions``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **_Request.without_effect,
         "modalities": (["text"],),
         "parallel_tool_calls": (True,),
         "response_format": ({"type": "text"},),
         "store": (False,),
-        **dict.fromkeys(
-            (
-                "audio",
-                "function_call",
-                "functions",
-                "moderation",
-                "prediction",
-                "reasoning_effort",
-                "verbosity",
-                "web_search_options",
-            ),
-            (),
-        ),
+        **dict.fromkeys(("audio", "function_call", "functions", "moderation", "prediction"), ()),
+        **dict.fromkeys(("reasoning_effort", "verbosity", "web_search_options"), ()),
     }
 
     messages: list[_Message] = Field(min_length=1)
@@ -157,24 +141,23 @@ class ChatRequest(_Request):
     renderer: str | None = None  # an extension
 
     def how(self) -> SamplingRequest:
-        """How to sample. Raise Refused (400) for parameters that contradict each other."""
+        """Return how to sample. Raise RefusedRequest (400) for contradictory parameters."""
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
-        if len(limits) > 1:
-            said = "max_tokens and max_completion_tokens differ: give one of them."
-            raise RefusedRequest(400, said, param="max_tokens")
-        if self.top_logprobs and not self.logprobs:
-            raise RefusedRequest(400, "top_logprobs need logprobs = true.", param="top_logprobs")
+        problem = "max_tokens and max_completion_tokens differ: give one of them."
+        require(len(limits) < 2, "max_tokens", problem)
+        has_logprobs = bool(self.logprobs or not self.top_logprobs)
+        require(has_logprobs, "top_logprobs", "top_logprobs need logprobs = true.")
         return self.sampling(next(iter(limits), None), self.top_logprobs)
 
     def offered(self) -> list[Tool]:
-        """The tools that the model may call. Raise Refused (400) for a ``tool_choice`` that nothing
-        here can enforce, and for strict ones that cannot be checked."""
-        if self.tool_choice not in (None, "auto", "none"):
-            said = "tool_choice is auto or none: this server cannot force a call."
-            raise RefusedRequest(400, said, param="tool_choice")
-        if self.tool_choice is not None and not self.tools:
-            raise RefusedRequest(400, "tool_choice needs tools.", param="tool_choice")
-        functions = [tool.function for tool in self.tools or ()]
+        """Return the tools that the model may call. Raise RefusedRequest (400) for a
+        ``tool_choice`` that cannot be enforced, and for strict tools that cannot be checked."""
+        is_free = self.tool_choice in (None, "auto", "none")
+        require(is_free, "tool_choice", FREE_CHOICE)
+        has_tools = bool(self.tools) or self.tool_choice is None
+        require(has_tools, "tool_choice", "tool_choice needs tools.")
+        if self.tool_choice == "none":
+            return []
         return [
             Tool(
                 function.name,
@@ -182,18 +165,12 @@ class ChatRequest(_Request):
                 function.parameters or {"type": "object", "properties": {}},
                 function.parameters if function.strict else None,
             )
-            for function in functions
-            if self.tool_choice != "none"
+            for function in (tool.function for tool in self.tools or ())
         ]
 
     def conversation(self) -> list[Message]:
-        """The messages as plain data. Raise Refused (400) for what models here cannot read."""
+        """Return the messages as plain data. Raise RefusedRequest (400) for unreadable content."""
         return [_plain(message, f"messages[{i}]") for i, message in enumerate(self.messages)]
-
-
-def reply_message(sent: Mapping[str, Any]) -> Message:
-    """A message of an answer, as it is among the messages of a request that has it."""
-    return _plain(_Message.model_validate(sent), "message")
 
 
 def _plain(message: _Message, where: str) -> Message:
@@ -203,15 +180,13 @@ def _plain(message: _Message, where: str) -> Message:
         content = [_part(part, role, f"{where}.content") for part in content]
         if all(part["type"] == "text" for part in content):
             content = "".join(part["text"] for part in content)
-    if content is None and not message.tool_calls:
-        raise RefusedRequest(400, f"{where} has no content.", param=f"{where}.content")
-    if message.tool_calls and role != "assistant":
-        raise RefusedRequest(
-            400, f"{where}: only the assistant calls tools.", param=f"{where}.tool_calls"
-        )
-    if (role == "tool") != (message.tool_call_id is not None):
-        said = f"{where}: a message of a tool has a tool_call_id, and no other has one."
-        raise RefusedRequest(400, said, param=f"{where}.tool_call_id")
+    has_content = content is not None or bool(message.tool_calls)
+    require(has_content, f"{where}.content", f"{where} has no content.")
+    may_call = role == "assistant" or not message.tool_calls
+    require(may_call, f"{where}.tool_calls", f"{where}: only the assistant calls tools.")
+    is_result = message.tool_call_id is not None
+    problem = f"{where}: a message of a tool has a tool_call_id, and no other has one."
+    require((role == "tool") == is_result, f"{where}.tool_call_id", problem)
     plain: dict[str, Any] = {"role": role, "content": content or ""}
     if message.reasoning_content:
         reasoning = {"type": "thinking", "thinking": message.reasoning_content}
@@ -228,19 +203,16 @@ def _plain(message: _Message, where: str) -> Message:
 def _part(part: _Part, role: str, where: str) -> dict[str, Any]:
     if part.type == "text" and part.text is not None:
         return {"type": "text", "text": part.text}
-    if part.type != "image_url" or not isinstance(part.image_url, dict):
-        said = f"{where} has a part of type {part.type!r}; models here read text, and some images."
-        raise RefusedRequest(400, said, param=where)
-    if role != "user":
-        raise RefusedRequest(400, f"{where}: only the user shows images.", param=where)
-    if part.image_url.get("detail") not in (None, "auto"):
-        raise RefusedRequest(400, f"{where}: the detail of an image is auto.", param=where)
-    return image_part(part.image_url.get("url"), where)
+    image: Any = part.image_url if part.type == "image_url" else None
+    problem = f"{where} has a part of type {part.type!r}; models here read text, and some images."
+    require(isinstance(image, dict), where, problem)
+    require(role == "user", where, f"{where}: only the user shows images.")
+    has_detail = image.get("detail") not in (None, "auto")
+    require(not has_detail, where, f"{where}: the detail of an image is auto.")
+    return image_part(image.get("url"), where)
 
 
 class CompletionRequest(_Request):
-    """The body of ``completions``."""
-
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **_Request.without_effect,
         "best_of": (1,),
@@ -253,26 +225,24 @@ class CompletionRequest(_Request):
     echo: bool | None = None
 
     def how(self) -> SamplingRequest:
-        """How to sample. Raise Refused (400) for parameters that contradict each other."""
-        if self.max_tokens == 0 and not self.echo:
-            raise RefusedRequest(400, "max_tokens = 0 needs echo = true.", param="max_tokens")
-        if self.echo and self.stream:
-            raise RefusedRequest(400, "What echoes its prompt cannot be streamed.", param="echo")
+        """Return how to sample. Raise RefusedRequest (400) for contradictory parameters."""
+        is_sampled = self.max_tokens != 0 or bool(self.echo)
+        require(is_sampled, "max_tokens", "max_tokens = 0 needs echo = true.")
+        is_streamed_echo = bool(self.echo and self.stream)
+        require(not is_streamed_echo, "echo", "What echoes its prompt cannot be streamed.")
         limit = _SHORT if self.max_tokens is None else max(self.max_tokens, 1)
         how = self.sampling(limit, self.logprobs)
         return evolve(how, prompt_logprobs=bool(self.echo) and self.logprobs is not None)
 
     def prompts(self, tokenizer: Any) -> list[list[int]]:
-        """Its prompts as tokens. Raise Refused (400) for none, or an empty one."""
+        """Return the prompts as tokens. Raise RefusedRequest (400) for none, or an empty one."""
         given: list[Any] = [self.prompt] if isinstance(self.prompt, str) else list(self.prompt)
         if given and isinstance(given[0], int):
             given = [given]
         prompts = [tokenizer.encode(p) if isinstance(p, str) else list(p) for p in given]
-        if not prompts or not all(prompts):
-            raise RefusedRequest(400, "A prompt has at least one token.", param="prompt")
-        if len(prompts) * (self.n or 1) > _MOST_CHOICES:
-            said = f"A request has at most {_MOST_CHOICES} choices, over all prompts."
-            raise RefusedRequest(400, said, param="prompt")
+        require(bool(prompts) and all(prompts), "prompt", "A prompt has at least one token.")
+        problem = f"A request has at most {_MOST_CHOICES} choices, over all prompts."
+        require(len(prompts) * (self.n or 1) <= _MOST_CHOICES, "prompt", problem)
         return prompts
 
 
@@ -283,23 +253,23 @@ Token = SampledToken | ScoredToken
 
 @frozen(eq=False)
 class _Answer:
-    """What all parts of an answer have in common."""
+    """An answer: in ``full``, or in chunks before (``first``), at (``step``) and after the
+    sampled tokens (``last``). ``message`` is a reply as it is in a later request."""
+
+    kind: ClassVar[str]  # of chunks
 
     id: str
     created: int
     generation: Generation
+    request: ChatRequest | CompletionRequest
 
     def _head(self, kind: str) -> Json:
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.generation.model.name,
-        }
+        name = self.generation.model.name
+        return {"id": self.id, "object": kind, "created": self.created, "model": name}
 
-    def _usage(self, wholes: Sequence[Whole]) -> Json:
+    def _usage(self, replies: Sequence[FullReply]) -> Json:
         prompt = sum(map(len, self.generation.prompts))
-        sampled = sum(len(whole.tokens) for whole in wholes)
+        sampled = sum(len(reply.tokens) for reply in replies)
         return {
             "prompt_tokens": prompt,
             "completion_tokens": sampled,
@@ -310,46 +280,49 @@ class _Answer:
     def _text_of(self, token: int) -> str:
         return str(self.generation.model.tokenizer.decode([token]))
 
+    def _chunk(self, choices: list[Json], **more: Any) -> Json:
+        usage = {"usage": None} if self.request.streams_usage else {}
+        return {**self._head(self.kind), "choices": choices, **usage, **more}
+
+    def last(self, replies: Sequence[FullReply]) -> list[Json]:
+        if not self.request.streams_usage:
+            return []
+        return [{**self._chunk([]), "usage": self._usage(replies)}]
+
 
 @frozen(eq=False)
 class ChatAnswer(_Answer):
-    """The answer to a chat request, whole or in chunks."""
+    kind = "chat.completion.chunk"
 
     request: ChatRequest
 
-    def whole(self, wholes: Sequence[Whole]) -> Json:
-        """The answer that is not streamed."""
+    def full(self, replies: Sequence[FullReply]) -> Json:
         return {
             **self._head("chat.completion"),
-            "choices": [self._choice(i, whole) for i, whole in enumerate(wholes)],
-            "usage": self._usage(wholes),
+            "choices": [self._choice(i, reply) for i, reply in enumerate(replies)],
+            "usage": self._usage(replies),
             **self._prompt_ids(),
         }
 
-    def _choice(self, i: int, whole: Whole) -> Json:
-        assert whole.end is not None
-        return {
-            "index": i,
-            "message": self._message(i, whole),
-            "finish_reason": whole.end.reason,
-            **self._of_tokens(whole.tokens),
-        }
+    def _choice(self, i: int, reply: FullReply) -> Json:
+        assert reply.end is not None
+        reason, message = reply.end.reason, self._message(i, reply)
+        choice = {"index": i, "message": message, "finish_reason": reason}
+        return {**choice, **self._of_tokens(reply.tokens)}
 
-    def _message(self, i: int, whole: Whole) -> Json:
-        message: Json = {"role": "assistant", "content": whole.text, "refusal": None}
-        if whole.reasoning:
-            message["reasoning_content"] = whole.reasoning
-        if whole.end is not None and whole.end.calls:
-            message["content"] = whole.text or None
-            message["tool_calls"] = self._calls(i, whole.end)
+    def _message(self, i: int, reply: FullReply) -> Json:
+        message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
+        if reply.reasoning:
+            message["reasoning_content"] = reply.reasoning
+        if reply.end is not None and reply.end.calls:
+            message["content"] = reply.text or None
+            message["tool_calls"] = self._calls(i, reply.end)
         return message
 
-    def message(self, i: int, whole: Whole) -> Message:
-        """A reply as a later request has it."""
-        return reply_message(self._message(i, whole))
+    def message(self, i: int, reply: FullReply) -> Message:
+        return _plain(_Message.model_validate(self._message(i, reply)), "message")
 
     def first(self) -> list[Json]:
-        """The chunks before the first token."""
         role = {"role": "assistant", "content": ""}
         choices = [
             {"index": i, "delta": role, "logprobs": None, "finish_reason": None}
@@ -358,7 +331,6 @@ class ChatAnswer(_Answer):
         return [self._chunk([choice], **self._prompt_ids()) for choice in choices]
 
     def step(self, step: Step) -> list[Json]:
-        """The chunks for another token: none if it has nothing to say yet."""
         delta: Json = {}
         if step.piece.reasoning:
             delta["reasoning_content"] = step.piece.reasoning
@@ -369,23 +341,12 @@ class ChatAnswer(_Answer):
             delta["tool_calls"] = [{"index": k, **call} for k, call in enumerate(calls)]
         chunks = []
         if delta or self.request.logprobs or self.request.return_token_ids:
-            said = self._of_tokens([step.token])
-            choice = {"index": step.choice, "delta": delta, "finish_reason": None, **said}
-            chunks.append(self._chunk([choice]))
+            choice = {"index": step.choice, "delta": delta, "finish_reason": None}
+            chunks.append(self._chunk([{**choice, **self._of_tokens([step.token])}]))
         if step.end is not None:
             last = {"index": step.choice, "delta": {}, "logprobs": None}
             chunks.append(self._chunk([{**last, "finish_reason": step.end.reason}]))
         return chunks
-
-    def last(self, wholes: Sequence[Whole]) -> list[Json]:
-        """The chunk after the last token, with the usage if that is asked for."""
-        if not self.request.streams_usage:
-            return []
-        return [{**self._chunk([]), "usage": self._usage(wholes)}]
-
-    def _chunk(self, choices: list[Json], **more: Any) -> Json:
-        usage = {"usage": None} if self.request.streams_usage else {}
-        return {**self._head("chat.completion.chunk"), "choices": choices, **usage, **more}
 
     def _calls(self, i: int, end: End) -> list[Json]:
         return [
@@ -398,8 +359,7 @@ class ChatAnswer(_Answer):
         ]
 
     def _of_tokens(self, tokens: Sequence[SampledToken]) -> Json:
-        """What a choice says of its tokens: all that were sampled, that which ended it too."""
-        said: Json = {"logprobs": None}
+        fields: Json = {"logprobs": None}
         if self.request.logprobs:
             content = [
                 {
@@ -408,10 +368,10 @@ class ChatAnswer(_Answer):
                 }
                 for token in tokens
             ]
-            said["logprobs"] = {"content": content, "refusal": None}
+            fields["logprobs"] = {"content": content, "refusal": None}
         if self.request.return_token_ids:
-            said["token_ids"] = [token.token for token in tokens]
-        return said
+            fields["token_ids"] = [token.token for token in tokens]
+        return fields
 
     def _likelihood(self, token: int, logprob: float) -> Json:
         text = self._text_of(token)
@@ -420,56 +380,42 @@ class ChatAnswer(_Answer):
         return {"token": text, "logprob": max(logprob, _LOWEST), "bytes": known}
 
     def _prompt_ids(self) -> Json:
-        asked = self.request.return_token_ids
-        return {"prompt_token_ids": list(self.generation.prompts[0])} if asked else {}
+        wanted = self.request.return_token_ids
+        return {"prompt_token_ids": list(self.generation.prompts[0])} if wanted else {}
 
 
 @frozen(eq=False)
 class CompletionAnswer(_Answer):
-    """The answer to a completion request, whole or in chunks."""
+    kind = "text_completion"
 
     request: CompletionRequest
     _offsets: dict[int, int] = field(factory=dict, init=False)  # characters so far, by choice
 
-    def whole(self, wholes: Sequence[Whole]) -> Json:
-        """The answer that is not streamed."""
-        if self.request.max_tokens == 0:  # one token was sampled, for nothing less can be
-            wholes = [Whole(end=whole.end) for whole in wholes]
+    def full(self, replies: Sequence[FullReply]) -> Json:
+        if self.request.max_tokens == 0:  # one token was sampled, which is the least
+            replies = [FullReply(end=reply.end) for reply in replies]
         choices = []
-        for i, whole in enumerate(wholes):
+        for i, reply in enumerate(replies):
             number = i // self.generation.n
-            text, tokens = whole.text, list[Token](whole.tokens)
+            text, tokens = reply.text, list[Token](reply.tokens)
             if self.request.echo:
                 prompt = self.generation.prompts[number]
                 text = str(self.generation.model.tokenizer.decode(prompt)) + text
                 tokens = [*self.generation.scored(number), *tokens]
-            choices.append(self._choice(i, text, tokens, whole.end))
-        return {**self._head("text_completion"), "choices": choices, "usage": self._usage(wholes)}
+            choices.append(self._choice(i, text, tokens, reply.end))
+        return {**self._head(self.kind), "choices": choices, "usage": self._usage(replies)}
 
-    def message(self, i: int, whole: Whole) -> Message:  # noqa: ARG002
-        """A text as a message."""
-        return {"role": "assistant", "content": whole.text}
+    def message(self, i: int, reply: FullReply) -> Message:  # noqa: ARG002
+        return {"role": "assistant", "content": reply.text}
 
     def first(self) -> list[Json]:
-        """The chunks before the first token: none."""
         return []
 
     def step(self, step: Step) -> list[Json]:
-        """The chunks for another token: none if it has nothing to say yet."""
-        asked = self.request.logprobs is not None or self.request.return_token_ids
-        if not (step.piece.text or step.end or asked):
+        wanted = self.request.logprobs is not None or self.request.return_token_ids
+        if not (step.piece.text or step.end or wanted):
             return []
         return [self._chunk([self._choice(step.choice, step.piece.text, [step.token], step.end)])]
-
-    def last(self, wholes: Sequence[Whole]) -> list[Json]:
-        """The chunk after the last token, with the usage if that is asked for."""
-        if not self.request.streams_usage:
-            return []
-        return [{**self._chunk([]), "usage": self._usage(wholes)}]
-
-    def _chunk(self, choices: list[Json]) -> Json:
-        usage = {"usage": None} if self.request.streams_usage else {}
-        return {**self._head("text_completion"), "choices": choices, **usage}
 
     def _choice(self, i: int, text: str, tokens: Sequence[Token], end: End | None) -> Json:
         choice: Json = {

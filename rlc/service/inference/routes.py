@@ -11,21 +11,19 @@ import json
 import logging
 import time
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
-from attrs import frozen
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
 from rlc.service.chats.model import Generation, ReplyRequest
-from rlc.service.chats.prompts import Message
-from rlc.service.chats.replies import Reader, Step, Whole, read_steps
+from rlc.service.chats.replies import FullReply, Reader, Step, read_steps
 from rlc.service.http import (
     JSON,
     ON_ERROR,
@@ -42,6 +40,8 @@ from rlc.service.inference.endpoint import (
     ModelEndpoint,
     Models,
     Observer,
+    name_results,
+    read_body,
 )
 from rlc.service.inference.openai import (
     ChatAnswer,
@@ -49,7 +49,6 @@ from rlc.service.inference.openai import (
     CompletionAnswer,
     CompletionRequest,
 )
-from rlc.service.inference.requests import name_results, read_body
 from rlc.service.interface import ServiceError
 
 OPENAI = ("/v1", "/oai/api/v1")
@@ -59,28 +58,15 @@ _NOBODY = Response(status_code=499)  # the client has left
 _log = logging.getLogger(__name__)
 
 
-class Answer(Protocol):
-    """What writes an answer of one API."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def generation(self) -> Generation: ...
-    def whole(self, wholes: Sequence[Whole]) -> dict[str, Any]: ...
-    def message(self, i: int, whole: Whole) -> Message: ...
-    def first(self) -> list[dict[str, Any]]: ...
-    def step(self, step: Step) -> list[dict[str, Any]]: ...
-    def last(self, wholes: Sequence[Whole]) -> list[dict[str, Any]]: ...
+Answer = ChatAnswer | CompletionAnswer | MessageAnswer
 
 
 def endpoint_app(models: Models, answered: Observer | None = None) -> Starlette:
-    """Return an ASGI application with both APIs over some models. ``answered`` is called with each
-    request that was answered."""
+    """Return an application of both APIs. ``answered`` is called with each answered request."""
     return Starlette(routes=inference_routes(models, answered), exception_handlers=ON_ERROR)
 
 
 def inference_routes(models: Models, answered: Observer | None = None) -> list[BaseRoute]:
-    """Return the routes of both APIs over some models."""
     endpoint = ModelEndpoint(models, answered)
 
     def at(
@@ -107,30 +93,34 @@ def inference_routes(models: Models, answered: Observer | None = None) -> list[B
 
 async def _chat(endpoint: ModelEndpoint, request: Request) -> Response:
     body = read_body(ChatRequest, await read_content(request, JSON))
-    said = body.user, body.metadata or {}
-    asked = await _ask_chat(endpoint, request, "chat/completions", body, *said)
-    answer_id = f"chatcmpl-{uuid4().hex}"
-    answer = ChatAnswer(answer_id, int(time.time()), asked.generation, body)
-    return await _respond(request, asked, answer, body.stream)
+    wanted, generation = await _start_chat(endpoint, request, body)
+    answer = ChatAnswer(f"chatcmpl-{uuid4().hex}", int(time.time()), generation, body)
+    return await _respond(endpoint, request, "chat/completions", wanted, answer)
 
 
 async def _message(endpoint: ModelEndpoint, request: Request) -> Response:
     body = read_body(MessagesRequest, await read_content(request, JSON))
-    user = None if body.metadata is None else body.metadata.user_id
-    asked = await _ask_chat(endpoint, request, "messages", body, user, {})
-    answer = MessageAnswer(f"msg_{uuid4().hex}", asked.generation, body)
-    return await _respond(request, asked, answer, body.stream)
+    wanted, generation = await _start_chat(endpoint, request, body)
+    answer = MessageAnswer(f"msg_{uuid4().hex}", generation, body)
+    return await _respond(endpoint, request, "messages", wanted, answer)
+
+
+async def _start_chat(
+    endpoint: ModelEndpoint, request: Request, body: ChatRequest | MessagesRequest
+) -> tuple[ReplyRequest, Generation]:
+    model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
+    tools, messages = body.offered(), name_results(body.conversation())
+    wanted = ReplyRequest(body.how(), messages, tools)
+    return wanted, endpoint.start(model, wanted)
 
 
 async def _complete(endpoint: ModelEndpoint, request: Request) -> Response:
     body = read_body(CompletionRequest, await read_content(request, JSON))
-    caller = _caller(request)
-    model = await endpoint.models.find(body.model, caller)
+    model = await endpoint.models.find(body.model, _caller(request))
     wanted = ReplyRequest(body.how(), texts=body.prompts(model.tokenizer))
-    generation, said = endpoint.start(model, wanted), (body.user, body.metadata or {})
-    asked = _OpenRequest(endpoint, caller, "completions", generation, wanted, *said)
+    generation = endpoint.start(model, wanted)
     answer = CompletionAnswer(f"cmpl-{uuid4().hex}", int(time.time()), generation, body)
-    return await _respond(request, asked, answer, body.stream)
+    return await _respond(endpoint, request, "completions", wanted, answer)
 
 
 async def _count_tokens(endpoint: ModelEndpoint, request: Request) -> Response:
@@ -140,99 +130,35 @@ async def _count_tokens(endpoint: ModelEndpoint, request: Request) -> Response:
     return JSONResponse({"input_tokens": len(prompt)})
 
 
-@frozen(eq=False)
-class _OpenRequest:
-    """A request whose samples are under way, until it is answered."""
-
-    endpoint: ModelEndpoint
-    caller: Caller
-    path: str
-    generation: Generation
-    request: ReplyRequest
-    user: str | None
-    metadata: Mapping[str, str]
-
-    def readers(self) -> list[Reader]:
-        """Return what reads each choice, once sampling has begun."""
-        generation, model = self.generation, self.generation.model
-        if self.request.messages is None:
-            return [model.text_reader(generation.ends) for _ in range(self.request.count)]
-        (prompt,), tools = generation.prompts, self.request.tools
-        return [model.chat_reader(prompt, generation.ends, tools) for _ in range(generation.n)]
-
-    def keep(self, answer: Answer, wholes: Sequence[Whole]) -> None:
-        """Remember exactly what was sampled."""
-        choices = tuple(_choice(answer, i, whole) for i, whole in enumerate(wholes))
-        self.generation.keep([one.text for one in choices], [one.message for one in choices])
-        self.endpoint.keep(
-            AnsweredRequest(
-                answer.id,
-                self.caller,
-                self.generation.model.name,
-                self.path,
-                tuple(array("i", prompt) for prompt in self.generation.prompts),
-                choices,
-                self.generation.sampling,
-                self.request.messages,
-                self.request.tools,
-                self.user,
-                self.metadata,
-            )
-        )
-
-
-def _choice(answer: Answer, i: int, whole: Whole) -> Choice:
-    assert whole.end is not None
-    return Choice(
-        array("i", [token.token for token in whole.tokens]),
-        array("d", [token.logprob for token in whole.tokens]),
-        whole.tokens[-1].stop_reason or "stop",
-        whole.text,
-        whole.reasoning,
-        whole.end.calls,
-        answer.message(i, whole),
-    )
-
-
-async def _ask_chat(
-    endpoint: ModelEndpoint,
-    request: Request,
-    path: str,
-    body: ChatRequest | MessagesRequest,
-    user: str | None,
-    metadata: Mapping[str, str],
-) -> _OpenRequest:
-    caller = _caller(request)
-    model = await endpoint.chat_model(body.model, caller, body.renderer)
-    tools, messages = body.offered(), name_results(body.conversation())
-    wanted = ReplyRequest(body.how(), messages, tools)
-    generation = endpoint.start(model, wanted)
-    return _OpenRequest(endpoint, caller, path, generation, wanted, user, metadata)
-
-
 def _caller(request: Request) -> Caller:
     return Caller(given_key(request.scope), request.path_params.get("session"))
 
 
 async def _respond(
-    request: Request, asked: _OpenRequest, answer: Answer, stream: bool | None
+    endpoint: ModelEndpoint, request: Request, path: str, wanted: ReplyRequest, answer: Answer
 ) -> Response:
-    """Answer at once or in a stream. Where the client disconnects, sampling stops. What goes wrong
-    before the first token is an error of the request."""
-    if not await _unless_gone(request, asked.generation.begin()):
+    """Answer at once or in a stream. When the client disconnects, sampling stops. An error before
+    the first token is one of the request."""
+    generation, model = answer.generation, answer.generation.model
+    if not await _unless_gone(request, generation.begin()):
         return _NOBODY
-    readers = asked.readers()
-    wholes = [Whole() for _ in readers]
+    readers: list[Reader]
+    if wanted.messages is None:
+        readers = [model.text_reader(generation.ends) for _ in range(wanted.count)]
+    else:
+        read = partial(model.chat_reader, generation.prompts[0], generation.ends, wanted.tools)
+        readers = [read() for _ in range(generation.n)]
+    replies = [FullReply() for _ in readers]
 
     async def steps() -> AsyncIterator[Step]:
-        async for step in read_steps(asked.generation.tokens(), readers):
-            wholes[step.choice].add(step)
-            if all(whole.end is not None for whole in wholes):
-                asked.keep(answer, wholes)  # the client may leave once it knows the end
+        async for step in read_steps(generation.tokens(), readers):
+            replies[step.choice].add(step)
+            if all(reply.end is not None for reply in replies):  # the client may leave now
+                _keep(endpoint, _caller(request), path, wanted, answer, replies)
             yield step
 
-    if stream:
-        events = _events(request, answer, steps(), wholes)
+    if answer.request.stream:
+        events = _events(request, answer, steps(), replies)
         headers = {"cache-control": "no-cache"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
@@ -242,13 +168,50 @@ async def _respond(
 
     if not await _unless_gone(request, all_steps()):
         return _NOBODY
-    return JSONResponse(answer.whole(wholes))
+    return JSONResponse(answer.full(replies))
+
+
+def _keep(
+    endpoint: ModelEndpoint,
+    caller: Caller,
+    path: str,
+    wanted: ReplyRequest,
+    answer: Answer,
+    replies: Sequence[FullReply],
+) -> None:
+    generation, choices = answer.generation, list[Choice]()
+    for i, reply in enumerate(replies):
+        assert reply.end is not None
+        choice = Choice(
+            array("i", [token.token for token in reply.tokens]),
+            array("d", [token.logprob for token in reply.tokens]),
+            reply.tokens[-1].stop_reason or "stop",
+            reply.text,
+            reply.reasoning,
+            reply.end.calls,
+            answer.message(i, reply),
+        )
+        choices.append(choice)
+    generation.keep([one.text for one in choices], [one.message for one in choices])
+    answered = AnsweredRequest(
+        answer.id,
+        caller,
+        generation.model.name,
+        path,
+        tuple(array("i", prompt) for prompt in generation.prompts),
+        tuple(choices),
+        generation.sampling,
+        wanted.messages,
+        wanted.tools,
+        *answer.request.labels(),
+    )
+    endpoint.keep(answered)
 
 
 async def _events(
-    request: Request, answer: Answer, steps: AsyncIterator[Step], wholes: Sequence[Whole]
+    request: Request, answer: Answer, steps: AsyncIterator[Step], replies: Sequence[FullReply]
 ) -> AsyncIterator[bytes]:
-    """An answer as server-sent events: Anthropic's have names, OpenAI's end with a word."""
+    """Iterate over an answer's server-sent events; Anthropic's have names, OpenAI's an end mark."""
     anthropic = isinstance(answer, MessageAnswer)
 
     def written(events: Sequence[dict[str, Any]]) -> bytes:
@@ -263,19 +226,19 @@ async def _events(
         async for step in steps:
             if events := answer.step(step):
                 yield written(events)
-        yield written(answer.last(wholes))
+        yield written(answer.last(replies))
     except ServiceError as error:
         yield written([error_body(request.scope, 500, str(error))])
     except Exception as error:
         _log.error("%s failed in a stream", request.url.path, exc_info=error)
-        said = f"The server failed: {type(error).__name__}."
-        yield written([error_body(request.scope, 500, said)])
+        message = f"The server failed: {type(error).__name__}."
+        yield written([error_body(request.scope, 500, message)])
     if not anthropic:
         yield b"data: [DONE]\n\n"
 
 
 async def _unless_gone(request: Request, work: Awaitable[None]) -> bool:
-    """Wait for some work, but cancel it when the client disconnects; return whether it is done."""
+    """Wait for work, or cancel it when the client disconnects; return whether it is done."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -311,13 +274,12 @@ async def _model(endpoint: ModelEndpoint, request: Request) -> Response:
 def _described(request: Request, name: str, made: float) -> dict[str, Any]:
     if speaks_anthropic(request.scope):
         created = datetime.fromtimestamp(made, UTC).isoformat()
-        said = {"display_name": name, "created_at": created, "lifecycle": "active"}
-        return {"type": "model", "id": name, **said}
+        about = {"display_name": name, "created_at": created, "lifecycle": "active"}
+        return {"type": "model", "id": name, **about}
     return {"id": name, "object": "model", "created": int(made), "owned_by": "rlc"}
 
 
 async def _sampled(endpoint: ModelEndpoint, request: Request) -> Response:
-    """The tokens of an answered request, exactly as they were sampled."""
     answered = endpoint.find(request.path_params["id"], _caller(request))
     return JSONResponse(
         {

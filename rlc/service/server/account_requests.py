@@ -1,55 +1,41 @@
-"""Requests about the account, about sessions, and about models and runs, which need no session."""
+"""Requests about the account, sessions, runs and checkpoints.
+
+A checkpoint is rewritten in turn with the saves of its model, as its file has its description.
+Adapters for other programs are the files of Hugging Face PEFT, at signed addresses: their arrays
+are stored as PEFT names them, and an export for recipients of age (https://age-encryption.org) is
+encrypted to them as it is fetched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import uuid4
 
+import safetensors
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from tinker import types
 from tinker.types.session_status import ClientSessionFinished, ClientSessionFinishReason
 from tinker.types.session_status_query import SessionStatusQuery
 
-from rlc.service.http import RefusedRequest
-from rlc.service.server.backend import Backend
-from rlc.service.server.checkpoint_requests import fetch
-from rlc.service.server.futures import EncodedReply
-from rlc.service.server.runs import as_time, paged
-from rlc.service.server.sessions import Session
-from rlc.service.server.signing import ORGANIZATION, PROJECT, USER
+from rlc.catalog import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from rlc.service.engine.checkpoints import CheckpointStore, peft_config
+from rlc.service.http import JSON, RefusedRequest, refusing
+from rlc.service.interface import ServiceError
+from rlc.service.server.backend import ORGANIZATION, USER, Backend, Session, check_ttl
+from rlc.service.server.futures import EncodedReply, chrome_trace
+from rlc.service.server.runs import PROJECT, as_time, engine_path, paged, path_of, tinker_path
 
 
-class _Organization(BaseModel):
-    name: str = ORGANIZATION
-
-
-class _User(BaseModel):
-    email: str = "local"  # not one: what the command line shows as who has logged in
-
-
-class _KeyDetails(BaseModel):
-    org_details: _Organization = _Organization()
-    user_details: _User = _User()
-
-
-class ApiKey(BaseModel):
-    """The answer of ``auth/apikey/me``, as the SDK's command line reads it."""
-
-    key_id: int = 0
-    name: str = "rlc serve"
-    note: str = "the key that the server was started with"
-    details: _KeyDetails = _KeyDetails()
-
-
-def token(backend: Backend) -> types.AuthTokenResponse:
-    """An identity in exchange for the key: where the SDK's ``whoami`` reads who it is."""
-    return types.AuthTokenResponse(jwt=backend.signer.token())
-
-
-def api_key(_: Backend) -> ApiKey:
-    """The one key that a server has."""
-    return ApiKey()
+def api_key(_: Backend) -> Response:
+    who = {"org_details": {"name": ORGANIZATION}, "user_details": {"email": "local"}}
+    note = "the key that the server was started with"
+    return JSONResponse({"key_id": 0, "name": "rlc serve", "note": note, "details": who})
 
 
 def delete_api_key(_: Backend) -> None:
@@ -60,46 +46,35 @@ def delete_api_key(_: Backend) -> None:
 
 
 async def download(backend: Backend, path: str, query: Mapping[str, str]) -> Response:
-    """What a signed address names. Raise Refused (403) if its signature is wrong or expired."""
-    if not backend.signer.has_signed_path(
-        path, query.get("expires", ""), query.get("signature", "")
-    ):
+    """Fetch a signed address. Raise RefusedRequest (403) if its signature is wrong or expired."""
+    expires, signature = query.get("expires", ""), query.get("signature", "")
+    if not backend.signer.has_signed_path(path, expires, signature):
         raise RefusedRequest(403, "This address is not signed by this server, or has expired.")
     kind, *parts = path.split("/")
     if kind == "traces":
-        return Response(backend.futures.traces.export(*parts), media_type="application/json")
+        return Response(chrome_trace(backend.futures.spans, *parts), media_type=JSON)
     return await fetch(backend, *parts)
 
 
 class Finish(BaseModel):
-    """The body of a session's ``finish``."""
-
     reason: ClientSessionFinishReason
     detail: str | None = None
 
 
 class Project(BaseModel):
-    """The body of a session's ``project``."""
-
     project_id: str = Field(min_length=1, max_length=200)
-
-
-class TraceExport(BaseModel):
-    """The answer of a session's ``trace_export``; its trace is made when it is fetched."""
-
-    status: Literal["ready"] = "ready"
-    url: str
 
 
 def create_session(
     backend: Backend, request: types.CreateSessionRequest
 ) -> types.CreateSessionResponse:
-    """Open a session, and end those whose programs have fallen silent."""
+    """Open a session, and end those without a heartbeat."""
     for silent in backend.sessions.silent():
         backend.end(silent, "nothing was heard of its program for a quarter of an hour")
-    session = backend.sessions.create(
+    session = Session(
         request.user_metadata or {}, request.display_name, request.project_id or PROJECT
     )
+    backend.sessions.all[session.id] = session
     return types.CreateSessionResponse(session_id=session.id)
 
 
@@ -111,7 +86,7 @@ def heartbeat(
 
 
 def finish_session(backend: Backend, session_id: str, request: Finish) -> None:
-    """End a session, unless it is over or forgotten."""
+    """End a session, unless it is over or unknown."""
     session = backend.sessions.all.get(session_id)
     if session is not None and session.ended is None:
         backend.end(session, f"its program finished it ({request.reason.type})")
@@ -119,19 +94,17 @@ def finish_session(backend: Backend, session_id: str, request: Finish) -> None:
 
 
 async def retrieve_future(backend: Backend, request: types.FutureRetrieveRequest) -> EncodedReply:
-    """The answer to a promise, or that it is not there yet."""
+    """Return the answer to a promise, or HTTP 408 if it is not there yet."""
     return await backend.futures.retrieve(request.request_id)
 
 
 def cancel_future(backend: Backend, request: types.FutureRetrieveRequest) -> None:
-    """Stop sampling for which nobody waits any more."""
     promise = backend.futures.find(request.request_id)
     if promise is not None and promise.is_sample:
         backend.futures.cancel(request.request_id)
 
 
 def get_session(backend: Backend, session_id: str) -> types.GetSessionResponse:
-    """What a session has made."""
     session = _find(backend, session_id)
     return types.GetSessionResponse(
         training_run_ids=session.model_ids,
@@ -142,7 +115,6 @@ def get_session(backend: Backend, session_id: str) -> types.GetSessionResponse:
 
 
 def list_sessions(backend: Backend, query: Mapping[str, str]) -> types.ListSessionsResponse:
-    """The ids of the sessions since the server started, the latest first."""
     page, _ = paged([session.id for session in backend.sessions.latest()], query, 20)
     return types.ListSessionsResponse(sessions=page)
 
@@ -150,18 +122,11 @@ def list_sessions(backend: Backend, query: Mapping[str, str]) -> types.ListSessi
 def search_sessions(
     backend: Backend, request: types.SessionSearchRequest
 ) -> types.SessionSearchResponse:
-    """A page of the sessions since the server started that match, the latest first."""
-    cursor = request.cursor
-    found = [
-        session
-        for session in backend.sessions.latest()
-        if _matches(session, request)
-        and (
-            cursor is None
-            or (as_time(session.created_at), session.id)
-            < (cursor.last_created_at, cursor.last_session_id)
-        )
-    ]
+    """Return a page of the sessions since the server started that match, the latest first."""
+    found = [session for session in backend.sessions.latest() if _matches(session, request)]
+    if (cursor := request.cursor) is not None:
+        last = cursor.last_created_at, cursor.last_session_id
+        found = [session for session in found if (as_time(session.created_at), session.id) < last]
     page = [_summary(backend, session) for session in found[: request.limit]]
     following = None
     if len(found) > len(page):
@@ -210,7 +175,7 @@ def _summary(backend: Backend, session: Session) -> types.SessionSummary:
 
 
 def assign_project(backend: Backend, session_id: str, request: Project) -> None:
-    """Move a session and its runs into a project, which needs no other making."""
+    """Move a session and its runs into a project, which need not exist."""
     session = _find(backend, session_id)
     session.project_id = request.project_id
     for run_id in session.model_ids:
@@ -218,11 +183,11 @@ def assign_project(backend: Backend, session_id: str, request: Project) -> None:
     backend.happened("project_session_added", project_id=request.project_id, session_id=session_id)
 
 
-def export_trace(backend: Backend, session_id: str, base_url: str) -> TraceExport:
-    """An address where what a session has done so far can be fetched, without a key."""
+def export_trace(backend: Backend, session_id: str, base_url: str) -> Response:
+    """Return an address at which the trace of a session is made and fetched without a key."""
     _find(backend, session_id)
     url, _ = backend.signer.url(base_url, f"traces/{session_id}")
-    return TraceExport(url=url)
+    return JSONResponse({"status": "ready", "url": url})
 
 
 def _find(backend: Backend, session_id: str) -> Session:
@@ -233,20 +198,175 @@ def _find(backend: Backend, session_id: str) -> Session:
 
 
 def capabilities(backend: Backend) -> types.GetServerCapabilitiesResponse:
-    """The models that are served; all can be trained and sampled."""
+    usable: Any = {"trainable": True, "sampleable": True}
     models = [
-        types.SupportedModel(
-            model_name=served.name,
-            max_context_length=served.facts.context,
-            trainable=True,
-            sampleable=True,
-        )
-        for served in backend.served.values()
+        types.SupportedModel(model_name=s.name, max_context_length=s.facts.context, **usable)
+        for s in backend.served.values()
     ]
     return types.GetServerCapabilitiesResponse(supported_models=models)
 
 
 def training_runs(backend: Backend, query: Mapping[str, str]) -> types.TrainingRunsResponse:
-    """A page of the training runs, the latest first."""
     page, cursor = paged(backend.runs.latest(query.get("project_id")), query, 20)
     return types.TrainingRunsResponse(training_runs=page, cursor=cursor)
+
+
+class WeightsInfo(BaseModel):
+    tinker_path: str
+
+
+class Ttl(BaseModel):
+    ttl_seconds: int | None
+
+
+def all_checkpoints(backend: Backend, query: Mapping[str, str]) -> types.CheckpointsListResponse:
+    page, cursor = paged(backend.runs.checkpoints(), query, 100)
+    return types.CheckpointsListResponse(checkpoints=page, cursor=cursor)
+
+
+def weights_info(backend: Backend, request: WeightsInfo) -> types.WeightsInfoResponse:
+    with refusing(404):
+        return backend.runs.weights_info(request.tinker_path)
+
+
+async def delete(backend: Backend, run_id: str, kind: str, name: str) -> None:
+    """Delete a checkpoint; samplers that have loaded it go on."""
+    path = path_of(run_id, kind, name)
+    with refusing(404):
+        await backend.engine.delete_checkpoint(engine_path(path))
+    backend.happened("checkpoint_deleted", tinker_path=path)
+
+
+async def set_ttl(backend: Backend, run_id: str, kind: str, name: str, request: Ttl) -> None:
+    """Let a checkpoint expire that many seconds from now, or never."""
+    check_ttl(request.ttl_seconds)
+    path, expires_at = path_of(run_id, kind, name), backend.engine.store.expiry(request.ttl_seconds)
+    change = partial(CheckpointStore.change, path=engine_path(path), expires_at=expires_at)
+    with refusing(404):
+        await backend.engine.in_turn(change)
+    backend.happened("checkpoint_ttl_set", tinker_path=path, ttl_seconds=request.ttl_seconds)
+
+
+async def set_public(backend: Backend, path: str, public: bool) -> None:
+    """Publish a checkpoint, or make it private. Raise RefusedRequest (409) if it is that already;
+    the SDK repeats the request for five minutes before it raises ConflictError."""
+
+    def change(store: CheckpointStore) -> None:
+        if store.find(engine_path(path)).description.public is public:
+            raise RefusedRequest(409, f"{path} is {'public' if public else 'private'} already.")
+        store.change(engine_path(path), public=public)
+
+    with refusing(404):
+        await backend.engine.in_turn(change)
+    event = "checkpoint_published" if public else "checkpoint_unpublished"
+    backend.happened(event, tinker_path=path)
+
+
+async def copy_weights(
+    backend: Backend, request: types.CopyWeightsRequest, headers: Mapping[str, str]
+) -> types.CopyWeightsResponse:
+    """Copy a checkpoint into a run of its own, which no model trains. A request that is repeated
+    with the same ``X-Idempotency-Key`` copies once."""
+    key = headers.get("x-idempotency-key")
+    copied = None if key is None else backend.copies.get(key)
+    if copied is None:
+        copied = await _copy(backend, request)
+        if key is not None:
+            backend.copies[key] = copied
+    return types.CopyWeightsResponse(tinker_path=copied)
+
+
+async def _copy(backend: Backend, request: types.CopyWeightsRequest) -> str:
+    if request.session_id is not None and request.model_seq_id is not None:
+        session = backend.sessions.session(request.session_id)
+        project_id, run_id = session.project_id, f"{session.id}:train:{request.model_seq_id}"
+        if backend.runs.exists(run_id):
+            raise RefusedRequest(400, f"There is a training run {run_id} already.")
+    elif request.destination_project_id:
+        project_id, run_id = request.destination_project_id, f"{uuid4()}:train:0"
+    else:
+        raise RefusedRequest(
+            400, "copy_weights needs a destination_project_id, or a session_id and a model_seq_id."
+        )
+    check_ttl(request.ttl_seconds)
+    expires_at = backend.engine.store.expiry(request.ttl_seconds)
+    source = engine_path(request.source_path)
+    with refusing(404):
+        run = backend.runs.run_of(request.source_path)
+        copied = await backend.engine.in_turn(lambda store: store.copy(source, run_id, expires_at))
+    backend.runs.add(run_id, run.base_model, run.lora, run.user_metadata, project_id)
+    path = tinker_path(copied)
+    backend.happened("checkpoint_created", tinker_path=path, copied_from=request.source_path)
+    return path
+
+
+_EXPORTS = "external_weights"
+_ENCRYPTED = ".age"
+_MOST_RECIPIENTS = 10
+
+
+def urls(
+    backend: Backend, run_id: str, kind: str, name: str, base_url: str
+) -> types.ExternalWeightsUrlsResponse:
+    """Return addresses at which an export can be fetched for an hour without a key."""
+    path = path_of(run_id, kind, name)
+    if kind != _EXPORTS:
+        raise RefusedRequest(400, f"{path} is no export: save_weights_external makes one.")
+    with refusing(404):
+        description = backend.engine.store.find(engine_path(path)).description
+    suffix = _ENCRYPTED if description.recipients else ""
+    urls, expires = {}, datetime.now(UTC)
+    for file in (f"{ADAPTER_CONFIG}{suffix}", f"{ADAPTER_WEIGHTS}{suffix}"):
+        urls[file], expires = backend.signer.url(base_url, f"{_EXPORTS}/{run_id}/{name}/{file}")
+    backend.happened("checkpoint_read", tinker_path=path)
+    return types.ExternalWeightsUrlsResponse(urls=urls, expires=expires)
+
+
+async def fetch(backend: Backend, run_id: str, name: str, file: str) -> Response:
+    path = engine_path(path_of(run_id, _EXPORTS, name))
+    with refusing(404):
+        description = backend.engine.store.find(path).description
+    location, plain = backend.engine.store.file(path), file.removesuffix(_ENCRYPTED)
+    if plain == ADAPTER_WEIGHTS and not description.recipients:
+        return FileResponse(location, filename=file)
+    if plain == ADAPTER_WEIGHTS:
+        content = await asyncio.to_thread(location.read_bytes)
+    else:
+        with safetensors.safe_open(str(location), framework="numpy") as opened:
+            keys = list(opened.keys())
+        config = peft_config(backend.runs.find(run_id).base_model, description.lora.rank, keys)
+        content = json.dumps(config, indent=2).encode()
+    if not description.recipients:
+        return Response(content, media_type=JSON)
+    import pyrage
+
+    recipients = _parsed(description.recipients)
+    encrypted = await asyncio.to_thread(pyrage.encrypt, content, recipients)
+    return Response(encrypted, media_type="application/octet-stream")
+
+
+def check_recipients(recipients: Sequence[str]) -> None:
+    """Raise ServiceError if this server cannot encrypt to some recipients."""
+    if len(recipients) > _MOST_RECIPIENTS:
+        raise ServiceError(f"An export has at most {_MOST_RECIPIENTS} recipients.")
+    try:
+        _parsed(recipients)
+    except ImportError as error:
+        raise ServiceError("This server encrypts exports with pyrage, which it lacks.") from error
+
+
+def _parsed(recipients: Sequence[str]) -> list[Any]:
+    if not recipients:
+        return []
+    import pyrage
+
+    parsed = []
+    for text in recipients:
+        kind = pyrage.ssh if text.startswith("ssh-") else pyrage.x25519
+        try:
+            parsed.append(kind.Recipient.from_str(text))
+        except pyrage.RecipientError as error:
+            raise ServiceError(
+                f"{text[:100]!r} is no recipient of age: such a one is an age1… or an SSH key."
+            ) from error
+    return parsed

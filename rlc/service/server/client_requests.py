@@ -1,40 +1,38 @@
-"""Requests of training and sampling clients.
-
-Losses of a client's own are kept for the session that sent them, and used by their ids.
-"""
+"""Requests of training and sampling clients."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pydantic import BaseModel
 from tinker import types
 from tinker.types import SaveWeightsForSamplerResponseInternal
 from tinker.types.optimizer import AdamOptimizerConfig, AdamParams, OptimizerConfig
 from tinker.types.save_weights_external_response import SaveWeightsExternalResponseInternal
 
 from rlc.service.engine import losses
-from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.lora import LoraSpec
+from rlc.service.engine.service import LocalSamplingClient
 from rlc.service.http import RefusedRequest, refusing
 from rlc.service.interface import MappedAwaitable, ServiceError
-from rlc.service.server.backend import Backend, check_ttl
-from rlc.service.server.checkpoint_requests import check_recipients
+from rlc.service.server.account_requests import check_recipients
+from rlc.service.server.backend import Backend, SamplingSession, ServedAdapter, Session, check_ttl
 from rlc.service.server.runs import engine_path, tinker_path
-from rlc.service.server.sessions import SamplingSession, ServedAdapter, Session
 from rlc.service.server.wire import Pass
 
-CUSTOM = "custom"  # the name that stands for all of them
-_MOST = 256  # that a session may have
+CUSTOM = "custom"  # the name of all custom losses, which have ids besides
+_MOST_LOSSES = 256  # of a session
+Start = Callable[[], Awaitable[Any]]  # of work that was accepted
 
 
 def create_custom_loss(
     backend: Backend, request: types.CreateCustomLossRequest
 ) -> types.UntypedAPIFuture:
-    """Check a traced loss and keep it. A loss that is refused fails its promise; a repeated number
-    is a repeated request."""
+    """Check a traced loss and keep it for its session. A loss that is refused fails its promise; a
+    repeated number is a repeated request."""
     session = backend.sessions.session(request.session_id)
     loss_id = f"{session.id}:loss:{request.custom_loss_seq_id}"
 
@@ -42,8 +40,8 @@ def create_custom_loss(
         if not backend.custom_losses:
             raise ServiceError("This server computes no custom losses; the SDK does it instead.")
         if loss_id not in session.losses:
-            if len(session.losses) >= _MOST:
-                raise ServiceError(f"A session has at most {_MOST} custom losses.")
+            if len(session.losses) >= _MOST_LOSSES:
+                raise ServiceError(f"A session has at most {_MOST_LOSSES} custom losses.")
             session.losses[loss_id] = CustomLoss.read(request.name, request.inputs, request.graph)
         return types.CreateCustomLossResponse(loss_id=loss_id)
 
@@ -52,13 +50,12 @@ def create_custom_loss(
 
 
 def find_loss(session: Session, config: Mapping[str, float | str] | None) -> CustomLoss:
-    """Return the loss that a request means. Raise ServiceError if its session has none such."""
+    """Return the custom loss of a request. Raise ServiceError if its session has none such."""
     given = dict(config or {})
     loss_id = given.pop("loss_id", None)
     if given or not isinstance(loss_id, str):
-        raise ServiceError(
-            f"{CUSTOM} takes one setting, the loss_id that create_custom_loss returned."
-        )
+        setting = "one setting, the loss_id that create_custom_loss returned."
+        raise ServiceError(f"{CUSTOM} takes {setting}")
     if loss_id not in session.losses:
         raise ServiceError(
             f"This session has no custom loss {loss_id!r}: a loss can be used in the session that "
@@ -71,36 +68,27 @@ def create_model(backend: Backend, request: types.CreateModelRequest) -> types.U
     """Create an adapter. Refuse a model that is not served, or a bad rank, at once."""
     session = backend.sessions.session(request.session_id)
     model_id = f"{session.id}:train:{request.model_seq_id}"
-    with backend.refusals_of(model_id):
+    with backend.futures.keeping_refusals(f"{model_id}/0"):
         served, config = backend.base(request.base_model), request.lora_config
         _require_adam(request.optimizer_config)
         if config is None:
-            raise RefusedRequest(
-                400, "This server trains LoRA adapters: give create_model a lora_config."
-            )
-        # A rank or a choice of layers that cannot be is refused here.
-        LoraSpec(config.rank, config.train_mlp, config.train_attn, config.train_unembed)
+            problem = "This server trains LoRA adapters: give create_model a lora_config."
+            raise RefusedRequest(400, problem)
+        layers = config.train_mlp, config.train_attn, config.train_unembed
+        LoraSpec(config.rank, *layers)  # refuses a rank or a choice of layers that cannot be
 
     async def create() -> types.CreateModelResponse:
         client = await backend.engine.create_lora_training_client(
-            served.source,
-            config.rank,
-            config.seed,
-            config.train_mlp,
-            config.train_attn,
-            config.train_unembed,
-            model=model_id,
+            served.source, config.rank, config.seed, *layers, model=model_id
         )
-        backend.add_model(
-            session, ServedAdapter(model_id, served.name, client), request.user_metadata
-        )
+        model = ServedAdapter(model_id, served.name, client)
+        backend.add_model(session, model, request.user_metadata)
         return types.CreateModelResponse(model_id=model_id)
 
     return backend.promise(model_id, create)
 
 
 def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoResponse:
-    """What a client shows of its model; its tokenizer is a folder on this machine."""
     model = backend.sessions.model(request.model_id)
     facts = backend.base(model.base_model).facts
     return types.GetInfoResponse(
@@ -110,15 +98,12 @@ def get_info(backend: Backend, request: types.GetInfoRequest) -> types.GetInfoRe
         is_lora=True,
         lora_rank=model.lora.rank,
         model_data=types.ModelData(
-            arch=facts.architecture,
-            model_name=model.base_model,
-            tokenizer_id=str(facts.folder),
+            arch=facts.architecture, model_name=model.base_model, tokenizer_id=str(facts.folder)
         ),
     )
 
 
 def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
-    """Logprobs and loss; adds the gradient unless ``forward_only``."""
     model = backend.sessions.model(request.model_id)
 
     def start() -> Awaitable[Any]:
@@ -145,7 +130,6 @@ def forward_backward(backend: Backend, request: Pass) -> types.UntypedAPIFuture:
 
 
 def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.UntypedAPIFuture:
-    """One step of AdamW."""
     model = backend.sessions.model(request.model_id)
     params = request.optim_params
 
@@ -158,43 +142,28 @@ def optim_step(backend: Backend, request: types.OptimStepRequest) -> types.Untyp
 
 
 def save_weights(backend: Backend, request: types.SaveWeightsRequest) -> types.UntypedAPIFuture:
-    """Weights and optimiser under a name. A name that is taken fails the promise: the SDK would
-    retry an HTTP 409 for minutes."""
+    """Save weights and optimiser. A name that is taken fails the promise: the SDK would retry an
+    HTTP 409 for minutes."""
     model = backend.sessions.model(request.model_id)
 
-    def start() -> Awaitable[types.SaveWeightsResponse]:
-        check_ttl(request.ttl_seconds)
-        saving = model.client.save_state(
-            _name(request.path), request.ttl_seconds, request.overwrite, request.user_metadata
-        )
+    def save() -> Awaitable[types.SaveWeightsResponse]:
+        ttl, metadata = request.ttl_seconds, request.user_metadata
+        return model.client.save_state(_name(request.path), ttl, request.overwrite, metadata)
 
-        def saved(response: types.SaveWeightsResponse) -> types.SaveWeightsResponse:
-            return types.SaveWeightsResponse(path=_created(backend, model, response.path))
-
-        return MappedAwaitable(saving, saved)
-
+    start = _saving(backend, model, request.ttl_seconds, save, types.SaveWeightsResponse)
     return backend.promise_in_order(model, request.seq_id, "save_weights", start)
 
 
 def save_weights_for_sampler(
     backend: Backend, request: types.SaveWeightsForSamplerRequest
 ) -> types.UntypedAPIFuture:
-    """Weights alone: under a name, or without one as a sampler in memory."""
+    """Save the weights alone: under a name, or without one as a sampler in memory."""
     model = backend.sessions.model(request.model_id)
 
     def save() -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        check_ttl(request.ttl_seconds)
-        saving = model.client.save_weights_for_sampler(
+        return model.client.save_weights_for_sampler(
             _name(request.path), request.ttl_seconds, user_metadata=request.user_metadata
         )
-
-        def saved(
-            response: types.SaveWeightsForSamplerResponse,
-        ) -> types.SaveWeightsForSamplerResponse:
-            path = _created(backend, model, response.path)
-            return types.SaveWeightsForSamplerResponse(path=path)
-
-        return MappedAwaitable(saving, saved)
 
     def make_sampler() -> Awaitable[SaveWeightsForSamplerResponseInternal]:
         session = backend.sessions.session(model.id.split(":")[0])
@@ -208,28 +177,44 @@ def save_weights_for_sampler(
 
         return MappedAwaitable(model.client.save_weights_and_get_sampling_client(), register)
 
-    start = save if request.sampling_session_seq_id is None else make_sampler
+    start: Start = make_sampler
+    if request.sampling_session_seq_id is None:
+        answer = types.SaveWeightsForSamplerResponse
+        start = _saving(backend, model, request.ttl_seconds, save, answer)
     return backend.promise_in_order(model, request.seq_id, "save_weights_for_sampler", start)
 
 
 def save_weights_external(
     backend: Backend, request: types.SaveWeightsExternalRequest
 ) -> types.UntypedAPIFuture:
-    """The adapter alone, for other programs."""
-    model = backend.sessions.model(request.model_id)
+    """Export the adapter for other programs."""
+    model, ttl = backend.sessions.model(request.model_id), request.ttl_seconds
 
-    def start() -> Awaitable[SaveWeightsExternalResponseInternal]:
-        check_ttl(request.ttl_seconds)
+    def save() -> Awaitable[types.SaveWeightsResponse]:
         recipients = request.age_encryption_recipients or []
         check_recipients(recipients)
-        saving = model.client.save_weights_external(request.path, request.ttl_seconds, recipients)
+        return model.client.save_weights_external(request.path, ttl, recipients)
 
-        def saved(path: str) -> SaveWeightsExternalResponseInternal:
-            return SaveWeightsExternalResponseInternal(path=_created(backend, model, path))
-
-        return MappedAwaitable(saving, saved)
-
+    start = _saving(backend, model, ttl, save, SaveWeightsExternalResponseInternal)
     return backend.promise_in_order(model, request.seq_id, "save_weights_external", start)
+
+
+def _saving(
+    backend: Backend, model: ServedAdapter, ttl: int | None, save: Start, answer: type[BaseModel]
+) -> Start:
+    """Return a function that starts to save a checkpoint, and answers with the SDK's path of it."""
+
+    def saved(response: Any) -> BaseModel:
+        path = tinker_path(response.path)
+        backend.used(model.id, model.base_model, checkpoints=1)
+        backend.happened("checkpoint_created", tinker_path=path)
+        return answer(path=path)
+
+    def start() -> Awaitable[Any]:
+        check_ttl(ttl)
+        return MappedAwaitable(save(), saved)
+
+    return start
 
 
 def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.UntypedAPIFuture:
@@ -238,19 +223,17 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
     if request.model_id is not None:
         model = backend.sessions.model(request.model_id)
         answer = types.LoadWeightsResponse(path=request.path, model_id=model.id)
-        return backend.promise_in_order(
-            model,
-            request.seq_id,
-            "load_weights",
-            lambda: MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer),
-        )
+
+        def start() -> Awaitable[types.LoadWeightsResponse]:
+            return MappedAwaitable(model.client.load(path, request.optimizer), lambda _: answer)
+
+        return backend.promise_in_order(model, request.seq_id, "load_weights", start)
     if request.session_id is None or request.model_seq_id is None:
-        raise RefusedRequest(
-            400, "load_weights needs a model_id, or a session_id and a model_seq_id."
-        )
+        problem = "load_weights needs a model_id, or a session_id and a model_seq_id."
+        raise RefusedRequest(400, problem)
     session = backend.sessions.session(request.session_id)
     model_id = f"{session.id}:train:{request.model_seq_id}"
-    with backend.refusals_of(model_id):
+    with backend.futures.keeping_refusals(f"{model_id}/0"):
         _require_adam(request.optimizer_config)
     create = backend.engine.create_training_client_from_state
     if request.optimizer:
@@ -262,27 +245,18 @@ def load_weights(backend: Backend, request: types.LoadWeightsRequest) -> types.U
             raise RefusedRequest(400, f"{request.path} is of {name}, not of {request.base_model}.")
         served = backend.base(name)
         client = await create(path, model=model_id)
-        backend.add_model(
-            session, ServedAdapter(model_id, served.name, client), request.user_metadata
-        )
+        model = ServedAdapter(model_id, served.name, client)
+        backend.add_model(session, model, request.user_metadata)
         return types.LoadWeightsResponse(path=request.path, model_id=model_id)
 
     return backend.promise(model_id, load)
 
 
 def unload_model(backend: Backend, request: types.UnloadModelRequest) -> types.UnloadModelResponse:
-    """Free a model's memory."""
     model = backend.sessions.model(request.model_id)
     del backend.sessions.models[model.id]
     backend.futures.forget(model.id)
     return types.UnloadModelResponse(model_id=model.id)
-
-
-def _created(backend: Backend, model: ServedAdapter, path: str) -> str:
-    """Note a checkpoint that has been written, and return the SDK's path of it."""
-    backend.used(model.id, model.base_model, checkpoints=1)
-    backend.happened("checkpoint_created", tinker_path=tinker_path(path))
-    return tinker_path(path)
 
 
 def _name(path: str | None) -> str:
@@ -299,7 +273,7 @@ def _require_adam(config: OptimizerConfig | None) -> None:
 async def create_sampling_session(
     backend: Backend, request: types.CreateSamplingSessionRequest
 ) -> types.CreateSamplingSessionResponse:
-    """A sampler of a checkpoint or a bare base model; the same number names the same sampler."""
+    """Open a sampler; a repeated number is a repeated request."""
     session = backend.sessions.session(request.session_id)
     sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
     if sampler_id not in backend.sessions.samplers:
@@ -328,7 +302,7 @@ async def _open(
 
 
 def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIFuture:
-    """Promise samples. Refuse a request that cannot be carried out at once."""
+    """Promise samples. Refuse at once a request that cannot be carried out."""
     if request.sampling_session_id is None or request.seq_id is None:
         raise RefusedRequest(400, "asample needs a sampling_session_id and a seq_id.")
     sampler = backend.sessions.sampler(request.sampling_session_id)
@@ -356,15 +330,7 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
     def count(done: asyncio.Future[types.SampleResponse]) -> None:
         if done.cancelled() or done.exception() is not None:
             return
-        sequences, length = done.result().sequences, request.prompt.length
-        cached = done.result().prompt_cache_hit_tokens or 0
-        backend.used(
-            sampler.id,
-            sampler.base_model,
-            prefill=length - cached,
-            cached_prefill=cached,
-            sample=sum(len(sequence.tokens) for sequence in sequences),
-        )
+        backend.used_samples(sampler.id, sampler.base_model, request.prompt, done.result())
         for extension in backend.extensions:
             extension.sampled(sampler.id, request, done.result())
 
@@ -372,7 +338,6 @@ def asample(backend: Backend, request: types.SampleRequest) -> types.UntypedAPIF
 
 
 def get_sampler(backend: Backend, sampler_id: str) -> types.GetSamplerResponse:
-    """What a sampler samples from."""
     sampler = backend.sessions.sampler(sampler_id)
     return types.GetSamplerResponse(
         sampler_id=sampler.id, base_model=sampler.base_model, model_path=sampler.model_path

@@ -1,11 +1,11 @@
-"""Simulated delays and failures of a hosted service, drawn by seed: the same ones every time."""
+"""Simulated delays and failures of a hosted service, the same for the same seed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from attrs import define, field, fields, frozen
@@ -49,16 +49,8 @@ class Faults:
         return {fault: getattr(self, fault) for fault in get_args(RequestFault)}
 
 
-class Delay(Protocol):
-    """A distribution of seconds, given as its quantile function."""
-
-    def at(self, quantile: float) -> float: ...
-
-
 @frozen
 class ConstantDelay:
-    """Always the same."""
-
     seconds: float = 0.0
 
     def at(self, quantile: float) -> float:  # noqa: ARG002
@@ -67,7 +59,7 @@ class ConstantDelay:
 
 @frozen
 class LogNormal:
-    """exp(N(ln median, sigma²)): roughly the time of a sampled text."""
+    """exp(N(ln median, sigma²)): roughly the time of a sampled completion."""
 
     median: float
     sigma: float
@@ -87,6 +79,9 @@ class Pareto:
         return self.scale * math.pow(1.0 - quantile, -1.0 / self.alpha)
 
 
+Delay = ConstantDelay | LogNormal | Pareto  # distributions, as their quantile functions
+
+
 @frozen
 class Latency:
     """Seconds added to each answer of a kind, after the work is done."""
@@ -97,7 +92,7 @@ class Latency:
 
 @define(eq=False)
 class Dice:
-    """Numbers in [0, 1), one stream for each name; number n of a stream is always the same."""
+    """Uniform numbers in [0, 1), a stream for each name, as a function of the seed."""
 
     seed: int
     _thrown: dict[str, int] = field(factory=dict, init=False)
@@ -111,7 +106,7 @@ class Dice:
 
 @define(eq=False)
 class Disturbances:
-    """The faults and delays of a server, drawn by the seed of its faults."""
+    """The faults and delays of a server, sampled with the seed of its faults."""
 
     faults: Faults = field(factory=Faults)
     latency: Latency = field(factory=Latency)
@@ -121,23 +116,18 @@ class Disturbances:
         self.dice = Dice(self.faults.seed)
 
     def strikes(self, fault: str) -> bool:
-        """Return whether a fault of promises happens now."""
         rate: float = getattr(self.faults, fault)
         return rate > 0 and self.dice.throw(fault) < rate
 
     def delay(self, kind: str) -> float:
-        """Return the seconds by which the next answer of a kind, ``sample`` or ``train``, is
-        late."""
-        delay = self.latency.sample if kind == "sample" else self.latency.train
-        return (
-            delay.seconds if isinstance(delay, ConstantDelay) else delay.at(self.dice.throw(kind))
-        )
+        """Return the delay of the next answer of a kind, ``sample`` or ``train``, in seconds."""
+        delay: Delay = getattr(self.latency, kind)
+        is_constant = isinstance(delay, ConstantDelay)
+        return delay.at(0.0 if is_constant else self.dice.throw(kind))
 
 
 @define(eq=False)
 class FaultyApp:
-    """An ASGI application with faults before and after it."""
-
     app: ASGIApp
     disturbances: Disturbances
     restart: Callable[[], None]  # forgets everything in memory
@@ -166,8 +156,7 @@ class FaultyApp:
         return None
 
     async def _drop(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Close the connection in the middle of an answer, which the ASGI server does when an
-        application stops after the headers."""
+        """Stop after the headers, at which the ASGI server closes the connection."""
         if self.disturbances.dice.throw("after") < 0.5:
 
             async def discard(message: Message) -> None:
@@ -201,20 +190,20 @@ def parse_faults(text: str, seed: int) -> Faults:
 
 
 def parse_delay(text: str) -> Delay:
-    """Parse a delay: ``0.5``, ``lognormal:0.5,1`` or ``pareto:0.2,1.5``. Raise ServiceError for
-    anything else."""
+    """Parse ``0.5``, ``lognormal:0.5,1`` or ``pareto:0.2,1.5``. Raise ServiceError for others."""
     kind, _, rest = text.rpartition(":")
     try:
         numbers = [float(part) for part in rest.split(",")]
     except ValueError:
         numbers = []
-    usable = bool(numbers) and all(math.isfinite(n) and n >= 0 for n in numbers)
-    if usable and not kind and len(numbers) == 1:
-        return ConstantDelay(numbers[0])
-    if usable and kind == "lognormal" and len(numbers) == 2:
-        return LogNormal(*numbers)
-    if usable and kind == "pareto" and len(numbers) == 2 and numbers[1] > 0:
-        return Pareto(*numbers)
+    if all(math.isfinite(n) and n >= 0 for n in numbers):
+        match kind, numbers:
+            case "", [seconds]:
+                return ConstantDelay(seconds)
+            case "lognormal", [median, sigma]:
+                return LogNormal(median, sigma)
+            case "pareto", [scale, alpha] if alpha > 0:
+                return Pareto(scale, alpha)
     raise ServiceError(
         f"`{text}` is not a delay: give a number of seconds, lognormal:MEDIAN,SIGMA or "
         "pareto:SCALE,ALPHA"

@@ -14,7 +14,7 @@ import logging
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -33,8 +33,6 @@ _KEPT = 200_000  # spans of all sessions; the oldest make room
 
 @frozen
 class RequestSpan:
-    """From the acceptance of a request until it was carried out."""
-
     owner: str  # a model or a sampler
     name: str
     started: float  # seconds since the epoch
@@ -42,39 +40,26 @@ class RequestSpan:
     failed: bool
 
 
-@define(eq=False)
-class Traces:
-    """The spans of all sessions, in the order in which they ended."""
-
-    _spans: deque[RequestSpan] = field(factory=lambda: deque(maxlen=_KEPT), init=False)
-
-    def add(self, span: RequestSpan) -> None:
-        self._spans.append(span)
-
-    def export(self, session_id: str) -> bytes:
-        """Return the spans of a session as the JSON of Chrome's trace events."""
-        mine = [span for span in self._spans if span.owner.split(":")[0] == session_id]
-        events: list[dict[str, Any]] = []
-        tracks: dict[str, _Tracks] = {}
-        for span in sorted(mine, key=lambda span: span.started):
-            of_owner = tracks.setdefault(span.owner, _Tracks())
-            number, is_new = of_owner.take(span, lambda: 1 + sum(t.used for t in tracks.values()))
-            if is_new:
-                named = {"name": span.owner.partition(":")[2]}
-                events.append(_event("thread_name", "M", number, args=named))
-            times = {"ts": span.started * 1e6, "dur": (span.ended - span.started) * 1e6}
-            args = {"failed": span.failed}
-            events.append(_event(span.name, "X", number, cat="request", args=args, **times))
-        return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode()
-
-    def forget(self) -> None:
-        """Forget everything, as a restart does."""
-        self._spans.clear()
+def chrome_trace(spans: Iterable[RequestSpan], session_id: str) -> bytes:
+    """Return the spans of a session as the JSON of Chrome's trace events."""
+    own = [span for span in spans if span.owner.split(":")[0] == session_id]
+    events: list[dict[str, Any]] = []
+    tracks: dict[str, _Tracks] = {}
+    for span in sorted(own, key=lambda span: span.started):
+        of_owner = tracks.setdefault(span.owner, _Tracks())
+        number, is_new = of_owner.take(span, lambda: 1 + sum(t.used for t in tracks.values()))
+        if is_new:
+            named = {"name": span.owner.partition(":")[2]}
+            events.append(_event("thread_name", "M", number, args=named))
+        times = {"ts": span.started * 1e6, "dur": (span.ended - span.started) * 1e6}
+        args = {"failed": span.failed}
+        events.append(_event(span.name, "X", number, cat="request", args=args, **times))
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode()
 
 
 @define(eq=False)
 class _Tracks:
-    """The tracks of one owner: those in use by when they become free, and those that are."""
+    """The tracks of one owner: the busy ones by when they become free, and the free ones."""
 
     used: int = 0
     _busy: list[tuple[float, int]] = field(factory=list)
@@ -107,8 +92,6 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class EncodedReply:
-    """An answer as it is sent."""
-
     content: bytes
     content_type: str
     status: int = 200
@@ -116,8 +99,6 @@ class EncodedReply:
 
 @define(eq=False)
 class Promise:
-    """Work under an id that the client knows."""
-
     id: str
     what: str  # its name in traces
     started: float = field(factory=time.time, init=False)
@@ -131,13 +112,16 @@ class Promise:
     def is_sample(self) -> bool:
         return self.what == SAMPLE
 
+    def settle(self, reply: EncodedReply) -> None:
+        self.reply = reply
+        self.ready.set()
+
 
 @define(eq=False)
 class Futures:
-    """The promises of all clients, for use in the server's event loop."""
-
     disturbances: Disturbances = field(factory=Disturbances)
-    traces: Traces = field(factory=Traces, init=False)
+    # Of all sessions, in the order in which they ended.
+    spans: deque[RequestSpan] = field(factory=lambda: deque(maxlen=_KEPT), init=False)
     _promises: dict[str, Promise] = field(factory=dict, init=False)
     _old: deque[tuple[float, str]] = field(factory=deque, init=False)  # when made
     _fetched: deque[tuple[float, str]] = field(factory=deque, init=False)
@@ -145,7 +129,7 @@ class Futures:
     _unasked: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
 
     def find(self, request_id: str) -> Promise | None:
-        """An earlier promise: a repeated request is the same request. None if it was refused."""
+        """Return an earlier promise of the same request, unless it was refused."""
         promise = self._promises.get(request_id)
         return None if promise is not None and promise.refused else promise
 
@@ -156,12 +140,12 @@ class Futures:
             yield
         except (RefusedRequest, ServiceError) as error:
             promise = self.open(request_id, "refused")
-            promise.refused, promise.reply = True, _failure(error)
-            promise.ready.set()
+            promise.refused = True
+            promise.settle(_failure(error))
             raise
 
     def open(self, request_id: str, what: str) -> Promise:
-        """Make a promise, whose work is then started with `run`."""
+        """Make a promise, whose work `run` starts."""
         now = time.monotonic()
         self._sweep(now)
         promise = Promise(request_id, what)
@@ -183,8 +167,7 @@ class Futures:
         try:
             work = start()
         except (RefusedRequest, ServiceError) as error:
-            promise.reply = _failure(error)
-            promise.ready.set()
+            promise.settle(_failure(error))
             return
         promise.task = asyncio.get_running_loop().create_task(self._finish(promise, work, delay))
 
@@ -200,33 +183,28 @@ class Futures:
         except Exception as error:
             reply = _failure(error)
         owner = promise.id.rpartition("/")[0]
-        self.traces.add(RequestSpan(owner, promise.what, promise.started, time.time(), failed))
+        span = RequestSpan(owner, promise.what, promise.started, time.time(), failed)
+        self.spans.append(span)
         if math.isinf(delay):
             return
         if delay:
             await asyncio.sleep(delay)
-        promise.reply = reply
-        promise.ready.set()
+        promise.settle(reply)
 
     async def retrieve(self, request_id: str) -> EncodedReply:
-        """Return the answer once it is there, or HTTP 408 after a while, to be asked again.
-        Raise Refused (410) for an unknown promise."""
+        """Return the answer once it is there, or HTTP 408 after a while, so that the client asks
+        again. Raise RefusedRequest (410) for an unknown promise."""
         promise = self._promises.get(request_id)
         # Samples are the only work that can be requested anew.
         if promise is not None and promise.is_sample and self.disturbances.strikes("lost"):
             self.cancel(request_id)
             promise = None
         if promise is None:
-            raise RefusedRequest(
-                410,
-                f"There is no promise {request_id}: it was answered long ago, "
-                "cancelled, or the server has been restarted since.",
-            )
+            why = "it was answered long ago, cancelled, or the server has been restarted since."
+            raise RefusedRequest(410, f"There is no promise {request_id}: {why}")
         if self.disturbances.strikes("paused"):
             await asyncio.sleep(_PAUSE_SECONDS)
-            return EncodedReply(
-                b'{"type": "try_again", "queue_state": "paused_capacity"}', JSON, 408
-            )
+            return _try_again("paused_capacity")
         self._unasked.pop(request_id, None)
         with suppress(TimeoutError):
             async with asyncio.timeout(_POLL_SECONDS):
@@ -236,25 +214,23 @@ class Futures:
                 raise RefusedRequest(410, f"The promise {request_id} was cancelled.")
             if promise.is_sample:
                 self._unasked[request_id] = time.monotonic()
-            return EncodedReply(b'{"type": "try_again", "queue_state": "active"}', JSON, 408)
+            return _try_again("active")
         if not promise.fetched:
             promise.fetched = True
             self._fetched.append((time.monotonic(), request_id))
         return promise.reply
 
     def cancel(self, request_id: str) -> None:
-        """Drop a promise, if it is known, and stop its work, if that is possible."""
-        promise = self._promises.pop(request_id, None)
-        if promise is None:
-            return
-        promise.ready.set()
-        if promise.task is not None:
-            promise.task.cancel()
+        """Drop a promise, if it is known, and stop its work."""
+        if promise := self._promises.pop(request_id, None):
+            promise.ready.set()
+            if promise.task is not None:
+                promise.task.cancel()
 
     def forget(self, owner: str | None = None) -> None:
         """Drop the promises of one model or sampler, or of all."""
         if owner is None:
-            self.traces.forget()
+            self.spans.clear()
         prefix = "" if owner is None else f"{owner}/"
         for request_id in [i for i in self._promises if i.startswith(prefix)]:
             self.cancel(request_id)
@@ -265,7 +241,7 @@ class Futures:
             promise.ready.set()
 
     def _sweep(self, now: float) -> None:
-        """Forget what was answered long ago, and stop sampling for programs that have gone."""
+        """Drop old answers, and stop sampling for clients that have gone."""
         while self._unasked and now - next(iter(self._unasked.values())) > _ABANDONED:
             request_id, _ = self._unasked.popitem(last=False)
             unasked = self._promises.get(request_id)
@@ -279,6 +255,11 @@ class Futures:
                     del self._promises[request_id]
 
 
+def _try_again(queue_state: str) -> EncodedReply:
+    content = json.dumps({"type": "try_again", "queue_state": queue_state})
+    return EncodedReply(content.encode(), JSON, 408)
+
+
 def _success(result: BaseModel) -> EncodedReply:
     if isinstance(result, types.SampleResponse):
         return EncodedReply(write_sample(result), PROTOBUF)
@@ -288,7 +269,7 @@ def _success(result: BaseModel) -> EncodedReply:
 
 
 def _failure(error: Exception) -> EncodedReply:
-    """The SDK raises it as RequestFailedError, and does not try again."""
+    """Encode an error, which the SDK raises as RequestFailedError without another try."""
     expected = isinstance(error, (RefusedRequest, ServiceError))
     mine = not expected or isinstance(error.__cause__, torch.OutOfMemoryError)
     if not expected:

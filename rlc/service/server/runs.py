@@ -27,11 +27,11 @@ from rlc.service.engine.checkpoints import (
 )
 from rlc.service.engine.lora import LoraSpec
 from rlc.service.http import RefusedRequest
-from rlc.service.server.signing import PROJECT
 
 _T = TypeVar("_T")
 
 TINKER = "tinker://"
+PROJECT = "local"  # of sessions that name none
 _FILE = "run.json"
 _TYPES: dict[Kind, types.CheckpointType] = {
     "weights": "training",
@@ -43,8 +43,6 @@ _OWNER = "local"
 
 @frozen
 class Run:
-    """A training run."""
-
     id: str
     base_model: str  # the name it is served under
     lora: LoraSpec
@@ -54,26 +52,22 @@ class Run:
 
 
 def engine_path(path: str) -> str:
-    """The engine's path of a checkpoint. Raise Refused for a path that is not Tinker's."""
+    """Return the engine's path of a checkpoint. Raise RefusedRequest if it is not Tinker's."""
     if not path.startswith(TINKER):
         raise RefusedRequest(400, f"{path!r} is no checkpoint: such a path starts with {TINKER}.")
     return SCHEME + path.removeprefix(TINKER)
 
 
 def path_of(run_id: str, kind: str, name: str) -> str:
-    """The SDK's path of a checkpoint by its parts."""
     return f"{TINKER}{run_id}/{kind}/{name}"
 
 
 def tinker_path(path: str) -> str:
-    """The SDK's path of a checkpoint of the engine."""
     return TINKER + path.removeprefix(SCHEME)
 
 
 @define(eq=False)
 class Runs:
-    """The runs and checkpoints under one folder."""
-
     store: CheckpointStore
 
     def add(
@@ -89,11 +83,10 @@ class Runs:
         self._write(Run(run_id, base_model, lora, time.time(), metadata, project_id))
 
     def exists(self, run_id: str) -> bool:
-        """Return whether there is the file of a run."""
         return self._file(run_id).exists()
 
     def move(self, run_id: str, project_id: str) -> None:
-        """Move a run to a project. Raise Refused as `find` does."""
+        """Move a run to a project. Raise RefusedRequest as `find` does."""
         self._write(evolve(self.find(run_id), project_id=project_id))
 
     def _write(self, run: Run) -> None:
@@ -102,12 +95,9 @@ class Runs:
         file.write_text(json.dumps(cattrs.unstructure(run), indent=2) + "\n", encoding="utf-8")
 
     def find(self, run_id: str) -> Run:
-        """A run, or a folder that the engine has written without a server. Raise Refused (404) if
-        there is neither."""
-        try:
+        """Return a run, or a folder of checkpoints without a file. Raise RefusedRequest (404)."""
+        with suppress(OSError, ValueError):
             return cattrs.structure(json.loads(self._file(run_id).read_bytes()), Run)
-        except (OSError, ValueError):
-            pass
         listed = self.store.list(run_id)
         if not listed:
             raise RefusedRequest(404, f"There is no training run {run_id} here.")
@@ -115,22 +105,20 @@ class Runs:
         return Run(run_id, newest.base_model, newest.lora, listed[-1].saved_at)
 
     def run_of(self, path: str) -> Run:
-        """The run of a checkpoint at a path of Tinker's. Raise Refused as `find` does."""
+        """Return the run of a checkpoint at a path of Tinker's. Raise as `find` does."""
         return self.find(path.removeprefix(TINKER).split("/")[0])
 
     def latest(self, project_id: str | None = None) -> list[types.TrainingRun]:
-        """The runs of a project or of all, the latest first."""
+        """Return the runs of a project or of all, the latest first."""
         runs = []
-        for folder in self.store.root.glob("*"):
+        for folder in filter(Path.is_dir, self.store.root.glob("*")):
             with suppress(RefusedRequest):  # a folder that is not a run
-                if not folder.is_dir():
-                    continue
                 if project_id in (None, self.find(folder.name).project_id):
                     runs.append(self.describe(folder.name))
         return sorted(runs, key=lambda run: run.last_request_time, reverse=True)
 
     def describe(self, run_id: str) -> types.TrainingRun:
-        """A run as the API describes it. Raise Refused (404) if there is none."""
+        """Describe a run for the API. Raise RefusedRequest (404) if there is none."""
         run = self.find(run_id)
         listed = self.store.list(run_id)
         # Newest first: of each kind the newest is kept.
@@ -149,13 +137,13 @@ class Runs:
         )
 
     def checkpoints(self, run_id: str | None = None) -> list[types.Checkpoint]:
-        """The checkpoints of a run or of all, newest first. Raise Refused as `find` does."""
+        """Return the checkpoints of a run or of all, newest first. Raise as `find` does."""
         if run_id is not None:
             self.find(run_id)
         return [_checkpoint(item) for item in self.store.list(run_id)]
 
     def weights_info(self, path: str) -> types.WeightsInfoResponse:
-        """What a client needs to load a checkpoint. Raise ServiceError if it is missing."""
+        """Describe a checkpoint to a client that loads it. Raise ServiceError if it is missing."""
         listed = self.store.find(engine_path(path))
         lora = listed.description.lora
         return types.WeightsInfoResponse(
@@ -188,7 +176,6 @@ def _checkpoint(item: CheckpointInfo) -> types.Checkpoint:
 
 
 def as_time(seconds: float) -> datetime:
-    """A moment given in seconds since the epoch."""
     return datetime.fromtimestamp(seconds, tz=UTC)
 
 

@@ -37,30 +37,23 @@ class Pass:
     _datums: Sequence[Any]
 
     def read_data(self) -> list[types.Datum]:
-        """Decode its datums. Raise Refused for tensors that do not match their description."""
+        """Decode its datums. Raise RefusedRequest for tensors that do not match their types."""
         return [_datum(message, f"Datum {i}") for i, message in enumerate(self._datums)]
 
 
 def read_pass(body: bytes) -> Pass:
-    """Decode the body of ``forward_backward``. Raise Refused if it cannot be decoded."""
+    """Decode the body of ``forward_backward``. Raise RefusedRequest if that is not possible."""
     message = pb.ForwardBackwardRequest()
     try:
         message.ParseFromString(body)
     except DecodeError as error:
-        raise RefusedRequest(
-            400, "The body is not a ForwardBackwardRequest in protobuf."
-        ) from error
+        problem = "The body is not a ForwardBackwardRequest in protobuf."
+        raise RefusedRequest(400, problem) from error
     config: dict[str, float | str] = dict(message.loss_fn_config)
     for key, value in message.loss_fn_config_v2.items():
         config[key] = value.text if value.WhichOneof("value") == "text" else value.number
-    return Pass(
-        message.model_id,
-        message.seq_id,
-        message.forward_only,
-        message.loss_fn,
-        config or None,
-        message.data,
-    )
+    ids, forward_only = (message.model_id, message.seq_id), message.forward_only
+    return Pass(*ids, forward_only, message.loss_fn, config or None, message.data)
 
 
 def _datum(message: Any, where: str) -> types.Datum:
@@ -79,7 +72,7 @@ def _datum(message: Any, where: str) -> types.Datum:
 
 
 def _span(message: Any) -> types.PromptProvenanceSpan | types.SampledProvenanceSpan:
-    """A span of either kind. Raise ValueError for one that is empty or out of bounds."""
+    """Decode a span. Raise ValueError for one that is empty or out of bounds."""
     is_sampled = message.WhichOneof("span") == "sampled_tokens"
     span = message.sampled_tokens if is_sampled else message.prompt_tokens
     make = types.SampledProvenanceSpan if is_sampled else types.PromptProvenanceSpan
@@ -154,10 +147,8 @@ def write_sample(response: types.SampleResponse) -> bytes:
         if sequence.logprobs_np is not None:
             added.logprobs = np.asarray(sequence.logprobs_np, dtype=np.float32).tobytes()
         _write_topk(sequence.topk_logprobs_np, added.topk_sampled_logprobs)
-    if response.prompt_logprobs_np is not None:
-        message.prompt_logprobs = np.asarray(
-            response.prompt_logprobs_np, dtype=np.float32
-        ).tobytes()
+    if (logprobs := response.prompt_logprobs_np) is not None:
+        message.prompt_logprobs = np.asarray(logprobs, dtype=np.float32).tobytes()
     _write_topk(response.topk_prompt_logprobs_np, message.topk_prompt_logprobs)
     if response.target_prompt_logprobs is not None:
         _write_tensor(response.target_prompt_logprobs, message.target_prompt_logprobs)

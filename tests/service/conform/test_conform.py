@@ -25,8 +25,7 @@ from rlc.catalog.index import service_loss_traits
 from rlc.cli.commands.servers import conform as command
 from rlc.cli.main import main
 from rlc.service.conform import suite
-from rlc.service.conform.probe import Bench, Probe
-from rlc.service.conform.records import Check, CheckOutcome, ConformReport
+from rlc.service.conform.probe import Bench, Check, CheckOutcome, ConformReport, Probe
 from rlc.service.conform.suite import CHECKS, MOST_TOKENS, chosen, run_checks
 from rlc.service.engine import losses, trainer
 from rlc.service.engine import trainer as optimizer
@@ -367,7 +366,7 @@ def test_nothing_is_asked_of_a_server_elsewhere_before_its_cost_is_agreed_to(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offered = [SupportedModel(model_name=name) for name in ("Qwen/Qwen3.5-9B", "Qwen/Qwen3-8B")]
-    monkeypatch.setattr("rlc.service.hosted.preflight.offered_models", lambda _: offered)
+    monkeypatch.setattr("rlc.service.hosted.service.offered_models", lambda _: offered)
     monkeypatch.setenv("TINKER_API_KEY", "tml-test")
     assert main(["conform", "https://example.invalid"]) == 2
     said = capsys.readouterr().err

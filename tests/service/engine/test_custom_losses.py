@@ -17,9 +17,8 @@ from paths import ROOT
 from tinker import types
 from torch import Tensor
 
-from rlc.service.engine.clients import LocalTrainingClient
 from rlc.service.engine.custom_loss import CustomLoss
-from rlc.service.engine.service import LocalService
+from rlc.service.engine.service import LocalService, LocalTrainingClient
 from rlc.service.interface import ServiceError
 
 

@@ -28,8 +28,7 @@ from tinker import types
 
 from rlc.service.engine import attention, open_engine
 from rlc.service.engine.base_model import pick_dtype
-from rlc.service.engine.clients import LocalTrainingClient
-from rlc.service.engine.service import LocalService
+from rlc.service.engine.service import LocalService, LocalTrainingClient
 from rlc.service.interface import ServiceError
 
 BASES = [*ARCHITECTURES, "tiny"]
@@ -164,7 +163,7 @@ def test_a_checkpoint_goes_from_one_type_to_the_other(
         passed = [await client.forward_backward(DATA, "ppo") for client in clients]
         back = (await clients[1].save_state("back")).path
         clients.append(await full.create_training_client_from_state_with_optimizer(back))
-        written = [await client.save_weights_external("export") for client in clients[:2]]
+        written = [(await client.save_weights_external("export")).path for client in clients[:2]]
         exports.extend(full.store.load(path).arrays for path in written)
         return [np.concatenate([o["logprobs"].data for o in p.loss_fn_outputs]) for p in passed]
 

@@ -12,8 +12,7 @@ import pytest
 from local_support import engine, folder, prompt, random_group, run
 from tinker import types
 
-from rlc.service.engine.clients import LocalTrainingClient
-from rlc.service.engine.service import LocalService
+from rlc.service.engine.service import LocalService, LocalTrainingClient
 from rlc.service.interface import ServiceError
 
 STEP = types.AdamParams(learning_rate=0.02, weight_decay=0.01)

@@ -14,9 +14,8 @@ from local_support import engine, folder, prompt, random_group, run
 from tinker import types
 
 from rlc.service.engine import open_engine
-from rlc.service.engine.clients import LocalSamplingClient
 from rlc.service.engine.decoder import Decoder, RunningSample
-from rlc.service.engine.service import LocalService
+from rlc.service.engine.service import LocalSamplingClient, LocalService
 from rlc.service.engine.trainer import Trainer
 from rlc.service.interface import SampledToken, ServiceError
 

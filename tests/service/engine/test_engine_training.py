@@ -27,8 +27,7 @@ from local_support import (
 )
 from tinker import types
 
-from rlc.service.engine.clients import LocalTrainingClient
-from rlc.service.engine.service import LocalService
+from rlc.service.engine.service import LocalService, LocalTrainingClient
 from rlc.service.interface import ServiceError
 
 

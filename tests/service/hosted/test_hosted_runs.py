@@ -27,7 +27,7 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.observer import Observer
 from rlc.runtime.summary import Summary
-from rlc.service.engine.clients import LocalSamplingClient
+from rlc.service.engine.service import LocalSamplingClient
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import ServiceError, ServiceLostError
 

@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 
 from rlc.chat.prompts import fitting_renderer
 from rlc.service import tiny
-from rlc.service.chats.errors import ChatError
-from rlc.service.chats.prompts import Tool
+from rlc.service.chats.prompts import ChatError, Tool, fits, require_checkable
 from rlc.service.chats.replies import (
     ChatReader,
+    FullReply,
     Reader,
     Step,
+    StopCutter,
+    TextDecoder,
     TextReader,
-    Whole,
     read_steps,
 )
-from rlc.service.chats.schemas import fits, require_checkable
 from rlc.service.interface import SampledToken
-from rlc.service.text import StopCutter, TextDecoder
 
 NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 ADD = Tool("add", "", NUMBERS, NUMBERS)
@@ -52,7 +51,7 @@ def encode(text: str) -> list[int]:
     return list(tokenizer().encode(text, add_special_tokens=False))
 
 
-def read(reader: Reader, tokens: list[int], reason: Any = "stop") -> tuple[list[Step], Whole]:
+def read(reader: Reader, tokens: list[int], reason: Any = "stop") -> tuple[list[Step], FullReply]:
     async def sampled() -> AsyncIterator[tuple[int, SampledToken]]:
         for i, token in enumerate(tokens):
             last = reason if i == len(tokens) - 1 else None
@@ -61,13 +60,13 @@ def read(reader: Reader, tokens: list[int], reason: Any = "stop") -> tuple[list[
     async def collect() -> list[Step]:
         return [step async for step in read_steps(sampled(), [reader])]
 
-    steps, whole = asyncio.run(collect()), Whole()
+    steps, whole = asyncio.run(collect()), FullReply()
     for step in steps:
         whole.add(step)
     return steps, whole
 
 
-def chat(text: str, tools: bool = True, reason: Any = "stop", **given: Any) -> Whole:
+def chat(text: str, tools: bool = True, reason: Any = "stop", **given: Any) -> FullReply:
     plain = TextReader(tokenizer(), frozenset({end()}), given.pop("stops", ()))
     tokens = encode(text) + ([end()] if reason == "stop" and not plain.stops else [])
     return read(ChatReader(renderer(), plain, [ADD] if tools else [], **given), tokens, reason)[1]

@@ -23,8 +23,9 @@ from tinker.types.session_status_query import (
     ClientFinishedSessionStatusQuery,
 )
 
-from rlc.service.server import signing
-from rlc.service.server.futures import RequestSpan, Traces
+from rlc.service.server import backend
+from rlc.service.server.backend import USER, Signer
+from rlc.service.server.futures import RequestSpan, chrome_trace
 
 NOW = datetime(2026, 3, 1, 12, 34, 56, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -46,13 +47,13 @@ def test_the_sdk_knows_who_it_is(tmp_path: Path, key: str | None) -> None:
         rest = tinker.RestClient(base_url=server.url, api_key="tml-secret")
         told = rest.whoami().result()
         assert (told.user_urn, told.org_urn, told.email) == (
-            signing.USER,
+            USER,
             "tml:organization:local",
             None,
         )
         if key is None:
             return
-        forged = signing.Signer().token()
+        forged = Signer().token()
         raw = Raw(server.url)
         assert raw.ask("GET", "training_runs", X_API_Key=forged)[0] == 401
         assert raw.ask("GET", "training_runs", X_API_Key=server.backend.signer.token())[0] == 200
@@ -63,14 +64,14 @@ def test_the_sdk_knows_who_it_is(tmp_path: Path, key: str | None) -> None:
 
 
 def test_an_identity_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    signer = signing.Signer()
+    signer = Signer()
     token, (url, _) = signer.token(), signer.url("http://x/", "traces/a")
     expires, signature = (part.split("=")[1] for part in url.split("?")[1].split("&"))
     assert signer.has_signed(token)
     assert signer.has_signed_path("traces/a", expires, signature)
     assert not signer.has_signed_path("traces/b", expires, signature)
     later = time.time() + 3601
-    monkeypatch.setattr(signing, "time", SimpleNamespace(time=lambda: later))
+    monkeypatch.setattr(backend, "time", SimpleNamespace(time=lambda: later))
     assert not signer.has_signed(token)
     assert not signer.has_signed_path("traces/a", expires, signature)
 
@@ -225,7 +226,7 @@ def test_sessions_are_found(tmp_path: Path) -> None:
         newest = made[::-1]
         assert ids(rest) == ids(rest, owner=AccessibleSearchOwner()) == newest
         assert ids(rest, owner=UserSearchOwner(owner_urns=["tml:user:other"])) == []
-        assert ids(rest, owner=UserSearchOwner(owner_urns=[signing.USER])) == newest
+        assert ids(rest, owner=UserSearchOwner(owner_urns=[USER])) == newest
         assert ids(rest, project_ids=["even"]) == [made[4], made[2], made[0]]
         assert ids(rest, user_metadata={"number": "3"}) == [made[3]]
         assert ids(rest, display_name="RUN night") == newest
@@ -278,13 +279,13 @@ def test_a_session_is_exported_as_a_trace(
 
 
 def test_spans_on_one_track_do_not_overlap() -> None:
-    traces = Traces()
+    spans = []
     for owner, start, end in [("s:a", 0, 4), ("s:a", 1, 2), ("s:a", 2, 3), ("s:b", 1, 5)]:
-        traces.add(RequestSpan(owner, "x", start, end, False))
-    events = json.loads(traces.export("s"))["traceEvents"]
+        spans.append(RequestSpan(owner, "x", start, end, False))
+    events = json.loads(chrome_trace(spans, "s"))["traceEvents"]
     found = [(e["tid"], e["ts"] / 1e6, e["dur"] / 1e6) for e in events if e["ph"] == "X"]
     assert found == [(1, 0, 4), (2, 1, 1), (3, 1, 4), (2, 2, 1)]
-    assert json.loads(traces.export("other"))["traceEvents"] == []
+    assert json.loads(chrome_trace(spans, "other"))["traceEvents"] == []
 
 
 @pytest.mark.parametrize(

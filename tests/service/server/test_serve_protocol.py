@@ -20,7 +20,7 @@ from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
 from rlc.service import http
-from rlc.service.server import futures, sessions
+from rlc.service.server import backend, futures
 
 
 def test_models_that_cannot_be_made_are_refused_at_once(sdk: tinker.ServiceClient) -> None:
@@ -236,7 +236,7 @@ def test_a_program_that_died_is_given_up_after_a_while(
     mine = sdk.create_lora_training_client(BASE, rank=2).result()
     _, made = raw.post("create_session", {"tags": [], "user_metadata": {}, "sdk_version": "0"})
     dead = server.backend.sessions.all[made["session_id"]]
-    dead.heard_at -= sessions.SILENCE + 1
+    dead.heard_at -= backend.SILENCE + 1
     raw.post("create_session", {"tags": [], "user_metadata": {}, "sdk_version": "0"})
     status, answer = raw.post("session_heartbeat", {"session_id": dead.id})
     assert (status, "nothing was heard" in answer["detail"]) == (410, True)
@@ -275,7 +275,7 @@ def test_samples_that_nobody_asks_for_any_more_are_given_up(
 def test_old_snapshots_make_room_and_the_one_in_use_stays(
     server: Running, sdk: tinker.ServiceClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_SNAPSHOTS", 2)
+    monkeypatch.setattr(backend, "_SNAPSHOTS", 2)
     client = sdk.create_lora_training_client(BASE, rank=2).result()
     reference, *later = [client.save_weights_and_get_sampling_client().result() for _ in range(2)]
     reference.sample(prompt(), 1, sampling()).result()
