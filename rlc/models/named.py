@@ -1,4 +1,4 @@
-"""What the name of a model stands for: a run, an adapter, a state that Tinker keeps, a base."""
+"""Models by their names: a run, an adapter, a state that Tinker keeps, or a base model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATE = "tinker://"
 
 
 class UnknownModelError(Error):
-    """A name that stands for no model; the message says why."""
+    """A name that stands for no model."""
 
     exit_status = 2
 
@@ -40,10 +40,10 @@ def named_model(
     the folder of one.
 
     Args:
-        base: the base model, where the name does not say it: of an adapter that names another
-            folder. That of a ``tinker://`` path is asked of the service if it is not given.
+        base: the base model, of an adapter that names another folder. By default, that of a
+            ``tinker://`` path is the one that the service reports.
         renderer: how chats become tokens, where that is not known.
-        base_url: the address of a Tinker server to ask instead of the hosted service.
+        base_url: the address of a Tinker server to use instead of the hosted service.
 
     Raises:
         UnknownModelError: there is no such model, or its base or renderer is not known.
@@ -54,7 +54,7 @@ def named_model(
         return _model(name, known.base, known, renderer)
     if name.startswith(_STATE):
         if base is None:
-            base, trained = _asked_base(name, base_url)
+            base, trained = _reported_base(name, base_url)
             renderer = renderer or trained
         return _model(name, base, find_model(base), renderer, weights=name, service=TINKER)
     if os.path.isfile(os.path.join(name, "config.json")):
@@ -75,9 +75,9 @@ def named_model(
     return evolve(model, lora_rank=found.rank, **trains)
 
 
-def _asked_base(path: str, base_url: str | None) -> tuple[str, str | None]:
-    """The base model of a state that a service keeps, and the renderer that it was trained with, if
-    its run notes one. Raise UnknownModelError if the service does not say it."""
+def _reported_base(path: str, base_url: str | None) -> tuple[str, str | None]:
+    """Return the base model of a state at a service, and the renderer that it was trained with,
+    None if unknown. Raise UnknownModelError if the service does not report it."""
     try:
         require_packages(TINKER)
         from rlc.service import find_base

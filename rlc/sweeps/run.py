@@ -1,7 +1,7 @@
 """A sweep as it runs: trials from a queue, several at once, until none is left or it has to end.
 
-Each trial is a job in a thread with an event loop of its own, so that it computes what `rlc run`
-would. The queue and the journal are shared under one lock.
+Each trial is a job in a thread with its own event loop, so that it computes what `rlc run` would.
+One lock guards the queue and the journal.
 """
 
 from __future__ import annotations
@@ -28,22 +28,31 @@ from rlc.runtime import (
     RecordedUsage,
     RunError,
     RunFolder,
-    Summary,
     is_run,
     read_run,
     require_runnable,
 )
 from rlc.service import require_service
-from rlc.sweeps.folder import SweepFolder
-from rlc.sweeps.halving import Halving
-from rlc.sweeps.jobs import JobStoppedError, StoppableJob
-from rlc.sweeps.journal import COMPLETED, MetricReport, TrialRecord, TrialState
-from rlc.sweeps.measure import value_of, values_on_the_way
-from rlc.sweeps.observer import SweepObserver
-from rlc.sweeps.read import run_folders, used_in
-from rlc.sweeps.results import SweepSummary, ranked
-from rlc.sweeps.search import Proposal, propose
-from rlc.sweeps.shared import create, own_stages, shared_part
+from rlc.sweeps.folder import SweepFolder, run_folders, used_in
+from rlc.sweeps.journal import (
+    COMPLETED,
+    MetricReport,
+    SweepObserver,
+    SweepSummary,
+    TrialRecord,
+    TrialState,
+    ranked,
+)
+from rlc.sweeps.search import Halving, Proposal, propose
+from rlc.sweeps.trials import (
+    JobStoppedError,
+    StoppableJob,
+    create,
+    own_stages,
+    shared_part,
+    value_of,
+    values_on_the_way,
+)
 
 _IN_A_ROW = 3  # trials that fail one after the other before the sweep gives up
 _REASONS = {
@@ -54,7 +63,7 @@ _REASONS = {
 
 @define(eq=False)
 class SweepRun:
-    """Runs what is left of the sweep in a folder, ``jobs`` trials at once. :meth:`stop` ends it."""
+    """Runs the rest of the sweep in a folder, ``jobs`` trials at once. :meth:`stop` ends it."""
 
     sweep: Sweep
     folder: SweepFolder
@@ -87,7 +96,7 @@ class SweepRun:
             job.cancel()
 
     def run(self) -> SweepSummary:
-        """Run the trials that are left, and return how the sweep stands then."""
+        """Run the trials that are left, and return the state of the sweep then."""
         self._prepare()
         self.folder.set_state("running")
         runs = self.sweep.size * len(self.sweep.seeds)
@@ -107,7 +116,7 @@ class SweepRun:
         )
 
     def _prepare(self) -> None:
-        """Read what is known of the sweep, and queue the trials that were begun."""
+        """Read what the folder knows of the sweep, and queue the trials that were begun."""
         plan, journal = self.sweep.plan, self.folder.journal
         if plan.search.n is None:
             self._listed = tuple(islice(self.sweep.configurations(), self.sweep.size))
@@ -131,14 +140,14 @@ class SweepRun:
     def _work(self) -> None:
         """Run trials until none is left."""
         try:
-            while (taken := self._next()) is not None:
-                self._run(*taken)
+            while (following := self._next()) is not None:
+                self._run(*following)
         except BaseException as error:
             self._end("failed", str(error))
             raise
 
     def _next(self) -> tuple[Trial, Plan] | None:
-        """Take the next trial, with its plan; None if there is none to begin."""
+        """Remove and return the next trial, with its plan; None if there is none to begin."""
         with self._lock:
             while not self._ending and (self._queue or self._propose()):
                 trial = self._queue[0]
@@ -147,7 +156,6 @@ class SweepRun:
                 except Error as error:
                     self._queue.popleft()
                     self._record(trial, "failed", str(error))
-                    self._note_failure(str(error))
                     continue
                 expected = self._expected_of(trial, plan)
                 if not self._committed.fits(self.sweep.plan.budget, expected):
@@ -180,7 +188,7 @@ class SweepRun:
         return True
 
     def _later_seeds(self, trial: Trial) -> list[Trial]:
-        """The trials of a configuration that wait for its first one, which goes to the end."""
+        """Return the trials of a configuration that wait for the end of its first one."""
         if self._halving is None or trial.seed != self.sweep.seed:
             return []
         return [evolve(trial, seed=seed) for seed in self.sweep.seeds[1:]]
@@ -197,8 +205,14 @@ class SweepRun:
         self, trial: Trial, state: TrialState, cause: str = "", value: float | None = None
     ) -> None:
         self.folder.journal.set_state(trial, state, cause, value)
-        self._records[trial.id] = TrialRecord(trial, state, cause, value)
-        self.observer.trial(self._records[trial.id])
+        self._records[trial.id] = record = TrialRecord(trial, state, cause, value)
+        self.observer.trial(record)
+        if state == "failed":
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= _IN_A_ROW:
+                self._end("failed", f"{_IN_A_ROW} trials failed one after the other: {cause}")
+        elif state in COMPLETED:
+            self._failed_in_a_row = 0
 
     def _end(self, reason: str, cause: str = "") -> None:
         """Begin no other trial, and end those that run after their step."""
@@ -208,11 +222,6 @@ class SweepRun:
             for job in self._running.values():
                 job.stop()
 
-    def _note_failure(self, cause: str) -> None:
-        self._failed_in_a_row += 1
-        if self._failed_in_a_row >= _IN_A_ROW:
-            self._end("failed", f"{_IN_A_ROW} trials failed one after the other: {cause}")
-
     # The budget
 
     @property
@@ -221,18 +230,15 @@ class SweepRun:
 
     @property
     def _committed(self) -> RecordedUsage:
-        """What is used, or what running trials are expected to use yet."""
-        left = (
-            expected.less(self._used.get(self._path(trial), NOTHING))
-            for trial, expected in self._expected.items()
-        )
-        return sum(left, self._spent)
-
-    def _path(self, trial: str) -> Path:
-        return self.folder.of_trial(self._records[trial].trial)
+        """What is used, and what running trials are expected to use yet."""
+        committed = self._spent
+        for trial, expected in self._expected.items():
+            path = self.folder.of_trial(self._records[trial].trial)
+            committed += expected.less(self._used.get(path, NOTHING))
+        return committed
 
     def _expected_of(self, trial: Trial, plan: Plan) -> RecordedUsage:
-        """What a trial is expected to use from where it is. How long it takes is not known."""
+        """Return what a trial is expected to use from where it is, in an unknown time."""
         of = self.sweep.plan.of
         shared = shared_part(plan, of)
         done = shared is not None and is_run(self.folder.of_shared(shared))
@@ -246,7 +252,7 @@ class SweepRun:
     # A trial
 
     def _run(self, trial: Trial, plan: Plan) -> None:
-        """Run a trial to its end, whatever that is."""
+        """Run a trial, and record how it ended."""
         job = self._running[trial.id]
         with self._lock:
             self._record(trial, "running")
@@ -257,17 +263,13 @@ class SweepRun:
             state, cause, value = "interrupted", str(error), None
         except Error as error:
             state, cause, value = "failed", error.message, None
-        except Exception as error:  # a mistake in rlc, or in what it was given: one trial's
+        except Exception as error:  # a mistake in rlc, or in its input: that of one trial
             state, cause, value = "failed", f"{type(error).__name__}: {error}", None
             path = self.folder.path / f"{self.folder.of_trial(trial).name}.crash.log"
             path.write_text(traceback.format_exc(), encoding="utf-8")
         with self._lock:
             del self._running[trial.id], self._expected[trial.id]
             self._record(trial, state, cause, value)
-            if state == "failed":
-                self._note_failure(cause)
-            elif state in COMPLETED:
-                self._failed_in_a_row = 0
             if state == "finished":
                 self._add(self._later_seeds(trial))
 
@@ -283,25 +285,21 @@ class SweepRun:
                 return "pruned", "", None
             watcher = _Watcher(self, folder, trial, own_stages(plan, of))
             summary = job.run(folder, self.base_url, watcher)
-            return self._verdict(trial, summary, value_of(folder.journal, metric, plan, of))
-
-    def _verdict(
-        self, trial: Trial, summary: Summary, value: float | None
-    ) -> tuple[TrialState, str, float | None]:
+            value = value_of(folder.journal, metric, plan, of)
         if summary.state == "finished":
             if value is None:
-                return "failed", f"it ended without a {self.sweep.plan.metric.name}", None
+                return "failed", f"it ended without a {metric.name}", None
             unmet = (f"expected {one.text}: {one.said}" for one in summary.unmet)
             return "finished", "; ".join(unmet), value
         if summary.state == "interrupted":
             if self._is_pruned(trial):
                 return "pruned", "", None
             return ("budget" if self._ending == "budget" else "interrupted"), "", None
-        of = "at the budget of its stage" if summary.state == "budget" else summary.state
-        return "failed", f"it ended {of}: {summary.cause}", None
+        how = "at the budget of its stage" if summary.state == "budget" else summary.state
+        return "failed", f"it ended {how}: {summary.cause}", None
 
     def _open(self, trial: Trial, plan: Plan, job: StoppableJob) -> RunFolder:
-        """Open the run folder of a trial, with the stages done that it shares with others."""
+        """Open the run folder of a trial, in which the stages that it shares are done."""
         path = self.folder.of_trial(trial)
         if not is_run(path):
             require_runnable(plan)
@@ -315,7 +313,7 @@ class SweepRun:
         return RunFolder.resume(path)
 
     def _run_shared(self, trial: Trial, plan: Plan, job: StoppableJob) -> Path:
-        """Run the stages that trials have in common, unless another trial has; return where."""
+        """Run shared stages, unless another trial has; return their run folder."""
         path = self.folder.of_shared(plan)
         with self._lock:
             lock = self._sharing[path]
@@ -353,7 +351,7 @@ class SweepRun:
                 self._measured(trial, folder.plan, step, float(metrics[metric.key]))
 
     def _measured(self, trial: Trial, plan: Plan, step: int, value: float) -> None:
-        """Take note of a trial's metric, and end it if others did better after as many steps."""
+        """Report a trial's metric, and end it if others did better after as many steps."""
         with self._lock:
             self.observer.measured(trial, step, value)
             if self._halving is None or trial.seed != self.sweep.seed:
@@ -371,7 +369,7 @@ class SweepRun:
 
 
 class _Watcher(Observer):
-    """What the run of a trial says, on its thread."""
+    """Hands on what the run of a trial reports, on its thread."""
 
     def __init__(self, run: SweepRun, folder: RunFolder, trial: Trial, own: Sequence[str]) -> None:
         self._run, self._folder, self._trial, self._own = run, folder, trial, own
@@ -380,7 +378,7 @@ class _Watcher(Observer):
         self._run.stepped(self._trial, self._folder, self._own, metrics)
 
     def evaluated(self, plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._run.stepped(self._trial, self._folder, self._own, metrics)
+        self.step(step, metrics)
 
     def note(self, text: str) -> None:
         self._run.observer.note(f"trial {self._trial.number}, seed {self._trial.seed}: {text}")
