@@ -40,9 +40,8 @@ from rlc.lang.source import Source
 from rlc.plan.models import SamplingPlan
 from rlc.plan.parts import FailurePlan
 from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import play_tasks
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.player import Player, build_envs, close_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 
 RECIPE = """\

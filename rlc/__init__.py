@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from rlc.errors import Error
     from rlc.models.model import Model, model, resume
     from rlc.plan.records import Plan
-    from rlc.runtime.journal.history import History, history
     from rlc.runtime.start import ExpectationError
-    from rlc.runtime.summary import Summary
+    from rlc.runtime.summary import History, Summary, history
     from rlc.sweeps.journal import SweepSummary
     from rlc.sweeps.start import resume_sweep
 else:
@@ -42,7 +41,7 @@ else:
         errors: Error
         models.model: Model model resume
         plan.records: Plan
-        runtime.journal.history: History history
+        runtime.summary: History history
         runtime.start: ExpectationError
         runtime.summary: Summary
         sweeps.journal: SweepSummary

@@ -27,9 +27,8 @@ from rlc.envs import (
 from rlc.plan import Asked, EndpointPlan, ModelPlan, ModelState, Sampling
 from rlc.pricing import endpoint_dollars
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.database import PROBES, Journal, Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import PROBES, Meter
 from rlc.runtime.records import Usage
 from rlc.runtime.weights import open_sampler, open_stage
 from rlc.seeds import derive_seed

@@ -15,27 +15,21 @@ from attrs import define, field
 from rlc.data import changed_files, search_beside
 from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_evaluation, is_training
 from rlc.runtime.auxiliary import AuxiliaryModels
-from rlc.runtime.expectations import judged_after
-from rlc.runtime.failures import failure_of, read_failures
-from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
 from rlc.runtime.guard.remote import RemoteSession
 from rlc.runtime.guard.service_guard import ServiceGuard
-from rlc.runtime.journal.checkpoints import CheckpointKeeper
-from rlc.runtime.journal.database import StoredStep
+from rlc.runtime.journal.database import Meter, StoredStep
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import measure
-from rlc.runtime.loop import StageLoop
-from rlc.runtime.observer import Observer
-from rlc.runtime.records import RunError
-from rlc.runtime.stages.ahead import try_later_stages
+from rlc.runtime.journal.runs import NOTHING_LEARNT, judged_after
+from rlc.runtime.loop import StageLoop, made_update, why_nothing_learnt
+from rlc.runtime.records import RunError, failure_of, read_failures
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.evaluation import EvaluationRunner
-from rlc.runtime.stages.opening import OPENERS
-from rlc.runtime.summary import EvalSummary, StageSummary, Summary
+from rlc.runtime.stages.opening import OPENERS, try_later_stages
+from rlc.runtime.summary import EvalSummary, Observer, StageSummary, Summary
 from rlc.runtime.trackers import MetricsLog
-from rlc.runtime.updates.own_loss import open_loss
-from rlc.runtime.weights import LostCheckpointError, StageWeights, open_weights
+from rlc.runtime.updates.optimizer import open_loss
+from rlc.runtime.weights import CheckpointKeeper, LostCheckpointError, StageWeights, open_weights
 from rlc.service import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}

@@ -1,7 +1,5 @@
-"""What keeps a run within its limits.
+"""What keeps a run within the limits of its service.
 
-Read ``service_guard`` first: the clients of the service with deadlines (``watchdog``) and
-limited concurrency (``adaptive_concurrency``). ``meter`` counts what is spent, and ``limits``
-decides after each step whether the run goes on. ``remote`` checks a remote service before the
-first step, with the small requests of ``probes``.
+``service_guard`` has the clients of the service with deadlines and limited concurrency
+(``adaptive_concurrency``); ``remote`` probes a remote service before the first step.
 """

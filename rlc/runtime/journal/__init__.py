@@ -1,7 +1,5 @@
 """What a run writes down, and what it is resumed from.
 
-Read ``database`` (the SQLite file that is the truth), ``folder`` (the run folder around it, held
-by ``locks``) and ``checkpoints`` (which states are kept). ``metrics`` and ``timeline`` make the
-records of the folder's JSON lines; ``history`` reads the metrics of a run, ``runs`` the folders of
-all runs.
+Read ``database`` (the SQLite file that is the truth) and ``folder`` (the run folder around it).
+``metrics`` and ``episodes`` have the records of its other files, ``runs`` reads all runs.
 """

@@ -1,19 +1,22 @@
-"""One flat record of numbers a step: the records of ``metrics.jsonl`` and ``rollouts.jsonl``."""
+"""The records of the JSON lines in a run folder: metrics, rollouts, and when each node ran."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from attrs import define, field
 
 from rlc.catalog import STAGES, with_role
 from rlc.plan import EnvPlan, Training
 from rlc.records import asdict
+from rlc.runtime.graph import NodeContext
 from rlc.runtime.records import Rollout, Usage
-
-if TYPE_CHECKING:
-    pass
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
@@ -217,3 +220,57 @@ def rollout_record(
             for turn in rollout.turns
         ],
     }
+
+
+TIMELINE_FILE = "timeline.jsonl"
+
+
+@define(eq=False)
+class Timeline:
+    """The spans of one stage, kept until their step is journalled."""
+
+    stage: str
+    _spans: dict[int, list[dict[str, Any]]] = field(factory=dict, init=False)
+
+    def add(self, kind: str, node: NodeContext, start: float, end: float) -> None:
+        """Add that one part of a node ran from ``start`` to ``end`` (seconds since the epoch)."""
+        span = {"stage": self.stage, "step": node.step, "part": node.part, "kind": kind}
+        span |= {"start": round(start, 6), "end": round(end, 6)}
+        self._spans.setdefault(node.step, []).append(span)
+
+    def take(self, step: int) -> list[dict[str, Any]]:
+        """Return and forget the records of a step, in the order in which its nodes ended."""
+        return self._spans.pop(step, [])
+
+
+Record = dict[str, Any]
+
+
+def read_metrics(path: Path) -> list[Record]:
+    """Return the metrics in a run folder: a record for each step and evaluation."""
+    return [r for r in read_lines(path / METRICS_FILE) if "stage" in r and "step" in r]
+
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """Yield the objects of a file of JSON lines, if it exists, except those that are damaged."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if (record := parse_line(line)) is not None:
+                yield record
+
+
+def parse_line(line: str) -> Record | None:
+    """Return the object on a line, or None if a crash or an editor damaged it."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number, so that it can be drawn."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and math.isfinite(float(value))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The runs of a folder and their states, read without writing anything.
+"""The runs of a folder, their states and what differs between them, read without writing anything.
 
 A run is read while it is running, after it was killed, and as far as possible if it is damaged. A
 run whose journal says ``running`` is running only while a process holds its folder's lock.
@@ -9,32 +9,86 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
-from rlc.catalog import recipe_in_file
+from rlc.catalog import plan_from_file, recipe_in_file
 from rlc.plan import (
     JOURNAL_FILE,
     PLAN_FILE,
     REHEARSAL,
+    ComparedValue,
+    ExpectationPlan,
     ExpectationResult,
+    Over,
     PlanFormatError,
+    QuantityPlan,
+    differing_paths,
     expectations_from_dict,
+    plan_values,
+    shown_value,
     word_of,
 )
-from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.folder import no_run
-from rlc.runtime.journal.locks import is_locked
+from rlc.runtime.journal.folder import is_locked, no_run
 from rlc.runtime.records import RunError
+
+_OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {
+    "last": lambda values: values[-1],
+    "first": lambda values: values[0],
+    "min": min,
+    "max": max,
+    "mean": fmean,
+    "sum": sum,
+}
+
+
+def judged_after(
+    expectations: Sequence[ExpectationPlan],
+    records_of: Callable[[str], Sequence[Mapping[str, Any]]],
+    is_done: Callable[[str], bool],
+    ended: bool,
+    rehearses: bool,
+) -> tuple[ExpectationResult, ...]:
+    """Judge the expectations that are known after a run.
+
+    Args:
+        expectations: those of the plan; others are left out.
+        records_of: the metrics of a stage, in the order of its steps or evaluations.
+        is_done: whether all of a stage is there.
+        ended: whether the run has come to its end, or to its budget: what it has not measured then
+            it never will, and the expectation does not hold.
+        rehearses: nothing is held of a rehearsal, which need not learn.
+    """
+
+    def value(quantity: QuantityPlan) -> float | None:
+        assert quantity.stage is not None
+        assert quantity.over is not None
+        values = [float(r[quantity.key]) for r in records_of(quantity.stage) if quantity.key in r]
+        return _OVER[quantity.over](values) if values else None
+
+    def judge(one: ExpectationPlan) -> ExpectationResult:
+        if rehearses:
+            return one.unknown("a rehearsal need not learn")
+        if all(is_done(quantity.stage or "") for quantity in one.quantities):
+            judged = one.judged(value)
+            return judged if judged.holds is not None else one.unknown("it was not measured", False)
+        if ended:
+            return one.unknown("the run ended before it was measured", False)
+        return one.unknown("the run has not come to it")
+
+    return tuple(judge(one) for one in expectations if one.after)
+
 
 State = Literal[
     "running", "finished", "nothing learnt", "budget", "interrupted", "failed", "damaged"
 ]
+NOTHING_LEARNT = "nothing learnt"  # the state of a run in which a stage has ended in vain
 GONE = "its process is gone"
 
 
@@ -171,3 +225,34 @@ def _recipe(path: Path, plan: Mapping[str, Any], journal: Journal) -> str:
     recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
     moved = absolute and os.path.isfile(absolute) and not os.path.isfile(recipe)
     return absolute if absolute and moved else recipe
+
+
+_GIVEN = ("--set", "--seed", "--weights", "--service")  # origins of values set on the command line
+
+
+def what_differs(runs: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
+    """Return, by the folder of each run, the values of its plan that other runs of its recipe do
+    not have, and those that were set on the command line, by dotted path. A run whose plan cannot
+    be read has none."""
+    found: dict[Path, dict[str, str]] = {run.path: {} for run in runs}
+    for recipe in {run.recipe for run in runs}:
+        values = {run.path: _values(run.path) for run in runs if run.recipe == recipe}
+        read = [mine for mine in values.values() if mine]
+        differing = differing_paths(read) if read else []
+        for path, mine in values.items():
+            given = [name for name, side in mine.items() if side.origin.startswith(_GIVEN)]
+            rehearsal = any(side.origin == REHEARSAL for side in mine.values())
+            found[path] = ({"rehearse": "true"} if rehearsal else {}) | {
+                name: shown_value(name.rpartition(".")[2], mine[name].value)
+                for name in dict.fromkeys([*given, *differing])
+                if name in mine
+            }
+    return found
+
+
+def _values(run: Path) -> Mapping[str, ComparedValue]:
+    try:
+        data = json.loads((run / PLAN_FILE).read_text(encoding="utf-8"))
+        return plan_values(plan_from_file(data, run)[0])
+    except (OSError, ValueError, PlanFormatError):
+        return {}

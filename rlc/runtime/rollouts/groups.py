@@ -1,16 +1,224 @@
-"""Many tasks played side by side, each by a group."""
+"""Groups of rollouts: played in roles, compared, many side by side, handed on in parts.
+
+In roles there is a rollout for each solver and for the judge of every member. The solvers of all
+members have one prompt, so their replies come from one request. A judge sees the solutions of its
+own member; if a solver failed for good, the judge fails with it.
+
+Rewards that compare members, and those of reward models, are given once all members are over,
+except to members that failed. If a judgement fails it is tried again as the plan allows, then the
+members fail with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from math import ceil, fsum
+from random import Random
+from typing import Any
 
-from attrs import evolve
+from attrs import define, evolve, field, frozen
 
+from rlc.chat import EnvError, Observation, PromptBuilder, Verdict
+from rlc.envs import (
+    JUDGE,
+    SOLVER,
+    AsyncEpisode,
+    ComparisonVerdict,
+    JudgedReward,
+    PlayableEnv,
+    SolverJudge,
+    TaskKey,
+    rewarded,
+)
+from rlc.plan import RewardModelPlan
 from rlc.runtime.concurrency import all_of
-from rlc.runtime.records import Rollout, RunError
+from rlc.runtime.records import Rollout, RunError, Turn
+from rlc.runtime.rollouts.attempts import credited
+from rlc.runtime.rollouts.games import play_game
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task
+from rlc.runtime.rollouts.tokens import merged_sequences
+from rlc.seeds import derive_seed
+from rlc.service import ServiceLostError
+
+
+async def compare(player: Player, task: Task, rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """Return the rollouts of a group with what its comparisons say of them, and their credit."""
+    there = [at for at, rollout in enumerate(rollouts) if rollout.error is None and rollout.turns]
+    made, plan = list(rollouts), task.env.plan
+    try:
+        for judging in task.env.comparing if there else ():
+            # Alone is judged what came to an end of its own.
+            alone = judging.plan.by == "score"
+            by_it = [at for at in there if not alone or made[at].ended in ("done", "truncated")]
+            judged = await _judged(player, task, judging, [made[at] for at in by_it])
+            for at, rollout in zip(by_it, judged, strict=True):
+                made[at] = rollout
+        for at in there:
+            made[at] = credited(made[at], plan.reward)
+    except ServiceLostError:
+        raise
+    except Exception as error:
+        for at in there:
+            made[at] = player.failed(made[at], error)
+    return made
+
+
+async def _judged(
+    player: Player, task: Task, judging: JudgedReward, rollouts: Sequence[Rollout]
+) -> list[Rollout]:
+    """What one judging makes of a group, tried as often as the plan allows."""
+    episodes = [[(turn.observation, turn.action) for turn in r.turns] for r in rollouts]
+    found: list[list[ComparisonVerdict]] = [[] for _ in rollouts]
+    for attempt in range(player.on_error.retries + 1):
+        order = Random(derive_seed(task.seed, "comparison", attempt))
+        try:
+            learnt = [await _learnt(task, judging, model, rollouts) for model in judging.rewards]
+            if judging.plan.by != "score":
+                found = await judging.compare(task.key, episodes, order)
+            found = [[*said, *of] for said, *of in zip(found, *learnt, strict=True)]
+            break
+        except ServiceLostError:
+            raise
+        except EnvError:
+            if attempt == player.on_error.retries or len(rollouts) < 2:
+                raise
+    return [
+        evolve(rollout, turns=(*rollout.turns[:-1], _rewarded(rollout.turns[-1], found[at])))
+        for at, rollout in enumerate(rollouts)
+    ]
+
+
+async def _learnt(
+    task: Task, judging: JudgedReward, model: RewardModelPlan, rollouts: Sequence[Rollout]
+) -> list[ComparisonVerdict]:
+    """What a reward model makes of a group: the implicit reward of each episode, or the share of
+    the others that it is above."""
+    read = await all_of(_implicit_reward(task, judging, model, one) for one in rollouts)
+    rewards = [reward for reward, _ in read]
+    if judging.plan.by != "score":
+        rewards = above(rewards)
+    return [
+        ComparisonVerdict(Verdict(model.name, reward, said), {model.name: (model.weight, reward)})
+        for reward, (_, said) in zip(rewards, read, strict=True)
+    ]
+
+
+async def _implicit_reward(
+    task: Task, judging: JudgedReward, model: RewardModelPlan, rollout: Rollout
+) -> tuple[float, str]:
+    """β (log π − log π_ref) of the last reply, or of all, and how it came about."""
+    assert model.reference is not None
+    assert model.beta is not None
+    last = len(rollout.turns) - 1
+    judged = range(last + 1) if judging.plan.whole else (last,)
+    said = [
+        (sequence.tokens, sequence.chunks, places)
+        for sequence in merged_sequences(rollout.turns)
+        if (places := [at for at, turn in enumerate(sequence.turns) if turn in judged])
+    ]
+    count = sum(len(places) for *_, places in said)
+    read = task.env.responders.logprob
+    now = await all_of(read(model.model, *one) for one in said)
+    before = await all_of(read(model.reference, *one) for one in said)
+    reward = model.beta * (fsum(now) - fsum(before)) / (count if model.mean else 1)
+    return reward, f"log p {fsum(now):.2f}, before {fsum(before):.2f}, of {count} tokens"
+
+
+def above(rewards: Sequence[float]) -> list[float]:
+    """For each of two or more rewards, the share of the others that it is above; equals count
+    half."""
+    others = len(rewards) - 1
+    return [
+        sum((one > other) + 0.5 * (one == other) for other in rewards) / others - 0.5 / others
+        for one in rewards
+    ]
+
+
+def _rewarded(turn: Turn, judged: Sequence[ComparisonVerdict]) -> Turn:
+    before = Observation("", turn.reward, True, turn.metrics, components=turn.components)
+    after = rewarded(before, judged)
+    return evolve(
+        turn,
+        reward=after.reward,
+        metrics=after.metrics,
+        components=after.components,
+        verdicts=(*turn.verdicts, *after.verdicts),
+    )
+
+
+async def play_task(player: Player, task: Task) -> list[Rollout]:
+    """Return all rollouts of one task, member by member; see :meth:`Player.play`.
+
+    In roles, a member's solvers come first, then its judge; in a game, its seats.
+    """
+    roles = task.env.roles
+    if task.env.plan.play is not None:
+        return await play_game(player, task)
+    if roles is None:
+        played = await player.play(task)
+        return await compare(player, task, played) if task.env.comparing else played
+    count = roles.solvers
+    solving = _in_role(task, roles.solver, task.env.new_history, task.size * count, task.seed)
+    played = await player.play(solving)
+    solved_G = [played[m * count : (m + 1) * count] for m in range(task.size)]
+    judged_G = await all_of(
+        _judge(player, task, roles, member, solved) for member, solved in enumerate(solved_G)
+    )
+    return [
+        evolve(rollout, member=member, role=role)
+        for member, (solved, judged) in enumerate(zip(solved_G, judged_G, strict=True))
+        for role, rollouts in ((SOLVER, solved), (JUDGE, [judged]))
+        for rollout in rollouts
+    ]
+
+
+async def _judge(
+    player: Player, task: Task, roles: SolverJudge, member: int, solved: Sequence[Rollout]
+) -> Rollout:
+    failed = next((rollout for rollout in solved if rollout.error or not rollout.turns), None)
+    if failed is not None:
+        cause = f"a solver failed: {failed.error or 'it had no turn'}"
+        return evolve(failed, turns=(), ended="failed", credit=(), error=cause)
+    turns = [rollout.turns[0] for rollout in solved]
+    outcomes = [(t.action, Observation("", t.reward, True, t.metrics)) for t in turns]
+    judging = _in_role(
+        task,
+        lambda problem: roles.judge(problem, outcomes),
+        roles.judge_history,
+        1,
+        derive_seed(task.seed, JUDGE, member),
+    )
+    (rollout,) = await player.play(judging)
+    return rollout
+
+
+def _in_role(
+    task: Task,
+    role: Callable[[AsyncEpisode], AsyncEpisode],
+    history: Callable[[], PromptBuilder],
+    size: int,
+    seed: int,
+) -> Task:
+    """Return what one role plays of a task, as a task of its own."""
+    env = PlayableEnv(task.env.plan, _RoleSource(task, role), history)
+    return evolve(task, env=env, size=size, seed=seed)
+
+
+@frozen
+class _RoleSource:
+    """The episodes of a task as one role sees them, in the task's own state."""
+
+    task: Task
+    role: Callable[[AsyncEpisode], AsyncEpisode]
+
+    async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
+        key = evolve(self.task.key, size=task.size)
+        return [self.role(problem) for problem in await self.task.env.source.open(key, members)]
+
+    async def close(self) -> None:
+        """Do nothing: the source is closed with the environment that it belongs to."""
 
 
 async def play_tasks(
@@ -77,3 +285,105 @@ def require_any(rollouts: Sequence[Rollout]) -> None:
         causes = (str(rollout.failure) for rollout in rollouts if rollout.failure)
         cause = next(causes, "no episode had a reward")
         raise RunError(f"every rollout failed; the first cause: {cause}")
+
+
+Group = list[Rollout]
+
+
+@define(eq=False)
+class StreamedGroups:
+    """The groups of a step, handed on in parts while others are still played.
+
+    In a ``fixed`` order a part is the same groups each time. Otherwise it is those that are in, as
+    soon as they are its share of all and no gradient is being computed, or the last group is in:
+    groups that come in while a gradient is computed are trained on together. Then there may be
+    fewer parts than planned; the remaining ones are empty.
+
+    Which groups of equals are replaced, and by which tasks, depends on all groups of a step. So
+    those that ``held`` names are held back until all are in, and come last, with the result of
+    ``replaced`` on their numbers and rollouts. ``gradients``: a gradient is taken of each part.
+    """
+
+    parts: int
+    fixed: bool
+    gradients: bool
+    held: Callable[[Group], bool]
+    replaced: Callable[[Sequence[int], Sequence[Group]], Awaitable[list[Rollout]]]
+    _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
+    _playing: set[int] = field(factory=set, init=False)
+    _ready: dict[int, Group] = field(factory=dict, init=False)
+    _held: dict[int, Group] = field(factory=dict, init=False)
+    _given: int = field(default=0, init=False)  # parts
+    _failure: BaseException | None = field(default=None, init=False)
+    _training: bool = field(default=False, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    def start(self, groups: Iterable[Coroutine[Any, Any, Group]]) -> None:
+        self._tasks = [
+            asyncio.create_task(self._play(number, group)) for number, group in enumerate(groups)
+        ]
+        self._playing = set(range(len(self._tasks)))
+
+    async def _play(self, number: int, group: Coroutine[Any, Any, Group]) -> None:
+        try:
+            rollouts = await group
+        except Exception as error:
+            self._failure = self._failure or error
+        else:
+            (self._held if self.held(rollouts) else self._ready)[number] = rollouts
+        self._playing.discard(number)
+        self._changed.set()
+
+    async def part(self) -> list[Rollout]:
+        """Return the rollouts of the next part, group by group; raise what playing one raised."""
+        async with self._lock:
+            self._given += 1
+            try:
+                while not self._part_is_ready():
+                    self._changed.clear()
+                    await self._changed.wait()
+                taken = [self._ready.pop(number) for number in self._numbers()]
+                if self._held and self._nothing_else(taken):
+                    equals, self._held = dict(sorted(self._held.items())), {}
+                    taken.append(await self.replaced(list(equals), list(equals.values())))
+            except BaseException:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                raise
+            self._training = self.gradients and bool(taken)
+            return [rollout for group in taken for rollout in group]
+
+    @property
+    def _end(self) -> int:
+        """The number of groups in this part and those before it, in a fixed order."""
+        return len(self._tasks) * self._given // self.parts
+
+    def _part_is_ready(self) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        if self.fixed:
+            return min(self._playing, default=self._end) >= self._end
+        share = max(1, ceil(len(self._tasks) / self.parts))
+        return not self._playing or (len(self._ready) >= share and not self._training)
+
+    def _numbers(self) -> list[int]:
+        return sorted(n for n in self._ready if not self.fixed or n < self._end)
+
+    def _nothing_else(self, taken: Sequence[Group]) -> bool:
+        """Whether the groups that were held back are due: in the last part, or as soon as all
+        others are given, if the order is not fixed."""
+        return self._given == self.parts or not (self.fixed or taken or self._playing)
+
+    def gradients_submitted(self, outputs: Sequence[asyncio.Future[Any]]) -> None:
+        """Record that the last part is with the service, or had nothing to train on."""
+
+        def trained(_: Any = None) -> None:
+            self._training = False
+            self._changed.set()
+
+        if outputs:
+            asyncio.gather(*outputs, return_exceptions=True).add_done_callback(trained)
+        else:
+            trained()

@@ -1,22 +1,48 @@
-"""One task played by all members of a group, against a sampling client."""
+"""Environments made and closed, and one task played by all members of a group."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, evolve, field
 
-from rlc.chat import ContractError, PromptBuilder, chunks_of, ended_reply, model_input, stop_of
-from rlc.envs import AsyncEpisode, Deadline, JoiningEpisode, Responder, RunningEpisode, validated
-from rlc.plan import FailurePlan, RolloutsPlan, SamplingPlan
+from rlc.chat import (
+    ContractError,
+    EnvError,
+    PromptBuilder,
+    ViewChange,
+    chunks_of,
+    ended_reply,
+    fitting_renderer,
+    model_input,
+    stop_of,
+)
+from rlc.data import DataError
+from rlc.envs import (
+    AsyncEpisode,
+    Deadline,
+    JoiningEpisode,
+    PlayableEnv,
+    Responder,
+    Responders,
+    RunningEpisode,
+    build_env,
+    validated,
+)
+from rlc.plan import EnvPlan, FailurePlan, RolloutsPlan, SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
-from rlc.runtime.failures import failure_of
-from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage
-from rlc.runtime.rollouts.attempts import Attempt, call_environment, sampled_turn
-from rlc.runtime.rollouts.credit import credited, unplayed_credit
-from rlc.runtime.rollouts.environments import close_all
+from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage, failure_of
+from rlc.runtime.rollouts.attempts import (
+    Attempt,
+    call_environment,
+    credited,
+    sampled_turn,
+    unplayed_credit,
+)
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import EpisodeTokens
 from rlc.seeds import derive_seed
@@ -24,6 +50,73 @@ from rlc.service import SamplingClient, ServiceLostError, sampling_params
 
 if TYPE_CHECKING:
     from tinker import types
+
+
+CLOSE_SECONDS = 10.0  # that an episode, or an environment, may take to close
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncClosable(Protocol):
+    async def close(self) -> None: ...
+
+
+def build_envs(
+    envs: Iterable[EnvPlan],
+    tokenizer: Any,
+    renderer: str,
+    responders: Responders,
+    views: Callable[[str], Mapping[str, ViewChange]] = lambda _: {},
+) -> dict[str, PlayableEnv]:
+    """Return the environments by name, with what ``views`` says that others are shown of each.
+    Raise RunError if one of them cannot be made."""
+    try:
+        built = [build_env(env, tokenizer, renderer, responders, views(env.name)) for env in envs]
+        return {env.plan.name: _with_endpoint(env, tokenizer, renderer) for env in built}
+    except (DataError, EnvError) as error:
+        raise RunError(str(error), error.hint) from error
+
+
+def _with_endpoint(env: PlayableEnv, tokenizer: Any, renderer: str) -> PlayableEnv:
+    """An environment with the endpoint that its agents ask, if agents play it."""
+    if env.plan.agent is None:
+        return env
+    try:
+        from rlc.runtime.rollouts.agents import AgentsEndpoint
+    except ModuleNotFoundError as error:
+        hint = "pip install 'rlc[serve]'"
+        what = f"agents are served with a package that is not here: {error.name}"
+        raise EnvError(what, hint) from error
+    places = asyncio.Semaphore(env.plan.agent.concurrency)
+    endpoint = AgentsEndpoint(tokenizer, fitting_renderer(tokenizer, renderer), places)
+    return evolve(env, endpoint=endpoint)
+
+
+async def close_envs(envs: Iterable[PlayableEnv]) -> None:
+    """Release the resources of environments, including their workers and endpoints."""
+    made = [*envs]
+    await close_all([*(env.source for env in made), *filter(None, (env.endpoint for env in made))])
+
+
+async def close_all(things: Iterable[AsyncClosable]) -> None:
+    """Close episodes or sources concurrently, even if cancelled in the meantime.
+
+    One that fails to close is logged: its results are not lost because of that.
+    """
+
+    async def close(thing: AsyncClosable) -> None:
+        try:
+            async with Deadline(CLOSE_SECONDS, "closing it"):
+                await thing.close()
+        except Exception as error:
+            _log.warning("an environment did not close: %s: %s", type(error).__name__, error)
+
+    closing = asyncio.gather(*map(close, things))
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise
 
 
 @define
@@ -182,7 +275,7 @@ class Player:
         try:
             async with Deadline(plan.rollouts.timeout, "the episode"):
                 if isinstance(episode, RunningEpisode):
-                    from rlc.runtime.rollouts.agent_endpoint import (
+                    from rlc.runtime.rollouts.agents import (
                         run_agent,  # it takes what a server takes
                     )
 

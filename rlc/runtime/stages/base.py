@@ -9,18 +9,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from attrs import define, field, frozen
 
 from rlc.runtime.auxiliary import AuxiliaryModels
-from rlc.runtime.failures import Failure
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
-from rlc.runtime.journal.checkpoints import PendingCheckpoint
-from rlc.runtime.journal.database import StoredStep
+from rlc.runtime.journal.database import Meter, StoredStep
+from rlc.runtime.journal.episodes import EpisodeTokens
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
-from rlc.runtime.journal.tokens import EpisodeTokens
-from rlc.runtime.observer import Observer
-from rlc.runtime.records import TrainedSample
+from rlc.runtime.records import Failure, TrainedSample
+from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
-from rlc.runtime.weights import StageWeights
+from rlc.runtime.weights import PendingCheckpoint, StageWeights
 
 
 @frozen(eq=False)

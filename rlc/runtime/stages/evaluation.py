@@ -16,9 +16,8 @@ from rlc.plan import Evaluation, Training, evaluations_of, metric_label
 from rlc.pricing import stage_cost
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
-from rlc.runtime.journal.database import NOTHING, RecordedUsage
+from rlc.runtime.journal.database import NOTHING, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import (
     ROLLOUTS_FILE,
     by_role,
@@ -26,12 +25,11 @@ from rlc.runtime.journal.metrics import (
     rollout_record,
     usage_metrics,
 )
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import play_tasks, require_any
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.player import Player, build_envs, close_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.summary import Observer
 from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.weights import StageWeights
 from rlc.service import SamplingClient, TrainingClient

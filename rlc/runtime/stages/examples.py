@@ -1,27 +1,34 @@
-"""The examples of a supervised stage: made once, then kept in the run folder."""
+"""The examples of a stage that learns from data: made once, then kept in the run folder."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from math import fsum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from attrs import define, field
 
+from rlc.catalog import LIKELIHOOD
 from rlc.plan import AnyData, Demonstrations, PreferredPairs, Samples, StagePlan, Training, is_read
 from rlc.runtime.concurrency import in_thread
+from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
-from rlc.runtime.rollouts.tokens import TokenSequence
-from rlc.runtime.scores import Scores
+from rlc.runtime.rollouts.tokens import Scores, TokenSequence
 from rlc.runtime.stages.base import Setup
-from rlc.runtime.stages.demonstrations import demonstrations
 from rlc.runtime.stages.file_examples import file_examples
-from rlc.runtime.stages.preferred import part_of, preferred
-from rlc.runtime.stages.samples import samples
+from rlc.runtime.stages.samples import demonstrations, part_of, preferred, samples
 from rlc.runtime.updates.datums import TrainingDatum, shifted
 from rlc.runtime.weights import StageWeights
 from rlc.seeds import derive_seed
+from rlc.service import TrainingClient
+
+if TYPE_CHECKING:
+    from tinker import types
+
 
 # One demonstration: the datums of its merged turns.
 Example = list[TrainingDatum]
@@ -127,3 +134,41 @@ def _said(sequence: TokenSequence, vocabulary: int) -> dict[str, Scores]:
     turn_T = np.asarray(sequence.turns[1:])
     said = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in sequence.topk.items()]
     return {"teacher": Scores.at_places(sequence.logprobs[1:], said, vocabulary)}
+
+
+_AT_ONCE = 128  # sequences of a forward pass
+
+
+@define(eq=False)
+class HeldoutExamples:
+    """The held-out examples of a stage, as datums; ``meter`` counts what scoring them reads."""
+
+    plan: Training
+    training: TrainingClient
+    meter: Meter
+    datums: list[TrainingDatum]
+    _wired: list[list[types.Datum]] = field(factory=list, init=False)  # for forward passes
+
+    async def score(self, step: int) -> dict[str, float]:
+        """Return the mean loss of a token, if it is due after a step."""
+        if not is_due(self.plan, step):
+            return {}
+        if not self._wired:  # they are the same each time
+            wired = await in_thread(lambda: [one.to_tinker(LIKELIHOOD) for one in self.datums])
+            starts = range(0, len(wired), _AT_ONCE)
+            self._wired = [wired[start : start + _AT_ONCE] for start in starts]
+        forward = self.training.forward
+        outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in self._wired))
+        self.meter.running[step].prefill += sum(len(datum.inputs) for datum in self.datums)
+        total = fsum(output.metrics["loss:sum"] for output in outputs)
+        return {"heldout/loss": total / fsum(datum.weighed for datum in self.datums)}
+
+
+async def open_heldout(setup: Setup, stage: Training) -> HeldoutExamples | None:
+    """Return the held-out examples of a stage; None if it has none. Raise DataError or RunError as
+    :func:`rlc.runtime.stages.examples.load_examples` does."""
+    if stage.heldout is None:
+        return None
+    examples = await load_examples(setup, stage, stage.heldout)
+    datums = [datum for example in examples for datum in example]
+    return HeldoutExamples(stage, setup.weights.training, setup.meter, datums)

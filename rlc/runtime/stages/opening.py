@@ -1,12 +1,35 @@
-"""How each kind of training stage is opened, by its objective."""
+"""How each kind of training stage is opened, and what later stages need, tried before the first
+one is paid for: their data is read, and each of their environments is made and reset once."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from rlc.plan import Likelihood, PolicyGradient, PreferenceLoss, Table, Training
+from attrs import evolve
+
+from rlc.catalog import AS_THEY_COME, UNDECIDED, source_traits
+from rlc.envs import Deadline, PlayableEnv, TaskKey, build_env
+from rlc.errors import Error
+from rlc.plan import (
+    EnvPlan,
+    Likelihood,
+    PolicyGradient,
+    PreferenceLoss,
+    StagePlan,
+    Table,
+    Training,
+    has_rows,
+)
+from rlc.plan.leaves import asked_models
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import RunError
+from rlc.runtime.rollouts.player import close_all, close_envs
 from rlc.runtime.stages.base import Setup, Stage
+from rlc.runtime.stages.examples import make_file_examples
+from rlc.runtime.stages.file_examples import read_all
 from rlc.runtime.stages.preference import open_preferences
 from rlc.runtime.stages.sft import open_likelihood
 from rlc.runtime.stages.train import open_policy_gradient
@@ -18,3 +41,72 @@ OPENERS: Table[Callable[[Setup, Training], Awaitable[Stage[Any]]]] = Table(
         PreferenceLoss: open_preferences,
     }
 )
+
+
+NOTICED = 1.0  # seconds from which on it is said that time was spent on this
+_SEED = 0
+
+
+async def try_later_stages(
+    folder: RunFolder,
+    stages: Iterable[StagePlan],
+    now: StagePlan,
+    tokenizer: Any,
+    note: Callable[[str], None],
+) -> None:
+    """Try what ``stages`` need, which are to run after ``now``; that one tries its own.
+
+    Environments of another base model than that of ``now``, whose ``tokenizer`` is there, are tried
+    where they can be made without theirs. Raise RunError, with the stage, for what cannot be used.
+    """
+    started, tried = time.perf_counter(), list[str]()
+    made = [_bare(env) for env in now.environments]
+    for stage in stages:
+        known = stage.model.base == now.model.base
+        try:
+            files = [data for data in stage.data if has_rows(data)]
+            if known:
+                await make_file_examples(folder, stage, tokenizer, note)
+            for data in files:
+                if not known:
+                    await in_thread(read_all, data)
+                tried.append(stage.name)
+            for env in stage.environments:
+                bare = _bare(env)
+                if any(asked_models(env)):  # they may be asked at once, and have to be paid
+                    continue
+                if bare in made or not (known or source_traits(env.source).prompts == "chat"):
+                    continue
+                made.append(bare)
+                tried.append(stage.name)
+                await _reset_once(env, tokenizer, stage.model.renderer)
+        except Exception as error:
+            what = str(error) or type(error).__name__
+            hint = error.hint if isinstance(error, Error) else None
+            raise RunError(f"`{stage.name}`, a later stage, cannot be run: {what}", hint) from error
+    spent = time.perf_counter() - started
+    if spent > NOTICED:
+        listed = ", ".join(dict.fromkeys(tried))
+        note(f"tried the data and environments of later stages in {spent:.0f} s: {listed}")
+
+
+def _bare(env: EnvPlan) -> EnvPlan:
+    """An environment without what does not matter to whether it can be made and reset."""
+    return evolve(env, name="", weight=0.0, rollouts=UNDECIDED, reward=AS_THEY_COME)
+
+
+async def _reset_once(env: EnvPlan, tokenizer: Any, renderer: str) -> None:
+    playable = await in_thread(build_env, env, tokenizer, renderer)
+    try:
+        async with Deadline(env.rollouts.step_timeout, f"the first reset of `{env.name}`"):
+            await _open_and_close(playable)
+    finally:
+        await close_envs([playable])
+
+
+async def _open_and_close(playable: PlayableEnv) -> None:
+    """Open one episode, or a group where the environment has groups of one size only."""
+    plan = playable.plan
+    size = plan.rollouts.group if source_traits(plan.source).fixed_groups else 1
+    episodes = await playable.source.open(TaskKey(_SEED, 0, _SEED, size), range(size))
+    await close_all(episodes)

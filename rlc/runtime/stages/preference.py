@@ -19,14 +19,13 @@ from rlc.plan import (
 )
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
-from rlc.runtime.journal.meter import Meter
+from rlc.runtime.journal.database import Meter
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import drawn, example_records, is_due
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.runtime.updates import optimizer
-from rlc.runtime.updates.datums import FloatArray
-from rlc.runtime.updates.minibatch import Minibatch
+from rlc.runtime.updates.datums import FloatArray, Minibatch
 from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.preferences import (
     Completion,

@@ -1,4 +1,8 @@
-"""Episodes that are played for a stage to learn from: each once, then kept in the run folder."""
+"""Episodes that are played for a stage to learn from: each once, then kept in the run folder.
+
+They are samples of another model; demonstrations, which went well; or pairs of preferences, the
+best and the worst of several replies to a task.
+"""
 
 from __future__ import annotations
 
@@ -13,35 +17,40 @@ from typing import Any
 from attrs import asdict, define, evolve, field, frozen
 
 from rlc.catalog import DEFAULT_FAILURE, DEFAULT_SAMPLING
-from rlc.chat import AS_PLAYED, ViewChange
-from rlc.envs import PlayableEnv
+from rlc.chat import AS_PLAYED, ViewChange, chunks_of, encoded_reply
+from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, find_oracle
 from rlc.plan import (
     LOCAL,
+    AnyData,
     BudgetPlan,
+    Demonstrations,
     EnvPlan,
     ModelPlan,
+    PreferredPairs,
     RolloutsPlan,
     Samples,
     SamplingPlan,
+    StagePlan,
     Training,
 )
 from rlc.runtime.concurrency import all_of, in_thread
-from rlc.runtime.journal.database import NOTHING, RecordedUsage
+from rlc.runtime.journal.database import NOTHING, PROBES, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import PROBES, Meter
-from rlc.runtime.records import Rollout, RunError
-from rlc.runtime.rollouts.environments import build_envs, close_envs
-from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.roles import play_task
+from rlc.runtime.records import Rollout, RunError, Turn
+from rlc.runtime.rollouts.attempts import episode_credit
+from rlc.runtime.rollouts.groups import play_task
+from rlc.runtime.rollouts.player import Player, build_envs, close_all, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
+from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.service import SamplingClient
 
 Play = Callable[[Task], Awaitable[list[Rollout]]]
 
 _STUDENT = "student"  # the view of the one that learns, where it is not the player's
 
+MOST_TRIES = 20  # episodes for each demonstration, tasks for each pair
 WAVE, LARGE_WAVE = 64, 512  # tasks played side by side: on this machine, on a server
 
 
@@ -313,3 +322,148 @@ async def collect(
             good += chosen(group)
         on_progress(min(len(good), wanted), wanted)
     return good[:wanted], played
+
+
+async def demonstrations(
+    setup: Setup, stage: Training, data: Demonstrations
+) -> list[dict[str, Any]]:
+    """Return the demonstrations of a stage in the order of their tasks, played by the model that it
+    begins with, or by the environment's oracle.
+
+    Raise RunError if too few episodes reach the reward that the plan asks for.
+    """
+    model, least, plan, count = stage.model, data.min_reward, data.env, data.count
+    folder, tokenizer, meter = setup.folder, setup.tokenizer, setup.meter
+    async with opened_env(setup, plan, tokenizer, model.renderer, meter) as env:
+        if data.policy == "model":
+            client = (await setup.weights.snapshot(0)).client
+            play = model_player(client, plan.rollouts, model.context, meter)
+        else:
+            oracle = find_oracle(plan)
+            assert oracle is not None, "the rules of the checker ensure it"
+            play = OraclePlayer(oracle, tokenizer).play
+        names = ("demonstrations", stage.name)
+        stream = TaskStream({plan.name: env}, new_cursor([plan.name]), folder.plan.seed, names)
+        paid = meter if data.policy == "model" else None
+        good, played = await collect(
+            EpisodeSampler(folder, stage.name, stream, model, play, paid),
+            count,
+            MOST_TRIES * count,
+            lambda group: [one for one in group if one.sequences and one.reward >= least],
+            setup.observer.progress,
+        )
+    if len(good) < count:
+        raise RunError(
+            f"only {len(good)} of {played} episodes of `{plan.name}` reached the reward of "
+            f"{least:g} that demonstrations need; {count} are wanted",
+            "lower `min_reward` or `n`",
+        )
+    return [one.example() for one in good]
+
+
+@define
+class OraclePlayer:
+    """Plays tasks as one who knows their answers."""
+
+    oracle: Oracle
+    tokenizer: Any
+
+    async def play(self, task: Task) -> list[Rollout]:
+        """Return the one episode of a task."""
+        (episode,) = await task.env.source.open(task.key, [0])
+        try:
+            turns = await self._turns(task.env, episode)
+        finally:
+            await close_all([episode])
+        plan = task.env.plan
+        credit = episode_credit(plan.reward, turns, ended_by_itself=True)
+        return [Rollout(plan.name, task.number, 0, "", tuple(turns), "done", credit)]
+
+    async def _turns(self, env: PlayableEnv, episode: AsyncEpisode) -> list[Turn]:
+        history, seen = env.new_history(), episode.first
+        texts, turns = list[str](), list[Turn]()
+        while not seen.done:
+            texts.append(seen.text)
+            prompt, reply = history.observe(seen), self.oracle(texts)
+            tokens = encoded_reply(reply, history, self.tokenizer)
+            action = history.reply(tokens)
+            after = await episode.play(action)
+            zeros, chunks = [0.0] * len(tokens), chunks_of(history)
+            turn = Turn(
+                prompt, tokens, zeros, seen.text, action.text, after.reward, "stop", chunks=chunks
+            )
+            turns.append(turn)
+            seen = after
+        return turns
+
+
+async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list[dict[str, Any]]:
+    """Return the pairs of a stage's data as records of the run folder, in the order of their tasks.
+
+    Each task is played by as many members as the plan says; tasks whose rewards are all equal are
+    ties. Raise RunError if too few tasks have replies that differ.
+    """
+    part = part_of(stage, data)
+    folder, tokenizer, renderer = setup.folder, setup.tokenizer, stage.model.renderer
+    name, rollouts, model = data.env.name, data.env.rollouts, data.model.model
+    account = Meter(folder.journal, stage.name, model)
+    async with opened_env(setup, data.env, tokenizer, renderer, account) as env:
+        client = await setup.asked.client(data.model)
+        play = model_player(client, rollouts, model.context, account)
+        names = ("preferred", stage.name, *([part] if part else []))
+        stream = TaskStream(
+            {name: env}, new_cursor([name]), folder.plan.seed, names, size=rollouts.group
+        )
+        whose = f"{stage.name}{part}"
+        sampler = EpisodeSampler(folder, whose, stream, model, play, account)
+        most = MOST_TRIES * data.count * rollouts.group
+        found, played = await collect(
+            sampler, 2 * data.count, most, best_and_worst, setup.observer.progress
+        )
+    tasks = played // rollouts.group
+    if len(found) < 2 * data.count:
+        raise RunError(
+            f"only {len(found) // 2} of {tasks:,} tasks of `{name}` had replies whose rewards "
+            f"differ; {data.count} pairs are wanted",
+            "lower `n`, draw more `samples` of each task, or take tasks that are sometimes solved",
+        )
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    if ties := tasks - len(pairs):
+        setup.observer.note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
+    return [_record(better, worse, tokenizer) for better, worse in pairs]
+
+
+def part_of(stage: StagePlan, data: AnyData) -> str:
+    """Return what the names of things that are made of a stage's data end with."""
+    return "-heldout" if data is stage.heldout else ""
+
+
+def best_and_worst(group: Sequence[KeptEpisode]) -> Sequence[KeptEpisode]:
+    """Return the episodes of a task with the highest and the lowest reward, of equals the first;
+    none if all rewards are equal."""
+    usable = [one for one in group if one.sequences]
+    if not usable:
+        return []
+    better = max(usable, key=lambda one: one.reward)
+    worse = min(usable, key=lambda one: one.reward)
+    return [better, worse] if better.reward > worse.reward else []
+
+
+def _record(better: KeptEpisode, worse: KeptEpisode, tokenizer: Any) -> dict[str, Any]:
+    first = better.sequences[0]
+    asked = [
+        token
+        for token, turn in zip(first["tokens"], first["turns"], strict=True)
+        if turn < 0 and token >= 0
+    ]
+    return {
+        "place": f"{better.env} task {better.task}",
+        CHOSEN: list(better.sequences),
+        REJECTED: list(worse.sequences),
+        "earned": [better.reward, worse.reward],
+        "shown": {
+            "prompt": tokenizer.decode(asked),
+            CHOSEN: "\n".join(better.actions),
+            REJECTED: "\n".join(worse.actions),
+        },
+    }

@@ -12,10 +12,9 @@ from rlc.plan import FromData, Training
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.examples import Example, drawn, load_examples
-from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
+from rlc.runtime.stages.examples import Example, HeldoutExamples, drawn, load_examples, open_heldout
 from rlc.runtime.updates import optimizer
-from rlc.runtime.updates.minibatch import Minibatch
+from rlc.runtime.updates.datums import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
 from rlc.runtime.updates.scorers import LogprobScorers, teacher_mass
 

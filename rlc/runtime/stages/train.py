@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from rlc.algo import Episodes, compute_advantages, sums_components
+from rlc.algo import (
+    Advantages,
+    AdvantageScheme,
+    Episodes,
+    Floats,
+    compute_advantages,
+    renewed,
+    running_baseline,
+    sums_components,
+)
 from rlc.plan import (
     LOCAL,
     SCORERS,
@@ -25,32 +34,95 @@ from rlc.plan import (
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
-from rlc.runtime.journal.checkpoints import pasts_of
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import (
+    StreamedGroups,
     is_constant,
     play_groups,
     replace_equals,
     replaced_groups,
 )
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.player import Player, build_envs, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream
-from rlc.runtime.scores import Scores
+from rlc.runtime.rollouts.tokens import Scores
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.baselines import KEY, RunningBaselines
-from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
+from rlc.runtime.stages.examples import HeldoutExamples, open_heldout
+from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
-from rlc.runtime.updates.datums import FloatArray
-from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
-from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.runtime.updates.datums import (
+    EpisodeDatums,
+    FloatArray,
+    Minibatch,
+    minibatches,
+    rollout_datums,
+)
+from rlc.runtime.updates.optimizer import PendingGradients, trained_tokens
 from rlc.runtime.updates.scorers import LogprobScorers, open_scorers, score_metrics, teacher_views
-from rlc.runtime.updates.streamed_groups import StreamedGroups
-from rlc.runtime.updates.trained_tokens import trained_tokens
-from rlc.runtime.weights import SamplerSnapshot
+from rlc.runtime.weights import SamplerSnapshot, pasts_of
 from rlc.seeds import derive_seed
+
+KEY = ".averages"  # in a step's cursor; no environment has this name
+
+Averages = Mapping[str, float]  # by environment and role
+
+
+@define(eq=False)
+class RunningBaselines:
+    """The moving averages of returns that a scheme subtracts, by the step after which they hold;
+    one for each role of each environment.
+
+    A step subtracts the averages as they were after the last step that is over for certain when it
+    begins, so that neither overlap nor the order of a batch changes an advantage. They are
+    journalled with each step.
+    """
+
+    decay: float
+    lag: int  # steps that may still be under way when another begins
+    _after: dict[int, Averages] = field(factory=dict)
+    _returns: dict[int, dict[str, list[float]]] = field(factory=dict, init=False)
+
+    @classmethod
+    def of(
+        cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
+    ) -> RunningBaselines | None:
+        """Return them as the steps that left these cursors have; None if no scheme needs them."""
+        step = running_baseline(scheme)
+        if step is None:
+            return None
+        known = {number: cursor.get(KEY, {}) for number, cursor in enumerate(cursors, start=1)}
+        return cls(step.decay, lag, known)
+
+    def subtracted(self, step: int, rollouts: Iterable[Rollout]) -> Floats:
+        """Return what is subtracted from the returns of each rollout of a step."""
+        averages = self.after(step - 1 - self.lag)
+        return np.array([averages.get(_label(one), 0.0) for one in rollouts], dtype=np.float64)
+
+    def add(self, step: int, rollouts: Sequence[Rollout], found: Advantages) -> None:
+        """Take note of the returns of a step, or of a part of it."""
+        returns = self._returns.setdefault(step, {})
+        each = len(found.returns_V) == len(rollouts)
+        counts = [1] * len(rollouts) if each else found.turns_R.tolist()
+        parts = np.split(found.returns_V, np.cumsum(counts)[:-1])
+        for rollout, part in zip(rollouts, parts, strict=True):
+            returns.setdefault(_label(rollout), []).extend(part.tolist())
+
+    def after(self, step: int) -> Averages:
+        """Return the averages after a step that has computed its advantages."""
+        if step < 1:
+            return {}
+        if step not in self._after:
+            before = self.after(step - 1)
+            new = {
+                label: renewed(before.get(label, 0.0), values, self.decay)
+                for label, values in self._returns.pop(step, {}).items()
+            }
+            self._after[step] = dict(sorted({**before, **new}.items()))
+        return self._after[step]
+
+
+def _label(rollout: Rollout) -> str:
+    return f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
 
 
 @frozen(eq=False)
@@ -269,7 +341,8 @@ class TrainStage(Stage[LogprobScorers]):
             self.weights.training, self.plan, node.step, batches, self.weights.own_loss, seed
         )
         if node.step in self._streamed:
-            self._streamed[node.step].gradients_submitted(gradients)
+            outputs = [gradient.output for gradient in gradients.submitted]
+            self._streamed[node.step].gradients_submitted(outputs)
         return gradients
 
     async def score_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:

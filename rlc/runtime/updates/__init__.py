@@ -1,6 +1,5 @@
 """From rollouts to optimiser updates.
 
-Read ``datums`` (turns merged into sequences, targets shifted), ``minibatch`` (the datums of each
-update, weighted), and ``optimizer`` (gradients submitted and awaited). ``scorers`` asks another
-model for logprobs, for a KL penalty.
+Read ``datums`` (sequences to train on) and ``optimizer`` (gradients submitted and awaited).
+``preferences`` makes gradients of preferences, ``scorers`` asks other models for logprobs.
 """

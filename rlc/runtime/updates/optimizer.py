@@ -1,26 +1,111 @@
-"""Optimiser updates: gradients submitted and awaited, and the metrics of the update."""
+"""Optimiser updates: gradients submitted and awaited, their metrics, and what they trained on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from attrs import frozen
+import numpy.typing as npt
+from attrs import evolve, frozen
 
-from rlc.algo import ClipRange, changed_share, clip_fraction, drift, forward_kl, learning_rate
+from rlc.algo import (
+    ClipRange,
+    Program,
+    TorchFunction,
+    batch_values,
+    changed_share,
+    clip_fraction,
+    drift,
+    forward_kl,
+    learning_rate,
+    needs_batch,
+    torch_function,
+)
 from rlc.catalog import LIKELIHOOD, loss_traits, service_loss
 from rlc.plan import LossPlan, Training
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.updates.batch_values import with_batch_values
-from rlc.runtime.updates.datums import TrainingDatum
-from rlc.runtime.updates.minibatch import Minibatch
-from rlc.service import LossHandle, TrainingClient
+from rlc.runtime.journal.episodes import EpisodeKey, EpisodeTokens, SequenceTokens
+from rlc.runtime.records import Rollout
+from rlc.runtime.updates.datums import EpisodeDatums, FloatArray, Minibatch, TrainingDatum
+from rlc.seeds import derive_seed
+from rlc.service import LossHandle, ServiceClient, TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types
+
+
+async def open_loss(
+    service: ServiceClient, stage: Training, note: Callable[[str], None]
+) -> LossHandle | None:
+    """Return the loss that a stage's recipe brings, as the service takes it; None if it brings
+    none. Raise ServiceError if the service refuses it."""
+    objective = stage.policy_gradient
+    if objective is None or (program := objective.loss.program) is None:
+        return None
+    written = torch_function(program, objective.loss.name, loss_traits(objective.loss).weighted)
+    loss = await service.create_custom_loss(*await in_thread(compiled, written))
+    if loss.in_client:
+        note(
+            f"the service has no custom losses: `{objective.loss.name}` is computed here, after a "
+            "forward pass of its own, half as much work again"
+        )
+    return loss
+
+
+def compiled(written: TorchFunction) -> tuple[Callable[..., Any], dict[str, Literal[0, 1, 2]]]:
+    """Return a function, and the ranks of its arguments, as services trace them."""
+    import torch
+
+    scope: dict[str, Any] = {"torch": torch}
+    exec(compile(written.source, f"<loss {written.name}>", "exec"), scope)
+    return scope[written.name], written.ranks
+
+
+async def with_batch_values(
+    training: TrainingClient, loss: LossPlan, minibatches: Sequence[Minibatch], seed: int
+) -> tuple[Sequence[Minibatch], int]:
+    """Return the minibatches of a whole step with what their loss computes over all of them, and
+    how many tokens were read for it.
+
+    Where the loss reads the trainer's logprobs there, a forward pass brings them, as they are
+    before the first of the updates. What is drawn depends on ``seed`` and on the names of the
+    sequences, not on their order.
+    """
+    if loss.program is None or not needs_batch(loss.program):
+        return minibatches, 0
+    datums = [datum for minibatch in minibatches for datum in minibatch.datums]
+    if not datums:
+        return minibatches, 0
+    trainer_DT: list[npt.NDArray[np.float64] | None] = [None] * len(datums)
+    read = 0
+    if loss_traits(loss).forward:
+        wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
+        output = await training.forward(wired, LIKELIHOOD.name)
+        trainer_DT = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
+        read = sum(len(datum.inputs) for datum in datums)
+    made = await in_thread(_computed, loss.program, datums, trainer_DT, seed)
+    rest = iter(made)
+    return [evolve(m, datums=[next(rest) for _ in m.datums]) for m in minibatches], read
+
+
+def _computed(
+    program: Program,
+    datums: Sequence[TrainingDatum],
+    trainer_DT: Sequence[npt.NDArray[np.float64] | None],
+    seed: int,
+) -> list[TrainingDatum]:
+    sequences, orders = [], []
+    for datum, trainer_T in zip(datums, trainer_DT, strict=True):
+        sequences.append(datum.sampled_inputs(trainer_T))
+        stream = np.random.default_rng(derive_seed(seed, *datum.name))
+        orders.append(stream.random(datum.sampled))
+    found = batch_values(program, sequences, orders)
+    return [evolve(datum, batch=known) for datum, known in zip(datums, found, strict=True)]
 
 
 @frozen(eq=False)
@@ -241,4 +326,66 @@ def _adam_params(stage: Training, step: int) -> types.AdamParams:
         eps=adam.eps,
         weight_decay=adam.weight_decay,
         grad_clip_norm=adam.grad_clip_norm,
+    )
+
+
+@frozen(eq=False)
+class _TrainedDatum:
+    """What became of a datum in its update, for each of its tokens that was trained on."""
+
+    trainer_S: list[float]
+    advantages_S: list[float]
+    weight: float | None
+
+
+def trained_tokens(
+    rollouts: Sequence[Rollout],
+    batches: Iterable[Sequence[EpisodeDatums]],
+    parts: Iterable[PendingGradients],
+) -> list[EpisodeTokens]:
+    """Return the tokens of the rollouts that a step has trained on, in their order.
+
+    ``parts`` are the gradients of the step, which are done. A sequence that took part in none of
+    them, because none of its advantages was other than 0, is there without the trainer's logprobs.
+    """
+    trained: dict[tuple[str | int, ...], _TrainedDatum] = {}
+    gradients = [gradient for part in parts for gradient in part.submitted]
+    # What is taught too, of a teacher's tokens, has its advantages where it is trained.
+    for gradient in sorted(gradients, key=lambda gradient: gradient.taught):
+        for datum, trainer_T in _answered(gradient):
+            mask_T = datum.mask_T
+            weight, advantages_T = datum.weight * datum.folded, datum.advantages_T / datum.folded
+            row = _TrainedDatum(trainer_T[mask_T].tolist(), advantages_T[mask_T].tolist(), weight)
+            trained.setdefault(datum.name, row)
+    datums = {id(one.rollout): one.datums for episodes in batches for one in episodes}
+    replies: Counter[EpisodeKey] = Counter()
+    found = []
+    for rollout in rollouts:
+        one = EpisodeKey(rollout.env, rollout.task, rollout.member, rollout.role)
+        key = EpisodeKey(rollout.env, rollout.task, rollout.member, rollout.role, replies[one])
+        replies[one] += 1
+        if id(rollout) in datums:
+            sequences = [_sequence(d, trained.get(d.name)) for d in datums[id(rollout)]]
+            found.append(EpisodeTokens(key, sequences))
+    return found
+
+
+def _answered(gradient: PendingGradient) -> Iterable[tuple[TrainingDatum, FloatArray]]:
+    """Yield each datum of a gradient with the trainer's logprobs of its targets."""
+    outputs = gradient.output.result().loss_fn_outputs
+    for datum, row in zip(gradient.datums, outputs, strict=True):
+        logprobs = row["logprobs"].to_numpy()
+        yield datum, logprobs[:, -1] if gradient.taught else logprobs
+
+
+def _sequence(datum: TrainingDatum, trained: _TrainedDatum | None) -> SequenceTokens:
+    count = datum.sampled
+    trained = trained or _TrainedDatum([math.nan] * count, [0.0] * count, None)
+    return SequenceTokens(
+        tokens=[*datum.inputs, int(datum.targets_T[-1])],
+        spans=[(reply.turn, reply.begin, reply.end) for reply in datum.replies],
+        logprobs_S=datum.logprobs_T[datum.mask_T].tolist(),
+        trainer_S=trained.trainer_S,
+        advantages_S=trained.advantages_S,
+        weight=trained.weight,
     )

@@ -18,18 +18,23 @@ from rlc.data import text_of
 from rlc.plan import PolicyGradient, TeacherPlan, Training, teacher_of
 from rlc.runtime.auxiliary import AuxiliaryModels, token_logprobs
 from rlc.runtime.concurrency import all_of, in_thread
+from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import mean_metric
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence, merged_sequences
-from rlc.runtime.scores import FloatArray, Scores
+from rlc.runtime.rollouts.tokens import (
+    NOT_SAMPLED,
+    FloatArray,
+    Scores,
+    TokenSequence,
+    merged_sequences,
+)
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.preferences import Completion
 from rlc.service import SamplingClient, ServiceError
 
 if TYPE_CHECKING:
-    from rlc.runtime.updates.minibatch import EpisodeDatums
+    from rlc.runtime.updates.datums import EpisodeDatums
 
 _DISTANCES = {"reference": ("kl/reference",), "teacher": ("teacher/kl", "teacher/kl/{env}")}
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's

@@ -28,7 +28,7 @@ from rlc.cli.browser.help_screen import HelpScreen
 from rlc.cli.browser.run_screen import RunScreen
 from rlc.cli.browser.runs_screen import RunsScreen
 from rlc.cli.main import main
-from rlc.runtime.journal.tokens import EpisodeKey, EpisodeTokens, SequenceTokens, append_tokens
+from rlc.runtime.journal.episodes import EpisodeKey, EpisodeTokens, SequenceTokens, append_tokens
 
 MODEL = 'model policy { base = "tiny" lora_rank = 4 }\n'
 SFT = MODEL + (

@@ -23,7 +23,7 @@ from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_a
 from rlc.envs.workers.executors import ExecutorWorkers
 from rlc.envs.workers.processes import ProcessWorkers
 from rlc.envs.workers.threads import ThreadWorkers
-from rlc.runtime.rollouts.environments import close_all
+from rlc.runtime.rollouts.player import close_all
 
 T = TypeVar("T")
 PROCESSES = {"kind": "processes", "count": 2, "executor": None}

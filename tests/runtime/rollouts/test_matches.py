@@ -18,8 +18,8 @@ from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.models import ModelState, Sampling
 from rlc.plan.parts import FailurePlan
 from rlc.runtime.records import Rollout, RunError, Usage
+from rlc.runtime.rollouts.groups import play_task
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task
 
 pytestmark = pytest.mark.engine

@@ -31,8 +31,8 @@ from rlc.plan.models import SamplingPlan
 from rlc.plan.parts import FailurePlan
 from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.rollouts.groups import play_task
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task
 
 pytestmark = pytest.mark.engine
