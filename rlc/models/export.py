@@ -131,7 +131,6 @@ def _hosted_adapter(
 
 @contextmanager
 def _key_in_environment(endpoint: Endpoint) -> Iterator[None]:
-    """Set the key as tinker-cookbook reads it."""
     from rlc.service import KEY
 
     before = os.environ.get(KEY)
@@ -272,7 +271,6 @@ def _provenance(run: Path, found: SavedWeights) -> Iterator[str]:
 
 
 def _summary(stage: Any) -> str:
-    """Return a line about a stage: its steps, data, rewards, loss and learning rate."""
     parts = [f"{stage.steps} steps"]
     for env in stage.environments:
         graders = ", ".join(f"{part.weight:g} × {part.name}" for part in env.graders)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field
 
 from rlc.envs import all_of, first_cause
 from rlc.service import pending_call
 
-__all__ = ["EventLoopYield", "all_of", "first_cause", "in_thread"]
+__all__ = [
+    "EventLoopYield",
+    "all_of",
+    "cancel_all",
+    "first_cause",
+    "in_thread",
+    "mark_seen",
+    "short_gc_pauses",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,11 +34,23 @@ _THREADS = ThreadPoolExecutor(2, thread_name_prefix="rlc-in-thread")
 _AT_A_TIME = 0.005  # seconds of computation between two rounds of the event loop
 
 
-async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of a long computation, made in a thread.
+def mark_seen(task: asyncio.Future[Any]) -> None:
+    """Let asyncio not warn of a failed task that nobody may await: a callback of its end."""
+    if not task.cancelled():
+        task.exception()
 
-    It must change nothing that others read. The service is told that more requests follow.
-    """
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the result of a long computation in a thread, which must change nothing that others
+    read. The service knows that more requests follow."""
     with pending_call(ours=True):
         return await asyncio.wrap_future(_THREADS.submit(function, *args, **kwargs))
 
@@ -47,10 +67,10 @@ class EventLoopYield:
     _queue: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def if_due(self) -> None:
-        """Yield to the event loop, if this round of it has no time left."""
+        """Yield to the event loop if this round of it has no time left."""
         if not self._queue.locked() and self._has_time():
             return
-        # Those in the queue will send requests: a service that answers in waves has to know.
+        # Those in the queue will send requests: a service that answers in batches has to know.
         with pending_call(ours=True):
             async with self._queue:
                 if not self._has_time():

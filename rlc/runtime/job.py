@@ -74,10 +74,8 @@ class Job:
         self._stopping = True
 
     async def run(self) -> Summary:
-        """Run what is left of the plan, and finish the session on a remote service.
-
-        Raise RunError or ServiceError if it fails; the folder stays resumable.
-        """
+        """Run the rest of the plan, and finish the session on a remote service. Raise RunError or
+        ServiceError if it fails; the folder stays resumable."""
         self.observer.started(self.folder.plan, self.folder.path)
         if self._remote:
             self.observer.waiting("connecting to the service")
@@ -111,7 +109,6 @@ class Job:
         return summary
 
     def _note_changed_data(self) -> None:
-        """Say which files are not what they were when the plan was made, and write it down."""
         journal, recorded = self.folder.journal, self.folder.recorded
         if changes := list(changed_files(recorded.data, recorded.recipe)):
             for change in changes:
@@ -121,7 +118,7 @@ class Job:
             journal.set_meta(data_changed="\n".join(dict.fromkeys([*known, *changes])))
 
     def _record_end(self, state: str, cause: str) -> None:
-        """Write down why the run ends; if that fails too, the error that ended it is raised."""
+        """Journal why the run ends; if that fails too, the error that ended it is raised."""
         with suppress(sqlite3.Error):
             self.folder.set_state(state, cause)
 
@@ -171,7 +168,7 @@ class Job:
         return Summary(self.folder.path, state, summaries, evaluations, spent, cause, expectations)
 
     async def _run_stage(self, stage: Training) -> StageSummary:
-        """Run one training stage from where the journal says it is."""
+        """Run one training stage from its last journalled step."""
         started, journal = time.perf_counter(), self.folder.journal
         key = measure(stage)
         done = journal.steps(stage.name)
@@ -261,7 +258,7 @@ class Job:
         self._over_budget = loop.over_budget
 
     async def _evaluate_at_end(self, stage: Evaluation) -> None:
-        """Evaluate the end of a stage, or a model as it is."""
+        """Evaluate the weights at the end of a stage, or a model as it is."""
         step = self._last_step(stage)
         if not self._evaluator.is_done(stage, step):
             self.observer.waiting(f"opening {stage.model.base}")
@@ -270,7 +267,7 @@ class Job:
             await self._evaluator.run(stage, step, training)
 
     async def _try_later_stages(self, now: StagePlan, training: TrainingClient) -> None:
-        """Before the first stage of this process is paid for, try what the others need."""
+        """Try the needs of later stages before the first one of this process is paid for."""
         if not self._tried:
             tokenizer, remote = training.get_tokenizer(), self._remote
             later = [
@@ -282,7 +279,6 @@ class Job:
             self._tried = True
 
     def _is_done(self, stage: StagePlan) -> bool:
-        """Whether all steps of a stage are journalled, or the evaluation at the end."""
         if is_training(stage):
             return len(self.folder.journal.steps(stage.name)) == stage.steps
         return is_evaluation(stage) and self._evaluator.is_done(stage, self._last_step(stage))
@@ -294,7 +290,7 @@ class Job:
 
 
 def _disk_error(error: Exception, path: Path) -> RunError | None:
-    """Return what to do if an error says that the disk accepts no more data; None otherwise."""
+    """Return the error for a disk that accepts no more data; None for other errors."""
     if isinstance(error, sqlite3.OperationalError):
         cause = str(error)
     elif isinstance(error, OSError) and error.errno in _DISK:
@@ -308,7 +304,7 @@ def _disk_error(error: Exception, path: Path) -> RunError | None:
 
 
 def _results(metrics: dict[str, float], name: str) -> dict[str, float]:
-    """Return the results of an evaluation without their prefix; faults only if there are any."""
+    """Return the results of an evaluation without their prefix, and its faults if there are any."""
     prefix = f"eval/{name}/"
     values = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
     return {k: v for k, v in values.items() if v or k not in ("failed", "cut_off")}

@@ -35,7 +35,7 @@ _NO_REWARD = "no episode had a reward"
 
 
 def made_update(metrics: Mapping[str, Any]) -> bool:
-    """Whether a step changed the weights."""
+    """Return whether a step changed the weights."""
     return not metrics.get("optim/skipped", 0.0)
 
 
@@ -45,8 +45,8 @@ def why_nothing_learnt(
     rehearses: bool,
     first_failure: str | None,
 ) -> str:
-    """Say why no step of a stage changed its weights, from the metrics of its steps; empty if one
-    did. It is enough for a rehearsal if rollouts have rewards."""
+    """Say why no step of a stage changed its weights, by their metrics; empty if one did. It is
+    enough for a rehearsal if rollouts have rewards."""
     rewarded = any("reward/mean" in step for step in steps)
     if not steps or any(map(made_update, steps)) or (rehearses and rewarded):
         return ""
@@ -66,11 +66,8 @@ def why_nothing_learnt(
 
 @frozen
 class Decision:
-    """What follows from a step.
-
-    ``end`` is the reason to end the run with it, or None. ``metrics`` are stored with those of the
-    step, from which a resumed run reads the decision.
-    """
+    """The decision after a step; ``end`` is a reason to end the run, or None. ``metrics`` are
+    stored with those of the step, for a resumed run."""
 
     notes: tuple[str, ...] = ()
     end: str | None = None
@@ -88,16 +85,14 @@ class StageGuard:
     _unusable: bool = False  # whether no rollout of the last step could be used
 
     def replay(self, done: Iterable[Mapping[str, Any]]) -> None:
-        """Restore the decisions of the steps before a resume.
-
-        Their failures no longer count: the cause may have been repaired.
-        """
+        """Restore the decisions of the steps before a resume. Their failures no longer count, as
+        the cause may have been repaired."""
         for metrics in done:
             self._above = self._is_above(metrics)
             self.synchronous = bool(metrics.get(SYNCHRONOUS, self.synchronous))
 
     def review(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Decision:
-        """Decide what follows from the metrics of a step; ``cause`` is its first failure."""
+        """Return the decision on a step by its metrics; ``cause`` is its first failure."""
         rollouts = self.stage.rollouts
         if rollouts is None:
             return Decision()
@@ -128,7 +123,6 @@ class StageGuard:
     def _too_many_failures(
         self, plan: GiveUpPlan | None, metrics: Mapping[str, Any], cause: str | None
     ) -> str | None:
-        """Return why the run ends, if too much failed in as many steps as the plan allows."""
         if plan is None:
             return None
         failed = metrics["rollouts/failed"]
@@ -142,7 +136,7 @@ class StageGuard:
         return f"{rows} {what}; the first cause: {cause or _NO_REWARD}"
 
     def _is_above(self, metrics: Mapping[str, Any]) -> bool:
-        """Whether the KL exceeds the guard's; unchanged by a step that trained nothing."""
+        """Return whether the KL exceeds the guard's; unchanged by a step that trained nothing."""
         guard = None if self.stage.rollouts is None else self.stage.rollouts.kl_guard
         if guard is None or metrics.get(KL) is None:
             return self._above
@@ -151,10 +145,7 @@ class StageGuard:
 
 @define(eq=False)
 class StageLoop:
-    """Runs the steps of a stage.
-
-    ``over_budget`` is True once the stage has ended at its budget.
-    """
+    """Runs the steps of a stage; ``over_budget`` once it has ended at its budget."""
 
     folder: RunFolder
     service: ServiceGuard
@@ -177,21 +168,18 @@ class StageLoop:
         self._deadline = StepDeadline(self.plan, self.service.watchdog.owed)
 
     async def run(self, done: int) -> None:
-        """Run the steps after ``done``, to the end of the stage or of its budget.
-
-        Raise RunError if too many of its rollouts fail, or a step takes too long.
-        """
+        """Run the steps after ``done``, to the end of the stage or of its budget. Raise RunError if
+        too many of its rollouts fail, or a step takes too long."""
         self._guard.replay(step.metrics for step in self.folder.journal.steps(self.plan.name))
-        async with self._deadline.held():
+        async with self._deadline.enforced():
             with short_gc_pauses():
-                await self._run(done)
+                await self._after_step(done)
+                if not self._ending:
+                    await self._run(done)
         if self._failure is not None:
             raise self._failure
 
     async def _run(self, done: int) -> None:
-        await self._after_step(done)
-        if self._ending:
-            return
         journal, name = self.folder.journal, self.plan.name
         try:
             await run_steps(
@@ -214,10 +202,10 @@ class StageLoop:
             self.stage.record_usage()
 
     async def _commit(self, step: int, outcome: StepOutcome) -> bool:
-        """Write a finished step down, and return whether the stage goes on.
+        """Write a finished step, and return whether the stage continues.
 
-        First the tokens and the rollouts, then the journal, then the metrics: a resume drops what a
-        crash left of a step that is not journalled, and writes the metrics again from the journal.
+        First the tokens and the rollouts, then the journal, then the metrics: a resume drops the
+        files of a step that is not journalled, and writes the metrics again from the journal.
         """
         report = await self.stage.report(step, outcome)
         usage = self.stage.meter.finish(step)
@@ -264,7 +252,7 @@ class StageLoop:
         return stopping or self.over_budget or self._failure is not None
 
     async def _after_step(self, step: int) -> None:
-        """Evaluate if due; the time of the evaluation belongs to no step."""
+        """Run the evaluations that are due; their time belongs to no step."""
         self._deadline.stop()
         if 0 < step < self.plan.steps:  # has the budget room for another step like the last?
             evaluations = self.evaluator.usual(self.plan, step)

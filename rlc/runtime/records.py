@@ -1,8 +1,7 @@
-"""What a run is made of: turns, rollouts, the tokens that they used, and why rollouts fail.
+"""The records of a run: turns, rollouts, their usage of tokens, and the causes of failures.
 
-Each cause of failure is recorded once, with the place and the traceback of the user's code. The
-tracebacks of other threads, processes and executors are taken from the text that Python keeps with
-an exception on its way between them.
+The tracebacks of other threads, processes and executors are taken from the text that Python keeps
+with an exception on its way between them.
 """
 
 from __future__ import annotations
@@ -48,18 +47,17 @@ _QUOTED = (
     "rlc.envs.workers.ray_actors.RemoteError",
     '"""',
 )
-# What differs between two failures of one cause: quoted text, numbers, addresses.
+# Parts that differ between failures of one cause: quoted text, numbers, addresses.
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|0x[0-9a-fA-F]+|\d+")
 
 
 @frozen
 class Failure:
-    """A cause of failed rollouts.
+    """A cause of failed rollouts, and the first step that met it.
 
     ``key`` is the same for failures of one type at one place with messages that differ in quoted
     text and numbers only. ``place`` is the last line of the user's code that was running, as
-    ``file:line``; or of a library, if there is none; or None, if only rlc's own code was.
-    ``stage`` and ``step`` say where it was met first, if it was in a step.
+    ``file:line``, or else that of a library; None if only rlc's own code was.
     """
 
     key: str
@@ -70,8 +68,8 @@ class Failure:
     step: int | None = None
 
     def __str__(self) -> str:
-        told = self.place is None or self.error.endswith(f"{self.place})")
-        return self.error if told else f"{self.error} ({self.place})"
+        complete = self.place is None or self.error.endswith(f"{self.place})")
+        return self.error if complete else f"{self.error} ({self.place})"
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -85,11 +83,12 @@ def failure_of(error: BaseException) -> Failure:
         text = _without_machinery(text)
     content = "\n".join((name, place or "", _VARYING.sub("…", message)))
     key = blake2b(content.encode(), digest_size=6).hexdigest()
-    return Failure(key, message, None if place is None else _shown(place), text)
+    here = os.path.join(os.getcwd(), "")  # files are named as seen from there
+    return Failure(key, message, None if place is None else place.removeprefix(here), text)
 
 
 def read_failures(folder: Path) -> list[Failure]:
-    """Return the causes that a run has met, in that order."""
+    """Return the causes of failures of a run, in their order."""
     file = folder / FAILURES_FILE
     if not file.is_file():
         return []
@@ -101,7 +100,7 @@ def read_failures(folder: Path) -> list[Failure]:
 
 
 def _place(text: str) -> str | None:
-    """Return the line of a traceback that its reader can change, or else the last outside rlc."""
+    """Return the last line of the user's code in a traceback, or else the last outside rlc."""
     found, own = None, False
     for match in _FRAME.finditer(text):
         file, line = match.groups()
@@ -115,8 +114,8 @@ def _place(text: str) -> str | None:
 
 
 def _without_machinery(text: str) -> str:
-    """Return a traceback without the frames of rlc and of what carries calls between threads and
-    processes, and without the exceptions of which nothing else is left."""
+    """Return a traceback without the frames of rlc and of calls between threads and processes, and
+    without exceptions that have no others."""
     parts = []
     for part in _CHAINED.split(text):
         kept, depth, skipped = list[str](), 0, False
@@ -133,18 +132,13 @@ def _without_machinery(text: str) -> str:
     return "\n\nand then\n\n".join(parts) + "\n"
 
 
-def _shown(place: str) -> str:
-    """Name a file as seen from the working directory, if it is in it."""
-    return place.removeprefix(os.path.join(os.getcwd(), ""))
-
-
 class RunError(Error):
     """A run that cannot start or continue."""
 
 
 @frozen
 class TurnView:
-    """The prompt and the reply of a turn as they are shown to another model."""
+    """The prompt and the reply of a turn as another model reads them."""
 
     prompt: Sequence[int] = field(repr=False)
     tokens: Sequence[int] = field(repr=False)
@@ -155,14 +149,12 @@ class TurnView:
 class Turn:
     """One sampled reply.
 
-    ``prompt`` holds all tokens before it, with the marks of ``chunks``, which are not text.
-    ``logprobs`` are the sampler's. ``metrics`` are what the environment measured, ``reward`` is
-    None if it gave none. A call in ``calls`` has an id, the tool's name and its arguments (JSON).
-    ``sequence_id`` is the service's name of the reply. ``components`` and ``verdicts`` are those of
-    the observation that followed. ``views`` has it as others are shown it. ``move`` and ``others``
-    are those of the observation before it, the last turn of an episode has also those after it.
-    ``topk`` are the tokens that the sampler found most likely in the place of each, if it was
-    asked for them.
+    ``prompt`` has all tokens before it, with the marks of ``chunks``, which are not text.
+    ``logprobs`` are the sampler's, ``topk`` its most likely tokens in the place of each, if
+    requested. ``metrics``, ``reward``, ``components`` and ``verdicts`` are those of the observation
+    that followed; ``move`` and ``others`` those of the one before, in the last turn also of the one
+    after. A call in ``calls`` has an id, the tool's name and its arguments (JSON). ``sequence_id``
+    is the service's name of the reply. ``views`` are those of other models.
     """
 
     prompt: Sequence[int] = field(repr=False)
@@ -184,8 +176,8 @@ class Turn:
     topk: TopkLogprobs | None = field(default=None, repr=False, eq=False)
 
     def seen_as(self, view: str) -> Turn:
-        """Return the turn as it is shown to another; of other tokens the sampler has said nothing,
-        and their logprobs are 0."""
+        """Return the turn as another model reads it; logprobs of other tokens than the sampler's
+        are 0."""
         shown = self.views[view]
         seen = evolve(self, prompt=shown.prompt, tokens=shown.tokens, chunks=shown.chunks)
         if shown.tokens is self.tokens:
@@ -197,22 +189,19 @@ class Turn:
 class Rollout:
     """One episode of one member of a group, or one role's part of it.
 
-    ``task`` numbers the environment's tasks in the order they were drawn. ``digest`` identifies the
-    task's first observation, the same for all members. ``credit`` has one value a turn, made by
-    the environment's reward settings; ``raw`` is the reward before they shaped it, None where they
-    do not.
+    ``task`` numbers the environment's tasks. ``digest`` identifies the first observation, the same
+    for all members. ``credit`` has one value a turn; ``raw`` is the reward before it was shaped,
+    None if it was not; ``components`` are those of a credit that is a weighted sum.
 
-    ``ended`` is an end of the environment's own (``done``, ``truncated``), a limit that was reached
-    (``context``, ``prompt``, ``tokens``, ``turns``) or ``failed``. Of a rollout that failed after
-    all retries, ``error`` gives the reason, ``cause`` its kind in a word, and ``failure`` where it
-    was raised; it has no credit and enters no statistics, unless the plan gives failures a reward.
+    ``ended`` is an end of the environment's own (``done``, ``truncated``), a limit (``context``,
+    ``prompt``, ``tokens``, ``turns``) or ``failed``. A rollout that failed after all retries has
+    the ``error``, its ``cause`` in a word and the ``failure``; it has no credit and enters no
+    statistics, unless the plan gives failures a reward. ``retried`` are the errors before.
 
-    ``staleness`` counts the optimiser steps since the weights that it was sampled from.
-    ``seconds`` holds the waiting times for ``sampling`` and ``environment``. ``replaced``: all
-    rewards of its group were equal, and another group is trained on in its place. ``about``: what
-    is known of the task's row of data. ``components`` are what the credit is the weighted sum of;
-    empty where it is one number. ``unplayed``: what was measured of an episode that ended before
-    its first turn, as a game can. ``retried``: the error of each attempt that failed before.
+    ``staleness`` counts the optimiser steps since the weights that it was sampled from, ``seconds``
+    are the times of ``sampling`` and ``environment``. ``replaced``: all rewards of its group were
+    equal, and another group is trained on in its place. ``about`` is the task's row of data,
+    ``unplayed`` the metrics of an episode that ended before its first turn, as a game can.
     """
 
     env: str
@@ -237,36 +226,31 @@ class Rollout:
 
     @property
     def solved(self) -> bool:
-        """Whether the task counts as solved, by its reward before that was shaped."""
+        """Whether the task is solved, by the reward before it was shaped."""
         return self.error is None and (self.reward if self.raw is None else self.raw) >= SOLVED
 
     @property
     def reward(self) -> float:
-        """The sum of the credit."""
         return sum(self.credit)
 
     @property
     def last_metrics(self) -> Mapping[str, float]:
-        """What the environment measured of the last action."""
+        """The environment's metrics of the last action."""
         return self.turns[-1].metrics if self.turns else self.unplayed
 
     def last_metric(self, kind: str) -> float:
-        """Return what the environment measured of the last action; 0 if nothing."""
+        """Return one of them; 0 if there is none."""
         return self.last_metrics.get(kind, 0.0)
 
     @property
     def group(self) -> tuple[str, int]:
-        """The task, which all members of a group share."""
         return self.env, self.task
 
 
 @frozen
 class TrainedSample:
-    """A row that a step has learnt from, as it stood before: ``measured`` says how, in words.
-
-    ``replies`` has each reply with what it is to the row: one that is imitated is the ``reply``,
-    those that are compared are ``chosen`` and ``rejected``.
-    """
+    """A row that a step has learnt from, with its measure before that in words. ``replies`` are
+    texts after their roles: ``reply``, or ``chosen`` and ``rejected``."""
 
     place: str
     measured: str
@@ -284,10 +268,8 @@ class Usage:
     trained: int = 0
 
     def add_samples(self, prompt: int, count: int, response: types.SampleResponse) -> None:
-        """Add a request for ``count`` samples of a prompt of so many tokens.
-
-        The prompt of each sample but the first is charged as a cache hit.
-        """
+        """Add a request for ``count`` samples of a prompt of so many tokens, which is charged as a
+        cache hit for all samples but the first."""
         hits = response.prompt_cache_hit_tokens
         self.prefill += prompt - hits
         self.cached += hits + (count - 1) * prompt

@@ -24,9 +24,8 @@ from rlc.service import ServiceClient, connect_service, require_service
 
 
 def require_runnable(plan: Plan) -> None:
-    """Raise RunError if something that a plan needs is missing, before a folder is made or a token
-    is paid for. That the plan itself can be run was decided by the rules of `rlc check`, which see
-    its stages: the graph that is run has to be theirs."""
+    """Raise RunError if a need of a plan is missing, before a folder is made or a token is paid.
+    The plan itself was checked by the rules, which see its stages: the graph has to be theirs."""
     if plan.graph.edges != build_graph(plan.stages).edges:
         raise RunError(
             "the job graph is not that of the stages: they were changed, or another rlc made it",
@@ -44,28 +43,23 @@ def require_runnable(plan: Plan) -> None:
                 )
     plan = located_files(plan)
     needed = requirements(plan)
-    if lost := list(dict.fromkeys(_missing_files(needed))):
-        raise RunError("; ".join(lost))
-    envs = [env for stage in plan.stages for env in stage.environments]
+    files = (one for one in needed if one.kind == "file" and not os.path.isfile(one.name))
+    lost = [f"there is no file {one.name}, which `{one.by.strip('`')}` reads" for one in files]
+    if lost:
+        raise RunError("; ".join(dict.fromkeys(lost)))
     _require_packages(needed)  # without them nothing else can be tried
-    tried = (_builders(plan), _weights(plan), _missing_keys(needed))
-    problems = (one for each in tried for one in each)
+    envs = [env for stage in plan.stages for env in stage.environments]
+    problems = [*_data_code(plan), *_weights(plan), *_missing_keys(needed)]
     if found := list(dict.fromkeys([*problems, *source_problems(envs, plan.recipe)])):
         raise RunError("; ".join(found))
 
 
-def _missing_files(needed: Sequence[Requirement]) -> Iterator[str]:
-    for one in needed:
-        if one.kind == "file" and not os.path.isfile(one.name):
-            yield f"there is no file {one.name}, which `{one.by.strip('`')}` reads"
-
-
 def _require_packages(needed: Sequence[Requirement]) -> None:
-    """Raise RunError for packages that are not installed, with the one command that gets them."""
-    absent = [one for one in needed if one.kind == "package" and not _is_installed(one.name)]
+    """Raise RunError for packages that are not installed, with the command that installs them."""
+    find, by = importlib.util.find_spec, dict[str, dict[str, None]]()
+    absent = [one for one in needed if one.kind == "package" and not find(module_of(one.name))]
     if not absent:
         return
-    by: dict[str, dict[str, None]] = {}
     for one in absent:
         by.setdefault(one.by if "`" in one.by else f"`{one.by}`", {})[one.name] = None
     what = "; ".join(f"{who} needs {', '.join(names)}" for who, names in by.items())
@@ -75,20 +69,16 @@ def _require_packages(needed: Sequence[Requirement]) -> None:
     raise RunError(f"packages are missing: {what}", f"pip install {install}")
 
 
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(module_of(package)) is not None
-
-
 def _missing_keys(needed: Sequence[Requirement]) -> Iterator[str]:
-    """Keys that trackers miss; those of services, sources and judges are tried where they open."""
+    """Yield keys that trackers miss; others are tried where their services open."""
     for one in needed:
         is_given = one.instead or os.environ.get(one.name)
         if one.kind == "key" and one.path.endswith(".track") and not is_given:
             yield f"{one.by} needs {one.name} in the environment, and it is not set"
 
 
-def _builders(plan: Plan) -> Iterator[str]:
-    """Python code that makes the data of stages, if it cannot be called as it will be."""
+def _data_code(plan: Plan) -> Iterator[str]:
+    """Yield problems of Python code that makes the data of stages."""
     search_beside(plan.recipe)
     for code in (code for s in plan.stages for code in filter(None, map(code_of_data, s.data))):
         try:
@@ -98,7 +88,7 @@ def _builders(plan: Plan) -> Iterator[str]:
 
 
 def _weights(plan: Plan) -> Iterator[str]:
-    """Weights of other runs that are not there any more, or are on another service."""
+    """Yield problems of weights of other runs: lost ones, and those on another service."""
     for stage in plan.stages:
         states = (ModelState(stage.model, stage.after), *(s for _, s in asked_models(stage)))
         for model in (state.model for state in states if state.after is None):
@@ -122,7 +112,7 @@ def run_plan(
     base_url: str | None = None,
     observer: Observer | None = None,
 ) -> Summary:
-    """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
+    """Run a plan that has no errors; see :func:`rlc.api.run`."""
     folder = None if run_dir is None else Path(run_dir)
     return _require_success(
         _run_to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
@@ -154,10 +144,10 @@ def resume(
 
 
 class ExpectationError(RunError):
-    """A run that is over, and of which an expectation of its recipe fails.
+    """A run that is over, and fails an expectation of its recipe.
 
     Attributes:
-        summary: the :class:`rlc.Summary` of the run; its ``unmet`` are what does not hold.
+        summary: the :class:`rlc.Summary` of the run, with the failed expectations as ``unmet``.
     """
 
     def __init__(self, summary: Summary) -> None:
@@ -167,8 +157,8 @@ class ExpectationError(RunError):
 
 
 def _require_success(summary: Summary) -> Summary:
-    """Return the summary of a run. Raise RunError if a stage of it has ended in vain, or an
-    expectation does not hold."""
+    """Return the summary of a run. Raise RunError if a stage of it has learnt nothing, or an
+    expectation fails."""
     if summary.state == NOTHING_LEARNT:
         look = f"`{command('show', summary.folder)}` prints its episodes"
         raise RunError(f"nothing was learnt: {summary.cause}", look)
@@ -178,20 +168,15 @@ def _require_success(summary: Summary) -> Summary:
 
 
 def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = None) -> RunFolder:
-    """Create a run folder, once the plan can be run and its service is known to be usable.
-
-    Raise RunError or ServiceError otherwise.
-    """
+    """Create a run folder. Raise RunError or ServiceError if the plan cannot be run."""
     require_runnable(plan)
     require_service(plan, base_url)
     return RunFolder.create(run_dir, plan)
 
 
 def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
-    """Open the folder of an earlier run; ``plan`` is what its recipe says now, if it was given.
-
-    Raise RunError if that differs from the plan of the run, with the differences.
-    """
+    """Open the folder of an earlier run. Raise RunError if its recipe says another ``plan`` now,
+    with the differences."""
     folder = RunFolder.resume(run_dir)
     if plan is not None and (changes := difference_lines(folder.recorded, plan)):
         folder.close()
@@ -205,10 +190,8 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
 
 
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
-    """Connect to the service of a run; a resumed run returns to the server that it began on.
-
-    Raise ServiceError if the service cannot be used.
-    """
+    """Connect to the service of a run, by default the server that it began on. Raise ServiceError
+    if the service cannot be used."""
     base_url = base_url or folder.journal.meta("server")
     checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:

@@ -35,19 +35,17 @@ class Observer:
         """A stage begins; ``done`` of its steps were run before a resume, with these values."""
 
     def waiting(self, what: str) -> None:
-        """The run waits for something before it can go on, such as a model; for no more if empty.
-
-        A step or an evaluation that is done ends it too.
-        """
+        """The run waits for something, such as a model. An empty text, or a step or an evaluation
+        that is done, ends that."""
 
     def progress(self, done: int, planned: int) -> None:
         """So many groups of the running step have been played."""
 
     def played(self, members: Sequence[Rollout]) -> None:
-        """A task has been played in a step or an evaluation, by these members of its group."""
+        """These members of a group have played a task in a step or an evaluation."""
 
     def learnt(self, lesson: TrainedSample) -> None:
-        """A step of a stage that learns from data is done; this is a row that it learnt from."""
+        """A step of a stage that learns from data is done, from this row among others."""
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A step of the stage that started last is done and journalled."""
@@ -56,10 +54,10 @@ class Observer:
         """An evaluation is done and journalled."""
 
     def note(self, text: str) -> None:
-        """Something happened that is worth a line of its own."""
+        """Something worth a line of its own happened."""
 
     def warning(self, text: str) -> None:
-        """Something is not as one would expect; a note, unless this is overridden."""
+        """Something unexpected happened; a note, unless this is overridden."""
         self.note(text)
 
     def close(self) -> None:
@@ -78,8 +76,8 @@ class History(Mapping[str, dict[str, list[Any]]]):
     """The metrics of a run as columns: ``history["main"]["reward/mean"]``.
 
     A mapping from the name of each stage, or evaluation, to its columns by the names of the
-    metrics. The first column is ``step``; the others have a value for each of its steps, None where
-    a metric is not defined. A notebook shows a table with curves.
+    metrics: first ``step``, then a value for each of its steps, None where a metric is not defined.
+    A notebook shows a table with curves.
 
     Attributes:
         folder: the folder of the run.
@@ -106,10 +104,7 @@ class History(Mapping[str, dict[str, list[Any]]]):
 
     def frame(self, stage: str) -> DataFrame:
         """Return the columns of a stage as a ``pandas.DataFrame``, with the steps as its index and
-        NaN where a metric is not defined.
-
-        Raise rlc.Error if there are none of the stage, or pandas is not installed.
-        """
+        NaN where a metric is not defined. Raise rlc.Error if there are none, or no pandas."""
         columns = self[stage]
         try:
             from pandas import DataFrame
@@ -183,11 +178,8 @@ def _table(stage: str, columns: Mapping[str, Sequence[Any]]) -> str:
 
 @frozen
 class StageSummary:
-    """The result of a training stage.
-
-    ``values`` has the value of its ``measure``, "reward" or "loss", for each finished step that has
-    one. ``updates`` are the steps that changed the weights.
-    """
+    """The result of a training stage: ``values`` of its ``measure``, "reward" or "loss", by step;
+    ``updates`` is the number of steps that changed the weights."""
 
     stage: str
     planned: int
@@ -200,8 +192,7 @@ class StageSummary:
     weights: str | None
 
     def window(self, last: bool) -> float | None:
-        """Return the mean of the first or last steps (:func:`window_size`); None before the
-        first."""
+        """Return the mean of the first or last steps (:func:`window_size`), None without any."""
         return window_mean(self.values, last)
 
 
@@ -216,9 +207,8 @@ class EvalSummary:
 
 @frozen
 class Summary:
-    """How a run ended, and what it achieved; :func:`rlc.run` and :func:`rlc.resume` return it.
-
-    A notebook shows it as a table with curves.
+    """The end of a run and its results; :func:`rlc.run` and :func:`rlc.resume` return it. A
+    notebook shows it as a table with curves.
 
     Attributes:
         folder: the folder of the run.
@@ -245,13 +235,12 @@ class Summary:
 
     @property
     def unmet(self) -> list[ExpectationResult]:
-        """The expectations that do not hold."""
         return [one for one in self.expectations if one.holds is False]
 
     @property
     def weights(self) -> str | None:
-        """What the last stage that was trained has left, as :func:`rlc.model` and `weights = "…"`
-        take it; None if nothing was saved."""
+        """The weights that the last training stage has left, as :func:`rlc.model` and
+        `weights = "…"` take them; None if nothing was saved."""
         left = [stage.weights for stage in self.stages if stage.weights is not None]
         return left[-1] if left else None
 
@@ -265,8 +254,8 @@ class Summary:
 
 
 def window_size(count: int) -> int:
-    """Return how many values the first and the last ones are of so many: five, or fewer, so that
-    none is among both; 1 of a single one."""
+    """Return the number of the first, and of the last, of so many values: at most five, and none in
+    both, except a single one."""
     return max(1, min(5, count // 2))
 
 
@@ -278,7 +267,7 @@ def window_mean(values: Sequence[float], last: bool) -> float | None:
 
 
 def window_label(count: int) -> str:
-    """Say what the first and the last of so many values are."""
+    """Return a label for the first and the last of so many values."""
     if count < 2:
         return "one step"
     size = window_size(count)
@@ -322,5 +311,5 @@ def summary_html(summary: Summary) -> str:
 
 
 def verdict(judged: ExpectationResult) -> str:
-    """Say in a word whether an expectation passed."""
+    """Return in a word whether an expectation passed."""
     return {True: "passed", False: "failed", None: "open"}[judged.holds]

@@ -138,7 +138,6 @@ class SweepRun:
     # The queue
 
     def _work(self) -> None:
-        """Run trials until none is left."""
         try:
             while (following := self._next()) is not None:
                 self._run(*following)
@@ -168,7 +167,6 @@ class SweepRun:
         return None
 
     def _propose(self) -> bool:
-        """Queue the next configuration, if there is one."""
         last = max((record.trial.number for record in self._records.values()), default=0)
         number, configuration = last + 1, None
         if number <= len(self._listed):
@@ -230,7 +228,6 @@ class SweepRun:
 
     @property
     def _committed(self) -> RecordedUsage:
-        """What is used, and what running trials are expected to use yet."""
         committed = self._spent
         for trial, expected in self._expected.items():
             path = self.folder.of_trial(self._records[trial].trial)
@@ -252,7 +249,6 @@ class SweepRun:
     # A trial
 
     def _run(self, trial: Trial, plan: Plan) -> None:
-        """Run a trial, and record how it ended."""
         job = self._running[trial.id]
         with self._lock:
             self._record(trial, "running")
@@ -285,12 +281,12 @@ class SweepRun:
                 return "pruned", "", None
             watcher = _Watcher(self, folder, trial, own_stages(plan, of))
             summary = job.run(folder, self.base_url, watcher)
-            value = value_of(folder.journal, metric, plan, of)
+            result = value_of(folder.journal, metric, plan, of)
         if summary.state == "finished":
-            if value is None:
+            if result is None:
                 return "failed", f"it ended without a {metric.name}", None
             unmet = (f"expected {one.text}: {one.said}" for one in summary.unmet)
-            return "finished", "; ".join(unmet), value
+            return "finished", "; ".join(unmet), result
         if summary.state == "interrupted":
             if self._is_pruned(trial):
                 return "pruned", "", None

@@ -260,7 +260,7 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
         observer=Observer(),
         asked=None,  # type: ignore[arg-type]
         averages=None,
-        heldout=None,
+        heldout={},
         moments=moments,
         kinds=kinds,
     )

@@ -1,9 +1,9 @@
-"""How many replies a service draws at once: raised while it answers, cut when it is overloaded.
+"""The number of replies that a service samples at once: raised while it answers, cut when it is
+overloaded.
 
 :class:`AdaptiveConcurrency` decides the level; it is a state machine without a clock of its own.
-:class:`ConcurrencyLimiter` holds requests back accordingly, first come, first served. An episode
-asks for one reply at a time, so between two of its turns each other waiting episode has a turn,
-whatever its environment.
+:class:`ConcurrencyLimiter` delays requests accordingly, first come, first served, so that all
+episodes advance, whatever their environment.
 """
 
 from __future__ import annotations
@@ -43,13 +43,12 @@ class _Window:
 
 @define
 class AdaptiveConcurrency:
-    """The level: how many replies may be drawn at once. Times are monotonic seconds.
+    """The level: how many replies may be sampled at once. Times are monotonic seconds.
 
     Additive increase, multiplicative decrease: a refusal halves the level, at most once in the
-    time of an answer, and it then grows by an eighth in each such time. Up to ``known``, a fifth
-    below the level of the last refusal, it doubles instead. A refusal far below ``known`` is part
-    of an overload from elsewhere and moves it little, so that the old level is soon found again.
-    The level only grows while requests wait for it.
+    time of an answer, and it then grows by an eighth in each such time, while requests wait for it.
+    Up to ``known``, a fifth below the level of the last refusal, it doubles instead. A refusal far
+    below ``known`` is due to the load of others and lowers it little.
 
     Latencies per token are compared over windows of answers. If they have doubled without more
     tokens a second than before, the level shrinks by a tenth, or by a fifth if there are far fewer
@@ -71,11 +70,11 @@ class AdaptiveConcurrency:
 
     @property
     def limit(self) -> int:
-        """Concurrent replies, at least one."""
+        """The number of concurrent replies, at least one."""
         return max(1, min(self.cap, int(self.level))) if self.adapts else self.cap
 
     def answered(self, now: float, seconds: float, replies: int, tokens: int, full: bool) -> None:
-        """Record an answer that took ``seconds``; ``full`` if other requests wait for its slot."""
+        """Record an answer after ``seconds``; ``full`` if other requests wait for its slot."""
         self._latency += (seconds - self._latency) / 8 if self._latency else seconds
         if not full or not self.adapts:
             self._window = None
@@ -87,7 +86,7 @@ class AdaptiveConcurrency:
         self._compare_latencies(now, seconds, replies, tokens)
 
     def pressed(self, now: float) -> None:
-        """Record that the service refused a request as one too many, or that its queue is full."""
+        """Record that the service refused a request, or that its queue is full."""
         if not self.adapts or now - self._cut_at < max(_SHORTEST_COOLDOWN, self._latency):
             return
         if not self.refused or self.level >= self.known:
@@ -123,18 +122,13 @@ class AdaptiveConcurrency:
 
 @define
 class _Answer:
-    """What a request received; filled in by the sender."""
-
     tokens: int = 0
 
 
 @define(eq=False)
 class ConcurrencyLimiter:
-    """Admits requests as the level of ``concurrency`` allows.
-
-    A request that is larger than the level is admitted alone. One that is cancelled, waiting or
-    running, leaves its slot to the next.
-    """
+    """Admits requests as the level of ``concurrency`` allows: one that is larger than the level
+    alone. One that is cancelled, waiting or running, leaves its slot to the next."""
 
     concurrency: AdaptiveConcurrency = field(factory=AdaptiveConcurrency)
     clock: Callable[[], float] = time.monotonic
@@ -145,13 +139,14 @@ class ConcurrencyLimiter:
 
     @asynccontextmanager
     async def slot(self, replies: int) -> AsyncIterator[_Answer]:
-        """Wait for the slot of a request of so many replies, and hold it within the block."""
+        """Wait for the slot of a request of so many replies, and keep it in the block, which sets
+        the number of tokens of the answer."""
         await self._enter(replies)
-        answer, asked = _Answer(), self.clock()
+        answer, since = _Answer(), self.clock()
         try:
             yield answer
             now, full = self.clock(), bool(self._queue)
-            self.concurrency.answered(now, now - asked, replies, answer.tokens, full)
+            self.concurrency.answered(now, now - since, replies, answer.tokens, full)
         finally:
             self.in_flight -= replies
             self._admit()
@@ -181,7 +176,7 @@ class ConcurrencyLimiter:
             with waiting():
                 await admitted
         except asyncio.CancelledError:
-            if admitted.done() and not admitted.cancelled():  # it holds its slot already
+            if admitted.done() and not admitted.cancelled():  # it has its slot already
                 self.in_flight -= replies
             self._admit()
             raise

@@ -55,14 +55,12 @@ class LossProbe:
 
 
 async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | None:
-    """Compare the service's loss on two small datums with the local formula.
+    """Compare the service's loss on two small datums with the local formula, without a gradient.
 
     The sampler's logprobs are placed around the trainer's own, so that ratios lie below, inside
-    and above the clip range, with advantages of both signs. Nothing is trained: no gradient is
-    asked for. Return None if there is no local formula of that name, or a recipe brings its own.
-
-    Raises:
-        ServiceError: the service computes something else, or refuses the loss.
+    and above the clip range, with advantages of both signs. Return None if there is no local
+    formula of that name, or the loss is a recipe's own. Raise ServiceError if the service computes
+    something else, or refuses the loss.
     """
     if loss.program is not None or loss.name not in LOSSES:
         return None
@@ -101,21 +99,17 @@ async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Us
 
 
 async def probe_topk(sampler: SamplingClient, top_k: int, *, of_reply: bool) -> Usage:
-    """Return the usage of asking for the most likely tokens, so many in each place of a prompt or,
-    ``of_reply``, of what is sampled after it.
-
-    Raises:
-        ServiceError: the service does not give them, or not so many.
-    """
+    """Request the top-k tokens in each place of a prompt or, ``of_reply``, of a sampled reply, and
+    return the usage. Raise ServiceError if the service does not report so many."""
     from tinker import types
 
     prompt, params = [1, 2, 3], types.SamplingParams(max_tokens=1, seed=0)  # in any vocabulary
-    asked = types.ModelInput.from_ints(prompt)
+    tokens = types.ModelInput.from_ints(prompt)
     if of_reply:
-        response = await sampler.sample(asked, 1, params, topk_sample_logprobs=top_k)
+        response = await sampler.sample(tokens, 1, params, topk_sample_logprobs=top_k)
         topk, instead = response.sequences[0].topk_logprobs_np, "`samples()` without a `top_k`"
     else:
-        response = await sampler.sample(asked, 1, params, True, top_k)
+        response = await sampler.sample(tokens, 1, params, True, top_k)
         topk, instead = response.topk_prompt_logprobs_np, "`reverse_kl()`"
     if topk is None:
         raise ServiceError(
@@ -132,21 +126,16 @@ def _tokens(tokenizer: Any) -> list[int]:
 
 def _datums(tokenizer: Any) -> list[TrainingDatum]:
     """Return datums with a weight of 1 everywhere and without sampler's logprobs."""
-    tokens = _tokens(tokenizer)
-    return [
-        TrainingDatum(
-            inputs=tokens[:length],
-            targets_T=np.asarray(tokens[1 : length + 1], dtype=np.int64),
-            logprobs_T=np.zeros(length),
-            advantages_T=np.ones(length),
-            mask_T=np.ones(length, dtype=np.bool_),
-        )
-        for length in _LENGTHS
-    ]
+    tokens, found = _tokens(tokenizer), list[TrainingDatum]()
+    for length in _LENGTHS:
+        targets_T, ones_T = np.asarray(tokens[1 : length + 1], np.int64), np.ones(length)
+        mask_T = ones_T.astype(np.bool_)
+        found.append(TrainingDatum(tokens[:length], targets_T, np.zeros(length), ones_T, mask_T))
+    return found
 
 
 async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[TrainingDatum]:
-    """Return datums of recorded replies, which the loss can name."""
+    """Return datums of recorded replies, which the loss refers to."""
     from tinker import types
 
     sampler = await training.save_weights_and_get_sampling_client(record_stability_info=True)
@@ -156,26 +145,15 @@ async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[Traini
         response = await sampler.sample(types.ModelInput.from_ints(prompt), 1, params)
         (reply,) = response.sequences
         usage.add_samples(len(prompt), 1, response)
-        turn = Turn(
-            prompt,
-            reply.tokens,
-            reply.logprobs or [],
-            "",
-            "",
-            None,
-            reply.stop_reason,
-            sequence_id=reply.sequence_id,
-        )
+        logprobs, name, end = reply.logprobs or [], reply.sequence_id, reply.stop_reason
+        turn = Turn(prompt, reply.tokens, logprobs, "", "", None, end, sequence_id=name)
         datums += episode_datums([turn], np.ones(1), np.ones(1, dtype=np.bool_))
     return datums
 
 
 def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]) -> TrainingDatum:
-    """Return the datum with sampler's logprobs that lead to these ratios.
-
-    Each comes with a large advantage and with a small negative one, so that the sum does not
-    vanish, and its sign and size are informative.
-    """
+    """Return the datum with sampler's logprobs of these ratios, each with a large advantage and
+    with a small negative one, so that the sum does not vanish."""
     ratio_T = np.resize(np.asarray(ratios), len(logprobs_T))
     is_second_T = np.arange(len(logprobs_T)) // len(ratios) % 2 == 1
     return evolve(
@@ -200,8 +178,7 @@ def _expected(
     loss: LossPlan, datums: Sequence[TrainingDatum], logprobs_DT: Sequence[FloatArray]
 ) -> tuple[float, float]:
     """Return the loss by the local formula, from the service's logprobs, and its terms' size."""
-    total = size = 0.0
-    traits = loss_traits(loss)
+    total, size, traits = 0.0, 0.0, loss_traits(loss)
     for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):
         inputs: dict[str, npt.ArrayLike] = {"weights": datum.advantages_T}
         if traits.sampler_logprobs:
@@ -220,7 +197,7 @@ S = TypeVar("S", bound=StagePlan)
 
 @define(eq=False)
 class RemoteSession:
-    """What a run does with a remote service besides training, as its ``Listener``."""
+    """The session of a run on a remote service, and its ``Listener``."""
 
     service: RemoteService
     folder: RunFolder
@@ -230,12 +207,8 @@ class RemoteSession:
     _seeds_probed: bool = field(default=False, init=False)
 
     async def open(self, plan: Plan) -> None:
-        """Compare the plan with what the service currently offers.
-
-        Raises:
-            ServiceError: the service cannot do what the plan asks.
-            RunError: a price is unknown without which a budget in dollars cannot be kept.
-        """
+        """Compare the plan with what the service currently offers. Raise ServiceError if that is
+        not enough, RunError if a budget in dollars cannot be kept, as a price is unknown."""
         for stage in plan.trainings:
             if stage.budget.usd is None:
                 continue
@@ -255,22 +228,14 @@ class RemoteSession:
                 f"the service has {context:,} tokens of context for `{base}`, less than the plan "
                 "counts on; an episode that needs more ends there"
             )
-
-        await self._verify_topk(plan)
-
-    async def _verify_topk(self, plan: Plan) -> None:
-        """Ask the base of each model whose most likely tokens are learnt for those of a few places.
-
-        Raise ServiceError if the service does not give them.
-        """
-        asked = set[tuple[str, int, bool]]()
+        probed = set[tuple[str, int, bool]]()  # top-k tokens that are learnt
         for stage in plan.stages:
             for model, top_k, of_reply in _soft_targets(stage):
-                if (model.base, top_k, of_reply) in asked:
+                if (model.base, top_k, of_reply) in probed:
                     continue
                 if await self.service.is_rlc():
                     return
-                asked.add((model.base, top_k, of_reply))
+                probed.add((model.base, top_k, of_reply))
                 sampler = await self.service.create_sampling_client(base_model=model.base)
                 used = await probe_topk(sampler, top_k, of_reply=of_reply)
                 Meter(self.folder.journal, stage.name, model).add(PROBES, used)
@@ -281,10 +246,8 @@ class RemoteSession:
         return evolve(stage, model=evolve(stage.model, context=context))
 
     async def verify(self, stage: Training, training: TrainingClient, meter: Meter) -> None:
-        """Probe the loss of a stage and, once, the seeds of samples; meter the tokens used.
-
-        Raise ServiceError if the service does not compute the loss of the plan.
-        """
+        """Probe the loss of a stage and, once, the seeds of samples; meter the tokens used. Raise
+        ServiceError if the service does not compute the loss of the plan."""
         loss = service_loss(stage)
         published = loss_traits(loss).published or await self.service.is_rlc()
         probe = await probe_loss(training, loss) if published else None
@@ -302,10 +265,8 @@ class RemoteSession:
         rollouts = stage.rollouts
         if self._seeds_probed or rollouts is None:
             return
-        if max(rollouts.batch.size, *(env.rollouts.group for env in rollouts.envs)) > 1:
-            await self._verify_seeds(stage, training, meter)
-
-    async def _verify_seeds(self, stage: Training, training: TrainingClient, meter: Meter) -> None:
+        if max(rollouts.batch.size, *(env.rollouts.group for env in rollouts.envs)) <= 1:
+            return
         sampler = await self.service.create_sampling_client(base_model=stage.model.base)
         distinct, used = await probe_seeds(sampler, training.get_tokenizer())
         meter.add(PROBES, used)
@@ -319,14 +280,14 @@ class RemoteSession:
         self._seeds_probed = True
 
     def record(self, event: dict[str, Any]) -> None:
-        """Keep the ids of sessions and models in the run folder, to reconcile a bill."""
+        """Write an event of the service to the run folder, with ids to reconcile a bill."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.folder.append(SERVICE_FILE, [{"time": now, **event}])
 
 
 def _soft_targets(stage: StagePlan) -> Iterator[tuple[ModelPlan, int, bool]]:
-    """Yield each model whose top-k logprobs a stage learns, their number, and whether they are
-    those of a reply that it samples."""
+    """Yield each model whose top-k tokens a stage learns, their number, and whether they are those
+    of its replies."""
     for teacher in stage.policy_gradient.teacher if stage.policy_gradient else ():
         if teacher.top_k is not None:
             yield teacher.model.model, teacher.top_k, False

@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 @define(eq=False)
 class Watchdog:
-    """Waits for the answers of a service and gives the service up if it fails to send any.
+    """Waits for the answers of a service, and gives it up when it is silent for ``limits.request``
+    or unreachable for ``limits.unreachable`` while requests are pending.
 
-    While requests are pending, it may be silent for ``limits.request`` and unreachable for
-    ``limits.unreachable``. ``ping`` raises ServiceError while the server cannot be reached; None
-    for a service that needs no network.
+    ``ping`` raises ServiceError while the server cannot be reached; None for a service that needs
+    no network.
     """
 
     note: Callable[[str], None]
@@ -57,10 +57,8 @@ class Watchdog:
     _lost: ServiceLostError | None = field(default=None, init=False)
 
     async def until(self, what: str, answer: Awaitable[T]) -> T:
-        """Return the answer; ``what`` names it in messages.
-
-        Raise ServiceLostError once the service is given up.
-        """
+        """Return the answer, called ``what`` in messages. Raise ServiceLostError once the service
+        is given up."""
         future = asyncio.ensure_future(answer)
         self._pending[future] = what, _now()
         if self._watcher is None or self._watcher.done():
@@ -78,24 +76,23 @@ class Watchdog:
                 self.heard()
 
     def limit(self, limits: DeadlinesPlan) -> None:
-        """Apply other limits from now on."""
         self.limits = limits
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = asyncio.create_task(self._watch())
 
     def heard(self) -> None:
-        """Record that the service answered something, or said why it does not."""
+        """Record a sign of life of the service."""
         self._heard, self._away_since = _now(), None
 
     def owed(self) -> str:
         """Describe the answer that has been pending longest."""
         if not self._pending:
             return "nothing"
-        what, asked = next(iter(self._pending.values()))
+        what, since = next(iter(self._pending.values()))
         others = len(self._pending) - 1
         more = f", and {others:,} more" if others else ""
-        return f"{what} (asked {_now() - asked:.0f} s ago{more})"
+        return f"{what} (asked {_now() - since:.0f} s ago{more})"
 
     async def _watch(self) -> None:
         """Check the deadlines until no answer is pending."""
@@ -113,20 +110,18 @@ class Watchdog:
             else:
                 pause = min(self.every, self.limits.unreachable)
                 await asyncio.sleep(min(left, pause))
-                if self._pending and _now() - self._heard >= pause:
-                    await self._reach(self.ping)
-
-    async def _reach(self, ping: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await ping()
-        except ServiceError as error:
-            if self._away_since is None:
-                self._away_since = _now()
-                self.note(f"{error}; trying for {elapsed(self.limits.unreachable)}")
-            elif _now() - self._away_since >= self.limits.unreachable:
-                self._give_up(f"{error}; it owes {self.owed()}", error.hint)
-        else:
-            self._away_since = None
+                if not self._pending or _now() - self._heard < pause:
+                    continue
+                try:
+                    await self.ping()
+                except ServiceError as error:
+                    if self._away_since is None:
+                        self._away_since = _now()
+                        self.note(f"{error}; trying for {elapsed(self.limits.unreachable)}")
+                    elif _now() - self._away_since >= self.limits.unreachable:
+                        self._give_up(f"{error}; it owes {self.owed()}", error.hint)
+                else:
+                    self._away_since = None
 
     def _give_up(self, message: str, hint: str | None) -> None:
         self._lost = ServiceLostError(message, hint)
@@ -136,7 +131,7 @@ class Watchdog:
 
 @define(eq=False)
 class WatchedCall(Generic[T]):
-    """The answer to a pending request. Unlike a coroutine it may be left unawaited."""
+    """The answer to a request. Unlike a coroutine it need not be awaited."""
 
     watchdog: Watchdog
     what: str
@@ -148,7 +143,7 @@ class WatchedCall(Generic[T]):
 
 @define(eq=False)
 class StepDeadline:
-    """Ends a stage whose step takes too long. ``owed`` describes what the service then owes."""
+    """Ends a stage whose step takes too long. ``owed`` describes what the service owes."""
 
     stage: Training
     owed: Callable[[], str]
@@ -157,8 +152,8 @@ class StepDeadline:
     _error: RunError | None = field(default=None, init=False)
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """Hold the deadline of each step within the block. Raise RunError for an overdue one."""
+    async def enforced(self) -> AsyncIterator[None]:
+        """Enforce the deadline of each step in the block: raise RunError for a late one."""
         try:
             async with self._timeout:
                 yield
@@ -191,7 +186,7 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-# What the service owes after each call, in words. Methods that are not here answer at once.
+# The answers to each call, in words. Methods that are not here answer at once.
 _OWED: dict[str, Callable[..., str]] = {
     "sample": lambda _prompt, num_samples, *_, **__: f"{num_samples} sampled replies",
     "compute_logprobs": lambda *_, **__: "logprobs",
@@ -214,7 +209,7 @@ _OWED: dict[str, Callable[..., str]] = {
 
 @define(eq=False)
 class _WatchedClient:
-    """A client of any kind whose answers, and whose clients', come in time."""
+    """A client of any kind whose answers, and those of its clients, come in time."""
 
     client: Any
     guard: ServiceGuard
@@ -236,7 +231,7 @@ class _WatchedClient:
 
 @define(eq=False)
 class ServiceGuard:
-    """Deadlines and limits of a service; ``limiter`` is None if its sampling is not limited."""
+    """Deadlines and limits of a service; ``limiter`` is None if sampling is not limited."""
 
     service: ServiceClient
     watchdog: Watchdog
@@ -244,22 +239,19 @@ class ServiceGuard:
 
     @classmethod
     def of(cls, service: ServiceClient, note: Callable[[str], None]) -> ServiceGuard:
-        """Guard a service; ``note`` is called when its server cannot be reached."""
+        """Guard a service; ``note`` reports that its server cannot be reached."""
         if isinstance(service, RemoteService):
             return cls(service, Watchdog(note, service.ping), ConcurrencyLimiter())
         return cls(service, Watchdog(note), None)
 
     @property
     def client(self) -> ServiceClient:
-        """The guarded service."""
         return cast(ServiceClient, _WatchedClient(self.service, self))
 
     async def training(self, answer: Awaitable[TrainingClient]) -> TrainingClient:
-        """Wait for a training client of the service, and guard it."""
         return cast(TrainingClient, _WatchedClient(await answer, self))
 
     async def sampling(self, answer: Awaitable[SamplingClient]) -> SamplingClient:
-        """Wait for a sampling client of the service, and guard it."""
         watched = cast(SamplingClient, _WatchedClient(await answer, self))
         return watched if self.limiter is None else LimitedSamplingClient(watched, self.limiter)
 
@@ -274,11 +266,10 @@ class ServiceGuard:
             self.limiter = None if most is None else fixed_limiter(most)
 
     def pressed(self) -> None:
-        """Record that the service says it has too much to do; it is not silent, then."""
+        """Record that the service has too much to do, which is also a sign of life."""
         self.watchdog.heard()
         if self.limiter is not None:
             self.limiter.pressed()
 
     def metrics(self) -> dict[str, float]:
-        """Return the limiter's metrics since the last call."""
         return {} if self.limiter is None else self.limiter.metrics()

@@ -26,14 +26,14 @@ from attrs import define, field, frozen
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, Record, parse_line
 
 TOKENS_FILE = "tokens.bin"
-USUAL, ALL = 64, "all"  # of how many episodes of a step they are kept
+USUAL, ALL = 64, "all"  # numbers of episodes of a step whose tokens are kept
 _LEVEL = 1  # of zlib: the quickest
 _LAYOUT = ("tokens", "logprobs_S", "trainer_S", "advantages_S")
 
 
 @frozen
 class EpisodeKey:
-    """Which of the episodes of a step; ``reply`` counts those of one role from 0."""
+    """The key of an episode in its step; ``reply`` counts those of one role from 0."""
 
     env: str
     task: int
@@ -44,16 +44,15 @@ class EpisodeKey:
 
 @frozen(eq=False)
 class SequenceTokens:
-    """One sequence of an episode, with numbers for each token that was trained on, in their order.
+    """One sequence of an episode, with values for each token that was trained on, in their order.
 
     Attributes:
         tokens: all ids, the prompts included; marks of what is not text are negative.
         spans: the turn, the begin and the end of each reply that was trained on.
         logprobs_S: the sampler's logprobs.
-        trainer_S: the trainer's, as it computed its gradient; NaN where it did not.
-        advantages_S: the advantages, before the aggregation weighs them.
-        weight: that of the aggregation; None if the sequence was left out, because none of its
-            advantages is other than 0.
+        trainer_S: the trainer's logprobs when it computed the gradient; NaN without one.
+        advantages_S: the advantages, before the weights of the aggregation.
+        weight: that of the aggregation; None if all advantages are 0 and there was no gradient.
     """
 
     tokens: Sequence[int]
@@ -66,15 +65,15 @@ class SequenceTokens:
 
 @frozen(eq=False)
 class EpisodeTokens:
-    """The sequences of an episode that have a token to train on."""
+    """The sequences of an episode with a token to train on."""
 
     key: EpisodeKey
     sequences: Sequence[SequenceTokens]
 
 
 def first_groups(episodes: Sequence[EpisodeTokens], most: int | None) -> list[EpisodeTokens]:
-    """Return the episodes of the first groups, whole ones, no more than ``most`` of them; one group
-    at least, unless it is 0. None stands for all."""
+    """Return the episodes of the first groups, no more than ``most`` of them but at least one
+    group, unless it is 0. None stands for all."""
     if most is None or len(episodes) <= most:
         return list(episodes)
     groups: dict[tuple[str, int], list[EpisodeTokens]] = {}
@@ -109,7 +108,7 @@ def append_tokens(folder: Path, stage: str, step: int, episodes: Iterable[Episod
 
 
 def keep_blocks(folder: Path, steps: set[tuple[str, int]]) -> None:
-    """Leave nothing but the blocks of some steps; the old file stays until the new one is there."""
+    """Delete the blocks of other steps; the old file stays until the new one is there."""
     path = folder / TOKENS_FILE
     if not path.exists():
         return
@@ -125,8 +124,8 @@ def keep_blocks(folder: Path, steps: set[tuple[str, int]]) -> None:
 
 @frozen
 class _Block:
-    """Where the block of a step is: from ``start`` to ``end``, what it is about from ``about``, and
-    its sequences from ``body``."""
+    """The place of a step's block: from ``start`` to ``end``, with the list of its sequences at
+    ``about``, and their numbers at ``body``."""
 
     stage: str
     step: int
@@ -141,7 +140,7 @@ class _Block:
 
 
 def _blocks(file: BinaryIO, offset: int) -> Iterator[_Block]:
-    """Yield the blocks from an offset on, up to one that is not whole."""
+    """Yield the blocks from an offset on, up to an incomplete one."""
     size = file.seek(0, 2)
     while offset < size:
         file.seek(offset)
@@ -172,7 +171,7 @@ class TokenIndex:
     _end: int = field(default=0, init=False)
 
     def has(self, stage: str, step: int) -> bool:
-        """Whether there are tokens of any episode of a step."""
+        """Return whether there are tokens of any episode of a step."""
         return self._found(stage, step) is not None
 
     def episode(self, stage: str, step: int, key: EpisodeKey) -> list[SequenceTokens]:
@@ -192,7 +191,6 @@ class TokenIndex:
         return found
 
     def _found(self, stage: str, step: int) -> _Block | None:
-        """Return the block of a step, as far as the file has been written."""
         path = self.folder / TOKENS_FILE
         if not path.is_file():
             return None
@@ -242,11 +240,8 @@ _START = re.compile(
 
 @define(eq=False)
 class EpisodeHead:
-    """The beginning of an episode's record, and its line: ``size`` bytes from ``offset``.
-
-    ``reply`` counts from 1 the episodes that have all of its ``key``, replies in one role; 0 if it
-    is the only one so far.
-    """
+    """The beginning of an episode's record, and its line: ``size`` bytes from ``offset``. ``reply``
+    counts from 1 the episodes with its ``key``, replies in one role; 0 if it is the only one."""
 
     stage: str
     step: int
@@ -263,38 +258,33 @@ class EpisodeHead:
 
     @property
     def key(self) -> tuple[str, int, str, int, int, str]:
-        """What tells the episode from others of its run, but for another reply in the same role."""
+        """The key in its run of the episode, and of other replies in the same role."""
         return self.stage, self.step, self.env, self.task, self.member, self.role
 
 
 @define(eq=False)
 class EpisodeIndex:
-    """The episodes in the folder of a run, which may still be writing them.
-
-    Only whole lines count: one that is being written is read once it is complete, or if it is the
-    last one and an object as it is. Damaged lines are passed over.
-    """
+    """The episodes in the folder of a run, which may still be writing them. An incomplete last line
+    is read later, unless it is an object as it is; damaged lines are skipped."""
 
     folder: Path
     _end: int = field(default=0, init=False)
     _file: int = field(default=0, init=False)  # the inode of what was read so far
     _names: dict[bytes, str] = field(factory=dict, init=False)
-    _newest: dict[tuple[object, ...], EpisodeHead] = field(
-        factory=dict, init=False
-    )  # of one step, by key
+    _newest: dict[object, EpisodeHead] = field(factory=dict, init=False)  # of a step, by key
 
     @property
     def path(self) -> Path:
         return self.folder / ROLLOUTS_FILE
 
     def read_share(self) -> float:
-        """Return how much of the file has been looked at, from 0 to 1."""
+        """Return the share of the file that has been read, from 0 to 1."""
         size = self.path.stat().st_size if self.path.is_file() else 0
         return min(1.0, self._end / size) if size else 1.0
 
     def was_replaced(self) -> bool:
-        """Whether what was read before is no longer there, as after a resume; then the next
-        :meth:`read_on` begins anew."""
+        """Return whether the lines that were read are no longer there, as after a resume; then the
+        next :meth:`read_on` starts over."""
         try:
             now = os.stat(self.path)
         except FileNotFoundError:
@@ -308,11 +298,8 @@ class EpisodeIndex:
     def read_on(
         self, starts_with: bytes | tuple[bytes, ...] = b""
     ) -> Iterator[tuple[EpisodeHead, bytes]]:
-        """Yield the episodes after those that were read before, in the order they were written,
-        each with its line.
-
-        Lines that begin with nothing of ``starts_with`` are passed over unparsed.
-        """
+        """Yield the episodes after those that were read before, in the order of the file, each with
+        its line; lines that begin otherwise than ``starts_with`` are skipped unparsed."""
         if not self.path.is_file():
             return
         with self.path.open("rb", buffering=_BUFFER) as lines:
@@ -323,19 +310,16 @@ class EpisodeIndex:
                     return  # it is being written
                 offset = self._end
                 self._end += len(line)
-                if line.startswith(starts_with) and (head := self._head(line, offset)) is not None:
-                    self._count(head)
-                    yield head, line
-
-    def _count(self, head: EpisodeHead) -> None:
-        """Number an episode among those of its key, which its step has written at once."""
-        newest = next(iter(self._newest.values()), head)
-        if (newest.stage, newest.step) != (head.stage, head.step):
-            self._newest.clear()
-        if (before := self._newest.get(head.key)) is not None:
-            before.reply = before.reply or 1
-            head.reply = before.reply + 1
-        self._newest[head.key] = head
+                if not line.startswith(starts_with) or (head := self._head(line, offset)) is None:
+                    continue
+                newest = next(iter(self._newest.values()), head)
+                if (newest.stage, newest.step) != (head.stage, head.step):
+                    self._newest.clear()  # a step writes all episodes at once
+                if (before := self._newest.get(head.key)) is not None:
+                    before.reply = before.reply or 1
+                    head.reply = before.reply + 1
+                self._newest[head.key] = head
+                yield head, line
 
     def line(self, head: EpisodeHead) -> bytes:
         """Return the line of an episode as it is in the file."""
@@ -344,49 +328,43 @@ class EpisodeIndex:
             return file.read(head.size)
 
     def record(self, head: EpisodeHead) -> Record | None:
-        """Return an episode as it was written; None if it is no longer where it was."""
+        """Return the record of an episode; None if it is no longer there."""
         try:
             return episode_of(self.line(head))
         except FileNotFoundError:
             return None
 
     def _head(self, line: bytes, offset: int) -> EpisodeHead | None:
-        found = _START.match(line)
-        if found is None:  # written by another version, or by hand
+        stage: Any
+        if found := _START.match(line):
+            stage, step, env, task, member, role, _, reward, ended, error = found.groups()
+            stage, env, role, ended = map(self._text, (stage, env, role, ended))
+            error = None if error is None else json.loads(error)
+        else:  # written by another version, or by hand
             record = episode_of(line) or {}
+            names = ("stage", "step", "env", "task", "member", "reward", "ended", "error")
             try:
-                return EpisodeHead(
-                    str(record["stage"]),
-                    int(record["step"]),
-                    str(record["env"]),
-                    int(record["task"]),
-                    int(record["member"]),
+                stage, step, env, task, member, reward, ended, error = (record[n] for n in names)
+                stage, env, ended, role = (
+                    str(stage),
+                    str(env),
+                    str(ended),
                     str(record.get("role") or ""),
-                    float(record["reward"]),
-                    str(record["ended"]),
-                    None if record["error"] is None else str(record["error"]),
-                    offset,
-                    len(line),
                 )
-            except (KeyError, TypeError, ValueError):
+                error = None if error is None else str(error)
+            except KeyError:
                 return None
-        stage, step, env, task, member, role, _, reward, ended, error = found.groups()
+        try:
+            numbers = int(step), int(task), int(member), float(reward)
+        except (TypeError, ValueError):
+            return None
+        step, task, member, reward = numbers
         return EpisodeHead(
-            self._text(stage),
-            int(step),
-            self._text(env),
-            int(task),
-            int(member),
-            self._text(role),
-            float(reward),
-            self._text(ended),
-            None if error is None else json.loads(error),
-            offset,
-            len(line),
+            stage, step, env, task, member, role, reward, ended, error, offset, len(line)
         )
 
     def _text(self, written: bytes) -> str:
-        """Return a JSON string; the few names there are stay one object each."""
+        """Return a JSON string; equal ones are one object."""
         if written not in self._names:
             self._names[written] = json.loads(written)
         return self._names[written]

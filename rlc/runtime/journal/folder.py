@@ -30,12 +30,18 @@ from rlc.plan import (
 )
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.episodes import ALL, USUAL, keep_blocks
-from rlc.runtime.journal.metrics import COMPARISONS_FILE, METRICS_FILE, ROLLOUTS_FILE, TIMELINE_FILE
+from rlc.runtime.journal.metrics import (
+    COMPARISONS_FILE,
+    METRICS_FILE,
+    ROLLOUTS_FILE,
+    TIMELINE_FILE,
+    parse_line,
+)
 from rlc.runtime.records import FAILURES_FILE, Failure, RunError, read_failures
 from rlc.version import __version__
 
 _FILE = ".lock"
-_TRIES, _PAUSE = 10, 0.01  # :func:`is_locked` holds the lock for a moment
+_TRIES, _PAUSE = 10, 0.01  # :func:`is_locked` has the lock for a moment
 
 
 def command(verb: str, run: Path) -> str:
@@ -45,8 +51,8 @@ def command(verb: str, run: Path) -> str:
 
 
 def new_folder(root: Path, recipe: str) -> Path:
-    """Make an empty folder with the name of the recipe and the time in plain characters; with a
-    number too, if another run began in the same second."""
+    """Make an empty folder, named by the recipe and the time in plain characters, and by a number
+    if another run began in the same second."""
     plain = re.sub(r"[^\w.-]+", "-", recipe).strip("-.") or "recipe"
     path = first = root / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
@@ -63,13 +69,13 @@ def new_folder(root: Path, recipe: str) -> Path:
 def made_and_locked(
     path: Path | None, name: str, kind: str, resume: str
 ) -> Iterator[tuple[Path, ExitStack]]:
-    """Make a folder, by default ``runs/NAME-TIME``, and hold it until the returned stack is closed:
+    """Make a folder, by default ``runs/NAME-TIME``, and lock it until the returned stack is closed:
     at the end of the block, unless that takes its callbacks over.
 
-    Raise RunError, in which ``kind`` says what folder it is, if it has content (it is gone on with
-    by the command ``resume``) or cannot be written; a new one is then deleted.
+    Raise RunError, which names the ``kind`` of folder, if it has content, with the command
+    ``resume``, or cannot be written; a new one is then deleted.
     """
-    made = path is None or not path.exists()
+    is_new = path is None or not path.exists()
     try:
         if path is None:
             path = new_folder(Path("runs"), name)
@@ -83,7 +89,7 @@ def made_and_locked(
             opened.callback(os.close, lock(path))
             yield path, opened
     except OSError as error:
-        if made and path is not None:
+        if is_new and path is not None:
             shutil.rmtree(path, ignore_errors=True)
         raise RunError(
             f"cannot write the {kind} {path or 'runs'}: {error.strerror or error}",
@@ -93,7 +99,7 @@ def made_and_locked(
 
 @contextmanager
 def locked(path: Path, kind: str) -> Iterator[ExitStack]:
-    """Hold a folder that is there, as `made_and_locked` does."""
+    """Lock a folder that exists, as :func:`made_and_locked` does."""
     try:
         with ExitStack() as opened:
             opened.callback(os.close, lock(path))
@@ -106,10 +112,8 @@ def locked(path: Path, kind: str) -> Iterator[ExitStack]:
 
 
 def lock(path: Path) -> int:
-    """Hold a folder against other processes until the returned descriptor is closed.
-
-    Raise RunError if another process holds it, OSError if the folder cannot be written.
-    """
+    """Lock a folder until the returned descriptor is closed. Raise RunError if another process has
+    locked it, OSError if it cannot be written."""
     handle = os.open(path / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for attempt in range(_TRIES):
         try:
@@ -130,7 +134,7 @@ def lock(path: Path) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the folder."""
+    """Return whether a process has locked the folder."""
     try:
         with (path / _FILE).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -143,11 +147,8 @@ def is_locked(path: Path) -> bool:
 
 @define(eq=False)
 class RunFolder:
-    """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`.
-
-    ``recorded`` is the plan as it was compiled; ``plan`` is the same with every file where this
-    process finds it.
-    """
+    """An open, locked run folder, made by :meth:`create` or :meth:`resume`. ``recorded`` is the
+    plan as it was compiled, ``plan`` the same with all files where this process finds them."""
 
     path: Path
     recorded: Plan
@@ -180,11 +181,8 @@ class RunFolder:
 
     @classmethod
     def resume(cls, path: Path) -> RunFolder:
-        """Open the folder of an earlier run, with the plan in its journal.
-
-        Raise RunError if there is no run in it, it is in use, it cannot be written, or its
-        ``plan.json`` differs from the journal.
-        """
+        """Open the folder of an earlier run, with the plan in its journal. Raise RunError if there
+        is no run in it, it is in use or not writable, or its ``plan.json`` differs."""
         if not (path / JOURNAL_FILE).is_file():
             raise no_run(path)
         with locked(path, "run folder") as opened:
@@ -194,30 +192,27 @@ class RunFolder:
             return cls(path, plan, journal, opened.pop_all())
 
     def set_state(self, state: str, cause: str = "") -> None:
-        """Journal the state of the run, and the reason for it."""
         self.journal.set_meta(state=state, cause=cause, updated=repr(time.time()))
 
     def add_tags(self, tags: Sequence[str]) -> None:
-        """Give the run names to find it by, beside those that it has."""
+        """Add names by which the run is found."""
         if tags:
             known = (self.journal.meta("tags") or "").split()
             self.journal.set_meta(tags=" ".join(dict.fromkeys([*known, *tags])))
 
     @property
     def kept_tokens(self) -> int | None:
-        """Of how many episodes of a step the tokens are kept; None for all."""
+        """The number of episodes of a step whose tokens are kept; None for all."""
         most = self.journal.meta("tokens") or str(USUAL)
         return None if most == ALL else int(most)
 
     def keep_tokens(self, most: int | None) -> None:
-        """Keep the tokens of so many episodes of each step from now on; None for all."""
+        """Set the number of episodes of a step whose tokens are kept; None for all."""
         self.journal.set_meta(tokens=ALL if most is None else str(most))
 
     def close_failed(self) -> bool:
-        """Close the folder of a run that failed, and delete a new one in which nothing has begun.
-
-        Return whether it is still there.
-        """
+        """Close the folder of a run that failed, delete a new one in which nothing has begun, and
+        return whether it still exists."""
         keep = not self._new or self.journal.has_begun()
         self.close()
         if not keep:
@@ -229,10 +224,8 @@ class RunFolder:
         self._opened.close()
 
     def rewind(self) -> None:
-        """Return to the newest checkpoint of each stage: no saved weights have the later steps.
-
-        The files beside the journal are made consistent with it, whatever a crash left of them.
-        """
+        """Return to the newest checkpoint of each stage, as later weights are lost, and make the
+        files beside the journal consistent with it."""
         last = dict[str, int]()
         for stage in self.plan.stages:
             last[stage.name] = max(self.journal.checkpoints(stage.name), default=0)
@@ -253,7 +246,7 @@ class RunFolder:
     def keep_failures(
         self, failures: Sequence[Failure], stage: str = "", step: int | None = None
     ) -> None:
-        """Write down the causes that this run has not met before, each with its traceback."""
+        """Write the causes of failure that are new in this run, each with its traceback."""
         if not failures:
             return
         known, new = {failure.key for failure in read_failures(self.path)}, []
@@ -269,16 +262,9 @@ class RunFolder:
             file.writelines(json.dumps(record) + "\n" for record in records)
 
     def read(self, name: str) -> list[dict[str, Any]]:
-        """Return the records of a file of JSON lines; those that are damaged are empty."""
-        records = []
+        """Return the records of a file of JSON lines, empty ones for damaged lines."""
         with (self.path / name).open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    record = json.loads(line)
-                except ValueError:  # damaged by a crash or an editor
-                    record = {}
-                records.append(record if isinstance(record, dict) else {})
-        return records
+            return [parse_line(line) or {} for line in file]
 
     def rewrite(self, name: str, records: Iterable[dict[str, Any]]) -> None:
         """Replace a file of JSON lines; the old one stays until the new one is complete."""
@@ -349,11 +335,9 @@ def _journalled_plan(path: Path, journal: Journal) -> Plan:
 
 
 def _found_recipe(path: Path, plan: Plan, journal: Journal) -> str:
-    """Return where the recipe of a run is: as seen from the run folder, if the whole project was
-    moved, or where it was when the run began, if the folder was moved alone.
-
-    Raise RunError if a file that the rest of the run reads is at neither place.
-    """
+    """Return the path of the recipe of a run: as seen from the run folder, if the project was
+    moved, or where it was when the run began. Raise RunError if a file that the rest of the run
+    reads is at neither place."""
     places = list(dict.fromkeys([plan.recipe, journal.meta("recipe") or plan.recipe]))
     known = [place for place in places if os.path.isfile(place)]
     # A stage with data that has begun has its examples in the run folder, and its own weights.

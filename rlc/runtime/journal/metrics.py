@@ -22,19 +22,19 @@ METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
 COMPARISONS_FILE = "comparisons.jsonl"  # the rewards of the replies that a step compared
 
-# What a rollout and its record have in common.
+# Fields that a rollout and its record have in common.
 _SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")
 
 
 def measure(stage: Training) -> str:
-    """Return the metric that a stage of this kind is watched by."""
+    """Return the metric by which a stage of this kind is watched."""
     watched = STAGES[stage.kind].watched
     assert watched is not None, "an evaluation has no steps"
     return watched
 
 
 def score(stage: Training, metrics: Mapping[str, Any]) -> float:
-    """Return how good a step was by its measure, more is better; -inf if it has none."""
+    """Return the measure of a step, more is better; -inf if it has none."""
     value = metrics.get(measure(stage))
     if value is None:
         return float("-inf")
@@ -42,8 +42,8 @@ def score(stage: Training, metrics: Mapping[str, Any]) -> float:
 
 
 def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the results of an evaluation without their prefix, and without its faults and what
-    its environments measured."""
+    """Return the results of an evaluation without their prefix, its faults, and the metrics of its
+    environments."""
     prefix = f"eval/{name}/"
     mine = {key.removeprefix(prefix): v for key, v in metrics.items() if key.startswith(prefix)}
     faults = ("failed", "cut_off")
@@ -57,11 +57,10 @@ def failures_by_cause(metrics: Mapping[str, Any]) -> dict[str, int]:
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dict[str, float]:
-    """Return the metrics of a step's rollouts, over all of them and by environment.
+    """Return the metrics of a step's rollouts, over all of them, by environment and by role.
 
     A failure only counts as failed, unless the plan gives it a reward. An environment, or a step,
-    without an episode that counts has no reward. If episodes are played in roles, each role has
-    metrics of its own.
+    without an episode that counts has no reward.
     """
     played = [rollout for rollout in rollouts if rollout.error is None]
     counted = [rollout for rollout in rollouts if rollout.credit]
@@ -99,11 +98,8 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
 
 
 def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the metrics of one environment's episodes.
-
-    ``reward_std`` is a population standard deviation, ``length`` counts sampled tokens. With
-    ``track()``, ``episodes/`` has turns and rewards as the environment gave them.
-    """
+    """Return the metrics of one environment's episodes. ``reward_std`` is a population standard
+    deviation, ``length`` counts sampled tokens, ``episodes/`` are the values of ``track()``."""
     name, rewards = env.name, [rollout.reward for rollout in rollouts]
     metrics = {
         f"reward/{name}": fmean(rewards),
@@ -127,7 +123,7 @@ def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
-    """Return the rollouts of each role; those without a role are left out."""
+    """Return the rollouts of each role, without those that have none."""
     roles: dict[str, list[Rollout]] = {}
     for rollout in rollouts:
         if rollout.role:
@@ -136,7 +132,7 @@ def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
 
 
 def measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the means of what the environment measured of each episode's last action."""
+    """Return the means of the environment's metrics of each episode's last action."""
     kinds = sorted({kind for rollout in rollouts for kind in rollout.last_metrics})
     return {f"env/{name}/{kind}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
 
@@ -148,26 +144,21 @@ def mean_metric(name: str, values: Iterable[float]) -> dict[str, float]:
 
 
 def _cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
-    """Return the share of replies that reached max_tokens."""
     turns = (turn for rollout in rollouts for turn in rollout.turns)
     return mean_metric(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
 
 
 def _surprisals(rollouts: Sequence[Rollout]) -> Iterator[float]:
-    """Yield ``-log q`` of each sampled token, in nats.
-
-    Their mean is an estimate of the policy's entropy at the temperature of sampling.
-    """
+    """Yield ``-log q`` of each sampled token, in nats. Their mean is an estimate of the policy's
+    entropy at the temperature of sampling."""
     for rollout in rollouts:
         for turn in rollout.turns:
             yield from (-logprob for logprob in turn.logprobs)
 
 
 def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
-    """Return the shares of groups (of one role) whose members all have the same reward.
-
-    They teach nothing where members are compared. ``all_good`` are those that solved the task.
-    """
+    """Return the shares of groups (of one role) whose members all have the same reward; those that
+    solved the task are ``all_good``."""
     groups: dict[tuple[tuple[str, int], str], list[Rollout]] = {}
     for rollout in rollouts:
         groups.setdefault((rollout.group, rollout.role), []).append(rollout)
@@ -233,13 +224,13 @@ class Timeline:
     _spans: dict[int, list[dict[str, Any]]] = field(factory=dict, init=False)
 
     def add(self, kind: str, node: NodeContext, start: float, end: float) -> None:
-        """Add that one part of a node ran from ``start`` to ``end`` (seconds since the epoch)."""
+        """Add that a part of a node ran from ``start`` to ``end`` (seconds since the epoch)."""
         span = {"stage": self.stage, "step": node.step, "part": node.part, "kind": kind}
         span |= {"start": round(start, 6), "end": round(end, 6)}
         self._spans.setdefault(node.step, []).append(span)
 
     def take(self, step: int) -> list[dict[str, Any]]:
-        """Return and forget the records of a step, in the order in which its nodes ended."""
+        """Remove and return the records of a step, in the order in which its nodes ended."""
         return self._spans.pop(step, [])
 
 
@@ -262,7 +253,7 @@ def read_lines(path: Path) -> Iterator[Record]:
 
 
 def parse_line(line: str) -> Record | None:
-    """Return the object on a line, or None if a crash or an editor damaged it."""
+    """Return the object on a line; None if a crash or an editor damaged it."""
     try:
         record = json.loads(line)
     except ValueError:
@@ -271,6 +262,6 @@ def parse_line(line: str) -> Record | None:
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a finite number, so that it can be drawn."""
+    """Return whether a value is a finite number."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return known and math.isfinite(float(value))  # type: ignore[arg-type]

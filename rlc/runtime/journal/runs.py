@@ -58,12 +58,12 @@ def judged_after(
     """Judge the expectations that are known after a run.
 
     Args:
-        expectations: those of the plan; others are left out.
-        records_of: the metrics of a stage, in the order of its steps or evaluations.
-        is_done: whether all of a stage is there.
-        ended: whether the run has come to its end, or to its budget: what it has not measured then
-            it never will, and the expectation does not hold.
-        rehearses: nothing is held of a rehearsal, which need not learn.
+        expectations: all of the plan.
+        records_of: returns the metrics of a stage, in the order of its steps or evaluations.
+        is_done: returns whether all of a stage is there.
+        ended: whether the run has reached its end, or its budget. Then an expectation on an unknown
+            value fails.
+        rehearses: whether the run is a rehearsal, which need not learn.
     """
 
     def value(quantity: QuantityPlan) -> float | None:
@@ -94,10 +94,8 @@ GONE = "its process is gone"
 
 @frozen
 class StageInfo:
-    """How far a stage is: steps of a training stage, evaluations of an evaluation.
-
-    ``kind`` is ``train``, ``sft`` or ``eval``; ``metrics`` are the last ones.
-    """
+    """The steps of a training stage, or evaluations of an evaluation, with the last metrics.
+    ``kind`` is ``train``, ``sft`` or ``eval``."""
 
     name: str
     kind: str
@@ -108,11 +106,8 @@ class StageInfo:
 
 @frozen
 class RunInfo:
-    """The state of a run, its ``cause`` if it is known, and what was expected of it.
-
-    Times are seconds since the epoch, or None if unknown. ``version`` is that of the rlc which
-    began it, ``tags`` are what `rlc run --tag` calls it.
-    """
+    """The state of a run, its ``cause`` if it is known, and its expectations. Times are seconds
+    since the epoch, None if unknown. ``version`` is of rlc, ``tags`` are of `rlc run --tag`."""
 
     path: Path
     recipe: str
@@ -141,12 +136,12 @@ def list_runs(root: Path) -> list[RunInfo]:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder looks like a run's, complete or damaged."""
+    """Return whether a folder looks like a run's, complete or damaged."""
     return any((path / name).is_file() for name in (PLAN_FILE, JOURNAL_FILE))
 
 
 def version_of(folder: Path, files: Iterable[str]) -> tuple[object, ...]:
-    """Return what is different once a run has begun, ended, or written to one of its files."""
+    """Return a value that changes when a run begins, ends, or writes to one of its files."""
     found: list[object] = [is_locked(folder)]
     for name in files:
         try:
@@ -199,9 +194,12 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         records[stage["name"]] = [step.metrics for step in done]
         stages.append(StageInfo(stage["name"], word_of(stage), len(done), total, metrics))
     started, updated = journal.meta("started"), float(journal.meta("updated") or 0.0)
+    # The recipe is where it is as seen from the run folder, or where it was when the run began.
+    recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
+    moved = absolute and os.path.isfile(absolute) and not os.path.isfile(recipe)
     return RunInfo(
         path=path,
-        recipe=_recipe(path, plan, journal),
+        recipe=absolute if absolute and moved else recipe,
         state=state,
         cause=cause,
         started=float(started) if started else None,
@@ -220,20 +218,12 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
     )
 
 
-def _recipe(path: Path, plan: Mapping[str, Any], journal: Journal) -> str:
-    """Return where the recipe is as seen from the run folder, or was when the run began."""
-    recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
-    moved = absolute and os.path.isfile(absolute) and not os.path.isfile(recipe)
-    return absolute if absolute and moved else recipe
-
-
 _GIVEN = ("--set", "--seed", "--weights", "--service")  # origins of values set on the command line
 
 
 def what_differs(runs: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
-    """Return, by the folder of each run, the values of its plan that other runs of its recipe do
-    not have, and those that were set on the command line, by dotted path. A run whose plan cannot
-    be read has none."""
+    """Return the values of the plan of each run, by its folder, that differ from other runs of its
+    recipe or were set on the command line, by dotted path; none of an unreadable plan."""
     found: dict[Path, dict[str, str]] = {run.path: {} for run in runs}
     for recipe in {run.recipe for run in runs}:
         values = {run.path: _values(run.path) for run in runs if run.recipe == recipe}

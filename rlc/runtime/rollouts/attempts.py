@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Awaitable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field
 
@@ -15,10 +15,10 @@ from rlc.algo import AlgorithmError, Program, reduce_rewards, shaped_reward
 from rlc.chat import Action, EnvError, Observation, calls_of
 from rlc.data import TaskFacts
 from rlc.envs import Deadline
-from rlc.plan import RewardPlan, RolloutsPlan, SamplingPlan
+from rlc.plan import RewardPlan
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.tasks import Task
-from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
+from rlc.runtime.rollouts.tokens import TOKEN, first_of
 from rlc.service import pending_call
 
 if TYPE_CHECKING:
@@ -28,15 +28,20 @@ if TYPE_CHECKING:
 
 
 def credited(rollout: Rollout, plan: RewardPlan) -> Rollout:
-    """Return a rollout with the credit that its turns have earned. Raise ShapedRewardError if it
-    cannot be shaped."""
+    """Return a rollout with the credit of its turns. Raise ShapedRewardError if it cannot be
+    shaped."""
     turns, by_itself = rollout.turns, rollout.ended == "done"
-    return evolve(
-        rollout,
-        credit=episode_credit(plan, turns, by_itself),
-        raw=raw_reward(plan, turns, by_itself),
-        components=credited_components(plan, turns),
-    )
+    credit, components = episode_credit(plan, turns, by_itself), credited_components(plan, turns)
+    raw = raw_reward(plan, turns, by_itself)
+    return evolve(rollout, credit=credit, raw=raw, components=components)
+
+
+def raw_reward(plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool) -> float | None:
+    """Return the reward of an episode before it was shaped; None if it is not shaped."""
+    if plan.shaped is None:
+        return None
+    bare = evolve(plan, shaped=None, low=None, high=None)
+    return sum(episode_credit(bare, turns, ended_by_itself))
 
 
 def episode_credit(
@@ -44,6 +49,7 @@ def episode_credit(
 ) -> tuple[float, ...]:
     """Return the credit of each turn; empty for an episode without a reward. Raise
     ShapedRewardError if it cannot be shaped."""
+    program = plan.shaped
     credit = reduce_rewards(
         [turn.reward for turn in turns],
         plan.reduce,
@@ -51,16 +57,14 @@ def episode_credit(
         low=plan.low,
         high=plan.high,
         ended=ended_by_itself,
-        shaped=None
-        if plan.shaped is None
-        else partial(_shaped, plan.shaped, turns, ended_by_itself),
+        shaped=None if program is None else partial(_shaped, program, turns, ended_by_itself),
     )
     return credit or ()
 
 
 def credited_components(plan: RewardPlan, turns: Sequence[Turn]) -> Parts:
-    """Return what the credit is the weighted sum of, each component reduced as the reward is; none
-    if it is one number, or if it is limited or shaped as a whole."""
+    """Return the weighted components of the credit, each reduced as the reward is; none if the
+    credit is one number, or limited or shaped as a whole."""
     if (plan.nonterminal, plan.low, plan.high, plan.shaped) != (None, None, None, None):
         return {}
     parts = (part for turn in turns for part in turn.components.items())
@@ -79,22 +83,13 @@ def credited_components(plan: RewardPlan, turns: Sequence[Turn]) -> Parts:
 
 
 def unplayed_credit(plan: RewardPlan, end: Observation) -> tuple[float, ...]:
-    """Return the credit of an episode that ended before its first turn: the game's reward, which
-    nothing shapes."""
+    """Return the credit of an episode that ended before its first turn, which nothing shapes."""
     return reduce_rewards([end.reward], "sum", low=plan.low, high=plan.high) or ()
 
 
-def raw_reward(plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool) -> float | None:
-    """Return the reward of an episode before it was shaped; None where none is."""
-    if plan.shaped is None:
-        return None
-    bare = evolve(plan, shaped=None, low=None, high=None)
-    return sum(episode_credit(bare, turns, ended_by_itself))
-
-
 def _shaped(program: Program, turns: Sequence[Turn], ended_by_itself: bool, total: float) -> float:
-    """The shaped reward, of what is known of the episode and measured of its last reply. An episode
-    is truncated if it did not end by itself, or its last reply was cut off at max_tokens."""
+    """Return the shaped reward of an episode. It is truncated if it did not end by itself, or its
+    last reply was cut off at max_tokens."""
     cut_off = not ended_by_itself or turns[-1].stop_reason == "length"
     known = {
         "total": total,
@@ -109,7 +104,7 @@ def _shaped(program: Program, turns: Sequence[Turn], ended_by_itself: bool, tota
 
 
 class ShapedRewardError(EnvError):
-    """An episode whose reward cannot be shaped: a component is missing, or the result infinite."""
+    """A reward that cannot be shaped: a component is missing, or the result infinite."""
 
     cause = "reward"
 
@@ -119,7 +114,7 @@ T = TypeVar("T")
 
 @define(eq=False)
 class Attempt:
-    """One attempt at one member's episode: what was played, however it ends."""
+    """One attempt at one member's episode, with its turns however it ends."""
 
     task: Task
     member: int
@@ -129,18 +124,18 @@ class Attempt:
     digest: str = ""  # of the first observation, once the episode is over
     about: TaskFacts | None = None  # the task, once it is open
     begun: bool = False  # from then on it closes its episode itself
-    unplayed: Observation | None = None  # how an episode ended in which it had no turn
+    unplayed: Observation | None = None  # the end of an episode without a turn
 
     def add_span(self, kind: str, spent: Deadline) -> None:
-        """Add a span; the time it waited for a free place, if any, has an entry of its own."""
+        """Add a span; its wait for a free place, if any, counts as ``waiting``."""
         self.seconds[kind] += spent.worked
         if spent.waited:
             self.seconds["waiting"] = self.seconds.get("waiting", 0.0) + spent.waited
 
 
 def sampled_turn(sampled: types.SampledSequence, action: Action, topk: int, **more: Any) -> Turn:
-    """Return a sampled reply, which was read as an action, as a turn with ``more``; ``topk``
-    tokens are kept in the place of each. Raise RunError if it has no logprobs."""
+    """Return a sampled reply, and the action that it was read as, as a turn; ``topk`` tokens are
+    kept in the place of each. Raise RunError if it has no logprobs."""
     if sampled.logprobs is None:
         raise RunError("the service returned no logprobs for a sampled sequence")
     return Turn(
@@ -155,37 +150,11 @@ def sampled_turn(sampled: types.SampledSequence, action: Action, topk: int, **mo
     )
 
 
-class Replies(Protocol):
-    """What gives replies: the player."""
-
-    @property
-    def sampling(self) -> SamplingPlan: ...
-
-    @property
-    def topk(self) -> int:
-        """How many of the most likely tokens come with each reply, in the place of each token."""
-
-    def limit_reached(
-        self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
-    ) -> tuple[str, str] | None:
-        """Return the limit that another reply could exceed: how the episode ends, and in words."""
-
-    async def sample(
-        self,
-        attempt: Attempt,
-        prompt: types.ModelInput,
-        count: int,
-        params: types.SamplingParams,
-        **more: Any,
-    ) -> types.SampleResponse:
-        """Ask the service for replies, and count what they take."""
-
-
 async def call_environment(call: Awaitable[T], holds: bool = True) -> T:
     """Return the result of code that is not rlc's own.
 
     If it exits the program, or raises what looks like our own cancellation, only this call fails.
-    With ``holds`` the service waits for the call before it answers the next wave of requests; not
+    With ``holds`` the service waits for the call before it answers the next batch of requests; not
     so in a game, where the call may itself wait for replies to other members.
     """
     try:

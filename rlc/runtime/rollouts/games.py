@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from attrs import define, evolve, field, frozen
@@ -44,18 +45,18 @@ _CUT_OFF = Observation("", done=True, truncated=True)
 
 
 class Opponent(Protocol):
-    """Who plays a seat of a match that is not trained; it has made so many ``moves``."""
+    """The player of a seat that is not trained; it has made so many ``moves``."""
 
     moves: int
 
     async def reply(self, seen: Move) -> Action:
-        """Return what the seat replies. Raise what its model or its program raises."""
+        """Return the seat's action. Raise what its model or its program raises."""
 
 
 @define(eq=False)
 class ModelOpponent:
-    """An opponent that is a model. ``key`` names the streams of its replies, and ``messages`` are
-    those that come before the first."""
+    """An opponent that is a model. ``key`` names the random streams of its replies; ``messages``
+    are those so far."""
 
     responder: Responder
     sampling: Sampling
@@ -79,7 +80,7 @@ class ModelOpponent:
 
 @define(eq=False)
 class ScriptedOpponent:
-    """An opponent that is a program. Its draws follow from ``seed``."""
+    """An opponent that is a program; its random choices follow from ``seed``."""
 
     program: OpponentProgram
     seed: int
@@ -98,8 +99,8 @@ class ScriptedOpponent:
 
 @define(eq=False)
 class Match:
-    """A game that is played: ``game`` is an episode whose turns are the moves of all seats, and
-    ``seats`` are those that are trained. An opponent may make at most ``max_turns`` moves."""
+    """A game in progress. The turns of ``game``, an episode, are the moves of all seats; ``seats``
+    are those that are trained. An opponent may make at most ``max_turns`` moves."""
 
     game: AsyncEpisode
     seats: Sequence[int]
@@ -109,30 +110,29 @@ class Match:
     _seated: set[int] = field(init=False)
     _over: bool = field(default=False, init=False)
     _moves: int = field(default=0, init=False)
-    _others: list[tuple[int, int, str]] = field(factory=list, init=False)  # not handed on yet
+    _others: list[tuple[int, int, str]] = field(factory=list, init=False)  # not passed on yet
 
     def __attrs_post_init__(self) -> None:
         self._inboxes = {seat: asyncio.Queue() for seat in self.seats}
         self._seated = set(self.seats)
 
     async def join(self, seat: int) -> Observation:
-        """Return what a seat sees first. The first seat that is trained lets the game begin."""
+        """Return a seat's first observation. The first trained seat lets the game begin."""
         if seat == self.seats[0]:
             first = self.game.first
             assert isinstance(first, Move)
-            await self._hand_on(first)
+            await self._pass_on(first)
         return await self._next(seat)
 
     async def move(self, seat: int, action: Action) -> Observation:
-        """Make a move; return what the seat sees when it is its turn again, or at the end."""
+        """Make a move; return the seat's observation at its next turn, or at the end."""
         if not self._over:
-            await self._hand_on(await self._play(action))
+            await self._pass_on(await self._play(action))
         return await self._next(seat)
 
     async def leave(self, seat: int) -> None:
         """Cut the game off, unless it is over. The last seat that leaves closes it."""
-        if not self._over:
-            self._cut_off()
+        self._cut_off()
         self._seated.discard(seat)
         if not self._seated:
             await self.game.close()
@@ -144,8 +144,8 @@ class Match:
         assert isinstance(seen, Move)
         return seen
 
-    async def _hand_on(self, seen: Move) -> None:
-        """Let opponents move until it is the turn of a seat that is trained."""
+    async def _pass_on(self, seen: Move) -> None:
+        """Let opponents move until it is the turn of a trained seat."""
         while not seen.done and (opponent := self.opponents.get(seen.seat)) is not None:
             if self._over or opponent.moves == self.max_turns:
                 break
@@ -155,8 +155,7 @@ class Match:
         if self._over:
             return
         if seen.done:
-            self._over = True
-            self._end({seat: seen.ends[seat] for seat in self._inboxes})
+            self._end(seen.ends)
         elif seen.seat in self._inboxes:
             others, self._others = tuple(self._others), []
             self._inboxes[seen.seat].put_nowait(evolve(seen, move=self._moves, others=others))
@@ -164,11 +163,12 @@ class Match:
             self._cut_off()
 
     def _cut_off(self) -> None:
-        self._over = True
-        self._end(dict.fromkeys(self._inboxes, _CUT_OFF))
+        if not self._over:
+            self._end(dict.fromkeys(self._inboxes, _CUT_OFF))
 
-    def _end(self, ends: Mapping[int, Observation]) -> None:
-        """Tell each seat how the match has ended; the first also what opponents said last."""
+    def _end(self, ends: Mapping[int, Observation] | Sequence[Observation]) -> None:
+        """Pass each seat its end of the match, the first also the last moves of opponents."""
+        self._over = True
         for seat, inbox in self._inboxes.items():
             others = tuple(self._others) if seat == self.seats[0] else ()
             inbox.put_nowait(evolve(ends[seat], others=others))
@@ -207,7 +207,7 @@ class SeatEpisode(JoiningEpisode):
 
 @frozen(eq=False)
 class MatchSource:
-    """One match of a task as a group of episodes, a member for each seat that is trained."""
+    """One match of a task as a group of episodes, a member for each trained seat."""
 
     games: AsyncSource
     key: TaskKey
@@ -221,15 +221,14 @@ class MatchSource:
         return [SeatEpisode(match, self.seats[member]) for member in members]
 
     async def close(self) -> None:
-        """Do nothing: the games are closed with the environment that they belong to."""
+        """Do nothing: the games are closed with their environment."""
 
 
 _AGAIN = FailurePlan(retries=0, then="drop", penalty=None)  # of a match that may be played again
 
 
 async def play_game(player: Player, task: Task) -> list[Rollout]:
-    """Return the rollouts of all seats that are trained, match by match; see
-    :meth:`rlc.runtime.rollouts.player.Player.play`."""
+    """Return the rollouts of all trained seats, match by match; see :meth:`Player.play`."""
     matches = await all_of(_match(player, task, member) for member in range(task.size))
     return [rollout for match in matches for rollout in match]
 
@@ -259,7 +258,9 @@ async def _match(player: Player, task: Task, member: int) -> list[Rollout]:
             errors.append(str(failed.error))
     else:
         assert failed is not None
-        played = [one if one.error else _left_alone(one, failed) for one in played]
+        error, cause = f"another seat failed: {failed.error}", failed.cause  # ending the match
+        lost = partial(evolve, turns=(), ended="failed", credit=(), raw=None)
+        played = [one if one.error else lost(one, error=error, cause=cause) for one in played]
     return [
         evolve(rollout, member=member, role=roles[seat], retried=tuple(errors))
         for seat, rollout in zip(seats, played, strict=True)
@@ -267,7 +268,6 @@ async def _match(player: Player, task: Task, member: int) -> list[Rollout]:
 
 
 def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> dict[int, Opponent]:
-    """The opponents of a match, by their seats."""
     plan, play = task.env.plan, task.env.plan.play
     assert play is not None
     if play.is_self_play:
@@ -295,11 +295,3 @@ def _opponents(player: Player, task: Task, seats: Sequence[int], seed: int) -> d
         )
         for seat in theirs
     }
-
-
-def _left_alone(rollout: Rollout, failed: Rollout) -> Rollout:
-    """The rollout of a seat whose match ended because another seat failed."""
-    error = f"another seat failed: {failed.error}"
-    return evolve(
-        rollout, turns=(), ended="failed", credit=(), raw=None, error=error, cause=failed.cause
-    )

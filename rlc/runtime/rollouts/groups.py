@@ -12,14 +12,15 @@ members fail with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from math import ceil, fsum
 from random import Random
 from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat import EnvError, Observation, PromptBuilder, Verdict
+from rlc.chat import EnvError, Observation, PromptBuilder, Verdict, ViewChange, fitting_renderer
+from rlc.data import DataError
 from rlc.envs import (
     JUDGE,
     SOLVER,
@@ -27,12 +28,14 @@ from rlc.envs import (
     ComparisonVerdict,
     JudgedReward,
     PlayableEnv,
+    Responders,
     SolverJudge,
     TaskKey,
+    build_env,
     rewarded,
 )
-from rlc.plan import RewardModelPlan
-from rlc.runtime.concurrency import all_of
+from rlc.plan import EnvPlan, RewardModelPlan
+from rlc.runtime.concurrency import all_of, cancel_all
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.attempts import credited
 from rlc.runtime.rollouts.games import play_game
@@ -43,32 +46,61 @@ from rlc.seeds import derive_seed
 from rlc.service import ServiceLostError
 
 
-async def compare(player: Player, task: Task, rollouts: Sequence[Rollout]) -> list[Rollout]:
-    """Return the rollouts of a group with what its comparisons say of them, and their credit."""
-    there = [at for at, rollout in enumerate(rollouts) if rollout.error is None and rollout.turns]
-    made, plan = list(rollouts), task.env.plan
+def build_envs(
+    envs: Iterable[EnvPlan],
+    tokenizer: Any,
+    renderer: str,
+    responders: Responders,
+    views: Callable[[str], Mapping[str, ViewChange]] = lambda _: {},
+) -> dict[str, PlayableEnv]:
+    """Return the environments by name, with the ``views`` of others on each, and the endpoints of
+    their agents. Raise RunError if one of them cannot be made."""
+
+    def build(plan: EnvPlan) -> PlayableEnv:
+        env = build_env(plan, tokenizer, renderer, responders, views(plan.name))
+        if plan.agent is None:
+            return env
+        try:
+            from rlc.runtime.rollouts.agents import AgentsEndpoint
+        except ModuleNotFoundError as error:
+            what = f"agents are served with a package that is not here: {error.name}"
+            raise EnvError(what, "pip install 'rlc[serve]'") from error
+        places = asyncio.Semaphore(plan.agent.concurrency)
+        agents = AgentsEndpoint(tokenizer, fitting_renderer(tokenizer, renderer), places)
+        return evolve(env, endpoint=agents)
+
     try:
-        for judging in task.env.comparing if there else ():
-            # Alone is judged what came to an end of its own.
-            alone = judging.plan.by == "score"
-            by_it = [at for at in there if not alone or made[at].ended in ("done", "truncated")]
-            judged = await _judged(player, task, judging, [made[at] for at in by_it])
-            for at, rollout in zip(by_it, judged, strict=True):
-                made[at] = rollout
-        for at in there:
-            made[at] = credited(made[at], plan.reward)
+        return {env.name: build(env) for env in envs}
+    except (DataError, EnvError) as error:
+        raise RunError(str(error), error.hint) from error
+
+
+async def compare(player: Player, task: Task, rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """Return the rollouts of a group with the verdicts of its comparisons, and their credit."""
+    usable = [at for at, rollout in enumerate(rollouts) if rollout.error is None and rollout.turns]
+    group = list(rollouts)
+    try:
+        for judging in task.env.comparing if usable else ():
+            # A score, which is no comparison, is given to episodes that ended by themselves.
+            scores = judging.plan.by == "score"
+            mine = [at for at in usable if not scores or group[at].ended in ("done", "truncated")]
+            judged = await _judged(player, task, judging, [group[at] for at in mine])
+            for at, rollout in zip(mine, judged, strict=True):
+                group[at] = rollout
+        for at in usable:
+            group[at] = credited(group[at], task.env.plan.reward)
     except ServiceLostError:
         raise
     except Exception as error:
-        for at in there:
-            made[at] = player.failed(made[at], error)
-    return made
+        for at in usable:
+            group[at] = player.failed(group[at], error)
+    return group
 
 
 async def _judged(
     player: Player, task: Task, judging: JudgedReward, rollouts: Sequence[Rollout]
 ) -> list[Rollout]:
-    """What one judging makes of a group, tried as often as the plan allows."""
+    """Return a group with its verdicts, tried as often as the plan allows."""
     episodes = [[(turn.observation, turn.action) for turn in r.turns] for r in rollouts]
     found: list[list[ComparisonVerdict]] = [[] for _ in rollouts]
     for attempt in range(player.on_error.retries + 1):
@@ -77,7 +109,7 @@ async def _judged(
             learnt = [await _learnt(task, judging, model, rollouts) for model in judging.rewards]
             if judging.plan.by != "score":
                 found = await judging.compare(task.key, episodes, order)
-            found = [[*said, *of] for said, *of in zip(found, *learnt, strict=True)]
+            found = [[*given, *more] for given, *more in zip(found, *learnt, strict=True)]
             break
         except ServiceLostError:
             raise
@@ -93,41 +125,41 @@ async def _judged(
 async def _learnt(
     task: Task, judging: JudgedReward, model: RewardModelPlan, rollouts: Sequence[Rollout]
 ) -> list[ComparisonVerdict]:
-    """What a reward model makes of a group: the implicit reward of each episode, or the share of
-    the others that it is above."""
+    """Return the verdicts of a reward model on a group: the implicit reward of each episode, or the
+    share of the others that it exceeds."""
     read = await all_of(_implicit_reward(task, judging, model, one) for one in rollouts)
     rewards = [reward for reward, _ in read]
     if judging.plan.by != "score":
         rewards = above(rewards)
     return [
-        ComparisonVerdict(Verdict(model.name, reward, said), {model.name: (model.weight, reward)})
-        for reward, (_, said) in zip(rewards, read, strict=True)
+        ComparisonVerdict(Verdict(model.name, reward, text), {model.name: (model.weight, reward)})
+        for reward, (_, text) in zip(rewards, read, strict=True)
     ]
 
 
 async def _implicit_reward(
     task: Task, judging: JudgedReward, model: RewardModelPlan, rollout: Rollout
 ) -> tuple[float, str]:
-    """β (log π − log π_ref) of the last reply, or of all, and how it came about."""
+    """Return β (log π − log π_ref) of the last reply, or of all, and its terms in words."""
     assert model.reference is not None
     assert model.beta is not None
     last = len(rollout.turns) - 1
     judged = range(last + 1) if judging.plan.whole else (last,)
-    said = [
+    replies = [
         (sequence.tokens, sequence.chunks, places)
         for sequence in merged_sequences(rollout.turns)
         if (places := [at for at, turn in enumerate(sequence.turns) if turn in judged])
     ]
-    count = sum(len(places) for *_, places in said)
+    count = sum(len(places) for *_, places in replies)
     read = task.env.responders.logprob
-    now = await all_of(read(model.model, *one) for one in said)
-    before = await all_of(read(model.reference, *one) for one in said)
+    now = await all_of(read(model.model, *reply) for reply in replies)
+    before = await all_of(read(model.reference, *reply) for reply in replies)
     reward = model.beta * (fsum(now) - fsum(before)) / (count if model.mean else 1)
     return reward, f"log p {fsum(now):.2f}, before {fsum(before):.2f}, of {count} tokens"
 
 
 def above(rewards: Sequence[float]) -> list[float]:
-    """For each of two or more rewards, the share of the others that it is above; equals count
+    """Return for each of several rewards the share of the others that it exceeds; equals count
     half."""
     others = len(rewards) - 1
     return [
@@ -149,10 +181,8 @@ def _rewarded(turn: Turn, judged: Sequence[ComparisonVerdict]) -> Turn:
 
 
 async def play_task(player: Player, task: Task) -> list[Rollout]:
-    """Return all rollouts of one task, member by member; see :meth:`Player.play`.
-
-    In roles, a member's solvers come first, then its judge; in a game, its seats.
-    """
+    """Return all rollouts of one task, member by member: in roles, its solvers and then its judge;
+    in a game, its seats."""
     roles = task.env.roles
     if task.env.plan.play is not None:
         return await play_game(player, task)
@@ -201,7 +231,7 @@ def _in_role(
     size: int,
     seed: int,
 ) -> Task:
-    """Return what one role plays of a task, as a task of its own."""
+    """Return the part of one role in a task, as a task of its own."""
     env = PlayableEnv(task.env.plan, _RoleSource(task, role), history)
     return evolve(task, env=env, size=size, seed=seed)
 
@@ -218,21 +248,14 @@ class _RoleSource:
         return [self.role(problem) for problem in await self.task.env.source.open(key, members)]
 
     async def close(self) -> None:
-        """Do nothing: the source is closed with the environment that it belongs to."""
-
-
-async def play_tasks(
-    player: Player, tasks: Iterable[Task], on_group: Callable[[list[Rollout]], None]
-) -> list[Rollout]:
-    """Play tasks concurrently; return all their members in order."""
-    return [member for group in await play_groups(player, tasks, on_group) for member in group]
+        """Do nothing: the source is closed with its environment."""
 
 
 async def play_groups(
     player: Player, tasks: Iterable[Task], on_group: Callable[[list[Rollout]], None]
 ) -> list[list[Rollout]]:
-    """Play tasks concurrently; return the members of each in order. ``on_group`` is called with
-    them as soon as a task is played."""
+    """Play tasks concurrently; return the members of each in order. ``on_group`` is called with the
+    members of a task as soon as it is played."""
 
     async def play(task: Task) -> list[Rollout]:
         members = await play_task(player, task)
@@ -252,8 +275,7 @@ async def replace_equals(
     """Replace groups whose members all have the same reward; return the rollouts of all groups.
 
     Such a group is marked as replaced and another task of its environment is played, as long as
-    there are numbers of ``spares``; then it stays. A group that failed as a whole is not replaced:
-    the recipe says what happens to failures.
+    there are numbers of ``spares``. A group that failed as a whole is not replaced.
     """
     rollouts: list[Rollout] = []
     while tasks:
@@ -268,7 +290,7 @@ async def replace_equals(
 
 
 def is_constant(group: Iterable[Rollout]) -> bool:
-    """Whether the members of a group have the same reward, in each role that was played."""
+    """Return whether the members of a group have the same reward, in each role."""
     rewards = {(rollout.role, rollout.reward) for rollout in group if rollout.credit}
     return bool(rewards) and len(rewards) == len({role for role, _ in rewards})
 
@@ -343,17 +365,18 @@ class StreamedGroups:
                 while not self._part_is_ready():
                     self._changed.clear()
                     await self._changed.wait()
-                taken = [self._ready.pop(number) for number in self._numbers()]
-                if self._held and self._nothing_else(taken):
+                due = sorted(n for n in self._ready if not self.fixed or n < self._end)
+                part = [self._ready.pop(number) for number in due]
+                # Held back until the last part, or until all others are given in any order.
+                last = self._given == self.parts or not (self.fixed or part or self._playing)
+                if self._held and last:
                     equals, self._held = dict(sorted(self._held.items())), {}
-                    taken.append(await self.replaced(list(equals), list(equals.values())))
+                    part.append(await self.replaced(list(equals), list(equals.values())))
             except BaseException:
-                for task in self._tasks:
-                    task.cancel()
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await cancel_all(self._tasks)
                 raise
-            self._training = self.gradients and bool(taken)
-            return [rollout for group in taken for rollout in group]
+            self._training = self.gradients and bool(part)
+            return [rollout for group in part for rollout in group]
 
     @property
     def _end(self) -> int:
@@ -368,16 +391,8 @@ class StreamedGroups:
         share = max(1, ceil(len(self._tasks) / self.parts))
         return not self._playing or (len(self._ready) >= share and not self._training)
 
-    def _numbers(self) -> list[int]:
-        return sorted(n for n in self._ready if not self.fixed or n < self._end)
-
-    def _nothing_else(self, taken: Sequence[Group]) -> bool:
-        """Whether the groups that were held back are due: in the last part, or as soon as all
-        others are given, if the order is not fixed."""
-        return self._given == self.parts or not (self.fixed or taken or self._playing)
-
     def gradients_submitted(self, outputs: Sequence[asyncio.Future[Any]]) -> None:
-        """Record that the last part is with the service, or had nothing to train on."""
+        """Record the gradients of the last part; none if it had nothing to train on."""
 
         def trained(_: Any = None) -> None:
             self._training = False

@@ -1,10 +1,10 @@
-"""Environments made and closed, and one task played by all members of a group."""
+"""One task played by all members of a group, against a sampling client."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,28 +12,22 @@ from attrs import define, evolve, field
 
 from rlc.chat import (
     ContractError,
-    EnvError,
     PromptBuilder,
-    ViewChange,
     chunks_of,
     ended_reply,
-    fitting_renderer,
     model_input,
     stop_of,
 )
-from rlc.data import DataError
 from rlc.envs import (
     AsyncEpisode,
     Deadline,
     JoiningEpisode,
     PlayableEnv,
     Responder,
-    Responders,
     RunningEpisode,
-    build_env,
     validated,
 )
-from rlc.plan import EnvPlan, FailurePlan, RolloutsPlan, SamplingPlan
+from rlc.plan import FailurePlan, RolloutsPlan, SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield, all_of
 from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage, failure_of
 from rlc.runtime.rollouts.attempts import (
@@ -61,37 +55,6 @@ class AsyncClosable(Protocol):
     async def close(self) -> None: ...
 
 
-def build_envs(
-    envs: Iterable[EnvPlan],
-    tokenizer: Any,
-    renderer: str,
-    responders: Responders,
-    views: Callable[[str], Mapping[str, ViewChange]] = lambda _: {},
-) -> dict[str, PlayableEnv]:
-    """Return the environments by name, with what ``views`` says that others are shown of each.
-    Raise RunError if one of them cannot be made."""
-    try:
-        built = [build_env(env, tokenizer, renderer, responders, views(env.name)) for env in envs]
-        return {env.plan.name: _with_endpoint(env, tokenizer, renderer) for env in built}
-    except (DataError, EnvError) as error:
-        raise RunError(str(error), error.hint) from error
-
-
-def _with_endpoint(env: PlayableEnv, tokenizer: Any, renderer: str) -> PlayableEnv:
-    """An environment with the endpoint that its agents ask, if agents play it."""
-    if env.plan.agent is None:
-        return env
-    try:
-        from rlc.runtime.rollouts.agents import AgentsEndpoint
-    except ModuleNotFoundError as error:
-        hint = "pip install 'rlc[serve]'"
-        what = f"agents are served with a package that is not here: {error.name}"
-        raise EnvError(what, hint) from error
-    places = asyncio.Semaphore(env.plan.agent.concurrency)
-    endpoint = AgentsEndpoint(tokenizer, fitting_renderer(tokenizer, renderer), places)
-    return evolve(env, endpoint=endpoint)
-
-
 async def close_envs(envs: Iterable[PlayableEnv]) -> None:
     """Release the resources of environments, including their workers and endpoints."""
     made = [*envs]
@@ -99,10 +62,8 @@ async def close_envs(envs: Iterable[PlayableEnv]) -> None:
 
 
 async def close_all(things: Iterable[AsyncClosable]) -> None:
-    """Close episodes or sources concurrently, even if cancelled in the meantime.
-
-    One that fails to close is logged: its results are not lost because of that.
-    """
+    """Close episodes or sources concurrently, even if cancelled in the meantime; a failure to close
+    is logged, and loses no results."""
 
     async def close(thing: AsyncClosable) -> None:
         try:
@@ -124,7 +85,7 @@ class Player:
     """Plays tasks with one snapshot of the weights and counts the tokens it uses.
 
     ``sampling`` is the stage's; the temperature and length of replies are each environment's.
-    With ``topk`` each reply comes with so many of the most likely tokens in the place of each.
+    ``topk``: how many of the most likely tokens come with each reply, in the place of each token.
     Every episode that is opened is closed, however it ends.
     """
 
@@ -164,10 +125,10 @@ class Player:
     async def _open(
         self, attempts: Sequence[Attempt], seed: int
     ) -> tuple[list[AsyncEpisode], Sequence[types.SampledSequence | None]]:
-        """Open the episodes of some members, and ask for their first replies in one request.
+        """Open the episodes of some members, and sample their first replies in one request.
 
-        A reply is None in a game, where it is asked for at the member's turn. If anything is
-        raised, no episode is left open.
+        A reply is None in a game, where it is sampled at the member's turn. If anything is raised,
+        no episode is left open.
         """
         task, members = attempts[0].task, [attempt.member for attempt in attempts]
         rollouts = task.env.plan.rollouts
@@ -208,7 +169,7 @@ class Player:
             raise
         except Exception as error:  # environments may raise anything
             if isinstance(episode, JoiningEpisode):  # a game cannot be joined again
-                return self._failed(attempt, error)
+                return self.failed(self._rollout(attempt, "failed", ()), error)
             return await self._retry(attempt, error)
 
     async def _retry(self, attempt: Attempt, error: Exception) -> Rollout:
@@ -227,10 +188,8 @@ class Player:
                 raise
             except Exception as again:
                 error = again
-        return evolve(self._failed(attempt, error), retried=tuple(errors))
-
-    def _failed(self, attempt: Attempt, error: Exception) -> Rollout:
-        return self.failed(self._rollout(attempt, "failed", ()), error)
+        failed = self.failed(self._rollout(attempt, "failed", ()), error)
+        return evolve(failed, retried=tuple(errors))
 
     def failed(self, rollout: Rollout, error: Exception) -> Rollout:
         """Return what the plan makes of a rollout that failed for good, or raise RunError."""
@@ -275,11 +234,7 @@ class Player:
         try:
             async with Deadline(plan.rollouts.timeout, "the episode"):
                 if isinstance(episode, RunningEpisode):
-                    from rlc.runtime.rollouts.agents import (
-                        run_agent,  # it takes what a server takes
-                    )
-
-                    ended = await run_agent(self, attempt, episode)
+                    ended = await attempt.task.env.endpoint.run(self, attempt, episode)
                 else:
                     ended = await self._turns(attempt, episode, reply)
             first = episode.first.text
@@ -290,7 +245,7 @@ class Player:
             rollout = self._rollout(attempt, ended, unplayed_credit(plan.reward, end))
             return evolve(rollout, unplayed=end.metrics)
         rollout = self._rollout(attempt, ended, ())
-        # What is compared has its reward once its group is over.
+        # Comparisons give rewards once the group is over.
         return rollout if attempt.task.env.comparing else credited(rollout, plan.reward)
 
     async def _turns(
@@ -323,7 +278,7 @@ class Player:
                     await self._loop_yield.if_due()
                 kept = tokens.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
-                told = {name: view.reply(reply.tokens, action) for name, view in views.items()}
+                written = {name: view.reply(reply.tokens, action) for name, view in views.items()}
                 async with Deadline(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(await call_environment(episode.play(action), holds=alone))
             attempt.add_span("environment", spent)
@@ -341,11 +296,11 @@ class Player:
                 move=seen.move,
                 others=(*seen.others, *(after.others if after.done else ())),
             )
-            followed = {}
+            seen_as = {}
             for name, view in views.items():
-                own = turn.tokens if told[name] is reply.tokens else told[name]
-                followed[name] = TurnView(shown[name], own, view.chunks)
-            turns.append(evolve(turn, views=followed) if followed else turn)
+                own = turn.tokens if written[name] is reply.tokens else written[name]
+                seen_as[name] = TurnView(shown[name], own, view.chunks)
+            turns.append(evolve(turn, views=seen_as) if seen_as else turn)
             seen = after
         attempt.unplayed = seen if not (alone or turns) else None
         return "truncated" if seen.truncated else "done"
@@ -353,7 +308,8 @@ class Player:
     def limit_reached(
         self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
     ) -> tuple[str, str] | None:
-        """Return the limit that another reply could exceed: how the episode ends, and in words."""
+        """Return the limit that another reply could exceed, as the end of a rollout and in words;
+        None if there is none."""
         most, whole = self.sampling.max_prompt_tokens, self.sampling.max_episode_tokens
         if self.context is not None and len(prompt) + rollouts.max_tokens > self.context:
             return "context", f"the model's context of {self.context}"
@@ -368,9 +324,9 @@ class Player:
     ) -> Sequence[types.SampledSequence]:
         sampling = attempt.task.env.plan.rollouts.sampling(self.sampling)
         params = sampling_params(sampling, seed % 2**31, stop_of(history))
-        asked = model_input(prompt, chunks_of(history))
-        replies = (await self.sample(attempt, asked, count, params)).sequences
-        return [ended_reply(reply, history) for reply in replies]
+        request = model_input(prompt, chunks_of(history))
+        response = await self.sample(attempt, request, count, params)
+        return [ended_reply(reply, history) for reply in response.sequences]
 
     async def sample(
         self,
@@ -380,7 +336,7 @@ class Player:
         params: types.SamplingParams,
         **more: Any,
     ) -> types.SampleResponse:
-        """Ask the service for replies, and count what they take."""
+        """Sample replies, and count the time and tokens that they take."""
         if self.topk:
             wanted = more.get("topk_sample_logprobs", 0)
             more["topk_sample_logprobs"] = max(wanted, self.topk)

@@ -1,4 +1,4 @@
-"""What all kinds of training stage have in common, and offer to the loop that drives them."""
+"""What training stages of all kinds offer to the loop that drives them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rlc.runtime.weights import PendingCheckpoint, StageWeights
 
 @frozen(eq=False)
 class Setup:
-    """What a stage is opened with: the run folder, the weights that it trains, the meter of its
-    steps, the models that it may ask, and the steps that are ``done``."""
+    """The arguments of a stage: the run folder, the weights to train, the meter of its steps,
+    auxiliary models, and the steps that are ``done``."""
 
     folder: RunFolder
     weights: StageWeights
@@ -38,39 +38,35 @@ class Setup:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the model that is trained."""
         return self.weights.training.get_tokenizer()
 
 
 @frozen(eq=False)
 class StepReport:
-    """The results of a finished step, as the journal and the files of the run take them.
-
-    ``tokens`` are those of the episodes that it trained on, ``lesson`` is one of the rows that it
-    learnt from.
-    """
+    """The results of a finished step for the journal and the files of the run. ``tokens`` are those
+    of the episodes that it trained on, ``lesson`` is a row that it learnt from."""
 
     metrics: dict[str, Any]
-    rollouts: list[dict[str, Any]]
-    failures: list[Failure]
-    cursor: dict[str, Any]
     checkpoint: PendingCheckpoint | None
+    rollouts: list[dict[str, Any]] = field(factory=list)
+    failures: list[Failure] = field(factory=list)
+    cursor: dict[str, Any] = field(factory=dict)
     comparisons: list[dict[str, Any]] = field(factory=list)
     tokens: list[EpisodeTokens] = field(factory=list)
     lesson: TrainedSample | None = None
 
 
 class TokenScorers(Protocol):
-    """What asks other models for logprobs in the steps of a stage, and counts their tokens."""
+    """Scores tokens with other models in the steps of a stage, and counts the tokens."""
 
     def write(self) -> None:
-        """Write down what the running steps have read so far."""
+        """Journal the tokens that the running steps have read so far."""
 
     def finish(self, step: int) -> int:
-        """Write all down, forget a step, and return how many tokens it has read."""
+        """Journal and forget the tokens that a step has read, and return their number."""
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Cancel the requests under way."""
 
 
 ScorerT = TypeVar("ScorerT", bound=TokenScorers)
@@ -78,8 +74,8 @@ ScorerT = TypeVar("ScorerT", bound=TokenScorers)
 
 @define(eq=False)
 class Stage(ABC, Generic[ScorerT]):
-    """A training stage in progress; ``meter`` counts the tokens of its running steps. ``scorers``
-    are the models that score what is sampled, by the kind of their node."""
+    """A training stage in progress; ``meter`` counts the tokens of its running steps, ``scorers``
+    score what is sampled, by the kind of their node."""
 
     seed: int
     weights: StageWeights
@@ -95,7 +91,7 @@ class Stage(ABC, Generic[ScorerT]):
         """Return the results of a step and forget what was kept for it."""
 
     async def close(self) -> None:
-        """Release what the stage holds besides its weights."""
+        """Release the resources of the stage besides its weights."""
         for scorers in self.scorers.values():
             await scorers.close()
 
@@ -109,7 +105,7 @@ class Stage(ABC, Generic[ScorerT]):
         return update
 
     def record_usage(self) -> None:
-        """Write down the tokens that running steps have used so far."""
+        """Journal the tokens that running steps have used so far."""
         self.meter.write()
         for scorers in self.scorers.values():
             scorers.write()

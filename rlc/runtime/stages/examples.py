@@ -14,6 +14,7 @@ from attrs import define, field
 from rlc.catalog import LIKELIHOOD
 from rlc.plan import AnyData, Demonstrations, PreferredPairs, Samples, StagePlan, Training, is_read
 from rlc.runtime.concurrency import in_thread
+from rlc.runtime.graph import Inputs, NodeContext, StepFunction
 from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
@@ -22,7 +23,6 @@ from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.file_examples import file_examples
 from rlc.runtime.stages.samples import demonstrations, part_of, preferred, samples
 from rlc.runtime.updates.datums import TrainingDatum, shifted
-from rlc.runtime.weights import StageWeights
 from rlc.seeds import derive_seed
 from rlc.service import TrainingClient
 
@@ -35,10 +35,8 @@ Example = list[TrainingDatum]
 
 
 async def load_examples(setup: Setup, stage: Training, data: AnyData) -> list[Example]:
-    """Return the examples of a stage's data, from the run folder or else made now.
-
-    A resumed run imitates the same examples, even if the file or the weights that they came from
-    have changed.
+    """Return the examples of a stage's data, from the run folder or else made now. A resumed run
+    has the same examples, even if the file or the weights that they came from have changed.
 
     Raises:
         DataError: a row of the file cannot be used.
@@ -51,30 +49,38 @@ async def load_examples(setup: Setup, stage: Training, data: AnyData) -> list[Ex
     ]
 
 
+def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int, weight: float = 1.0) -> Example:
+    """Return the example in which each token that the model is to write has one weight."""
+    sequences = [TokenSequence.read(part) for part in parts]
+    turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
+    weight_T, chosen_T = np.full(turns, weight), np.ones(turns, dtype=np.bool_)
+    datums = []
+    for one in sequences:
+        turn_T, scored = np.asarray(one.turns[1:]), dict[str, Scores]()
+        if one.topk:
+            known = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in one.topk.items()]
+            scored["teacher"] = Scores.at_places(one.logprobs[1:], known, vocabulary)
+        datums.append(shifted(one, weight_T, chosen_T, scored))
+    return datums
+
+
 async def example_records(setup: Setup, stage: Training, data: AnyData) -> list[dict[str, Any]]:
-    """Return the examples, or preferences, of a stage's data as they are kept in the run folder;
-    make them now if they are not. Raise DataError or RunError as :func:`load_examples` does."""
+    """Return the examples, or preferences, of a stage's data as records of the run folder; make
+    them if they are not there. Raise DataError or RunError as :func:`load_examples` does."""
     folder, name = setup.folder, examples_file(stage, data)
-    require_examples(folder, name, setup.weights)
+    if setup.weights.step and not (folder.path / name).exists():
+        raise RunError(f"{folder.path / name} is gone, and cannot be made again")
     await make_file_examples(folder, stage, setup.tokenizer, setup.observer.note)
     if not (folder.path / name).exists():
         folder.rewrite(name, await MAKERS[type(data)](setup, stage, data))
     return folder.read(name)
 
 
-def require_examples(folder: RunFolder, name: str, weights: StageWeights) -> None:
-    """Raise RunError if the examples that a stage has begun with are gone."""
-    if weights.step and not (folder.path / name).exists():
-        raise RunError(f"{folder.path / name} is gone, and cannot be made again")
-
-
 async def make_file_examples(
     folder: RunFolder, stage: StagePlan, tokenizer: Any, note: Callable[[str], None]
 ) -> None:
-    """Make the examples of a stage that learns from files, unless it has begun.
-
-    Raise DataError or RunError for rows that cannot be used.
-    """
+    """Make the examples of a stage that learns from files, unless it has begun. Raise DataError or
+    RunError for rows that cannot be used."""
     for data in stage.data:
         name = examples_file(stage, data)
         if (folder.path / name).exists() or folder.journal.steps(stage.name) or not is_read(data):
@@ -85,7 +91,7 @@ async def make_file_examples(
             note(text)
 
 
-# What plays the episodes that data is made of, and returns the records of the run folder.
+# Data made of episodes: what plays them, and returns the records of the run folder.
 MAKERS: Mapping[
     type[AnyData], Callable[[Setup, Training, Any], Awaitable[list[dict[str, Any]]]]
 ] = {
@@ -96,18 +102,18 @@ MAKERS: Mapping[
 
 
 def examples_file(stage: StagePlan, data: AnyData) -> str:
-    """The name of the file in the run folder that holds what is made of a stage's data."""
+    """Return the name of the file in the run folder with the records of a stage's data."""
     return f"examples-{stage.name}{part_of(stage, data)}.jsonl"
 
 
 def is_due(stage: Training, step: int) -> bool:
-    """Whether what a stage holds out is compared after a step."""
+    """Return whether the held-out data of a stage is scored after a step."""
     return step == stage.steps or (stage.every is not None and step % stage.every == 0)
 
 
-def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:
-    """Yield the examples of a step, of ``count`` in all: each epoch has a random order of them, and
-    a step takes the next ``batch``, so they depend on its number alone."""
+def sampled_examples(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:
+    """Yield the numbers of a step's examples, of ``count`` in all: each epoch has a random order,
+    and each step the next ``batch`` of them, so they depend on its number alone."""
     orders = dict[int, npt.NDArray[np.int64]]()
     for number in range((step - 1) * batch, step * batch):
         epoch, place = divmod(number, count)
@@ -117,31 +123,12 @@ def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[
         yield int(orders[epoch][place])
 
 
-def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int, weight: float = 1.0) -> Example:
-    """Return the example in which each token that the model is to write has one weight."""
-    sequences = [TokenSequence.read(part) for part in parts]
-    turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
-    weight_T, chosen_T = np.full(turns, weight), np.ones(turns, dtype=np.bool_)
-    return [
-        shifted(sequence, weight_T, chosen_T, _said(sequence, vocabulary)) for sequence in sequences
-    ]
-
-
-def _said(sequence: TokenSequence, vocabulary: int) -> dict[str, Scores]:
-    """What the model that played a sequence found most likely, if it was kept."""
-    if not sequence.topk:
-        return {}
-    turn_T = np.asarray(sequence.turns[1:])
-    said = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in sequence.topk.items()]
-    return {"teacher": Scores.at_places(sequence.logprobs[1:], said, vocabulary)}
-
-
 _AT_ONCE = 128  # sequences of a forward pass
 
 
 @define(eq=False)
 class HeldoutExamples:
-    """The held-out examples of a stage, as datums; ``meter`` counts what scoring them reads."""
+    """The held-out examples of a stage; ``meter`` counts the tokens that scoring them reads."""
 
     plan: Training
     training: TrainingClient
@@ -149,9 +136,9 @@ class HeldoutExamples:
     datums: list[TrainingDatum]
     _wired: list[list[types.Datum]] = field(factory=list, init=False)  # for forward passes
 
-    async def score(self, step: int) -> dict[str, float]:
-        """Return the mean loss of a token, if it is due after a step."""
-        if not is_due(self.plan, step):
+    async def score(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
+        """Return the mean loss of a token, if it is due after the step."""
+        if not is_due(self.plan, node.step):
             return {}
         if not self._wired:  # they are the same each time
             wired = await in_thread(lambda: [one.to_tinker(LIKELIHOOD) for one in self.datums])
@@ -159,16 +146,17 @@ class HeldoutExamples:
             self._wired = [wired[start : start + _AT_ONCE] for start in starts]
         forward = self.training.forward
         outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in self._wired))
-        self.meter.running[step].prefill += sum(len(datum.inputs) for datum in self.datums)
+        self.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in self.datums)
         total = fsum(output.metrics["loss:sum"] for output in outputs)
         return {"heldout/loss": total / fsum(datum.weighed for datum in self.datums)}
 
 
-async def open_heldout(setup: Setup, stage: Training) -> HeldoutExamples | None:
-    """Return the held-out examples of a stage; None if it has none. Raise DataError or RunError as
-    :func:`rlc.runtime.stages.examples.load_examples` does."""
+async def heldout_node(setup: Setup, stage: Training) -> dict[str, StepFunction]:
+    """Return the node function that scores the held-out examples of a stage, if it has any. Raise
+    DataError or RunError as :func:`load_examples` does."""
     if stage.heldout is None:
-        return None
+        return {}
     examples = await load_examples(setup, stage, stage.heldout)
     datums = [datum for example in examples for datum in example]
-    return HeldoutExamples(stage, setup.weights.training, setup.meter, datums)
+    heldout = HeldoutExamples(stage, setup.weights.training, setup.meter, datums)
+    return {"heldout": heldout.score}

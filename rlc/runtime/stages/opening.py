@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from rlc.catalog import AS_THEY_COME, UNDECIDED, source_traits
-from rlc.envs import Deadline, PlayableEnv, TaskKey, build_env
+from rlc.envs import Deadline, TaskKey, build_env
 from rlc.errors import Error
 from rlc.plan import (
     EnvPlan,
@@ -43,8 +43,7 @@ OPENERS: Table[Callable[[Setup, Training], Awaitable[Stage[Any]]]] = Table(
 )
 
 
-NOTICED = 1.0  # seconds from which on it is said that time was spent on this
-_SEED = 0
+NOTICED = 1.0  # seconds, after which a note says how long this took
 
 
 async def try_later_stages(
@@ -54,10 +53,10 @@ async def try_later_stages(
     tokenizer: Any,
     note: Callable[[str], None],
 ) -> None:
-    """Try what ``stages`` need, which are to run after ``now``; that one tries its own.
+    """Try the data and environments of ``stages``, which run after ``now``.
 
     Environments of another base model than that of ``now``, whose ``tokenizer`` is there, are tried
-    where they can be made without theirs. Raise RunError, with the stage, for what cannot be used.
+    if they can be made without theirs. Raise RunError, with the stage, for what cannot be used.
     """
     started, tried = time.perf_counter(), list[str]()
     made = [_bare(env) for env in now.environments]
@@ -73,7 +72,7 @@ async def try_later_stages(
                 tried.append(stage.name)
             for env in stage.environments:
                 bare = _bare(env)
-                if any(asked_models(env)):  # they may be asked at once, and have to be paid
+                if any(asked_models(env)):  # a reset may use them, which has to be paid
                     continue
                 if bare in made or not (known or source_traits(env.source).prompts == "chat"):
                     continue
@@ -91,22 +90,16 @@ async def try_later_stages(
 
 
 def _bare(env: EnvPlan) -> EnvPlan:
-    """An environment without what does not matter to whether it can be made and reset."""
+    """Return an environment without what does not affect its construction and reset."""
     return evolve(env, name="", weight=0.0, rollouts=UNDECIDED, reward=AS_THEY_COME)
 
 
 async def _reset_once(env: EnvPlan, tokenizer: Any, renderer: str) -> None:
+    """Open one episode, or a group where the environment has groups of one size only."""
+    size = env.rollouts.group if source_traits(env.source).fixed_groups else 1
     playable = await in_thread(build_env, env, tokenizer, renderer)
     try:
         async with Deadline(env.rollouts.step_timeout, f"the first reset of `{env.name}`"):
-            await _open_and_close(playable)
+            await close_all(await playable.source.open(TaskKey(0, 0, 0, size), range(size)))
     finally:
         await close_envs([playable])
-
-
-async def _open_and_close(playable: PlayableEnv) -> None:
-    """Open one episode, or a group where the environment has groups of one size only."""
-    plan = playable.plan
-    size = plan.rollouts.group if source_traits(plan.source).fixed_groups else 1
-    episodes = await playable.source.open(TaskKey(_SEED, 0, _SEED, size), range(size))
-    await close_all(episodes)

@@ -22,7 +22,7 @@ from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
 from rlc.runtime.journal.database import Meter
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.examples import drawn, example_records, is_due
+from rlc.runtime.stages.examples import example_records, is_due, sampled_examples
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray, Minibatch
@@ -37,19 +37,17 @@ from rlc.runtime.updates.preferences import (
 )
 from rlc.runtime.updates.scorers import ReferenceReplies
 
-# What makes preferences of records, by the objective.
+# The functions that make preferences of records, by the objective.
 READERS = {PairwisePreference: pairs, LabelledPreference: labelled}
 REFERENCE, HELDOUT = "reference", "heldout/"
-# What is said of the held-out ones: the rest is about the gradient.
+# The metrics of held-out preferences: the others are about the gradient.
 _COMPARED = ("accuracy", "margin", "loss/mean", "rewards/", "logps/")
 
 
 @define(eq=False)
 class PreferenceStage(Stage[ReferenceReplies]):
-    """One stage in progress that learns from preferences; ``heldout`` are only compared.
-
-    ``rows`` has the place and the texts of each record that they were made of.
-    """
+    """A stage in progress that learns from preferences; ``heldout`` are only compared. ``rows`` has
+    the place and the texts of the record of each preference."""
 
     plan: Training
     batch: int
@@ -63,7 +61,6 @@ class PreferenceStage(Stage[ReferenceReplies]):
 
     @property
     def reference(self) -> ReferenceReplies | None:
-        """What the loss compares with."""
         return self.scorers.get(REFERENCE)
 
     def functions(self) -> dict[str, StepFunction]:
@@ -78,15 +75,15 @@ class PreferenceStage(Stage[ReferenceReplies]):
         }
 
     def of_step(self, step: int) -> list[Preference]:
-        """The preferences of a step."""
-        indices = drawn(self.seed, self.plan.name, len(self.preferences), self.batch, step)
-        return [self.preferences[i] for i in indices]
+        count, name = len(self.preferences), self.plan.name
+        numbers = sampled_examples(self.seed, name, count, self.batch, step)
+        return [self.preferences[number] for number in numbers]
 
     async def next_examples(self, node: NodeContext, inputs: Inputs) -> list[Preference]:
         return self.of_step(node.step)
 
     async def reference_logprobs(self, node: NodeContext, inputs: Inputs) -> list[FloatArray]:
-        """Ask for the reference's logprobs, and ahead for those of the next step."""
+        """Return the reference's logprobs, and request those of the next step."""
         assert self.reference is not None
         found = await self.reference.logprobs(node.step, _sides(inputs["examples"]))
         if node.step < self.plan.steps:
@@ -94,7 +91,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         return found
 
     async def forward(self, node: NodeContext, inputs: Inputs) -> list[list[FloatArray]]:
-        """The logprobs of the weights, for each datum of each side."""
+        """Return the logprobs of the weights, for each datum of each side."""
         return await self._logprobs(node.step, inputs["examples"])
 
     async def _logprobs(self, step: int, chosen: Sequence[Preference]) -> list[list[FloatArray]]:
@@ -116,7 +113,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         )
 
     async def compare_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
-        """Compare the held-out preferences, if it is time for it."""
+        """Compare the held-out preferences, if that is due after the step."""
         if not is_due(self.plan, node.step):
             return {}
         reference: list[FloatArray] | None = None
@@ -135,7 +132,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         }
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
-        """Return what the loss and the optimiser said, and the rewards of every reply."""
+        """Return the metrics of the loss and of the optimiser, and the rewards of all replies."""
         judged, outputs = self._judged.pop(step), outcome.outputs
         metrics: dict[str, Any] = {**outputs["optim_step"].metrics, **judged.metrics}
         del metrics["loss/sum"]  # of the linear form that the gradient is taken of
@@ -146,10 +143,9 @@ class PreferenceStage(Stage[ReferenceReplies]):
             for one, rewards in zip(self.of_step(step), judged.rewards, strict=True)
         ]
         lesson = self._lesson(self.of_step(step)[0], judged.rewards[0])
-        return StepReport(metrics, [], [], {}, outputs["checkpoint"], pairs, lesson=lesson)
+        return StepReport(metrics, outputs["checkpoint"], comparisons=pairs, lesson=lesson)
 
     def _lesson(self, one: Preference, rewards: Sequence[float]) -> TrainedSample:
-        """Say how the replies of a row compare."""
         row, sides = self.rows[one.number], [CHOSEN, REJECTED]
         if one.good is None:
             measured = f"margin {rewards[0] - rewards[1]:+.3f}"
@@ -165,22 +161,22 @@ def _sides(preferences: Sequence[Preference]) -> list[Completion]:
 
 
 async def open_preferences(setup: Setup, stage: Training) -> PreferenceStage:
-    """Open a stage: its preferences, made from their rows before its first step, and the model that
-    its loss compares with. Raise DataError or RunError as :func:`load_examples` does."""
+    """Open a stage with its preferences and the reference of its loss. Raise DataError or RunError
+    as :func:`load_examples` does."""
     setup.observer.waiting(f"reading the data of {stage.name}")
     folder, weights, asked = setup.folder, setup.weights, setup.asked
     objective = stage.of(PreferenceLoss)
-    read, found = READERS[type(objective)], list[list[Preference]]()
-    rows = [await example_records(setup, stage, data) for data in stage.data]
-    for records in rows:
-        found.append(await in_thread(read, records, CHOSEN, REJECTED))
+    rows, read = (
+        [await example_records(setup, stage, one) for one in stage.data],
+        READERS[type(objective)],
+    )
+    learnt, *heldout = [await in_thread(read, records, CHOSEN, REJECTED) for records in rows]
     scorers = dict[str, ReferenceReplies]()
     if (reference := objective.reference) is not None:
         client = await asked.client(reference)
         account = Meter(folder.journal, stage.name, reference.model)
         file = f"reference-{stage.name}.jsonl"
         scorers[REFERENCE] = ReferenceReplies(client, account, folder, file)
-    learnt, *heldout = found
     compared = [preference for part in heldout for preference in part]
     texts = [{"place": row["place"], "shown": row.get("shown", {})} for row in rows[0]]
     return PreferenceStage(

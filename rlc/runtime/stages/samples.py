@@ -38,8 +38,8 @@ from rlc.runtime.journal.database import NOTHING, PROBES, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.attempts import episode_credit
-from rlc.runtime.rollouts.groups import play_task
-from rlc.runtime.rollouts.player import Player, build_envs, close_all, close_envs
+from rlc.runtime.rollouts.groups import build_envs, play_task
+from rlc.runtime.rollouts.player import Player, close_all, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
@@ -48,7 +48,7 @@ from rlc.service import SamplingClient
 
 Play = Callable[[Task], Awaitable[list[Rollout]]]
 
-_STUDENT = "student"  # the view of the one that learns, where it is not the player's
+_STUDENT = "student"  # the view of the model that learns, if it is not the player's
 
 MOST_TRIES = 20  # episodes for each demonstration, tasks for each pair
 WAVE, LARGE_WAVE = 64, 512  # tasks played side by side: on this machine, on a server
@@ -56,11 +56,8 @@ WAVE, LARGE_WAVE = 64, 512  # tasks played side by side: on this machine, on a s
 
 @frozen
 class KeptEpisode:
-    """One episode as it is kept: what was written in it, and what it earned.
-
-    ``task`` numbers the environment's tasks in the order they were drawn, ``digest`` is the same
-    for all episodes from one first observation. One that failed has no ``sequences``.
-    """
+    """One episode as it is kept: its sequences, none if it failed, and its reward. ``task`` numbers
+    the environment's tasks, ``digest`` is the same for all episodes from one first observation."""
 
     env: str
     task: int
@@ -87,25 +84,20 @@ class KeptEpisode:
         )
 
     def example(self) -> dict[str, Any]:
-        """Return what a supervised stage keeps of it."""
+        """Return the example of a supervised stage."""
         names = ("env", "task", "reward", "actions", "sequences")
         return {name: getattr(self, name) for name in names}
-
-
-def whole_sequences(rollout: Rollout) -> list[TokenSequence]:
-    """Return the sequences of an episode as its player saw them."""
-    return merged_sequences(rollout.turns)
 
 
 @define(eq=False)
 class EpisodeSampler:
     """Plays the tasks of a stream for a ``stage``, and keeps them in the run folder.
 
-    A run that is resumed plays and pays for none of them again: those of a ``model`` on this
-    machine are written down wave by wave, so that waves stay as they were; those of a server as
-    soon as they are played. ``play`` returns the episodes of a task, whose tokens ``meter`` counts;
-    without one they cost nothing, and nothing is kept. No wave is begun for which the ``budget`` of
-    the stage has no room.
+    A resumed run plays and pays for none of them again: those of a ``model`` on this machine are
+    written batch by batch, so that batches stay as they were; those of a server as soon as they are
+    played. ``play`` returns the episodes of a task, whose tokens ``meter`` counts; without one they
+    cost nothing, and nothing is kept. ``view`` is the one whose sequences are kept, the player's if
+    empty. No batch is begun for which the ``budget`` of the stage has no room.
     """
 
     folder: RunFolder
@@ -114,14 +106,13 @@ class EpisodeSampler:
     model: ModelPlan
     play: Play
     meter: Meter | None
-    sequences: Callable[[Rollout], list[TokenSequence]] = whole_sequences
+    view: str = ""
     budget: BudgetPlan | None = None
-    _last: RecordedUsage = field(default=NOTHING, init=False)  # what the last wave took
+    _last: RecordedUsage = field(default=NOTHING, init=False)  # of the last batch
     _known: dict[int, list[KeptEpisode]] = field(factory=dict, init=False)
 
     @property
     def file(self) -> str:
-        """The name of the file, of JSON lines: one for each task."""
         return f"episodes-{self.stage}.jsonl"
 
     def __attrs_post_init__(self) -> None:
@@ -131,17 +122,15 @@ class EpisodeSampler:
             for record in records:
                 self._known[record["task"]] = [KeptEpisode(**one) for one in record["episodes"]]
 
-    def wave(self, wanted: int, missing: int) -> int:
-        """Return how many tasks to play side by side, of those that have one episode each."""
+    def side_by_side(self, wanted: int, missing: int) -> int:
+        """Return how many tasks of one episode to play side by side."""
         if self.model.service == LOCAL:
             return min(WAVE, wanted)
         return max(min(WAVE, wanted), min(LARGE_WAVE, missing))
 
     async def take(self, count: int) -> list[list[KeptEpisode]]:
-        """Return the episodes of the next ``count`` tasks, in the order of the tasks.
-
-        Raise RunError if the budget has no room for them.
-        """
+        """Return the episodes of the next ``count`` tasks, in the order of the tasks. Raise
+        RunError if the budget has no room for them."""
         tasks = self.stream.take(count)
         new = [task for task in tasks if task.number not in self._known]
         used = self.folder.journal.used(self.stage)
@@ -159,14 +148,17 @@ class EpisodeSampler:
         return [self._known[task.number] for task in tasks]
 
     async def _play(self, task: Task) -> None:
-        rollouts = await self.play(task)
-        self._known[task.number] = [KeptEpisode.of(one, self.sequences(one)) for one in rollouts]
+        self._known[task.number] = kept = list[KeptEpisode]()
+        for rollout in await self.play(task):
+            turns = rollout.turns
+            shown = [turn.seen_as(self.view) for turn in turns] if self.view else turns
+            kept.append(KeptEpisode.of(rollout, merged_sequences(shown)))
         if self.model.service != LOCAL:
             self._keep([task.number])
 
     def _keep(self, numbers: Sequence[int]) -> None:
-        """Write down what tasks took, and then the tasks: after a crash in between they are played
-        and paid for again, and both are counted."""
+        """Journal the usage of tasks, then write the tasks: after a crash in between they are
+        played and paid for again, and both are counted."""
         if self.meter is None:
             return
         self.meter.write()
@@ -188,8 +180,8 @@ def model_player(
     sampling: SamplingPlan = DEFAULT_SAMPLING,
     topk: int = 0,
 ) -> Play:
-    """Return what plays tasks with a model; its tokens are charged to what comes before the first
-    step. Each reply is kept with so many of the ``topk`` tokens in the place of each."""
+    """Return a function that plays tasks with a model. Its tokens are charged before the first
+    step; each reply has ``topk`` tokens in the place of each of its tokens."""
     sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
     usage = meter.running[PROBES]
     player = Player(client, sampling, context, DEFAULT_FAILURE, usage, topk=topk)
@@ -198,8 +190,8 @@ def model_player(
 
 @frozen
 class SampleSelection:
-    """Chooses among the episodes of a task as a plan says; of one task, however often it is drawn,
-    at most so many."""
+    """Chooses among the episodes of a task as a plan says, at most so many of one task, however
+    often that is sampled."""
 
     plan: Samples
     _kept: Counter[str] = field(factory=Counter, init=False)
@@ -210,8 +202,8 @@ class SampleSelection:
         if keep.kind == "solved":
             good = [one for one in good if one.solved]
         elif keep.kind == "at_least":
-            assert keep.reward is not None
             least = keep.reward
+            assert least is not None
             good = [one for one in good if one.reward >= least]
         elif keep.kind == "best" and good:
             good = [max(good, key=lambda one: one.reward)]  # the first of several
@@ -230,8 +222,8 @@ async def opened_env(
     account: Meter,
     views: Mapping[str, ViewChange] = MappingProxyType({}),
 ) -> AsyncIterator[PlayableEnv]:
-    """The environment of a stage's data; in the end it is closed, and what ``account`` has counted
-    is written down, also of episodes that were under way. Raise RunError if it cannot be made."""
+    """Open the environment of a stage's data. At the end it is closed, and the usage of ``account``
+    is journalled. Raise RunError if it cannot be made."""
     responders = setup.asked.responders(setup.meter)
     envs = build_envs([plan], tokenizer, renderer, responders, lambda _: views)
     try:
@@ -242,10 +234,10 @@ async def opened_env(
 
 
 async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str, Any]]:
-    """Return what a stage learns from the episodes that another model plays, in the order of their
-    tasks, as sequences in the stage's own tokens.
+    """Return the episodes that another model plays for a stage, in the order of their tasks, as
+    sequences in the stage's own tokens.
 
-    Raise RunError if none is kept, and if the tokens of which it learns the shares are not its own.
+    Raise RunError if none is kept, or if top-k tokens are to be learnt that are not the stage's.
     """
     data, count, model = plan.env, plan.count, plan.model.model
     client = await setup.asked.client(plan.model)
@@ -277,7 +269,7 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
             model,
             model_player(client, data.rollouts, model.context, account, plan.sampling, topk),
             account,
-            partial(_sequences_shown, _STUDENT) if views else whole_sequences,
+            _STUDENT if views else "",
             stage.budget,
         )
         most = plan.tries * count
@@ -299,10 +291,6 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
     return [one.example() for one in good]
 
 
-def _sequences_shown(view: str, rollout: Rollout) -> list[TokenSequence]:
-    return merged_sequences([turn.seen_as(view) for turn in rollout.turns])
-
-
 async def collect(
     sampler: EpisodeSampler,
     wanted: int,
@@ -311,13 +299,13 @@ async def collect(
     on_progress: Callable[[int, int], None],
     per_task: int = 1,
 ) -> tuple[list[KeptEpisode], int]:
-    """Play tasks until ``wanted`` episodes are ``chosen``, of each task ``per_task`` at most, or
-    ``most`` are played; return the chosen ones in the order of their tasks, and how many were
-    played."""
+    """Play tasks until ``wanted`` episodes are ``chosen``, at most ``per_task`` of a task, or
+    ``most`` are played; return the chosen ones in the order of their tasks, and the number of
+    those played."""
     good, played = list[KeptEpisode](), 0
     while len(good) < wanted and played < most:
-        wave = sampler.wave(wanted, wanted - len(good))
-        for group in await sampler.take(ceil(wave / per_task)):
+        count = sampler.side_by_side(wanted, wanted - len(good))
+        for group in await sampler.take(ceil(count / per_task)):
             played += len(group)
             good += chosen(group)
         on_progress(min(len(good), wanted), wanted)
@@ -328,10 +316,8 @@ async def demonstrations(
     setup: Setup, stage: Training, data: Demonstrations
 ) -> list[dict[str, Any]]:
     """Return the demonstrations of a stage in the order of their tasks, played by the model that it
-    begins with, or by the environment's oracle.
-
-    Raise RunError if too few episodes reach the reward that the plan asks for.
-    """
+    begins with, or by the environment's oracle. Raise RunError if too few episodes reach the reward
+    of the plan."""
     model, least, plan, count = stage.model, data.min_reward, data.env, data.count
     folder, tokenizer, meter = setup.folder, setup.tokenizer, setup.meter
     async with opened_env(setup, plan, tokenizer, model.renderer, meter) as env:
@@ -363,7 +349,7 @@ async def demonstrations(
 
 @define
 class OraclePlayer:
-    """Plays tasks as one who knows their answers."""
+    """Plays tasks with the replies of an oracle, in the tokens that the model would sample."""
 
     oracle: Oracle
     tokenizer: Any
@@ -398,10 +384,8 @@ class OraclePlayer:
 
 
 async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list[dict[str, Any]]:
-    """Return the pairs of a stage's data as records of the run folder, in the order of their tasks.
-
-    Each task is played by as many members as the plan says; tasks whose rewards are all equal are
-    ties. Raise RunError if too few tasks have replies that differ.
+    """Return pairs of the best and the worst of several replies to a task as records of the run
+    folder, in the order of their tasks. Raise RunError if too few tasks have replies that differ.
     """
     part = part_of(stage, data)
     folder, tokenizer, renderer = setup.folder, setup.tokenizer, stage.model.renderer
@@ -434,12 +418,12 @@ async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list
 
 
 def part_of(stage: StagePlan, data: AnyData) -> str:
-    """Return what the names of things that are made of a stage's data end with."""
+    """Return the end of the names of files and streams for a stage's data."""
     return "-heldout" if data is stage.heldout else ""
 
 
 def best_and_worst(group: Sequence[KeptEpisode]) -> Sequence[KeptEpisode]:
-    """Return the episodes of a task with the highest and the lowest reward, of equals the first;
+    """Return the episodes of a task with the highest and the lowest reward, the first of equals;
     none if all rewards are equal."""
     usable = [one for one in group if one.sequences]
     if not usable:
@@ -451,18 +435,15 @@ def best_and_worst(group: Sequence[KeptEpisode]) -> Sequence[KeptEpisode]:
 
 def _record(better: KeptEpisode, worse: KeptEpisode, tokenizer: Any) -> dict[str, Any]:
     first = better.sequences[0]
-    asked = [
-        token
-        for token, turn in zip(first["tokens"], first["turns"], strict=True)
-        if turn < 0 and token >= 0
-    ]
+    pairs = zip(first["tokens"], first["turns"], strict=True)
+    prompt = [token for token, turn in pairs if turn < 0 and token >= 0]
     return {
         "place": f"{better.env} task {better.task}",
         CHOSEN: list(better.sequences),
         REJECTED: list(worse.sequences),
         "earned": [better.reward, worse.reward],
         "shown": {
-            "prompt": tokenizer.decode(asked),
+            "prompt": tokenizer.decode(prompt),
             CHOSEN: "\n".join(better.actions),
             REJECTED: "\n".join(worse.actions),
         },

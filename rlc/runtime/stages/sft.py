@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import fsum
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from rlc.plan import FromData, Training
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.examples import Example, HeldoutExamples, drawn, load_examples, open_heldout
+from rlc.runtime.stages.examples import Example, heldout_node, load_examples, sampled_examples
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import Minibatch
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
@@ -26,26 +27,26 @@ _SHOWN = 400  # tokens of a prompt and of a reply, as a sample
 
 @define(eq=False)
 class SftStage(Stage[LogprobScorers]):
-    """One supervised stage in progress; the ``heldout`` examples are only scored."""
+    """A supervised stage in progress; ``heldout`` scores examples that it does not learn from."""
 
     plan: Training
     batch: int
     examples: list[Example]
-    heldout: HeldoutExamples | None
+    heldout: Mapping[str, StepFunction]
 
     def functions(self) -> dict[str, StepFunction]:
         return {
             "examples": self.next_examples,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
-            "heldout": self.score_heldout,
             "checkpoint": self.weights.checkpoint,
+            **self.heldout,
         }
 
     async def next_examples(self, node: NodeContext, inputs: Inputs) -> Minibatch:
-        count = len(self.examples)
-        indices = drawn(self.seed, self.plan.name, count, self.batch, node.step)
-        datums = [datum for index in indices for datum in self.examples[index]]
+        count, name = len(self.examples), self.plan.name
+        numbers = sampled_examples(self.seed, name, count, self.batch, node.step)
+        datums = [datum for number in numbers for datum in self.examples[number]]
         taught = [datum for datum in datums if datum.topk is not None]
         return Minibatch([datum for datum in datums if datum.topk is None], {}, taught)
 
@@ -55,13 +56,8 @@ class SftStage(Stage[LogprobScorers]):
             self.weights.training, self.plan, node.step, [inputs["examples"]]
         )
 
-    async def score_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
-        """Score the held-out examples, if it is time for it."""
-        assert self.heldout is not None
-        return await self.heldout.score(node.step)
-
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
-        """Return the mean loss of a token, in nats, and what was learnt of its most likely ones."""
+        """Return the mean loss of a token, in nats, and the metrics of top-k tokens."""
         batch: Minibatch = outcome.outputs["examples"]
         update: UpdateResult = outcome.outputs["optim_step"]
         datums = (*batch.datums, *batch.taught)
@@ -71,11 +67,11 @@ class SftStage(Stage[LogprobScorers]):
         metrics |= teacher_mass(batch.taught) | outcome.outputs.get("heldout", {})
         (gradients,) = Parts.of(outcome.outputs["forward_backward"])
         lesson = self._lesson(gradients.submitted[0])
-        return StepReport(metrics, [], [], {}, outcome.outputs["checkpoint"], lesson=lesson)
+        return StepReport(metrics, outcome.outputs["checkpoint"], lesson=lesson)
 
     def _lesson(self, gradient: PendingGradient) -> TrainedSample | None:
-        """Say how likely the first sequence of a step was: the end of its last reply, and of what
-        stands before it. None if none of its tokens is learnt."""
+        """Return the likelihood of the first sequence of a step, with the ends of its last reply
+        and of the tokens before it; None if none of its tokens is learnt."""
         datum = gradient.datums[0]
         (learnt,) = np.nonzero(datum.mask_T)
         if not len(learnt):
@@ -101,7 +97,7 @@ async def open_likelihood(setup: Setup, stage: Training) -> SftStage:
     setup.observer.waiting(f"reading the data of {stage.name}")
     source = stage.of(FromData)
     examples = await load_examples(setup, stage, source.data)
-    heldout = await open_heldout(setup, stage)
+    heldout = await heldout_node(setup, stage)
     return SftStage(
         setup.seed, setup.weights, setup.meter, {}, stage, source.batch, examples, heldout
     )

@@ -38,16 +38,17 @@ from rlc.runtime.journal.metrics import rollout_metrics, rollout_record
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.groups import (
     StreamedGroups,
+    build_envs,
     is_constant,
     play_groups,
     replace_equals,
     replaced_groups,
 )
-from rlc.runtime.rollouts.player import Player, build_envs, close_envs
+from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream
 from rlc.runtime.rollouts.tokens import Scores
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.examples import HeldoutExamples, open_heldout
+from rlc.runtime.stages.examples import heldout_node
 from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import (
@@ -86,7 +87,8 @@ class RunningBaselines:
     def of(
         cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
     ) -> RunningBaselines | None:
-        """Return them as the steps that left these cursors have; None if no scheme needs them."""
+        """Return the averages after the steps that left these cursors; None if the scheme uses
+        none."""
         step = running_baseline(scheme)
         if step is None:
             return None
@@ -94,12 +96,12 @@ class RunningBaselines:
         return cls(step.decay, lag, known)
 
     def subtracted(self, step: int, rollouts: Iterable[Rollout]) -> Floats:
-        """Return what is subtracted from the returns of each rollout of a step."""
+        """Return the averages to subtract from the returns of a step's rollouts."""
         averages = self.after(step - 1 - self.lag)
         return np.array([averages.get(_label(one), 0.0) for one in rollouts], dtype=np.float64)
 
     def add(self, step: int, rollouts: Sequence[Rollout], found: Advantages) -> None:
-        """Take note of the returns of a step, or of a part of it."""
+        """Record the returns of a step, or of a part of it."""
         returns = self._returns.setdefault(step, {})
         each = len(found.returns_V) == len(rollouts)
         counts = [1] * len(rollouts) if each else found.turns_R.tolist()
@@ -135,7 +137,7 @@ class ValidRollouts:
 
 @frozen(eq=False)
 class CreditedRollout:
-    """A rollout and its advantages, one a turn; ``kept``: the scheme has not dropped it."""
+    """A rollout with an advantage for each turn; ``kept`` unless the scheme has dropped it."""
 
     rollout: Rollout
     advantages_T: FloatArray
@@ -144,7 +146,7 @@ class CreditedRollout:
 
 @frozen(eq=False)
 class TrainBatch:
-    """What the updates of a step are trained on, and the episodes that it was made of."""
+    """The minibatches of a step's updates, and the episodes that they were made of."""
 
     minibatches: list[Minibatch]
     episodes: list[EpisodeDatums]
@@ -152,8 +154,7 @@ class TrainBatch:
 
 @define(eq=False)
 class TrainStage(Stage[LogprobScorers]):
-    """One reinforcement learning stage in progress; ``observer`` is told of groups as they are
-    played."""
+    """A reinforcement learning stage in progress."""
 
     plan: Training
     source: Rollouts
@@ -162,7 +163,7 @@ class TrainStage(Stage[LogprobScorers]):
     observer: Observer
     asked: AuxiliaryModels
     averages: RunningBaselines | None
-    heldout: HeldoutExamples | None
+    heldout: Mapping[str, StepFunction]
     _played: Counter[int] = field(factory=Counter, init=False)
     _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
@@ -176,8 +177,8 @@ class TrainStage(Stage[LogprobScorers]):
             "datums": self.datums,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
-            "heldout": self.score_heldout,
             "checkpoint": self.weights.checkpoint,
+            **self.heldout,
         }
 
     async def snapshot(self, node: NodeContext, inputs: Inputs) -> SamplerSnapshot:
@@ -225,15 +226,15 @@ class TrainStage(Stage[LogprobScorers]):
         return await self._streamed[step].part()
 
     async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
-        """Play waves of parallel episodes until there are enough turns, or a wave has none."""
+        """Play parallel episodes, again and again until there are enough turns, or none at all."""
         batch, played = self.source.batch, list[Rollout]()
         while sum(len(rollout.turns) for rollout in played) < batch.count:
             self._played[step] = 0
             tasks = self.stream.take(batch.parallel or batch.count)
             groups = await self._play(player, step, len(tasks), tasks)
-            wave = [rollout for group in groups for rollout in group]
-            played.extend(wave)
-            if not any(rollout.turns for rollout in wave):  # nor would another have any
+            round_ = [rollout for group in groups for rollout in group]
+            played.extend(round_)
+            if not any(rollout.turns for rollout in round_):  # nor would the next have any
                 break
         self.stream.end_step()
         return played
@@ -241,9 +242,12 @@ class TrainStage(Stage[LogprobScorers]):
     async def _play(
         self, player: Player, step: int, planned: int, tasks: Sequence[Task]
     ) -> list[list[Rollout]]:
+        # A server has time for scores as soon as a group is played, unless another replaces it.
+        at_once = self.plan.model.service != LOCAL and not self.source.batch.resample
+
         def on_group(members: list[Rollout]) -> None:
             self._played[step] += 1
-            if self._scored_at_once:
+            if at_once:
                 kept = trainable_rollouts(members, self.source.envs)
                 for scorers in self.scorers.values():
                     scorers.ask(step, kept)
@@ -288,14 +292,8 @@ class TrainStage(Stage[LogprobScorers]):
     async def scores(
         self, scorer: str, node: NodeContext, inputs: Inputs
     ) -> dict[int, list[Scores]]:
-        """Return what another model says of each rollout's sequences; the keys are ids."""
+        """Return another model's scores of each rollout's sequences; the keys are ids."""
         return await self.scorers[scorer].scores(node.step, inputs["returns"].rollouts)
-
-    @property
-    def _scored_at_once(self) -> bool:
-        """Whether a group is scored as soon as it is played: on a server, which has time for it,
-        unless another group may take its place."""
-        return self.plan.model.service != LOCAL and not self.source.batch.resample
 
     async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
@@ -310,18 +308,15 @@ class TrainStage(Stage[LogprobScorers]):
         place = self._place(step)
         credited.sort(key=lambda row: place(row.rollout))
         kept = [row for row in credited if row.kept and row.rollout.turns]
-        episodes = rollout_datums(
-            [row.rollout for row in kept],
-            [row.advantages_T for row in kept],
-            self._choose_turns(step, [len(row.rollout.turns) for row in kept]),
-            [
-                {name: by[id(row.rollout)] for name, by in scored.items() if id(row.rollout) in by}
-                for row in kept
-            ],
-        )
-        return TrainBatch(
-            minibatches(self.objective, self.source.batch.updates, episodes), episodes
-        )
+        of_row = [
+            {name: by[id(row.rollout)] for name, by in scored.items() if id(row.rollout) in by}
+            for row in kept
+        ]
+        chosen = self._choose_turns(step, [len(row.rollout.turns) for row in kept])
+        advantages = [row.advantages_T for row in kept]
+        episodes = rollout_datums([row.rollout for row in kept], advantages, chosen, of_row)
+        updates = minibatches(self.objective, self.source.batch.updates, episodes)
+        return TrainBatch(updates, episodes)
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
         """Mark the turns to train on: all, or a random ``count`` of them under ``turns()``."""
@@ -344,11 +339,6 @@ class TrainStage(Stage[LogprobScorers]):
             outputs = [gradient.output for gradient in gradients.submitted]
             self._streamed[node.step].gradients_submitted(outputs)
         return gradients
-
-    async def score_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
-        """Score the held-out examples, if it is time for it."""
-        assert self.heldout is not None
-        return await self.heldout.score(node.step)
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return metrics, rollouts with their advantages, and the cursor after the step."""
@@ -380,11 +370,11 @@ class TrainStage(Stage[LogprobScorers]):
         if self.averages is not None:
             cursor[KEY] = averages = self.averages.after(step)
             metrics |= {f"baseline/{label}": value for label, value in averages.items()}
-        return StepReport(metrics, lines, failures, cursor, outputs["checkpoint"], tokens=tokens)
+        checkpoint = outputs["checkpoint"]
+        return StepReport(metrics, checkpoint, lines, failures, cursor, tokens=tokens)
 
     def _place(self, step: int) -> Callable[[Rollout], int]:
-        """Return a key that sorts rollouts by their tasks, spare ones last; where they come in one
-        part they are sorted."""
+        """Return a key that sorts rollouts that come in parts by their tasks, spare ones last."""
         if step not in self._streamed:
             return lambda _: 0
         tasks = self.stream.of_step(step, self.source.batch.count)
@@ -397,7 +387,7 @@ class TrainStage(Stage[LogprobScorers]):
 
 
 async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
-    """Open a stage: its environments, and the models that score what is sampled."""
+    """Open a stage with its environments, and the models that score what is sampled."""
     source, objective, tokenizer = stage.of(Rollouts), stage.of(PolicyGradient), setup.tokenizer
     setup.observer.waiting(f"opening {', '.join(env.name for env in source.envs)}")
     envs = await in_thread(
@@ -421,16 +411,13 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         setup.observer,
         setup.asked,
         RunningBaselines.of(objective.advantage, source.overlap.max_staleness, cursors),
-        await open_heldout(setup, stage),
+        await heldout_node(setup, stage),
     )
 
 
 def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
-    """Return the rollouts that have a credit.
-
-    Groups in which too many members failed are left out, and so are groups that were replaced, and
-    seats of a game that had no turn.
-    """
+    """Return the rollouts with a credit, without groups that were replaced or have too many failed
+    members, and seats of a game that had no turn."""
     most = {env.name: env.rollouts.max_failures for env in envs}
     members = {(r.group, r.member) for r in rollouts if r.error is not None}
     failed = Counter(group for group, _ in members)
@@ -443,11 +430,10 @@ def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> 
 
 
 def labelled_episodes(rollouts: Sequence[Rollout], apart: bool = False) -> Episodes:
-    """Return the arrays that an advantage scheme is computed from; ``apart``: with the components
-    of the rewards.
+    """Return the arrays of an advantage scheme, with the components of the rewards ``apart``.
 
-    A group is one task of one environment, whatever the order of its members. A failure before the
-    first turn counts with its reward and no tokens. A reward that is one number is a component.
+    A group is one task of one environment. A failure before the first turn counts with its reward
+    and no tokens. A reward that is one number is a component.
     """
 
     def labels(values: Sequence[Any]) -> npt.NDArray[np.int64]:

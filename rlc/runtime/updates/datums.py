@@ -51,14 +51,12 @@ FloatArray = npt.NDArray[np.float64]
 class TrainingDatum:
     """One sequence, already shifted: position ``t`` predicts ``targets_T[t]``.
 
-    It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
-    sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
-    that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``topk``
-    is what a teacher said that was asked for its most likely tokens. ``replies`` are those that are
-    trained on. ``weight`` is that of the sequence, where it is not folded into the advantages;
-    ``folded`` is what they were multiplied by where it is.
-    ``name`` is what the sequence is called within its step; ``batch`` has what the loss has
-    computed over all sequences of the step, one number or one for each sampled token, by name.
+    It does so from the inputs up to ``t``, with the marks of ``chunks``. ``mask_T`` marks sampled
+    targets; ``scored`` has the targets' logprobs under other models, ``reference`` or ``teacher``,
+    NaN where unknown; ``topk`` the scores of a teacher with its top-k tokens. ``replies`` are those
+    that are trained on. ``weight`` is that of the sequence, if it is not folded into the
+    advantages; ``folded`` the weight that is. ``name`` is unique in the step; ``batch`` has the
+    values of the loss over all sequences of the step, a number or one for each sampled token.
     """
 
     inputs: list[int]
@@ -77,23 +75,23 @@ class TrainingDatum:
 
     @property
     def sampled(self) -> int:
-        """How many tokens are trained on."""
+        """The number of tokens that are trained on."""
         return int(self.mask_T.sum())
 
     @property
     def weighed(self) -> float:
-        """How many tokens are trained on, each counted with its weight."""
+        """The sum of the weights of tokens that are trained on."""
         return float(self.advantages_T.sum())
 
     @property
     def ref(self) -> FloatArray | None:
-        """The logprobs that a recipe's own loss reads as `ref`; None if no other model was asked.
-        Where it gave none they are the sampler's."""
+        """The logprobs that a recipe's own loss reads as `ref`, the sampler's where unknown; None
+        without a scorer."""
         read_T = next((self.scored[scorer] for scorer in SCORERS if scorer in self.scored), None)
         return None if read_T is None else np.where(np.isnan(read_T), self.logprobs_T, read_T)
 
     def trimmed(self) -> TrainingDatum:
-        """Return the datum without what follows the last token that is trained on."""
+        """Return the datum up to the last token that is trained on."""
         end = int(np.flatnonzero(self.mask_T)[-1]) + 1
         return evolve(
             self,
@@ -107,17 +105,12 @@ class TrainingDatum:
         )
 
     def anchored(self, trainer_logprobs_T: npt.NDArray[Any]) -> TrainingDatum:
-        """Return the datum with the trainer's own logprobs where nothing is trained on.
-
-        A pull to the sampler's logprobs, which are not known there, then has no gradient.
-        """
+        """Return the datum with the trainer's own logprobs where nothing is trained on. A pull to
+        the sampler's logprobs, which are unknown there, then has no gradient."""
         return evolve(self, logprobs_T=np.where(self.mask_T, self.logprobs_T, trainer_logprobs_T))
 
     def to_tinker(self, loss: LossPlan) -> types.Datum:
-        """Return the datum that ``loss`` takes.
-
-        A loss without a ratio takes the advantages as its weights.
-        """
+        """Return the datum for a loss. One without a ratio takes the advantages as weights."""
         from tinker import types
 
         traits = loss_traits(loss)
@@ -143,18 +136,16 @@ class TrainingDatum:
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
 
     def to_targets(self) -> types.Datum:
-        """Return the datum of which cross-entropy learns the shares of a teacher's top-k tokens at
-        the sampled positions, each times ``weight``.
-
-        The sampled token is the last target, with a weight of 0: the trainer's logprob of it comes
-        back with the others.
-        """
+        """Return the datum of which cross-entropy learns the shares of a teacher's top-k tokens,
+        each times ``weight``. The sampled token is the last target, with a weight of 0, so that the
+        trainer returns its logprob too."""
         from tinker import types
 
-        said = self.topk
-        assert said is not None
-        tokens_TK = np.column_stack([said.tokens_TK, self.targets_T])
-        weights_TK = np.column_stack([self.weight * said.shares_TK, np.zeros(len(self.targets_T))])
+        scores = self.topk
+        assert scores is not None
+        zeros_T = np.zeros(len(self.targets_T))
+        tokens_TK = np.column_stack([scores.tokens_TK, self.targets_T])
+        weights_TK = np.column_stack([self.weight * scores.shares_TK, zeros_T])
         weights_TK[~self.mask_T] = 0.0
         return types.Datum(
             model_input=model_input(self.inputs, self.chunks),
@@ -165,8 +156,8 @@ class TrainingDatum:
         )
 
     def sampled_inputs(self, trainer_T: FloatArray | None) -> dict[str, Any]:
-        """Return what a recipe's own loss reads of the sampled tokens, each of shape (S,), and its
-        values over the batch; ``logp`` is there if the trainer's logprobs, shape (T,), are."""
+        """Return the inputs of a recipe's own loss, each of shape (S,), and its values over the
+        batch; with ``logp`` if the trainer's logprobs, shape (T,), are known."""
         rows = {
             "logp": trainer_T,
             "logq": self.logprobs_T,
@@ -177,7 +168,6 @@ class TrainingDatum:
         return {**read, **self.batch}
 
     def _read_by(self, program: Program, weighted: bool) -> dict[str, Any]:
-        """Return what the function of a recipe's own loss takes beside the trainer's logprobs."""
         program, ref_T = after_batch(program), self.ref
         if ref_T is None and "ref" in program.inputs:
             raise RunError("a sequence has no logprobs of the reference that the loss reads")
@@ -198,11 +188,8 @@ class TrainingDatum:
         return read | ({WEIGHT: self.weight} if weighted else {})
 
     def _spans(self, first: int, end: int) -> types.ProvenanceSpans:
-        """Return where the tokens ``[first, end)`` of the sequence come from.
-
-        Each reply that is trained on is a sampled span; what lies before it, earlier replies
-        included, is part of the prompt that it was asked for with.
-        """
+        """Return the provenance of the tokens ``[first, end)`` of the sequence: a sampled span for
+        each reply that is trained on, and one for its prompt, earlier replies included."""
         from tinker import types
 
         spans: types.ProvenanceSpans = []
@@ -213,8 +200,7 @@ class TrainingDatum:
             if begin > at:
                 spans.append(types.PromptProvenanceSpan(**name, offset=at, length=begin - at))
             if stop > begin:
-                offset = begin - reply.begin
-                length = stop - begin
+                offset, length = begin - reply.begin, stop - begin
                 spans.append(types.SampledProvenanceSpan(**name, offset=offset, length=length))
             at = stop
         return spans
@@ -229,17 +215,12 @@ def episode_datums(
     """Return the datums of one episode that have a token to train on.
 
     ``advantages_T`` and ``chosen_T`` have one value a turn; a turn that is not chosen is context
-    only. ``scored`` has for each scorer what it says of each of :func:`merged_sequences`.
+    only. ``scored`` has the scores of each of :func:`merged_sequences` by each scorer.
     """
-    datums = [
-        shifted(
-            sequence,
-            advantages_T,
-            chosen_T,
-            {scorer: said_S[index] for scorer, said_S in (scored or {}).items()},
-        )
-        for index, sequence in enumerate(merged_sequences(turns))
-    ]
+    datums = []
+    for index, sequence in enumerate(merged_sequences(turns)):
+        scores = {scorer: scores_S[index] for scorer, scores_S in (scored or {}).items()}
+        datums.append(shifted(sequence, advantages_T, chosen_T, scores))
     return [datum for datum in datums if datum.mask_T.any()]
 
 
@@ -260,8 +241,8 @@ def shifted(
         logprobs_T=np.where(mask_T, logprobs_T, 0.0),
         advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
         mask_T=mask_T,
-        scored={scorer: said.logprobs_T for scorer, said in scored.items()},
-        topk=next((said for said in scored.values() if said.tokens_TK.shape[1]), None),
+        scored={scorer: scores.logprobs_T for scorer, scores in scored.items()},
+        topk=next((scores for scores in scored.values() if scores.tokens_TK.shape[1]), None),
         chunks=sequence.chunks,
         replies=tuple(
             reply
@@ -280,19 +261,17 @@ class EpisodeDatums:
 
     @property
     def group(self) -> tuple[str, int]:
-        """The label of its task."""
         return self.rollout.group
 
     @property
     def sampled(self) -> int:
-        """How many tokens are trained on."""
         return sum(datum.sampled for datum in self.datums)
 
 
 @frozen(eq=False)
 class Minibatch:
-    """The datums of one optimiser update and the configuration of its loss. ``taught``: those of
-    which it learns a teacher's most likely tokens, whatever else it learns."""
+    """The datums of one optimiser update and the configuration of its loss; ``taught`` are those of
+    which it also, or only, learns a teacher's top-k tokens."""
 
     datums: list[TrainingDatum]
     loss_config: dict[str, float]
@@ -305,10 +284,8 @@ def rollout_datums(
     chosen_RT: Sequence[npt.NDArray[np.bool_]],
     scored_R: Sequence[Mapping[str, Sequence[Scores]]],
 ) -> list[EpisodeDatums]:
-    """Return the datums of each rollout that has any.
-
-    Advantages and choice are given by turn, what each scorer says by sequence.
-    """
+    """Return the datums of each rollout that has any. Advantages and choice are by turn, scores by
+    sequence."""
     rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
     episodes = []
     made: Counter[tuple[str | int, ...]] = Counter()  # one role of a member may reply several times
@@ -324,8 +301,7 @@ def rollout_datums(
 def minibatches(
     objective: PolicyGradient, updates: int, episodes: Sequence[EpisodeDatums]
 ) -> list[Minibatch]:
-    """Return what each of the ``updates`` of a batch is trained on, in order; empty ones are left
-    out."""
+    """Return the minibatches of the ``updates`` of a batch, in order, without empty ones."""
     if loss_traits(objective.loss).recorded:  # each token is named by a reply that is trained on
         episodes = [evolve(e, datums=[d.trimmed() for d in e.datums]) for e in episodes]
     if objective.kl is not None and objective.kl.coef:
@@ -333,18 +309,16 @@ def minibatches(
     for teacher in objective.teacher:
         if teacher.coef and not teacher_traits(teacher.kind).targets:
             episodes = _pulled("teacher", teacher, episodes)
-    made = [
-        evolve(
-            _weighted(objective.aggregate, objective.loss, part), taught=_taught(objective, part)
-        )
-        for part in _split(episodes, updates)
-    ]
-    return [minibatch for minibatch in made if minibatch.datums or minibatch.taught]
+    found = []
+    for part in _split(episodes, updates):
+        minibatch = _weighted(objective.aggregate, objective.loss, part)
+        found.append(evolve(minibatch, taught=_taught(objective, part)))
+    return [minibatch for minibatch in found if minibatch.datums or minibatch.taught]
 
 
 def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
-    """The datums of an update of which a teacher's most likely tokens are learnt, each with its
-    weight: that of the aggregation, times the teacher's ``coef``."""
+    """Return the datums of which a teacher's top-k tokens are learnt, each with the weight of the
+    aggregation times the teacher's ``coef``."""
     weight_R = _token_weights(objective.aggregate, episodes, [e.sampled for e in episodes])
     return [
         evolve(datum, weight=weight * teacher.coef)
@@ -358,8 +332,8 @@ def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> lis
 def _pulled(
     scorer: str, by: KlPlan | TeacherPlan, episodes: Sequence[EpisodeDatums]
 ) -> list[EpisodeDatums]:
-    """Take the distance from a reference off the advantages, token by token; or that from a
-    teacher, in the episodes that it scores. What has no score is not changed."""
+    """Subtract the distance from a reference, or from the teacher of an environment, from the
+    advantages of the tokens that it scores."""
     env = by.name if isinstance(by, TeacherPlan) else None
     mine = [env is None or episode.group[0] == env for episode in episodes]
     datums = [d for episode, its in zip(episodes, mine, strict=True) if its for d in episode.datums]
@@ -388,7 +362,7 @@ def _pulled(
 
 
 def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[EpisodeDatums]]:
-    """Return even parts, in order; the members of a group stay together."""
+    """Return even parts, in order, with the members of a group together."""
     groups: dict[tuple[str, int], list[EpisodeDatums]] = {}
     for episode in episodes:
         groups.setdefault(episode.group, []).append(episode)
@@ -403,10 +377,8 @@ def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[Episode
 def _weighted(
     aggregate: AggregatePlan, loss: LossPlan, episodes: Sequence[EpisodeDatums]
 ) -> Minibatch:
-    """Fold the weights of the aggregation into advantages and loss.
-
-    A loss of one number a sequence counts like that of a single token.
-    """
+    """Fold the weights of the aggregation into advantages and loss. A loss of one number a sequence
+    counts like that of a single token."""
     if not episodes:
         return Minibatch([], loss.config)
     weight_R = _token_weights(
@@ -433,7 +405,7 @@ def _weighted(
 def _token_weights(
     aggregate: AggregatePlan, episodes: Sequence[EpisodeDatums], counts_R: Sequence[int]
 ) -> list[float]:
-    """What a token of each episode weighs, of those that are counted."""
+    """Return the weight of a token of each episode, which counts so many."""
     labels = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
     groups_R = [labels[episode.group] for episode in episodes]
     weights: list[float] = aggregate_weights(
