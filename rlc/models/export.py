@@ -54,8 +54,7 @@ def export_model(
     An ``adapter`` is loaded by PEFT, vLLM and SGLang over its base model; ``merged`` weights are a
     model of transformers, in the precision ``dtype`` or that of the base model.
 
-    Raise ExportError if the folder has content, or the model has no adapter; WeightsError or
-    ServiceError if its weights are not there.
+    Raise ExportError, or WeightsError or ServiceError if the weights are not there.
     """
     if model.weights is None:
         raise ExportError(f"{model.name} is a base model: there is nothing that was trained")
@@ -74,7 +73,8 @@ def export_model(
         written = adapter
         if form == "merged":
             written = Path(work) / "merged"
-            _merged(model, adapter, written, dtype)
+            merge = _merge_here if model.service == LOCAL else _merge_hosted
+            merge(model, adapter, written, dtype)
         (written / CARD).write_text(model_card(model, found, form), encoding="utf-8")
         for file in written.iterdir():  # safetensors lets nobody else read what it writes
             file.chmod(0o644)
@@ -152,12 +152,7 @@ def _has_peft_names(folder: Path) -> bool:
         return all(key.startswith(ADAPTER_PREFIX) for key in opened.keys())  # noqa: SIM118
 
 
-def _merged(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None) -> None:
-    if model.service == LOCAL:
-        from rlc.service import find_folder
-
-        write_merged(find_folder(model.base), adapter, folder, dtype)
-        return
+def _merge_hosted(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None) -> None:
     from tinker_cookbook import weights
 
     try:
@@ -193,9 +188,8 @@ def publish(model: ModelPlan, base_url: str | None = None) -> str:
     return path
 
 
-def write_merged(base: Path, adapter: Path, folder: Path, dtype: str | None = None) -> None:
-    """Write the model of transformers in ``base``, the adapter of PEFT in ``adapter`` added to its
-    weights in float64, in the precision ``dtype`` (``"float32"``) or that of the base.
+def _merge_here(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None) -> None:
+    """Write a model of transformers with an adapter of PEFT added to its weights in float64.
 
     An output layer that shares its weights with the embedding gets its own: it alone is adapted.
     """
@@ -204,33 +198,33 @@ def write_merged(base: Path, adapter: Path, folder: Path, dtype: str | None = No
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from rlc.service import peft_key, peft_scale
+    from rlc.service import find_folder, peft_key, peft_scale
 
     logging.disable_progress_bar()
-    model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype or "auto")
+    base = str(find_folder(model.base))
+    merged: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype or "auto")
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     mark, arrays = ".lora_A.", load_file(str(adapter / ADAPTER_WEIGHTS))
     layers = [key.removeprefix(ADAPTER_PREFIX).partition(mark)[0] for key in arrays if mark in key]
-    output = model.get_output_embeddings()
+    output = merged.get_output_embeddings()
     with torch.no_grad():
         for layer in layers:
-            module = model.get_submodule(layer)
-            if module is output and model.config.tie_word_embeddings:
+            module = merged.get_submodule(layer)
+            if module is output and merged.config.tie_word_embeddings:
                 module.weight = torch.nn.Parameter(module.weight.clone())
-                model.config.tie_word_embeddings = False
+                merged.config.tie_word_embeddings = False
             a, b = (arrays[peft_key(layer, part)].double() for part in ("lora_A", "lora_B"))
-            merged = module.weight.double() + peft_scale(config) * (b @ a)
-            module.weight.copy_(merged.to(module.weight.dtype))
-    model.save_pretrained(str(folder))
-    AutoTokenizer.from_pretrained(str(base)).save_pretrained(str(folder))
+            total = module.weight.double() + peft_scale(config) * (b @ a)
+            module.weight.copy_(total.to(module.weight.dtype))
+    merged.save_pretrained(str(folder))
+    AutoTokenizer.from_pretrained(base).save_pretrained(str(folder))
 
 
 _LICENCE = re.compile(r"^licen[sc]e:\s*(\S+)", re.M)
 
 
 def model_card(model: ModelPlan, found: SavedWeights | None, form: str) -> str:
-    """Return the card of an exported model as Markdown, with the front matter of the Hugging Face
-    hub."""
+    """Return the card of a model as Markdown with the front matter of the Hugging Face hub."""
     base = model.base if find_model(model.base) else os.path.basename(os.path.abspath(model.base))
     licence = _licence(model.base)
     front = ["---", f"base_model: {base}", f"license: {licence or 'unknown'}"]

@@ -82,17 +82,10 @@ class OpenedModel:
     _service: OpenedService
 
     async def replies(
-        self,
-        messages: Sequence[Message],
-        sampling: SamplingRequest,
-        on_text: OnText | None = None,
+        self, messages: Sequence[Message], sampling: SamplingRequest, on_text: OnText | None = None
     ) -> list[SampledReply]:
-        """Answer a chat. ``on_text`` is called with the text of the first reply as it comes, or all
-        at once from a service that does not stream.
-
-        Raise ChatError if the renderer cannot show the messages, TooLongError if the chat exceeds
-        the context, and ServiceError if the service does not answer.
-        """
+        """Answer a chat; ``on_text`` is called with the text of the first reply as it comes. Raise
+        ChatError for messages that the renderer cannot show, TooLongError or ServiceError."""
         prompt, chunks = self.chats.prompt(messages)
         decoder, ends = TextDecoder(self.chats.tokenizer), self.chats.chat_ends(sampling.stop)
 
@@ -111,11 +104,8 @@ class OpenedModel:
 
 
 async def open_model(plan: ModelPlan, base_url: str | None = None) -> OpenedModel:
-    """Open a model on a service of its own; ``base_url`` is a server to use in place of Tinker.
-
-    Raise ServiceError or WeightsError if the service, the model or its weights are not there, and
-    EnvError if its renderer does not fit.
-    """
+    """Open a model on a service of its own. Raise ServiceError or WeightsError if a part of it is
+    not there, and EnvError if its renderer does not fit."""
     service = await OpenedService.of(plan.service, base_url, shared=False)
     try:
         return OpenedModel(plan, await service.chats(plan), service)
@@ -128,10 +118,7 @@ T = TypeVar("T")
 
 
 def model(
-    name: str,
-    base: str | None = None,
-    renderer: str | None = None,
-    base_url: str | None = None,
+    name: str, base: str | None = None, renderer: str | None = None, base_url: str | None = None
 ) -> Model:
     """Return a model that answers, as `rlc chat` does.
 
@@ -277,8 +264,7 @@ class Conversation:
     messages: list[Message] = field(factory=list)
 
     def say(self, text: str, on_text: OnText | None = None) -> SampledReply:
-        """Return the reply to a text, after the messages so far; if it fails, they stay as they
-        were."""
+        """Return the reply to a text after the messages so far, which stay if it fails."""
         asked = [*self.messages, {"role": "user", "content": text}]
         seed = None if self.sampling.seed is None else self.sampling.seed + len(self.messages)
         sampling = evolve(self.sampling, seed=seed)

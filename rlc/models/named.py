@@ -8,7 +8,6 @@ from typing import Any
 from attrs import evolve
 
 from rlc.catalog import (
-    BaseModelFacts,
     find_model,
     find_retired,
     find_weights,
@@ -30,10 +29,7 @@ class UnknownModelError(Error):
 
 
 def named_model(
-    name: str,
-    base: str | None = None,
-    renderer: str | None = None,
-    base_url: str | None = None,
+    name: str, base: str | None = None, renderer: str | None = None, base_url: str | None = None
 ) -> ModelPlan:
     """Return the model of a name: ``runs/x@main:20`` and the like (see :func:`find_weights`), the
     folder of an adapter of PEFT, ``tinker://RUN/weights/NAME``, a base model of the catalogue, or
@@ -51,14 +47,14 @@ def named_model(
     """
     known = find_model(name)
     if known is not None:
-        return _model(name, known.base, known, renderer)
+        return _model(name, known.base, renderer)
     if name.startswith(_STATE):
         if base is None:
             base, trained = _reported_base(name, base_url)
             renderer = renderer or trained
-        return _model(name, base, find_model(base), renderer, weights=name, service=TINKER)
+        return _model(name, base, renderer, weights=name, service=TINKER)
     if os.path.isfile(os.path.join(name, "config.json")):
-        return _model(name, name, None, renderer)
+        return _model(name, name, renderer)
     if (retired := find_retired(name)) is not None:
         advice = f"the nearest is {retired.use}"
         raise UnknownModelError(f"the service no longer has {name} (since {retired.since})", advice)
@@ -70,14 +66,13 @@ def named_model(
     if base is None:
         raise UnknownModelError(f"{name} does not say its base model", "give --base")
     weights, renderer = found.exact_name(name), renderer or found.renderer
-    model = _model(name, base, find_model(base), renderer, weights, found.service)
+    model = _model(name, base, renderer, weights, found.service)
     trains: dict[str, Any] = dict(found.trains)
     return evolve(model, lora_rank=found.rank, **trains)
 
 
 def _reported_base(path: str, base_url: str | None) -> tuple[str, str | None]:
-    """Return the base model of a state at a service, and the renderer that it was trained with,
-    None if unknown. Raise UnknownModelError if the service does not report it."""
+    """Return base and renderer (or None) of a state, as the service reports them."""
     try:
         require_packages(TINKER)
         from rlc.service import find_base
@@ -91,17 +86,16 @@ def _reported_base(path: str, base_url: str | None) -> tuple[str, str | None]:
 def _model(
     name: str,
     base: str,
-    known: BaseModelFacts | None,
     renderer: str | None,
     weights: str | None = None,
     service: str | None = None,
 ) -> ModelPlan:
+    known = find_model(base)
     if renderer is None and known is not None and known.renderers:
         renderer = known.renderers[0]
     if renderer is None:
         message = f"how {name} writes chats is not known"
         raise UnknownModelError(message, "name a renderer: --renderer qwen3_instruct")
-    own = known.service if known else LOCAL
     return ModelPlan(
         name=name,
         base=base,
@@ -112,5 +106,5 @@ def _model(
         weights=weights,
         renderer=renderer,
         context=known.context if known else None,
-        service=service or own,
+        service=service or (known.service if known else LOCAL),
     )

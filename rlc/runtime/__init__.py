@@ -2,8 +2,8 @@
 
 Read ``start`` (from a plan or a run folder to a job), ``job`` (its stages), ``loop`` (the steps of
 one stage) and ``graph`` (the nodes of a step), in this order. ``stages/`` has a function for each
-kind of node; they use ``rollouts/`` to play episodes and ``updates/`` to train on them. ``guard/``
-guards its service, ``journal/`` and ``trackers`` write down what it does.
+kind of node; they use ``rollouts/`` to play episodes and ``updates/`` to train on them.
+``service_guard`` and ``remote`` stand before the service, ``journal/`` and ``trackers`` write.
 """
 
 TYPE_CHECKING = False

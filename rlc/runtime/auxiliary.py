@@ -53,8 +53,7 @@ class Answers:
     async def once(
         self, question: Sequence[Any], ask: Callable[[], Awaitable[tuple[str, str]]]
     ) -> tuple[str, str]:
-        """Return the answer to a question, of plain data, and its stop reason; ``ask`` if it is not
-        known."""
+        """Return the answer to a question, of plain data, and its stop reason; ``ask`` once."""
         key = blake2b(json.dumps(question).encode(), digest_size=20).hexdigest()
         lock = self._locks.setdefault(key, asyncio.Lock())
         with asking(), waiting():  # the episode that asks is idle meanwhile
@@ -72,8 +71,7 @@ class Answers:
 
 @define(eq=False)
 class ReplyCache:
-    """A responder whose answers are kept by the model, the messages, the sampling, and the key of
-    the question."""
+    """A responder whose replies are kept by model, messages, sampling, and key of the question."""
 
     inner: Responder
     answers: Answers
@@ -192,8 +190,7 @@ class _Responders:
 async def token_logprobs(
     client: SamplingClient, tokens: Sequence[int], chunks: Chunks, usage: Usage
 ) -> list[float]:
-    """Return a model's logprob of each token after the first, 0 of what is not text; ``usage``
-    counts the tokens sent."""
+    """Return the logprob of each token after the first, 0 of what is not text; count the usage."""
     logprobs = await client.compute_logprobs(model_input(tokens, chunks))
     usage.prefill += len(tokens)
     return [0.0 if one is None else one for one in logprobs[1:]]
@@ -206,8 +203,7 @@ def _charge(around: Meter, model: ModelPlan, usage: Usage) -> None:
 
 
 async def chat_model(model: ModelPlan, client: SamplingClient) -> ChatModel:
-    """Return a model that answers chats with a client. Raise EnvError if its renderer does not fit,
-    and ServiceError if there is no tokenizer."""
+    """Return a chat model; raise EnvError or ServiceError for its renderer or tokenizer."""
     tokenizer = await in_thread(client.get_tokenizer)
     # Not in a thread: a tokenizer may be used by one at a time, and environments use it here.
     renderer = fitting_renderer(tokenizer, model.renderer)

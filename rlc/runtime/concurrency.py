@@ -13,18 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field
 
-from rlc.envs import all_of, first_cause
 from rlc.service import pending_call
-
-__all__ = [
-    "EventLoopYield",
-    "all_of",
-    "cancel_all",
-    "first_cause",
-    "in_thread",
-    "mark_seen",
-    "short_gc_pauses",
-]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,19 +38,14 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of a long computation in a thread, which must change nothing that others
-    read. The service knows that more requests follow."""
+    """Return the result of a long computation in a thread, which must change no shared data."""
     with pending_call(ours=True):
         return await asyncio.wrap_future(_THREADS.submit(function, *args, **kwargs))
 
 
 @define(eq=False)
 class EventLoopYield:
-    """Spreads the short computations of many coroutines over rounds of the event loop.
-
-    Await :meth:`if_due` before each computation. If a thousand replies arrive at once, they are
-    processed in order, in as many rounds of the loop as it takes.
-    """
+    """Spreads the computations of coroutines that await :meth:`if_due` over event loop rounds."""
 
     _round_began: float = field(default=0.0, init=False)
     _queue: asyncio.Lock = field(factory=asyncio.Lock, init=False)
@@ -91,13 +75,9 @@ _before: list[tuple[tuple[int, int, int], float]] = []  # settings before each r
 
 @contextmanager
 def short_gc_pauses() -> Iterator[None]:
-    """Exclude all existing objects from garbage collection, and collect in small passes.
-
-    The modules, tokenizers and tasks that exist already are hundreds of thousands of objects, and
-    visiting them takes a third of a second each time. Threads that compute, such as those of
-    environments, yield sooner, because the event loop waits for each of them in turn.
-
-    Safe to nest; at the end all settings are as before.
+    """Exclude all existing objects from garbage collection, as visiting hundreds of thousands of
+    them takes a third of a second, and collect in small passes. Let computing threads yield sooner,
+    as the event loop waits for each in turn. Safe to nest; at the end all settings are as before.
     """
     if not _before:
         gc.freeze()

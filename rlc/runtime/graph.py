@@ -23,8 +23,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from rlc.envs import first_cause
 from rlc.plan import IN_ORDER, Graph, GraphEdge
-from rlc.runtime.concurrency import first_cause
 
 
 @frozen

@@ -15,14 +15,14 @@ from attrs import define, field
 from rlc.data import changed_files, search_beside
 from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_evaluation, is_training
 from rlc.runtime.auxiliary import AuxiliaryModels
-from rlc.runtime.guard.remote import RemoteSession
-from rlc.runtime.guard.service_guard import ServiceGuard
 from rlc.runtime.journal.database import Meter, StoredStep
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import measure
 from rlc.runtime.journal.runs import NOTHING_LEARNT, judged_after
 from rlc.runtime.loop import StageLoop, made_update, why_nothing_learnt
 from rlc.runtime.records import RunError, failure_of, read_failures
+from rlc.runtime.remote import RemoteSession
+from rlc.runtime.service_guard import ServiceGuard
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.evaluation import EvaluationRunner
 from rlc.runtime.stages.opening import OPENERS, try_later_stages
@@ -74,8 +74,7 @@ class Job:
         self._stopping = True
 
     async def run(self) -> Summary:
-        """Run the rest of the plan, and finish the session on a remote service. Raise RunError or
-        ServiceError if it fails; the folder stays resumable."""
+        """Run the rest of the plan. Raise RunError or ServiceError; the folder stays resumable."""
         self.observer.started(self.folder.plan, self.folder.path)
         if self._remote:
             self.observer.waiting("connecting to the service")
@@ -186,9 +185,8 @@ class Job:
                     await self._run_steps(stage, done)
                 self._nothing_learnt = self._why_nothing_learnt(stage)
                 for evaluation in evaluations if not self._ending else ():
-                    self._over_budget = not self._evaluator.affords(
-                        stage, self._evaluator.usual_of(evaluation)
-                    )
+                    usual = self._evaluator.usual_of(evaluation)
+                    self._over_budget = not self._evaluator.affords(stage, usual)
                     if not self._over_budget:
                         await self._evaluate_at_end(evaluation)
             finally:
@@ -235,20 +233,15 @@ class Job:
             stage,
             lambda: self._stopping,
             note,
-            step=len(done),
-            own_loss=own_loss,
+            len(done),
+            own_loss,
         )
         setup = Setup(self.folder, weights, meter, self._asked, self.observer, done)
         opened = await OPENERS[stage](setup, stage)
+        keeper = CheckpointKeeper(stage, journal, self.service, note)
+        guard, evaluator = self._service_guard, self._evaluator
         loop = StageLoop(
-            folder=self.folder,
-            service=self._service_guard,
-            observer=self.observer,
-            log=self._log,
-            plan=stage,
-            stage=opened,
-            checkpoints=CheckpointKeeper(stage, journal, self.service, note),
-            evaluator=self._evaluator,
+            self.folder, guard, self.observer, self._log, stage, opened, keeper, evaluator
         )
         self.observer.waiting("")
         try:

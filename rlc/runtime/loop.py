@@ -11,7 +11,6 @@ from attrs import define, field, frozen
 from rlc.plan import GiveUpPlan, Training
 from rlc.runtime.concurrency import in_thread, short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
-from rlc.runtime.guard.service_guard import ServiceGuard, StepDeadline
 from rlc.runtime.journal.database import cost
 from rlc.runtime.journal.episodes import append_tokens, first_groups
 from rlc.runtime.journal.folder import RunFolder
@@ -23,6 +22,7 @@ from rlc.runtime.journal.metrics import (
     usage_metrics,
 )
 from rlc.runtime.records import RunError
+from rlc.runtime.service_guard import ServiceGuard, StepDeadline
 from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import EvaluationRunner
 from rlc.runtime.summary import Observer
@@ -40,13 +40,9 @@ def made_update(metrics: Mapping[str, Any]) -> bool:
 
 
 def why_nothing_learnt(
-    stage: Training,
-    steps: Sequence[Mapping[str, Any]],
-    rehearses: bool,
-    first_failure: str | None,
+    stage: Training, steps: Sequence[Mapping[str, Any]], rehearses: bool, first_failure: str | None
 ) -> str:
-    """Say why no step of a stage changed its weights, by their metrics; empty if one did. It is
-    enough for a rehearsal if rollouts have rewards."""
+    """Return why no step changed the weights; empty if one did, or a rehearsal had rewards."""
     rewarded = any("reward/mean" in step for step in steps)
     if not steps or any(map(made_update, steps)) or (rehearses and rewarded):
         return ""
@@ -85,8 +81,7 @@ class StageGuard:
     _unusable: bool = False  # whether no rollout of the last step could be used
 
     def replay(self, done: Iterable[Mapping[str, Any]]) -> None:
-        """Restore the decisions of the steps before a resume. Their failures no longer count, as
-        the cause may have been repaired."""
+        """Restore the decisions of the steps before a resume, but forget their failures."""
         for metrics in done:
             self._above = self._is_above(metrics)
             self.synchronous = bool(metrics.get(SYNCHRONOUS, self.synchronous))
@@ -168,8 +163,7 @@ class StageLoop:
         self._deadline = StepDeadline(self.plan, self.service.watchdog.owed)
 
     async def run(self, done: int) -> None:
-        """Run the steps after ``done``, to the end of the stage or of its budget. Raise RunError if
-        too many of its rollouts fail, or a step takes too long."""
+        """Run the steps after ``done``. Raise RunError if rollouts fail or steps take too long."""
         self._guard.replay(step.metrics for step in self.folder.journal.steps(self.plan.name))
         async with self._deadline.enforced():
             with short_gc_pauses():

@@ -11,11 +11,11 @@ import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, evolve, field, frozen
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 
 FAILURES_FILE = "failures.jsonl"
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _OURS = os.path.join(os.path.dirname(os.path.realpath(rlc.__file__)), "")
 _PYTHON = os.path.join(os.path.realpath(sysconfig.get_path("stdlib")), "")
@@ -114,8 +117,7 @@ def _place(text: str) -> str | None:
 
 
 def _without_machinery(text: str) -> str:
-    """Return a traceback without the frames of rlc and of calls between threads and processes, and
-    without exceptions that have no others."""
+    """Return a traceback without the frames of rlc and of calls between processes."""
     parts = []
     for part in _CHAINED.split(text):
         kept, depth, skipped = list[str](), 0, False
@@ -134,6 +136,14 @@ def _without_machinery(text: str) -> str:
 
 class RunError(Error):
     """A run that cannot start or continue."""
+
+
+def grouped(values: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
+    """Return values in lists by their keys, in order."""
+    groups: dict[K, list[V]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
 
 
 @frozen
@@ -176,8 +186,7 @@ class Turn:
     topk: TopkLogprobs | None = field(default=None, repr=False, eq=False)
 
     def seen_as(self, view: str) -> Turn:
-        """Return the turn as another model reads it; logprobs of other tokens than the sampler's
-        are 0."""
+        """Return the turn as another model reads it; logprobs of other tokens are 0."""
         shown = self.views[view]
         seen = evolve(self, prompt=shown.prompt, tokens=shown.tokens, chunks=shown.chunks)
         if shown.tokens is self.tokens:

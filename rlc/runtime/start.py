@@ -157,8 +157,7 @@ class ExpectationError(RunError):
 
 
 def _require_success(summary: Summary) -> Summary:
-    """Return the summary of a run. Raise RunError if a stage of it has learnt nothing, or an
-    expectation fails."""
+    """Return the summary. Raise RunError if nothing was learnt or an expectation fails."""
     if summary.state == NOTHING_LEARNT:
         look = f"`{command('show', summary.folder)}` prints its episodes"
         raise RunError(f"nothing was learnt: {summary.cause}", look)
@@ -175,8 +174,7 @@ def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = Non
 
 
 def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
-    """Open the folder of an earlier run. Raise RunError if its recipe says another ``plan`` now,
-    with the differences."""
+    """Open the folder of an earlier run. Raise RunError if its recipe has another ``plan`` now."""
     folder = RunFolder.resume(run_dir)
     if plan is not None and (changes := difference_lines(folder.recorded, plan)):
         folder.close()
@@ -190,8 +188,7 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
 
 
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
-    """Connect to the service of a run, by default the server that it began on. Raise ServiceError
-    if the service cannot be used."""
+    """Connect to the service of a run, by default the one it began on, or raise ServiceError."""
     base_url = base_url or folder.journal.meta("server")
     checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:

@@ -35,8 +35,7 @@ class Observer:
         """A stage begins; ``done`` of its steps were run before a resume, with these values."""
 
     def waiting(self, what: str) -> None:
-        """The run waits for something, such as a model. An empty text, or a step or an evaluation
-        that is done, ends that."""
+        """The run waits for something; no more if empty, or if a step or evaluation is done."""
 
     def progress(self, done: int, planned: int) -> None:
         """So many groups of the running step have been played."""
@@ -254,8 +253,7 @@ class Summary:
 
 
 def window_size(count: int) -> int:
-    """Return the number of the first, and of the last, of so many values: at most five, and none in
-    both, except a single one."""
+    """Return the number of first, and of last, values: at most five, and none in both."""
     return max(1, min(5, count // 2))
 
 

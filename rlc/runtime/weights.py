@@ -200,8 +200,7 @@ async def open_weights(
 async def open_saved(
     service: ServiceClient, model: ModelPlan, metadata: dict[str, str] | None = None
 ) -> TrainingClient:
-    """Return the weights that a model names, with a fresh optimiser. Raise WeightsError or
-    ServiceError if they are not there."""
+    """Return the weights that a model names, or raise WeightsError or ServiceError."""
     name = model.weights
     assert name is not None
     if is_run_weights(name):
@@ -224,8 +223,7 @@ async def open_sampler(service: ServiceClient, model: ModelPlan) -> SamplingClie
 
 
 async def open_stage(service: ServiceClient, folder: RunFolder, stage: str) -> SamplingClient:
-    """Return a client that samples from the weights that a stage has left; raise as
-    :func:`open_weights` does for a stage after it."""
+    """Return a client that samples from the weights that a stage has left."""
     training = await _restore(folder, stage, service.create_training_client_from_state)
     return await training.save_weights_and_get_sampling_client()
 
@@ -254,8 +252,7 @@ async def _restore(
 
 @frozen
 class SamplerSnapshot:
-    """A sampling client on the weights after ``step``, and ``pasts`` on those of earlier steps, by
-    the interval at which they are renewed."""
+    """A sampling client on the weights after ``step``, and on ``pasts`` by their intervals."""
 
     client: SamplingClient
     step: int
@@ -291,14 +288,12 @@ class StageWeights:
         return SamplerSnapshot(*await self._after(step, "sampling from"))
 
     async def past(self, step: int, every: int) -> SamplingClient:
-        """Return a client on the weights after the last multiple of ``every`` up to ``step``. They
-        are saved and journalled while they are the newest, so that a resumed run has the same."""
+        """Return a client on the weights after the last multiple of ``every`` up to ``step``."""
         client, _ = await self._after(past_step(step, every), "the opponent has")
         return client
 
     async def _after(self, step: int, use: str) -> tuple[SamplingClient, int]:
-        """Return a client on the weights after ``step``, or on the newest if they were not kept,
-        and their step."""
+        """Return a client on the weights after ``step``, or on the newest, and their step."""
         saved, instead = self.journal.snapshots(self.plan.name), f"after step {self.step} instead"
         if step in saved:
             try:

@@ -1,8 +1,7 @@
 """Sweeps as they run: many runs of one job under one budget, compared.
 
 To read it: ``run``, which goes through the trials; ``search``, which chooses them, with Optuna
-behind; ``trials``, for one of them and the stages that several have in common; ``journal`` and
-``folder``, for what is written down and came out.
+behind; ``journal`` and ``folder``, for what is written down and came out.
 """
 
 TYPE_CHECKING = False

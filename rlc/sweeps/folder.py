@@ -1,14 +1,17 @@
 """The folder of a sweep: its journal, its lock, and the run folders of its trials.
 
-It is read without writing anything, while the sweep runs and after.
+Stages that trials share are run once, and copied with their journal and checkpoints, but not their
+cost: a trial can then be resumed and reported like any other run.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +19,30 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, evolve, frozen
 
 from rlc.catalog import plan_from_file, plan_to_file
-from rlc.plan import JOURNAL_FILE, PLAN_FILE, Plan, PlanFormatError, SweepPlan, Trial, plan_hash
+from rlc.plan import (
+    CHECKPOINTS_FOLDER,
+    JOURNAL_FILE,
+    LOCAL,
+    PLAN_FILE,
+    MeasurePlan,
+    Plan,
+    PlanFormatError,
+    SweepPlan,
+    Trial,
+    build_graph,
+    plan_hash,
+)
 from rlc.runtime import (
+    FAILURES_FILE,
     GONE,
     NOTHING,
+    ROLLOUTS_FILE,
+    TIMELINE_FILE,
+    TOKENS_FILE,
     Journal,
     RecordedUsage,
     RunError,
+    RunFolder,
     RunInfo,
     is_locked,
     is_run,
@@ -30,11 +50,13 @@ from rlc.runtime import (
     locked,
     made_and_locked,
     read_run,
+    window_mean,
 )
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal, SweepState
 
 if TYPE_CHECKING:
     from rlc.compile import Sweep
+
 
 TRIALS, SHARED = "trials", "shared"  # folders of runs
 BASE_FILE = "recipe.json"  # the recipe's own plan
@@ -42,11 +64,10 @@ BASE_FILE = "recipe.json"  # the recipe's own plan
 
 @frozen
 class SweepInfo(SweepState):
-    """The state of the sweep in a folder. ``base`` is the recipe's own plan, None if it is
-    unreadable; times are seconds since the epoch, None if unknown."""
+    """The state of the sweep in a folder; times are seconds since the epoch, None if unknown."""
 
     path: Path
-    base: Plan | None
+    base: Plan | None  # of the recipe itself; None if it is unreadable
     recipe: str
     started: float | None
     updated: float | None
@@ -80,12 +101,8 @@ def require_sweep(path: Path) -> None:
 
 
 def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the recipe that a sweep was begun with, and its options. Raise RunError if there is no
-    sweep.
-
-    The recipe is searched for as seen from the sweep's folder, in case the project was moved, and
-    where it was when the sweep began.
-    """
+    """Return the recipe that a sweep was begun with, as seen from its folder or else where it was,
+    and its options. Raise RunError if there is no sweep."""
     require_sweep(path)
     with closing(SweepJournal(path / SWEEP_FILE, read_only=True)) as journal:
         recipe = journal.meta("recipe") or ""
@@ -106,8 +123,7 @@ def runs_in(root: Path) -> list[RunInfo]:
 
 
 def read_sweep(path: Path) -> SweepInfo:
-    """Return the state of the sweep in a folder. Raise RunError if there is none, or its journal
-    cannot be read."""
+    """Return the state of the sweep in a folder. Raise RunError if it cannot be read."""
     from cattrs import Converter
 
     require_sweep(path)
@@ -205,8 +221,7 @@ class SweepFolder:
             return cls(path, journal, opened.pop_all())
 
     def require_same(self, sweep: Sweep, base: Plan) -> None:
-        """Raise RunError if the recipe differs from the one that the sweep was begun with, budget
-        aside."""
+        """Raise RunError if the recipe was changed since the sweep was begun, budget aside."""
         begun = json.loads(self.journal.meta("sweep") or "{}")
         now = json.loads(json.dumps(asdict(sweep.plan)))
         changed = [key for key in now if key != "budget" and begun.get(key) != now[key]]
@@ -233,3 +248,53 @@ class SweepFolder:
     def close(self) -> None:
         """Close the journal and release the lock; safe to call twice."""
         self._opened.close()
+
+
+def shared_part(plan: Plan, of: str) -> Plan | None:
+    """Return the plan of the stages before ``of``, without expectations; None if there are none."""
+    stages = tuple(s for s in plan.trainings if s.name != of)
+    if not stages:
+        return None
+    names = tuple(f"stages.{stage.name}." for stage in stages)
+    origins = {k: v for k, v in plan.provenance.items() if k == "seed" or k.startswith(names)}
+    graph = build_graph(stages)
+    return evolve(plan, stages=stages, graph=graph, provenance=origins, expectations=())
+
+
+def create(path: Path, plan: Plan, shared: Path | None, names: Sequence[str] = ()) -> None:
+    """Make the run folder of a trial, complete or not at all; its stages ``names`` are done, as in
+    the finished run in ``shared``, if there is one."""
+    partial = path.with_name(f".{path.name}.new")
+    shutil.rmtree(partial, ignore_errors=True)
+    with closing(RunFolder.create(partial, plan)) as folder:
+        if shared is not None:
+            folder.journal.take(shared / JOURNAL_FILE, names)
+            for name in (ROLLOUTS_FILE, TOKENS_FILE, TIMELINE_FILE, FAILURES_FILE):
+                if (shared / name).exists():
+                    shutil.copyfile(shared / name, partial / name)
+            if plan.stages[0].model.service == LOCAL:  # a service keeps its own checkpoints
+                shutil.copytree(shared / CHECKPOINTS_FOLDER, partial / CHECKPOINTS_FOLDER)
+    partial.rename(path)
+
+
+def own_stages(plan: Plan, of: str) -> Sequence[str]:
+    """Return the names of the stages that a trial runs itself."""
+    return [s.name for s in plan.stages if s.name == of or not s.trains]
+
+
+def values_on_the_way(journal: Journal, metric: MeasurePlan) -> list[tuple[int, float]]:
+    """Return the metric after each step that has it."""
+    return [
+        (stored.step, float(stored.metrics[metric.key]))
+        for stored in journal.steps(metric.stage)
+        if metric.key in stored.metrics
+    ]
+
+
+def value_of(journal: Journal, metric: MeasurePlan, plan: Plan, of: str) -> float | None:
+    """Return the last evaluation of a finished trial, or the mean of its own measure, or None."""
+    found = values_on_the_way(journal, metric)
+    if metric.stage == of:
+        return window_mean([value for _, value in found], last=True)
+    (steps,) = (s.steps for s in plan.trainings if s.name == of)
+    return dict(found).get(steps)

@@ -191,8 +191,7 @@ class ConfigurationResult:
 
 @frozen
 class SweepState:
-    """The state of a sweep, with the attributes of :class:`SweepSummary`; ``state`` is
-    ``"running"`` while it runs."""
+    """The state of a sweep, ``"running"`` while it runs; see :class:`SweepSummary`."""
 
     plan: SweepPlan
     state: str
@@ -232,8 +231,7 @@ class SweepSummary(SweepState):
 
 
 def ranked(plan: SweepPlan, trials: Iterable[TrialRecord]) -> list[ConfigurationResult]:
-    """Return the configurations of some trials, the best first: before the others those whose
-    trials have all finished, at the end those without a value."""
+    """Return the configurations of trials, the best first, incomplete ones after the others."""
     by_number: dict[int, list[TrialRecord]] = {}
     for record in trials:
         by_number.setdefault(record.trial.number, []).append(record)
@@ -258,8 +256,7 @@ def best_of(results: Sequence[ConfigurationResult]) -> ConfigurationResult | Non
 
 
 def margin(values: Sequence[float]) -> float | None:
-    """Return half of the 95 % confidence interval of a mean, by Student's t: None of fewer than two
-    values, 0 of equal ones."""
+    """Return half of the 95 % confidence interval (Student's t); None of fewer than two values."""
     if len(values) < 2:
         return None
     freedom = len(values) - 1

@@ -6,6 +6,7 @@ One lock guards the queue and the journal.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import traceback
 from collections import defaultdict, deque
@@ -24,16 +25,28 @@ from rlc.plan import Configuration, Evaluation, Plan, Trial
 from rlc.pricing import plan_cost
 from rlc.runtime import (
     NOTHING,
+    Job,
     Observer,
     RecordedUsage,
     RunError,
     RunFolder,
+    Summary,
+    connect_run,
     is_run,
     read_run,
     require_runnable,
 )
-from rlc.service import require_service
-from rlc.sweeps.folder import SweepFolder, run_folders, used_in
+from rlc.service import RemoteService, require_service
+from rlc.sweeps.folder import (
+    SweepFolder,
+    create,
+    own_stages,
+    run_folders,
+    shared_part,
+    used_in,
+    value_of,
+    values_on_the_way,
+)
 from rlc.sweeps.journal import (
     COMPLETED,
     MetricReport,
@@ -44,21 +57,67 @@ from rlc.sweeps.journal import (
     ranked,
 )
 from rlc.sweeps.search import Halving, Proposal, propose
-from rlc.sweeps.trials import (
-    JobStoppedError,
-    StoppableJob,
-    create,
-    own_stages,
-    shared_part,
-    value_of,
-    values_on_the_way,
-)
+
+
+class JobStoppedError(Error):
+    """A job was stopped at once, in the middle of a step."""
+
+
+@define(eq=False)
+class StoppableJob:
+    """Runs a job, which other threads can stop, even before it runs."""
+
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _job: Job | None = field(default=None, init=False)
+    _running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = field(
+        default=None, init=False
+    )
+
+    def stop(self) -> None:
+        """End the job with a checkpoint after the running step."""
+        with self._lock:
+            self._stopping = True
+            if self._job is not None:
+                self._job.stop()
+
+    def cancel(self) -> None:
+        """End the job now; its newest checkpoint can be resumed."""
+        self.stop()
+        with self._lock:
+            if self._running is not None:
+                loop, task = self._running
+                loop.call_soon_threadsafe(task.cancel)
+
+    def run(self, folder: RunFolder, base_url: str | None, observer: Observer) -> Summary:
+        """Run what is left of the job of a folder. Raise JobStoppedError if it was cancelled."""
+        service = connect_run(folder, base_url, resumed=True)
+        try:
+            job = Job(folder, service, observer)
+            with self._lock:
+                self._job = job
+                if self._stopping:
+                    job.stop()
+            return asyncio.run(self._run(job))
+        except asyncio.CancelledError as error:
+            raise JobStoppedError("it was stopped at once") from error
+        finally:
+            with self._lock:
+                self._job = self._running = None
+            if not isinstance(service, RemoteService):  # the job closes that
+                close: Any = getattr(service, "close", None)
+                close()
+
+    async def _run(self, job: Job) -> Summary:
+        task = asyncio.current_task()
+        assert task is not None
+        with self._lock:
+            self._running = asyncio.get_running_loop(), task
+        return await job.run()
+
 
 _IN_A_ROW = 3  # trials that fail one after the other before the sweep gives up
-_REASONS = {
-    "interrupted": "it was asked to stop",
-    "budget": "the budget has no room for more",
-}
+_REASONS = {"interrupted": "it was asked to stop", "budget": "the budget has no room for more"}
 
 
 @define(eq=False)

@@ -1,8 +1,7 @@
 """Which configurations are tried, and which of them end early: Optuna's samplers and pruner.
 
-Each proposal has its own sampler, seeded by the sweep's seed and the proposal's number, which
-learns from the earlier proposals; the pruner reads all reports of the journal. So a sweep that is
-resumed proposes and prunes as if it had not been interrupted.
+Each proposal has its own sampler, seeded by its number, that learns from earlier proposals; the
+pruner reads all reports of the journal. So a resumed sweep proposes and prunes the same.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ def optuna() -> Any:
 def propose(
     sweep: SweepPlan, seed: int, number: int, before: Sequence[Proposal]
 ) -> Configuration | None:
-    """Return the configuration with a number, from 1, after those ``before`` it; None if all that
-    are sampled were tried before."""
+    """Return the configuration after those ``before``; None if all that are sampled were tried."""
     package, learns = optuna(), sweep.search.learns
     axes = {axis.path: _distribution(package, axis) for axis in sweep.axes}
     direction = "maximize" if sweep.metric.more_is_better else "minimize"
@@ -109,8 +107,7 @@ def _written(axis: AxisPlan, value: Any) -> str:
 
 
 class Halving:
-    """Decides after each report whether a configuration continues, by those that reached the step
-    before it (asynchronous successive halving, arXiv 1810.05934), as Optuna does."""
+    """Decides which configurations continue: successive halving (arXiv 1810.05934), by Optuna."""
 
     def __init__(self, sweep: SweepPlan, reports: Iterable[MetricReport]) -> None:
         package, search = optuna(), sweep.search

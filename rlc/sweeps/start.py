@@ -111,8 +111,7 @@ def run_to_end(made: SweepRun, observer: SweepObserver | None = None) -> SweepSu
 def reopen_sweep(
     path: Path, base: Plan, sweep: Sweep, base_url: str | None = None, jobs: int | None = None
 ) -> SweepRun:
-    """Open the folder of an earlier sweep; ``base`` and ``sweep`` are what its recipe says now.
-    Raise RunError if that differs from what was begun, budget aside."""
+    """Open an earlier sweep. Raise RunError if its recipe was changed, budget aside."""
     base_url = base_url or begun_with(path)[1].get("base_url")
     _prepare(base, sweep, base_url)
     folder = SweepFolder.resume(path)

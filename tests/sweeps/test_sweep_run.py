@@ -16,8 +16,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Summary
 from rlc.sweeps.journal import SweepObserver, SweepSummary, TrialRecord
-from rlc.sweeps.run import SweepRun
-from rlc.sweeps.trials import StoppableJob
+from rlc.sweeps.run import StoppableJob, SweepRun
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

@@ -189,8 +189,7 @@ class Journal:
         self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", row)
 
     def take(self, other: Path, stages: Iterable[str]) -> None:
-        """Copy the steps and checkpoints of some stages from another journal, all or nothing,
-        without their cost."""
+        """Copy steps and checkpoints of stages from another journal, all or nothing, not spend."""
         self._db.execute("ATTACH ? AS other", (str(other),))
         try:
             with self._db as db:

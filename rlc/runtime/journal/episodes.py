@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 from attrs import define, field, frozen
 
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, Record, parse_line
+from rlc.runtime.records import grouped
 
 TOKENS_FILE = "tokens.bin"
 USUAL, ALL = 64, "all"  # numbers of episodes of a step whose tokens are kept
@@ -72,15 +73,11 @@ class EpisodeTokens:
 
 
 def first_groups(episodes: Sequence[EpisodeTokens], most: int | None) -> list[EpisodeTokens]:
-    """Return the episodes of the first groups, no more than ``most`` of them but at least one
-    group, unless it is 0. None stands for all."""
+    """Return the episodes of the first groups, at most so many, but of one group unless it is 0."""
     if most is None or len(episodes) <= most:
         return list(episodes)
-    groups: dict[tuple[str, int], list[EpisodeTokens]] = {}
-    for episode in episodes:
-        groups.setdefault((episode.key.env, episode.key.task), []).append(episode)
     kept = list[EpisodeTokens]()
-    for group in groups.values():
+    for group in grouped(episodes, lambda one: (one.key.env, one.key.task)).values():
         if not most or (kept and len(kept) + len(group) > most):
             break
         kept += group
@@ -124,8 +121,7 @@ def keep_blocks(folder: Path, steps: set[tuple[str, int]]) -> None:
 
 @frozen
 class _Block:
-    """The place of a step's block: from ``start`` to ``end``, with the list of its sequences at
-    ``about``, and their numbers at ``body``."""
+    """The place of a step's block, of the list of its sequences, and of their numbers."""
 
     stage: str
     step: int
@@ -264,8 +260,7 @@ class EpisodeHead:
 
 @define(eq=False)
 class EpisodeIndex:
-    """The episodes in the folder of a run, which may still be writing them. An incomplete last line
-    is read later, unless it is an object as it is; damaged lines are skipped."""
+    """The episodes in a run folder, which may still grow; damaged lines are skipped."""
 
     folder: Path
     _end: int = field(default=0, init=False)
@@ -283,8 +278,7 @@ class EpisodeIndex:
         return min(1.0, self._end / size) if size else 1.0
 
     def was_replaced(self) -> bool:
-        """Return whether the lines that were read are no longer there, as after a resume; then the
-        next :meth:`read_on` starts over."""
+        """Return whether the file is another one than before, and if so, read it anew next."""
         try:
             now = os.stat(self.path)
         except FileNotFoundError:

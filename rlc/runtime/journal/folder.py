@@ -51,8 +51,7 @@ def command(verb: str, run: Path) -> str:
 
 
 def new_folder(root: Path, recipe: str) -> Path:
-    """Make an empty folder, named by the recipe and the time in plain characters, and by a number
-    if another run began in the same second."""
+    """Make an empty folder ``NAME-TIME``, with a number if it exists."""
     plain = re.sub(r"[^\w.-]+", "-", recipe).strip("-.") or "recipe"
     path = first = root / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
@@ -112,8 +111,7 @@ def locked(path: Path, kind: str) -> Iterator[ExitStack]:
 
 
 def lock(path: Path) -> int:
-    """Lock a folder until the returned descriptor is closed. Raise RunError if another process has
-    locked it, OSError if it cannot be written."""
+    """Lock a folder until the descriptor is closed; raise RunError if it is locked already."""
     handle = os.open(path / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for attempt in range(_TRIES):
         try:
@@ -162,8 +160,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, plan: Plan) -> RunFolder:
-        """Make a new folder, by default ``runs/NAME-TIME``. Raise RunError if it has content or
-        cannot be written."""
+        """Make a new folder. Raise RunError if it has content or cannot be written."""
         name = Path(plan.recipe).stem
         with made_and_locked(path, name, "run folder", "run --resume") as (where, opened):
             journal = opened.enter_context(closing(Journal(where / JOURNAL_FILE)))
@@ -211,8 +208,7 @@ class RunFolder:
         self.journal.set_meta(tokens=ALL if most is None else str(most))
 
     def close_failed(self) -> bool:
-        """Close the folder of a run that failed, delete a new one in which nothing has begun, and
-        return whether it still exists."""
+        """Close the folder of a failed run; delete it if nothing has begun, or return True."""
         keep = not self._new or self.journal.has_begun()
         self.close()
         if not keep:
@@ -224,8 +220,7 @@ class RunFolder:
         self._opened.close()
 
     def rewind(self) -> None:
-        """Return to the newest checkpoint of each stage, as later weights are lost, and make the
-        files beside the journal consistent with it."""
+        """Return to the newest checkpoint of each stage, and make the files consistent with it."""
         last = dict[str, int]()
         for stage in self.plan.stages:
             last[stage.name] = max(self.journal.checkpoints(stage.name), default=0)

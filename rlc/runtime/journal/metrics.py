@@ -16,7 +16,7 @@ from rlc.catalog import STAGES, with_role
 from rlc.plan import EnvPlan, Training
 from rlc.records import asdict
 from rlc.runtime.graph import NodeContext
-from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.records import Rollout, Usage, grouped
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
@@ -42,8 +42,7 @@ def score(stage: Training, metrics: Mapping[str, Any]) -> float:
 
 
 def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the results of an evaluation without their prefix, its faults, and the metrics of its
-    environments."""
+    """Return the results of an evaluation, without prefix, faults and environment metrics."""
     prefix = f"eval/{name}/"
     mine = {key.removeprefix(prefix): v for key, v in metrics.items() if key.startswith(prefix)}
     faults = ("failed", "cut_off")
@@ -124,11 +123,7 @@ def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
     """Return the rollouts of each role, without those that have none."""
-    roles: dict[str, list[Rollout]] = {}
-    for rollout in rollouts:
-        if rollout.role:
-            roles.setdefault(rollout.role, []).append(rollout)
-    return roles
+    return grouped((one for one in rollouts if one.role), lambda rollout: rollout.role)
 
 
 def measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -149,19 +144,15 @@ def _cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
 
 
 def _surprisals(rollouts: Sequence[Rollout]) -> Iterator[float]:
-    """Yield ``-log q`` of each sampled token, in nats. Their mean is an estimate of the policy's
-    entropy at the temperature of sampling."""
+    """Yield ``-log q`` of each sampled token (nats), whose mean estimates the policy's entropy."""
     for rollout in rollouts:
         for turn in rollout.turns:
             yield from (-logprob for logprob in turn.logprobs)
 
 
 def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
-    """Return the shares of groups (of one role) whose members all have the same reward; those that
-    solved the task are ``all_good``."""
-    groups: dict[tuple[tuple[str, int], str], list[Rollout]] = {}
-    for rollout in rollouts:
-        groups.setdefault((rollout.group, rollout.role), []).append(rollout)
+    """Return the shares of groups (of one role) whose members all have the same reward."""
+    groups = grouped(rollouts, lambda rollout: (rollout.group, rollout.role))
     if not groups:
         return {}
     constant = [group for group in groups.values() if len({one.reward for one in group}) == 1]

@@ -94,8 +94,7 @@ GONE = "its process is gone"
 
 @frozen
 class StageInfo:
-    """The steps of a training stage, or evaluations of an evaluation, with the last metrics.
-    ``kind`` is ``train``, ``sft`` or ``eval``."""
+    """The steps of a training stage, or the evaluations of one, and the last metrics."""
 
     name: str
     kind: str

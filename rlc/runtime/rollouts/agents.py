@@ -37,8 +37,7 @@ from rlc.chat import (
 from rlc.envs import AgentError, Deadline, RunningEpisode, place, validated
 from rlc.plan import RolloutsPlan
 from rlc.runtime.concurrency import cancel_all
-from rlc.runtime.rollouts.attempts import Attempt, call_environment, sampled_turn
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.player import Attempt, Player, call_environment, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
 from rlc.service import (
@@ -124,8 +123,7 @@ class AgentEpisode:
         return kind(name, MODEL, client, self.tokenizer, self.renderer, None, end, **more)
 
     def _decided(self, asked: SamplingRequest) -> SamplingRequest:
-        """Return how a request is sampled: as the recipe says, but for a shorter reply and further
-        texts that end it."""
+        """Return the sampling of the recipe, with the shorter length and the stops of a request."""
         sampling, longest = self._limits.sampling(self.player.sampling), self._limits.max_tokens
         most = min(asked.max_tokens or longest, longest)
         return asked.sampled(evolve(sampling, max_tokens=most, stop=(*asked.stop, *sampling.stop)))
@@ -188,8 +186,7 @@ class AgentEpisode:
         self.over.cancel()
 
     def keep(self, reply: AgentReply, texts: Sequence[str], messages: Sequence[Message]) -> None:
-        """Make each sample of a reply a turn, with the text that the agent gets and the message
-        that a later request may repeat. Do nothing once the episode is over."""
+        """Make each sample of a reply a turn with its message, unless the episode is over."""
         if self.over.done():
             return
         asked = reply.request.messages
@@ -352,8 +349,7 @@ class AgentsEndpoint:
         return {MODEL: 0.0}
 
     async def find(self, name: str, caller: Caller) -> ChatModel:
-        """Return the model of an episode, by whatever name. Raise Refused for an episode that is
-        not under way, or another's key."""
+        """Return the model of an episode. Raise Refused for another's key, or one not under way."""
         address = self._addresses.get(caller.session or "")
         if address is None or not compare_digest(caller.key or "", address.key):
             text = "No episode that is under way has this address and key."

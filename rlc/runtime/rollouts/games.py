@@ -29,12 +29,12 @@ from rlc.envs import (
     OpponentProgram,
     Responder,
     TaskKey,
+    all_of,
     begins,
     validated,
     waiting,
 )
 from rlc.plan import FailurePlan, Sampling
-from rlc.runtime.concurrency import all_of
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
@@ -55,8 +55,7 @@ class Opponent(Protocol):
 
 @define(eq=False)
 class ModelOpponent:
-    """An opponent that is a model. ``key`` names the random streams of its replies; ``messages``
-    are those so far."""
+    """A model; ``key`` names the random streams of its replies, ``messages`` are those so far."""
 
     responder: Responder
     sampling: Sampling

@@ -31,15 +31,15 @@ from rlc.envs import (
     Responders,
     SolverJudge,
     TaskKey,
+    all_of,
     build_env,
     rewarded,
 )
 from rlc.plan import EnvPlan, RewardModelPlan
-from rlc.runtime.concurrency import all_of, cancel_all
+from rlc.runtime.concurrency import cancel_all
 from rlc.runtime.records import Rollout, RunError, Turn
-from rlc.runtime.rollouts.attempts import credited
 from rlc.runtime.rollouts.games import play_game
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.player import Player, credited
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import merged_sequences
 from rlc.seeds import derive_seed
@@ -53,8 +53,7 @@ def build_envs(
     responders: Responders,
     views: Callable[[str], Mapping[str, ViewChange]] = lambda _: {},
 ) -> dict[str, PlayableEnv]:
-    """Return the environments by name, with the ``views`` of others on each, and the endpoints of
-    their agents. Raise RunError if one of them cannot be made."""
+    """Return environments by name, or raise RunError; ``views`` are those of other models."""
 
     def build(plan: EnvPlan) -> PlayableEnv:
         env = build_env(plan, tokenizer, renderer, responders, views(plan.name))
@@ -125,8 +124,7 @@ async def _judged(
 async def _learnt(
     task: Task, judging: JudgedReward, model: RewardModelPlan, rollouts: Sequence[Rollout]
 ) -> list[ComparisonVerdict]:
-    """Return the verdicts of a reward model on a group: the implicit reward of each episode, or the
-    share of the others that it exceeds."""
+    """Return the implicit rewards by a model, or the shares of the others that they exceed."""
     read = await all_of(_implicit_reward(task, judging, model, one) for one in rollouts)
     rewards = [reward for reward, _ in read]
     if judging.plan.by != "score":
@@ -159,8 +157,7 @@ async def _implicit_reward(
 
 
 def above(rewards: Sequence[float]) -> list[float]:
-    """Return for each of several rewards the share of the others that it exceeds; equals count
-    half."""
+    """Return the share of the other rewards that each exceeds; equals count half."""
     others = len(rewards) - 1
     return [
         sum((one > other) + 0.5 * (one == other) for other in rewards) / others - 0.5 / others
@@ -181,8 +178,7 @@ def _rewarded(turn: Turn, judged: Sequence[ComparisonVerdict]) -> Turn:
 
 
 async def play_task(player: Player, task: Task) -> list[Rollout]:
-    """Return all rollouts of one task, member by member: in roles, its solvers and then its judge;
-    in a game, its seats."""
+    """Return all rollouts of a task by member: its solvers, then its judge, or its seats."""
     roles = task.env.roles
     if task.env.plan.play is not None:
         return await play_game(player, task)
@@ -254,8 +250,7 @@ class _RoleSource:
 async def play_groups(
     player: Player, tasks: Iterable[Task], on_group: Callable[[list[Rollout]], None]
 ) -> list[list[Rollout]]:
-    """Play tasks concurrently; return the members of each in order. ``on_group`` is called with the
-    members of a task as soon as it is played."""
+    """Play tasks concurrently; return the members of each, after ``on_group`` has had them."""
 
     async def play(task: Task) -> list[Rollout]:
         members = await play_task(player, task)

@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.catalog import with_role
 from rlc.envs import JUDGE, PlayableEnv, TaskKey
-from rlc.runtime.records import Rollout
+from rlc.runtime.records import Rollout, grouped
 from rlc.seeds import derive_seed
 
 
@@ -44,8 +44,7 @@ class Curriculum:
             self._shares.update(self._pending.pop(earlier))
 
     def next(self, position: int) -> int:
-        """Return the first position from ``position`` on whose task, ``position % count``, is
-        played; ``position`` itself if all of a round are skipped."""
+        """Return the first position from there on whose task is played, or itself if none is."""
         for at in range(position, position + self.count):
             share = self._shares.get(at % self.count)
             if share is None or self.hopeless < share < self.solved:
@@ -65,8 +64,7 @@ class Curriculum:
 
 
 def solved_share(rollouts: Iterable[Rollout]) -> float | None:
-    """Return the share of a group that solved its task, failures aside; None if all failed. In
-    roles, the judge's pick decides."""
+    """Return the share of a group that solved its task, failures aside; None if all failed."""
     deciding = [r for r in rollouts if r.role in ("", JUDGE) and r.error is None]
     return fmean(r.solved for r in deciding) if deciding else None
 
@@ -155,8 +153,7 @@ class TaskStream:
         return self._sampled[step]
 
     def spare(self, env: str, number: int) -> Task:
-        """Return the ``number``-th task of an environment that replaces another. The cursor never
-        gets to it, so it does not depend on what else is played."""
+        """Return the ``number``-th task that replaces another, which the cursor never gets to."""
         return self._task(env, SPARES + number)
 
     def end_step(self) -> None:
@@ -169,9 +166,7 @@ class TaskStream:
         step's rollouts have taught the curriculum of an environment."""
         self._sampled.pop(step, None)
         cursor: dict[str, Any] = {**self._cursors.pop(step)}
-        groups: dict[tuple[str, int], list[Rollout]] = {}
-        for rollout in rollouts:
-            groups.setdefault(rollout.group, []).append(rollout)
+        groups = grouped(rollouts, lambda rollout: rollout.group)
         for env, curriculum in self.curricula.items():
             found = {
                 self._rows.pop(group): solved_share(members)

@@ -72,8 +72,7 @@ class Scores:
 
     @classmethod
     def with_topk(cls, logprobs_T: npt.ArrayLike, topk: TopkLogprobs, vocabulary: int) -> Scores:
-        """Return scores with the top-k tokens of the first positions of a sequence, its first token
-        included, which has none; see :meth:`at_places`."""
+        """Return scores with the top-k tokens of the first positions, the first token included."""
         later = type(topk)(topk.token_ids[1:], topk.logprobs[1:])
         return cls.at_places(logprobs_T, [(np.arange(len(later.token_ids)), later)], vocabulary)
 
@@ -198,8 +197,7 @@ NOT_SAMPLED = -1
 
 @frozen
 class ReplySpan:
-    """The tokens ``[begin, end)`` of a sequence, a reply to those before them. ``sequence_id`` is
-    the service's name of it, ``turn`` the number of its turn from 0."""
+    """The tokens ``[begin, end)`` of a sequence, a reply; ``turn`` is its number from 0."""
 
     sequence_id: str
     begin: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
 
@@ -17,13 +17,13 @@ from rlc.runtime.records import Failure, TrainedSample
 from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
+from rlc.runtime.updates.scorers import LogprobScorers, ReferenceReplies
 from rlc.runtime.weights import PendingCheckpoint, StageWeights
 
 
 @frozen(eq=False)
 class Setup:
-    """The arguments of a stage: the run folder, the weights to train, the meter of its steps,
-    auxiliary models, and the steps that are ``done``."""
+    """The arguments for opening a stage, among them the steps that are ``done``."""
 
     folder: RunFolder
     weights: StageWeights
@@ -56,26 +56,12 @@ class StepReport:
     lesson: TrainedSample | None = None
 
 
-class TokenScorers(Protocol):
-    """Scores tokens with other models in the steps of a stage, and counts the tokens."""
-
-    def write(self) -> None:
-        """Journal the tokens that the running steps have read so far."""
-
-    def finish(self, step: int) -> int:
-        """Journal and forget the tokens that a step has read, and return their number."""
-
-    async def close(self) -> None:
-        """Cancel the requests under way."""
-
-
-ScorerT = TypeVar("ScorerT", bound=TokenScorers)
+ScorerT = TypeVar("ScorerT", bound=LogprobScorers | ReferenceReplies)
 
 
 @define(eq=False)
 class Stage(ABC, Generic[ScorerT]):
-    """A training stage in progress; ``meter`` counts the tokens of its running steps, ``scorers``
-    score what is sampled, by the kind of their node."""
+    """A training stage in progress; ``scorers`` score the samples of a step, by their node."""
 
     seed: int
     weights: StageWeights

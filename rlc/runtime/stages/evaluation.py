@@ -15,7 +15,6 @@ from rlc.envs import PlayableEnv
 from rlc.plan import Evaluation, Training, evaluations_of, metric_label
 from rlc.pricing import stage_cost
 from rlc.runtime.auxiliary import AuxiliaryModels
-from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.journal.database import NOTHING, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import (
@@ -25,10 +24,11 @@ from rlc.runtime.journal.metrics import (
     rollout_record,
     usage_metrics,
 )
-from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.records import Rollout, Usage, grouped
 from rlc.runtime.rollouts.groups import build_envs, play_groups, require_any
 from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.service_guard import LimitedSamplingClient, fixed_limiter
 from rlc.runtime.summary import Observer
 from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.weights import StageWeights
@@ -72,15 +72,14 @@ def evaluation_metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[st
 
 def _metrics(plan: Evaluation, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
     """Return the metrics of the plan; no mean over episodes that have all failed."""
-    solved: dict[tuple[str, int], list[bool]] = {}  # by task, one value a sample
-    for rollout in rollouts:
-        solved.setdefault(rollout.group, []).append(rollout.solved)
+    tasks = grouped(rollouts, lambda rollout: rollout.group).values()
+    solved = [[sample.solved for sample in samples] for samples in tasks]
     played = [rollout for rollout in rollouts if rollout.error is None]
     metrics = {}
     for metric in plan.metrics:
         if metric.k is not None:
             value_of = _OF_TASK[metric.name]
-            values = [value_of(solved_S, metric.k) for solved_S in solved.values()]
+            values = [value_of(solved_S, metric.k) for solved_S in solved]
             metrics[f"{prefix}/{metric_label(metric)}"] = fmean(values)
         elif played:
             metrics[f"{prefix}/{metric_label(metric)}"] = fmean(
@@ -186,8 +185,7 @@ class EvaluationRunner:
         client: SamplingClient,
         usage: Usage,
     ) -> list[Rollout]:
-        """Return all samples of all tasks. Their random streams are the same for all weights, so
-        that two evaluations differ in the model alone."""
+        """Return all samples of all tasks, with the same random streams for all weights."""
         if (most := plan.sampling.concurrency) is not None:
             client = LimitedSamplingClient(client, fixed_limiter(most))
         player = Player(client, plan.sampling, plan.model.context, DEFAULT_FAILURE, usage)

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, field
 
 from rlc.catalog import LIKELIHOOD
 from rlc.plan import AnyData, Demonstrations, PreferredPairs, Samples, StagePlan, Training, is_read
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction
-from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tokens import Scores, TokenSequence
@@ -24,7 +22,6 @@ from rlc.runtime.stages.file_examples import file_examples
 from rlc.runtime.stages.samples import demonstrations, part_of, preferred, samples
 from rlc.runtime.updates.datums import TrainingDatum, shifted
 from rlc.seeds import derive_seed
-from rlc.service import TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types
@@ -65,8 +62,7 @@ def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int, weight: float 
 
 
 async def example_records(setup: Setup, stage: Training, data: AnyData) -> list[dict[str, Any]]:
-    """Return the examples, or preferences, of a stage's data as records of the run folder; make
-    them if they are not there. Raise DataError or RunError as :func:`load_examples` does."""
+    """Return the records of a stage's data in the run folder; make missing ones."""
     folder, name = setup.folder, examples_file(stage, data)
     if setup.weights.step and not (folder.path / name).exists():
         raise RunError(f"{folder.path / name} is gone, and cannot be made again")
@@ -79,8 +75,7 @@ async def example_records(setup: Setup, stage: Training, data: AnyData) -> list[
 async def make_file_examples(
     folder: RunFolder, stage: StagePlan, tokenizer: Any, note: Callable[[str], None]
 ) -> None:
-    """Make the examples of a stage that learns from files, unless it has begun. Raise DataError or
-    RunError for rows that cannot be used."""
+    """Make the examples of a stage from files, unless it has begun; raise DataError or RunError."""
     for data in stage.data:
         name = examples_file(stage, data)
         if (folder.path / name).exists() or folder.journal.steps(stage.name) or not is_read(data):
@@ -94,11 +89,7 @@ async def make_file_examples(
 # Data made of episodes: what plays them, and returns the records of the run folder.
 MAKERS: Mapping[
     type[AnyData], Callable[[Setup, Training, Any], Awaitable[list[dict[str, Any]]]]
-] = {
-    Demonstrations: demonstrations,
-    Samples: samples,
-    PreferredPairs: preferred,
-}
+] = {Demonstrations: demonstrations, Samples: samples, PreferredPairs: preferred}
 
 
 def examples_file(stage: StagePlan, data: AnyData) -> str:
@@ -112,8 +103,7 @@ def is_due(stage: Training, step: int) -> bool:
 
 
 def sampled_examples(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:
-    """Yield the numbers of a step's examples, of ``count`` in all: each epoch has a random order,
-    and each step the next ``batch`` of them, so they depend on its number alone."""
+    """Yield the numbers of a step's examples; each epoch has a random order of all."""
     orders = dict[int, npt.NDArray[np.int64]]()
     for number in range((step - 1) * batch, step * batch):
         epoch, place = divmod(number, count)
@@ -126,37 +116,24 @@ def sampled_examples(seed: int, stage: str, count: int, batch: int, step: int) -
 _AT_ONCE = 128  # sequences of a forward pass
 
 
-@define(eq=False)
-class HeldoutExamples:
-    """The held-out examples of a stage; ``meter`` counts the tokens that scoring them reads."""
-
-    plan: Training
-    training: TrainingClient
-    meter: Meter
-    datums: list[TrainingDatum]
-    _wired: list[list[types.Datum]] = field(factory=list, init=False)  # for forward passes
-
-    async def score(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
-        """Return the mean loss of a token, if it is due after the step."""
-        if not is_due(self.plan, node.step):
-            return {}
-        if not self._wired:  # they are the same each time
-            wired = await in_thread(lambda: [one.to_tinker(LIKELIHOOD) for one in self.datums])
-            starts = range(0, len(wired), _AT_ONCE)
-            self._wired = [wired[start : start + _AT_ONCE] for start in starts]
-        forward = self.training.forward
-        outputs = await asyncio.gather(*(forward(part, LIKELIHOOD.name) for part in self._wired))
-        self.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in self.datums)
-        total = fsum(output.metrics["loss:sum"] for output in outputs)
-        return {"heldout/loss": total / fsum(datum.weighed for datum in self.datums)}
-
-
 async def heldout_node(setup: Setup, stage: Training) -> dict[str, StepFunction]:
-    """Return the node function that scores the held-out examples of a stage, if it has any. Raise
-    DataError or RunError as :func:`load_examples` does."""
+    """Return the node function that scores the held-out examples of a stage, if it has any."""
     if stage.heldout is None:
         return {}
-    examples = await load_examples(setup, stage, stage.heldout)
+    training, examples = setup.weights.training, await load_examples(setup, stage, stage.heldout)
     datums = [datum for example in examples for datum in example]
-    heldout = HeldoutExamples(stage, setup.weights.training, setup.meter, datums)
-    return {"heldout": heldout.score}
+    wired: list[types.Datum] = []  # the same each time
+
+    async def score(node: NodeContext, _inputs: Inputs) -> dict[str, float]:
+        """Return the mean loss of a token, if it is due after the step."""
+        if not is_due(stage, node.step):
+            return {}
+        if not wired:
+            wired.extend(await in_thread(lambda: [one.to_tinker(LIKELIHOOD) for one in datums]))
+        parts = (wired[start : start + _AT_ONCE] for start in range(0, len(wired), _AT_ONCE))
+        outputs = await asyncio.gather(*(training.forward(p, LIKELIHOOD.name) for p in parts))
+        setup.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in datums)
+        total = fsum(output.metrics["loss:sum"] for output in outputs)
+        return {"heldout/loss": total / fsum(datum.weighed for datum in datums)}
+
+    return {"heldout": score}

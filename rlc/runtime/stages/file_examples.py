@@ -57,16 +57,14 @@ _REASONED: Message = {
 
 @define(slots=False)
 class SupervisedRenderer:
-    """Renders chats with a renderer of tinker-cookbook. ``differing`` counts the messages so far
-    that it writes after something else than the prompt with which it samples them."""
+    """Renders chats; ``differing`` counts messages after others than their sampling prompts."""
 
     renderer: Any
     name: str
     differing: int = field(default=0, init=False)
 
     def sequences(self, chat: Chat) -> list[TokenSequence]:
-        """Return a sequence for each message that is trained on, or one for several, each of which
-        extends the one before.
+        """Return the sequences of the trained messages, joined if they extend each other.
 
         The weights are those of ``build_supervised_examples`` of tinker-cookbook 0.5.8, except
         that a token of the prompt is never trained on. Raise DataError for a chat that the renderer
@@ -147,8 +145,7 @@ Row = Mapping[str, Any]
 
 @frozen
 class RowSequences:
-    """The sequences of a row by the names of its parts, and texts to show. Each token that is
-    trained on has the ``weight``."""
+    """The sequences of a row by its parts, texts to show, and the weight of each trained token."""
 
     parts: Mapping[str, list[TokenSequence]]
     shown: Mapping[str, str] = field(factory=dict)

@@ -30,8 +30,7 @@ from rlc.runtime.rollouts.player import close_all, close_envs
 from rlc.runtime.stages.base import Setup, Stage
 from rlc.runtime.stages.examples import make_file_examples
 from rlc.runtime.stages.file_examples import read_all
-from rlc.runtime.stages.preference import open_preferences
-from rlc.runtime.stages.sft import open_likelihood
+from rlc.runtime.stages.from_data import open_likelihood, open_preferences
 from rlc.runtime.stages.train import open_policy_gradient
 
 OPENERS: Table[Callable[[Setup, Training], Awaitable[Stage[Any]]]] = Table(

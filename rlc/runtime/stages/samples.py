@@ -18,7 +18,7 @@ from attrs import asdict, define, evolve, field, frozen
 
 from rlc.catalog import DEFAULT_FAILURE, DEFAULT_SAMPLING
 from rlc.chat import AS_PLAYED, ViewChange, chunks_of, encoded_reply
-from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, find_oracle
+from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, all_of, find_oracle
 from rlc.plan import (
     LOCAL,
     AnyData,
@@ -33,13 +33,12 @@ from rlc.plan import (
     StagePlan,
     Training,
 )
-from rlc.runtime.concurrency import all_of, in_thread
+from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.database import NOTHING, PROBES, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError, Turn
-from rlc.runtime.rollouts.attempts import episode_credit
 from rlc.runtime.rollouts.groups import build_envs, play_task
-from rlc.runtime.rollouts.player import Player, close_all, close_envs
+from rlc.runtime.rollouts.player import Player, close_all, close_envs, episode_credit
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
@@ -129,8 +128,7 @@ class EpisodeSampler:
         return max(min(WAVE, wanted), min(LARGE_WAVE, missing))
 
     async def take(self, count: int) -> list[list[KeptEpisode]]:
-        """Return the episodes of the next ``count`` tasks, in the order of the tasks. Raise
-        RunError if the budget has no room for them."""
+        """Return the episodes of the next tasks. Raise RunError if the budget has no room."""
         tasks = self.stream.take(count)
         new = [task for task in tasks if task.number not in self._known]
         used = self.folder.journal.used(self.stage)
@@ -148,11 +146,12 @@ class EpisodeSampler:
         return [self._known[task.number] for task in tasks]
 
     async def _play(self, task: Task) -> None:
-        self._known[task.number] = kept = list[KeptEpisode]()
+        kept = list[KeptEpisode]()
         for rollout in await self.play(task):
             turns = rollout.turns
             shown = [turn.seen_as(self.view) for turn in turns] if self.view else turns
             kept.append(KeptEpisode.of(rollout, merged_sequences(shown)))
+        self._known[task.number] = kept
         if self.model.service != LOCAL:
             self._keep([task.number])
 
@@ -162,13 +161,10 @@ class EpisodeSampler:
         if self.meter is None:
             return
         self.meter.write()
-        records = (
-            {
-                "task": number,
-                "episodes": [asdict(one, recurse=False) for one in self._known[number]],
-            }
-            for number in numbers
-        )
+        records = []
+        for number in numbers:
+            episodes = [asdict(one, recurse=False) for one in self._known[number]]
+            records.append({"task": number, "episodes": episodes})
         self.folder.append(self.file, records)
 
 
@@ -180,8 +176,7 @@ def model_player(
     sampling: SamplingPlan = DEFAULT_SAMPLING,
     topk: int = 0,
 ) -> Play:
-    """Return a function that plays tasks with a model. Its tokens are charged before the first
-    step; each reply has ``topk`` tokens in the place of each of its tokens."""
+    """Return a function that plays tasks with a model, charged before the first step."""
     sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
     usage = meter.running[PROBES]
     player = Player(client, sampling, context, DEFAULT_FAILURE, usage, topk=topk)
@@ -190,8 +185,7 @@ def model_player(
 
 @frozen
 class SampleSelection:
-    """Chooses among the episodes of a task as a plan says, at most so many of one task, however
-    often that is sampled."""
+    """Chooses among the episodes of a task as a plan says, so many of one task at most."""
 
     plan: Samples
     _kept: Counter[str] = field(factory=Counter, init=False)
@@ -214,20 +208,23 @@ class SampleSelection:
 
 
 @asynccontextmanager
-async def opened_env(
+async def opened_tasks(
     setup: Setup,
     plan: EnvPlan,
     tokenizer: Any,
     renderer: str,
     account: Meter,
+    names: tuple[str, ...],
+    size: int | None = None,
     views: Mapping[str, ViewChange] = MappingProxyType({}),
-) -> AsyncIterator[PlayableEnv]:
-    """Open the environment of a stage's data. At the end it is closed, and the usage of ``account``
-    is journalled. Raise RunError if it cannot be made."""
+) -> AsyncIterator[TaskStream]:
+    """Open the environment of a stage's data for the tasks of a stream with these ``names``. At the
+    end it is closed, and the usage of ``account`` is journalled. Raise RunError if it cannot be
+    made."""
     responders = setup.asked.responders(setup.meter)
     envs = build_envs([plan], tokenizer, renderer, responders, lambda _: views)
     try:
-        yield envs[plan.name]
+        yield TaskStream(envs, new_cursor([plan.name]), setup.seed, names, size=size)
     finally:
         account.write()
         await close_envs(envs.values())
@@ -260,19 +257,14 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
     )
     views = {} if shown == AS_PLAYED else {_STUDENT: shown}
     folder, account = setup.folder, Meter(setup.folder.journal, stage.name, model)
-    names = ("samples", stage.name)
-    async with opened_env(setup, data, theirs, model.renderer, account, views) as env:
+    play = model_player(client, data.rollouts, model.context, account, plan.sampling, topk)
+    view, most, names = _STUDENT if views else "", plan.tries * count, ("samples", stage.name)
+    async with opened_tasks(
+        setup, data, theirs, model.renderer, account, names, views=views
+    ) as stream:
         sampler = EpisodeSampler(
-            folder,
-            stage.name,
-            TaskStream({data.name: env}, new_cursor([data.name]), folder.plan.seed, names),
-            model,
-            model_player(client, data.rollouts, model.context, account, plan.sampling, topk),
-            account,
-            _STUDENT if views else "",
-            stage.budget,
+            folder, stage.name, stream, model, play, account, view, stage.budget
         )
-        most = plan.tries * count
         good, played = await collect(
             sampler, count, most, SampleSelection(plan), setup.observer.progress, plan.kept_of_task
         )
@@ -320,7 +312,8 @@ async def demonstrations(
     of the plan."""
     model, least, plan, count = stage.model, data.min_reward, data.env, data.count
     folder, tokenizer, meter = setup.folder, setup.tokenizer, setup.meter
-    async with opened_env(setup, plan, tokenizer, model.renderer, meter) as env:
+    names = ("demonstrations", stage.name)
+    async with opened_tasks(setup, plan, tokenizer, model.renderer, meter, names) as stream:
         if data.policy == "model":
             client = (await setup.weights.snapshot(0)).client
             play = model_player(client, plan.rollouts, model.context, meter)
@@ -328,8 +321,6 @@ async def demonstrations(
             oracle = find_oracle(plan)
             assert oracle is not None, "the rules of the checker ensure it"
             play = OraclePlayer(oracle, tokenizer).play
-        names = ("demonstrations", stage.name)
-        stream = TaskStream({plan.name: env}, new_cursor([plan.name]), folder.plan.seed, names)
         paid = meter if data.policy == "model" else None
         good, played = await collect(
             EpisodeSampler(folder, stage.name, stream, model, play, paid),
@@ -391,14 +382,12 @@ async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list
     folder, tokenizer, renderer = setup.folder, setup.tokenizer, stage.model.renderer
     name, rollouts, model = data.env.name, data.env.rollouts, data.model.model
     account = Meter(folder.journal, stage.name, model)
-    async with opened_env(setup, data.env, tokenizer, renderer, account) as env:
+    names, whose = ("preferred", stage.name, *([part] if part else [])), f"{stage.name}{part}"
+    async with opened_tasks(
+        setup, data.env, tokenizer, renderer, account, names, rollouts.group
+    ) as stream:
         client = await setup.asked.client(data.model)
         play = model_player(client, rollouts, model.context, account)
-        names = ("preferred", stage.name, *([part] if part else []))
-        stream = TaskStream(
-            {name: env}, new_cursor([name]), folder.plan.seed, names, size=rollouts.group
-        )
-        whose = f"{stage.name}{part}"
         sampler = EpisodeSampler(folder, whose, stream, model, play, account)
         most = MOST_TRIES * data.count * rollouts.group
         found, played = await collect(
@@ -423,8 +412,7 @@ def part_of(stage: StagePlan, data: AnyData) -> str:
 
 
 def best_and_worst(group: Sequence[KeptEpisode]) -> Sequence[KeptEpisode]:
-    """Return the episodes of a task with the highest and the lowest reward, the first of equals;
-    none if all rewards are equal."""
+    """Return the episodes with the highest and the lowest reward; none if all are equal."""
     usable = [one for one in group if one.sequences]
     if not usable:
         return []

@@ -71,12 +71,8 @@ Averages = Mapping[str, float]  # by environment and role
 @define(eq=False)
 class RunningBaselines:
     """The moving averages of returns that a scheme subtracts, by the step after which they hold;
-    one for each role of each environment.
-
-    A step subtracts the averages as they were after the last step that is over for certain when it
-    begins, so that neither overlap nor the order of a batch changes an advantage. They are
-    journalled with each step.
-    """
+    one for each role of each environment. A step subtracts those after the last step that is over
+    for certain when it begins, so that neither overlap nor order changes an advantage."""
 
     decay: float
     lag: int  # steps that may still be under way when another begins
@@ -87,8 +83,7 @@ class RunningBaselines:
     def of(
         cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
     ) -> RunningBaselines | None:
-        """Return the averages after the steps that left these cursors; None if the scheme uses
-        none."""
+        """Return the averages after the steps with these cursors; None if the scheme has none."""
         step = running_baseline(scheme)
         if step is None:
             return None
@@ -125,14 +120,6 @@ class RunningBaselines:
 
 def _label(rollout: Rollout) -> str:
     return f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
-
-
-@frozen(eq=False)
-class ValidRollouts:
-    """The rollouts that enter the statistics, and their rewards as labelled arrays."""
-
-    rollouts: list[Rollout]
-    episodes: Episodes
 
 
 @frozen(eq=False)
@@ -257,34 +244,24 @@ class TrainStage(Stage[LogprobScorers]):
 
         return await play_groups(player, tasks, on_group)
 
-    async def returns(self, node: NodeContext, inputs: Inputs) -> ValidRollouts:
-        """Leave failures and replaced groups out, before any statistic, and label the rest."""
-
-        def label() -> ValidRollouts:
-            kept = trainable_rollouts(inputs["rollouts"], self.source.envs)
-            return ValidRollouts(kept, self._labelled(kept))
-
-        return await in_thread(label)
-
-    def _labelled(self, rollouts: Sequence[Rollout]) -> Episodes:
-        return labelled_episodes(rollouts, apart=sums_components(self.objective.advantage))
+    async def returns(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
+        """Leave failures and replaced groups out, before any statistic."""
+        return await in_thread(trainable_rollouts, inputs["rollouts"], self.source.envs)
 
     async def advantages(self, node: NodeContext, inputs: Inputs) -> list[CreditedRollout]:
         """Apply the scheme to the whole batch, or to this part of it."""
+        scheme = self.objective.advantage
 
         def credited() -> list[CreditedRollout]:
-            valid, *others = Parts.of(inputs["returns"])
-            if others:
-                rollouts = [one for part in (valid, *others) for one in part.rollouts]
-                valid = ValidRollouts(rollouts, self._labelled(rollouts))
-            episodes = valid.episodes
+            rollouts = [one for part in Parts.of(inputs["returns"]) for one in part]
+            episodes = labelled_episodes(rollouts, apart=sums_components(scheme))
             if self.averages is not None:
-                subtracted = self.averages.subtracted(node.step, valid.rollouts)
+                subtracted = self.averages.subtracted(node.step, rollouts)
                 episodes = evolve(episodes, running_R=subtracted)
-            found = compute_advantages(self.objective.advantage, episodes)
+            found = compute_advantages(scheme, episodes)
             if self.averages is not None:
-                self.averages.add(node.step, valid.rollouts, found)
-            rows = zip(valid.rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
+                self.averages.add(node.step, rollouts, found)
+            rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
             return [CreditedRollout(*row) for row in rows]
 
         return await in_thread(credited)
@@ -293,7 +270,7 @@ class TrainStage(Stage[LogprobScorers]):
         self, scorer: str, node: NodeContext, inputs: Inputs
     ) -> dict[int, list[Scores]]:
         """Return another model's scores of each rollout's sequences; the keys are ids."""
-        return await self.scorers[scorer].scores(node.step, inputs["returns"].rollouts)
+        return await self.scorers[scorer].scores(node.step, inputs["returns"])
 
     async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
@@ -416,8 +393,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
 
 
 def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
-    """Return the rollouts with a credit, without groups that were replaced or have too many failed
-    members, and seats of a game that had no turn."""
+    """Return rollouts with a credit, without replaced or failed groups and idle seats."""
     most = {env.name: env.rollouts.max_failures for env in envs}
     members = {(r.group, r.member) for r in rollouts if r.error is not None}
     failed = Counter(group for group, _ in members)

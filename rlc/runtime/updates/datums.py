@@ -31,7 +31,7 @@ from rlc.plan import (
     TeacherPlan,
     teacher_of,
 )
-from rlc.runtime.records import Rollout, RunError, Turn
+from rlc.runtime.records import Rollout, RunError, Turn, grouped
 from rlc.runtime.rollouts.tokens import (
     NOT_SAMPLED,
     ReplySpan,
@@ -85,8 +85,7 @@ class TrainingDatum:
 
     @property
     def ref(self) -> FloatArray | None:
-        """The logprobs that a recipe's own loss reads as `ref`, the sampler's where unknown; None
-        without a scorer."""
+        """The logprobs that a recipe's own loss reads as `ref`, the sampler's where unknown."""
         read_T = next((self.scored[scorer] for scorer in SCORERS if scorer in self.scored), None)
         return None if read_T is None else np.where(np.isnan(read_T), self.logprobs_T, read_T)
 
@@ -156,8 +155,7 @@ class TrainingDatum:
         )
 
     def sampled_inputs(self, trainer_T: FloatArray | None) -> dict[str, Any]:
-        """Return the inputs of a recipe's own loss, each of shape (S,), and its values over the
-        batch; with ``logp`` if the trainer's logprobs, shape (T,), are known."""
+        """Return the inputs of a recipe's own loss, each of shape (S,), and its batch values."""
         rows = {
             "logp": trainer_T,
             "logq": self.logprobs_T,
@@ -284,8 +282,7 @@ def rollout_datums(
     chosen_RT: Sequence[npt.NDArray[np.bool_]],
     scored_R: Sequence[Mapping[str, Sequence[Scores]]],
 ) -> list[EpisodeDatums]:
-    """Return the datums of each rollout that has any. Advantages and choice are by turn, scores by
-    sequence."""
+    """Return the datums of each rollout that has any."""
     rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
     episodes = []
     made: Counter[tuple[str | int, ...]] = Counter()  # one role of a member may reply several times
@@ -317,8 +314,7 @@ def minibatches(
 
 
 def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
-    """Return the datums of which a teacher's top-k tokens are learnt, each with the weight of the
-    aggregation times the teacher's ``coef``."""
+    """Return the datums that learn a teacher's top-k tokens, with their weights."""
     weight_R = _token_weights(objective.aggregate, episodes, [e.sampled for e in episodes])
     return [
         evolve(datum, weight=weight * teacher.coef)
@@ -335,39 +331,31 @@ def _pulled(
     """Subtract the distance from a reference, or from the teacher of an environment, from the
     advantages of the tokens that it scores."""
     env = by.name if isinstance(by, TeacherPlan) else None
-    mine = [env is None or episode.group[0] == env for episode in episodes]
-    datums = [d for episode, its in zip(episodes, mine, strict=True) if its for d in episode.datums]
+    mine = [episode for episode in episodes if env in (None, episode.group[0])]
+    datums = [datum for episode in mine for datum in episode.datums]
     scored_DT = [datum.scored[scorer] for datum in datums if scorer in datum.scored]
     if len(scored_DT) < len(datums):
         raise RunError(f"a sequence has no logprobs of the {scorer} that it is compared with")
-    change_DT = kl_penalty(
-        [datum.logprobs_T for datum in datums],
-        scored_DT,
-        [
-            datum.mask_T & ~np.isnan(scored_T)
-            for datum, scored_T in zip(datums, scored_DT, strict=True)
-        ],
-        by.coef,
-        by.discount,
-        centred=isinstance(by, KlPlan),
-    )
+    pairs = zip(datums, scored_DT, strict=True)
+    mask_DT = [datum.mask_T & ~np.isnan(scored_T) for datum, scored_T in pairs]
+    logprobs_DT, centred = [datum.logprobs_T for datum in datums], isinstance(by, KlPlan)
+    change_DT = kl_penalty(logprobs_DT, scored_DT, mask_DT, by.coef, by.discount, centred=centred)
     changed = iter(
         evolve(datum, advantages_T=datum.advantages_T + change_T)
         for datum, change_T in zip(datums, change_DT, strict=True)
     )
     return [
-        evolve(episode, datums=[next(changed) for _ in episode.datums]) if its else episode
-        for episode, its in zip(episodes, mine, strict=True)
+        evolve(one, datums=[next(changed) for _ in one.datums])
+        if env in (None, one.group[0])
+        else one
+        for one in episodes
     ]
 
 
 def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[EpisodeDatums]]:
     """Return even parts, in order, with the members of a group together."""
-    groups: dict[tuple[str, int], list[EpisodeDatums]] = {}
-    for episode in episodes:
-        groups.setdefault(episode.group, []).append(episode)
-    members, cuts = list(groups.values()), np.linspace(0, len(groups), updates + 1).round()
-    bounds = cuts.astype(int).tolist()
+    members = list(grouped(episodes, lambda episode: episode.group).values())
+    bounds = np.linspace(0, len(members), updates + 1).round().astype(int).tolist()
     return [
         [episode for group in members[start:end] for episode in group]
         for start, end in pairwise(bounds)
@@ -377,8 +365,7 @@ def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[Episode
 def _weighted(
     aggregate: AggregatePlan, loss: LossPlan, episodes: Sequence[EpisodeDatums]
 ) -> Minibatch:
-    """Fold the weights of the aggregation into advantages and loss. A loss of one number a sequence
-    counts like that of a single token."""
+    """Fold the weights of the aggregation into advantages and loss."""
     if not episodes:
         return Minibatch([], loss.config)
     weight_R = _token_weights(

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 async def open_loss(
     service: ServiceClient, stage: Training, note: Callable[[str], None]
 ) -> LossHandle | None:
-    """Return a recipe's own loss at the service; None if the stage has none. Raise ServiceError if
-    the service refuses it."""
+    """Return a recipe's own loss at the service, or None; raise ServiceError if it is refused."""
     objective = stage.policy_gradient
     if objective is None or (program := objective.loss.program) is None:
         return None
@@ -204,10 +203,7 @@ def _pending(
 
 
 async def finish(
-    training: TrainingClient,
-    stage: Training,
-    step: int,
-    parts: Sequence[PendingGradients],
+    training: TrainingClient, stage: Training, step: int, parts: Sequence[PendingGradients]
 ) -> UpdateResult:
     """Submit the last update and wait for all; do nothing if there is no gradient."""
     gradients = [gradient for part in parts for gradient in part.submitted]
@@ -242,8 +238,7 @@ def _length(datums: Sequence[TrainingDatum]) -> int:
 def _taught_metrics(
     gradients: Sequence[PendingGradient], outputs: Sequence[types.ForwardBackwardOutput]
 ) -> dict[str, float]:
-    """Return the mean distance from the shares of the teachers' top-k tokens (nats), over the
-    positions that have any."""
+    """Return the mean distance from the shares of the teachers' top-k tokens (nats)."""
     distances = list[float]()
     for gradient, output in zip(gradients, outputs, strict=True):
         rows = output.loss_fn_outputs if gradient.taught else ()
@@ -257,11 +252,8 @@ def _taught_metrics(
 
 
 def _drift_metrics(loss: LossPlan, gradients: Sequence[PendingGradient]) -> dict[str, float]:
-    """Return how far the trainer's policy is from the sampler's, over the tokens trained on.
-
-    Each datum is compared as it was when its gradient was computed. Those of which a teacher's
-    tokens are learnt are compared only if there are no others.
-    """
+    """Return the distance of the trainer's policy from the sampler's over the tokens trained on,
+    at the time of each gradient; of those that learn a teacher's tokens only without others."""
     counted = [gradient for gradient in gradients if not gradient.taught] or gradients
     datums = [datum for gradient in counted for datum in gradient.datums]
     trainer_DT = [row for gradient in counted for row in gradient.outputs()]

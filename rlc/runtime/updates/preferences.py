@@ -51,8 +51,7 @@ class Completion:
 
 @frozen(eq=False)
 class Preference:
-    """Completions that are compared: the better and the worse one of a pair, or a labelled reply
-    and the reply to another prompt that estimates its divergence."""
+    """A pair, the better completion first, or a labelled one and one for its divergence."""
 
     number: int  # in the data
     sides: tuple[Completion, Completion]
@@ -72,8 +71,7 @@ def pairs(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> list
 
 
 def labelled(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> list[Preference]:
-    """Return the labelled replies of records, both of a pair. Beside each is its prompt with the
-    reply to the next prompt that differs, whatever batch it is in."""
+    """Return the labelled replies of records, each with the reply to another prompt."""
     given = [
         (number, name == better, [TokenSequence.read(part) for part in record[name]])
         for number, record in enumerate(records)
@@ -98,8 +96,7 @@ def labelled(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> l
 
 @frozen(eq=False)
 class PreferenceLossResult:
-    """The result of a loss: weighted datums, whose gradient is that of the loss, its metrics, and
-    the reward of each side."""
+    """Weighted datums with the gradient of a loss, its metrics, and the rewards of sides."""
 
     datums: list[TrainingDatum]
     metrics: dict[str, float]

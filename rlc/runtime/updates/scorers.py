@@ -15,9 +15,10 @@ from attrs import define, field
 from rlc.catalog import tokenizer_of
 from rlc.chat import ViewChange, model_input
 from rlc.data import text_of
+from rlc.envs import all_of
 from rlc.plan import PolicyGradient, TeacherPlan, Training, teacher_of
 from rlc.runtime.auxiliary import AuxiliaryModels, token_logprobs
-from rlc.runtime.concurrency import all_of, cancel_all, in_thread, mark_seen
+from rlc.runtime.concurrency import cancel_all, in_thread, mark_seen
 from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import mean_metric
@@ -41,8 +42,7 @@ TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not
 
 
 def teacher_views(teachers: tuple[TeacherPlan, ...], env: str) -> dict[str, ViewChange]:
-    """Return the view of an environment's teacher on its episodes, if it is not the student's.
-    Raise DataError if its system message cannot be read."""
+    """Return the view of a teacher with prompts of its own. Raise DataError if unreadable."""
     teacher = teacher_of(teachers, env)
     if teacher is None or not _has_own_prompts(teacher):
         return {}
@@ -103,8 +103,7 @@ class LogprobScorer:
 
 
 def _places(sequence: TokenSequence, turn_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the places of the tokens of a sequence after the first among those whose turns are
-    ``turn_N``; -1 for a token that was not sampled."""
+    """Return the places of a sequence's tokens among others by their turns; -1 if not sampled."""
     turn_T = np.array(sequence.turns[1:])
     found_T = np.full(len(turn_T), -1)
     for turn in {*turn_T} - {NOT_SAMPLED}:
@@ -142,10 +141,12 @@ class LogprobScorers:
         return dict(zip(waiting, found, strict=True))
 
     def write(self) -> None:
+        """Journal the tokens that the running steps have read so far."""
         for scorer in self.scorers:
             scorer.meter.write()
 
     def finish(self, step: int) -> int:
+        """Journal and forget the tokens that a step has read, and return their number."""
         self._requested.pop(step, None)
         return sum(scorer.meter.finish(step).prefill for scorer in self.scorers)
 
@@ -230,8 +231,7 @@ class ReferenceReplies:
 async def open_scorers(
     asked: AuxiliaryModels, stage: Training, tokenizer: Any
 ) -> dict[str, LogprobScorers]:
-    """Open the models that score the tokens of a stage, by the kind of their node. Raise RunError
-    for a teacher whose tokens are not those of ``tokenizer``."""
+    """Open the scorers of a stage by their node. Raise RunError for a teacher with other tokens."""
     journal, found = asked.folder.journal, dict[str, LogprobScorers]()
     objective = stage.of(PolicyGradient)
     if objective.kl is not None:
@@ -295,8 +295,7 @@ def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float
 
 
 def teacher_mass(datums: Iterable[TrainingDatum]) -> dict[str, float]:
-    """Return the mean of the probability that a teacher's top-k tokens have together, over the
-    sampled positions of which it has named some."""
+    """Return the mean probability of a teacher's top-k tokens, over positions with any."""
     masses = [d.topk.mass_T[d.mask_T] for d in datums if d.topk is not None]
     return mean_metric(
         "teacher/mass", [mass for row_T in masses for mass in row_T.tolist() if mass > 0]

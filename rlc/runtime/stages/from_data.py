@@ -1,11 +1,15 @@
-"""A stage that learns from preferences: a function for each kind of node in its step graph."""
+"""Stages that learn from data, supervised or by preferences: a function for each kind of node in
+their step graphs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any
 
+import numpy as np
 from attrs import define, field
 
 from rlc.catalog import LIKELIHOOD
@@ -18,15 +22,22 @@ from rlc.plan import (
     Training,
 )
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
+from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.database import Meter
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.examples import example_records, is_due, sampled_examples
+from rlc.runtime.stages.examples import (
+    Example,
+    example_records,
+    heldout_node,
+    is_due,
+    load_examples,
+    sampled_examples,
+)
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import FloatArray, Minibatch
-from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
 from rlc.runtime.updates.preferences import (
     Completion,
     Preference,
@@ -35,7 +46,86 @@ from rlc.runtime.updates.preferences import (
     labelled,
     pairs,
 )
-from rlc.runtime.updates.scorers import ReferenceReplies
+from rlc.runtime.updates.scorers import LogprobScorers, ReferenceReplies, teacher_mass
+
+_SHOWN = 400  # tokens of a prompt and of a reply, as a sample
+
+
+@define(eq=False)
+class SftStage(Stage[LogprobScorers]):
+    """A supervised stage in progress; ``heldout`` scores examples that it does not learn from."""
+
+    plan: Training
+    batch: int
+    examples: list[Example]
+    heldout: Mapping[str, StepFunction]
+
+    def functions(self) -> dict[str, StepFunction]:
+        return {
+            "examples": self.next_examples,
+            "forward_backward": self.forward_backward,
+            "optim_step": self.optim_step,
+            "checkpoint": self.weights.checkpoint,
+            **self.heldout,
+        }
+
+    async def next_examples(self, node: NodeContext, inputs: Inputs) -> Minibatch:
+        count, name = len(self.examples), self.plan.name
+        numbers = sampled_examples(self.seed, name, count, self.batch, node.step)
+        datums = [datum for number in numbers for datum in self.examples[number]]
+        taught = [datum for datum in datums if datum.topk is not None]
+        return Minibatch([datum for datum in datums if datum.topk is None], {}, taught)
+
+    async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
+        """Submit the gradient without waiting, so that the optimiser step follows at once."""
+        return await optimizer.submit(
+            self.weights.training, self.plan, node.step, [inputs["examples"]]
+        )
+
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:
+        """Return the mean loss of a token, in nats, and the metrics of top-k tokens."""
+        batch: Minibatch = outcome.outputs["examples"]
+        update: UpdateResult = outcome.outputs["optim_step"]
+        datums = (*batch.datums, *batch.taught)
+        weighed = fsum(datum.weighed for datum in datums)
+        metrics = {"loss/mean": update.metrics["loss/sum"] / weighed, **update.metrics}
+        metrics["examples/tokens"] = float(sum(datum.sampled for datum in datums))
+        metrics |= teacher_mass(batch.taught) | outcome.outputs.get("heldout", {})
+        (gradients,) = Parts.of(outcome.outputs["forward_backward"])
+        lesson = self._lesson(gradients.submitted[0])
+        return StepReport(metrics, outcome.outputs["checkpoint"], lesson=lesson)
+
+    def _lesson(self, gradient: PendingGradient) -> TrainedSample | None:
+        """Return the likelihood of the first sequence of a step, with the ends of its last reply
+        and of the tokens before it; None if none of its tokens is learnt."""
+        datum = gradient.datums[0]
+        (learnt,) = np.nonzero(datum.mask_T)
+        if not len(learnt):
+            return None
+        logprobs_T = gradient.outputs()[0]
+        begin = end = int(learnt[-1]) + 1
+        while begin > 1 and datum.mask_T[begin - 2]:
+            begin -= 1
+        tokens = [*datum.inputs[:1], *datum.targets_T.tolist()]  # target t is token t + 1
+        decode = self.weights.training.get_tokenizer().decode
+        return TrainedSample(
+            place="an example of the last step",
+            measured=f"loss {-float(logprobs_T[learnt].mean()):.3f}",
+            prompt=decode(tokens[max(0, begin - _SHOWN) : begin]),
+            replies=(("reply", decode(tokens[max(begin, end + 1 - _SHOWN) : end + 1])),),
+        )
+
+
+async def open_likelihood(setup: Setup, stage: Training) -> SftStage:
+    """Open a stage with its examples. Raise DataError or RunError as :func:`load_examples` does."""
+    setup.observer.waiting(f"reading the data of {stage.name}")
+    source = stage.of(FromData)
+    examples = await load_examples(setup, stage, source.data)
+    heldout = await heldout_node(setup, stage)
+    return SftStage(
+        setup.seed, setup.weights, setup.meter, {}, stage, source.batch, examples, heldout
+    )
+
 
 # The functions that make preferences of records, by the objective.
 READERS = {PairwisePreference: pairs, LabelledPreference: labelled}
@@ -161,8 +251,7 @@ def _sides(preferences: Sequence[Preference]) -> list[Completion]:
 
 
 async def open_preferences(setup: Setup, stage: Training) -> PreferenceStage:
-    """Open a stage with its preferences and the reference of its loss. Raise DataError or RunError
-    as :func:`load_examples` does."""
+    """Open a stage with its preferences and the reference of its loss."""
     setup.observer.waiting(f"reading the data of {stage.name}")
     folder, weights, asked = setup.folder, setup.weights, setup.asked
     objective = stage.of(PreferenceLoss)

@@ -1,6 +1,6 @@
 """A run on a remote service: probed before the first step, recorded, closed at the end.
 
-A server that ignores a setting, averages where it should sum, or draws all samples of a request
+A server that ignores a setting, averages where it should sum, or samples all replies to a request
 with the same random numbers would silently train something else. A few tokens reveal it.
 """
 
@@ -152,8 +152,7 @@ async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[Traini
 
 
 def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]) -> TrainingDatum:
-    """Return the datum with sampler's logprobs of these ratios, each with a large advantage and
-    with a small negative one, so that the sum does not vanish."""
+    """Return the datum with these ratios, each with a large and a small negative advantage."""
     ratio_T = np.resize(np.asarray(ratios), len(logprobs_T))
     is_second_T = np.arange(len(logprobs_T)) // len(ratios) % 2 == 1
     return evolve(
@@ -229,8 +228,8 @@ class RemoteSession:
                 "counts on; an episode that needs more ends there"
             )
         probed = set[tuple[str, int, bool]]()  # top-k tokens that are learnt
-        for stage in plan.stages:
-            for model, top_k, of_reply in _soft_targets(stage):
+        for one in plan.stages:
+            for model, top_k, of_reply in _soft_targets(one):
                 if (model.base, top_k, of_reply) in probed:
                     continue
                 if await self.service.is_rlc():
@@ -238,7 +237,7 @@ class RemoteSession:
                 probed.add((model.base, top_k, of_reply))
                 sampler = await self.service.create_sampling_client(base_model=model.base)
                 used = await probe_topk(sampler, top_k, of_reply=of_reply)
-                Meter(self.folder.journal, stage.name, model).add(PROBES, used)
+                Meter(self.folder.journal, one.name, model).add(PROBES, used)
 
     def with_served_context(self, stage: S) -> S:
         """Return the stage with the context length that the service offers."""
@@ -286,8 +285,7 @@ class RemoteSession:
 
 
 def _soft_targets(stage: StagePlan) -> Iterator[tuple[ModelPlan, int, bool]]:
-    """Yield each model whose top-k tokens a stage learns, their number, and whether they are those
-    of its replies."""
+    """Yield each model whose top-k tokens are learnt, their number, and whether of replies."""
     for teacher in stage.policy_gradient.teacher if stage.policy_gradient else ():
         if teacher.top_k is not None:
             yield teacher.model.model, teacher.top_k, False
