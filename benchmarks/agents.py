@@ -39,9 +39,8 @@ from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.parts import FailurePlan, SamplingPlan
 from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.rollouts.environments import build_envs, close_envs
-from rlc.runtime.rollouts.groups import play_tasks
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.groups import build_envs, play_groups
+from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 
 RECIPE = """\
@@ -123,10 +122,10 @@ async def play(agents: int, turns: int, commands: bool, seed: int, folder: Path)
     drop, sampling = FailurePlan(0, "drop", None), SamplingPlan(16, 1.0, 1.0, -1)
     player = Player(echo, sampling, None, drop, Usage())
     stream = TaskStream(envs, new_cursor([*envs]), seed, ("main",), size=1)
-    played = asyncio.ensure_future(play_tasks(player, stream.take(agents), lambda _: None))
+    played = asyncio.ensure_future(play_groups(player, stream.take(agents), lambda _: None))
     try:
         longest = max(await lags(played))
-        rollouts = await played
+        rollouts = [rollout for (rollout,) in await played]
     finally:
         await close_envs(envs.values())
     seconds = time.perf_counter() - began

@@ -94,7 +94,7 @@ def critical_seconds(folder: Path, samples: list[list[float]], steps: int) -> fl
 
 def taken_at(groups: list[float], parts: int) -> list[float]:
     """When each part of the groups is taken that has any: once its share is ready and no gradient
-    is under way, or all are (see `rlc.runtime.updates.streamed_groups`). One part is all."""
+    is under way, or all are (see `rlc.runtime.rollouts.groups`). One part is all."""
     ready, share, taken, done = sorted(groups), -(-len(groups) // parts), list[float](), 0.0
     while ready:
         at = min(max(ready[min(share, len(ready)) - 1], done), ready[-1])

@@ -49,7 +49,7 @@ import rlc
 import rlc.service.engine  # before torch
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
+from rlc.runtime.summary import Observer
 from rlc.seeds import derive_seed
 from rlc.service.engine.checkpoints import CheckpointStore
 

@@ -50,7 +50,7 @@ from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
+from rlc.runtime.summary import Observer
 from rlc.service.engine.checkpoints import CheckpointStore
 from rlc.service.hosted.connect import open_service
 from rlc.service.interface import ServiceClient

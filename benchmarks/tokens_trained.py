@@ -24,10 +24,10 @@ from rlc.envs.responders import no_responders
 from rlc.lang.source import Source
 from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.environments import build_envs
+from rlc.runtime.rollouts.groups import build_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import merged_sequences
-from rlc.runtime.stages.demonstrations import OraclePlayer
+from rlc.runtime.stages.samples import OraclePlayer
 from rlc.service.tiny import path
 
 HISTORIES = {

@@ -25,13 +25,11 @@ TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
     from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run, sweep
     from rlc.errors import Error
-    from rlc.models.model import Model, model
-    from rlc.models.trained import resume
+    from rlc.models.model import Model, model, resume
     from rlc.plan.records import Plan
-    from rlc.runtime.journal.history import History, history
     from rlc.runtime.start import ExpectationError
-    from rlc.runtime.summary import Summary
-    from rlc.sweeps.results import SweepSummary
+    from rlc.runtime.summary import History, Summary, history
+    from rlc.sweeps.journal import SweepSummary
     from rlc.sweeps.start import resume_sweep
 else:
     from rlc.doors import door
@@ -41,13 +39,12 @@ else:
         """
         api: Explanation Recipe RecipeError explain load load_plan run sweep
         errors: Error
-        models.model: Model model
-        models.trained: resume
+        models.model: Model model resume
         plan.records: Plan
-        runtime.journal.history: History history
+        runtime.summary: History history
         runtime.start: ExpectationError
         runtime.summary: Summary
-        sweeps.results: SweepSummary
+        sweeps.journal: SweepSummary
         sweeps.start: resume_sweep
         """,
     )

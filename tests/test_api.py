@@ -27,8 +27,8 @@ from rlc.api import Setting, written
 from rlc.compile.variants import ServiceMismatchError
 from rlc.emit.errors import EmitError
 from rlc.lang.diagnostics import Diagnostics
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
+from rlc.runtime.summary import Observer
 
 QUICKSTART = RECIPES / "quickstart.rl"
 TINY: dict[str, Setting] = {

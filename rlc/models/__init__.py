@@ -1,16 +1,16 @@
-"""Models taken into use: opened by name, talked to, sampled from, and taken away as files.
+"""Models in use: opened by name, talked to, sampled from, and written out as files.
 
-``named`` says what a name stands for, ``opened`` answers chats, ``model`` is what Python programs
-hold. ``export`` writes files for other programs, with ``merged`` and ``card``.
+``named`` says what a name stands for, ``model`` answers chats and is what Python programs use,
+``served`` answers requests of other programs, ``export`` writes files for them.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.models.evaluation import *
     from rlc.models.export import *
+    from rlc.models.model import *
     from rlc.models.named import *
     from rlc.models.served import *
-    from rlc.models.trained import *
 else:
     from rlc.doors import door
 
@@ -19,8 +19,8 @@ else:
         """
         evaluation: evaluation_plan
         export: CARD export_model publish
+        model: TrainedSummary run_plan
         named: named_model
         served: serving_models
-        trained: TrainedSummary run_plan
         """,
     )

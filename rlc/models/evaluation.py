@@ -21,7 +21,7 @@ _SOURCE = "rlc eval"
 
 
 class EvaluationError(Error):
-    """An evaluation that cannot be done as it is asked for."""
+    """An evaluation with arguments that are wrong."""
 
     exit_status = 2
 
@@ -48,7 +48,7 @@ def evaluation_plan(
         EvaluationError: the environment or a metric cannot be read, or the run has no such one.
     """
     known, recipe = _of_run(model, env) if env.isidentifier() else (None, _SOURCE)
-    asked = sampling or SamplingRequest(512)
+    request = sampling or SamplingRequest(512)
     metrics = metrics or ["mean_reward()", *([f"pass_at({samples})"] if samples > 1 else [])]
     text = f"""\
 model m {{ base = "tiny" }}
@@ -56,7 +56,8 @@ env shown = {'gem("game:GuessTheNumber-v0-easy") |> chat()' if known else env}
 eval {NAME} {{
   model = m  env = shown  tasks = {tasks}  samples = {samples}  metrics = [{", ".join(metrics)}]
   sampling = sample(
-    max_tokens = {asked.max_tokens}, temperature = {asked.temperature!r}, top_p = {asked.top_p!r}
+    max_tokens = {request.max_tokens}, temperature = {request.temperature!r},
+    top_p = {request.top_p!r}
   )
 }}
 """
@@ -71,14 +72,14 @@ eval {NAME} {{
     if known is not None:
         own = evolve(known.rollouts, group=samples)
         if sampling is not None:
-            most = asked.max_tokens or own.max_tokens
-            own = evolve(own, temperature=asked.temperature, max_tokens=most)
+            most = request.max_tokens or own.max_tokens
+            own = evolve(own, temperature=request.temperature, max_tokens=most)
         how = evolve(stage.sampling, temperature=own.temperature, max_tokens=own.max_tokens)
         env_plan = evolve(known, weight=1.0, rollouts=own)
         stage = evolve(stage, envs=(env_plan,), sampling=how)
-    if asked.stop:
-        ended = [evolve(e, rollouts=evolve(e.rollouts, stop=asked.stop)) for e in stage.envs]
-        how = evolve(stage.sampling, stop=asked.stop)
+    if request.stop:
+        ended = [evolve(e, rollouts=evolve(e.rollouts, stop=request.stop)) for e in stage.envs]
+        how = evolve(stage.sampling, stop=request.stop)
         stage = evolve(stage, envs=tuple(ended), sampling=how)
     stages = (stage,)
     return evolve(
@@ -87,7 +88,7 @@ eval {NAME} {{
 
 
 def _of_run(model: ModelPlan, name: str) -> tuple[EnvPlan, str]:
-    """An environment of the run that a model comes from, and the recipe of that."""
+    """Return an environment of the run that a model comes from, and the recipe of the run."""
     if model.weights is None or not is_run_weights(model.weights):
         raise EvaluationError(
             f"{model.name} comes from no run that could know the environment `{name}`",

@@ -1,29 +1,124 @@
-"""Models from Python: :func:`rlc.model` opens one."""
+"""Models that answer chats, opened by :func:`rlc.model`, the commands, or the summary of a run."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, fields, frozen
 
+from rlc.errors import Error
 from rlc.models.named import named_model
-from rlc.models.opened import OnText, open_model
-from rlc.plan import ModelPlan
-from rlc.service import Message, SampledReply, SamplingRequest
+from rlc.plan import ModelPlan, Plan
+from rlc.runtime import ExpectationError, Observer, Summary, chat_model, in_thread, open_sampler
+from rlc.runtime import resume as resume_run
+from rlc.runtime import run_plan as start_plan
+from rlc.service import (
+    ChatModel,
+    Message,
+    RemoteService,
+    SampledReply,
+    SampledToken,
+    SamplingRequest,
+    ServiceClient,
+    TextDecoder,
+    open_service,
+)
+
+OnText = Callable[[str], None]
+
+
+@define(eq=False)
+class OpenedService:
+    """A service that models are opened on; to be closed."""
+
+    client: ServiceClient
+    _folder: TemporaryDirectory[str]  # of the engine, which needs one
+
+    @classmethod
+    async def of(cls, name: str, base_url: str | None, *, shared: bool) -> OpenedService:
+        """Open a service by its name; ``shared``, for requests of independent programs."""
+        folder = TemporaryDirectory(prefix="rlc-model-")
+        try:
+            client = open_service(name, Path(folder.name), base_url, shared=shared)
+        except BaseException:
+            folder.cleanup()
+            raise
+        opened = cls(client, folder)
+        try:
+            if isinstance(client, RemoteService) and not await client.is_rlc():
+                client.separate_samples()  # there may be one random stream for all of a request
+        except BaseException:
+            await opened.close()
+            raise
+        return opened
+
+    async def chats(self, plan: ModelPlan) -> ChatModel:
+        """Return a model of this service; raise as :func:`open_model`."""
+        return await chat_model(plan, await open_sampler(self.client, plan))
+
+    async def close(self) -> None:
+        if isinstance(self.client, RemoteService):
+            await self.client.close("success")
+        else:
+            engine: Any = self.client  # which is no other service's client at the same time
+            await in_thread(engine.close)
+        self._folder.cleanup()
+
+
+@define(eq=False)
+class OpenedModel:
+    """A model on a service of its own, opened by :func:`open_model`; to be closed."""
+
+    plan: ModelPlan
+    chats: ChatModel
+    _service: OpenedService
+
+    async def replies(
+        self, messages: Sequence[Message], sampling: SamplingRequest, on_text: OnText | None = None
+    ) -> list[SampledReply]:
+        """Answer a chat; ``on_text`` is called with the text of the first reply as it comes. Raise
+        ChatError for messages that the renderer cannot show, TooLongError or ServiceError."""
+        prompt, chunks = self.chats.prompt(messages)
+        decoder, ends = TextDecoder(self.chats.tokenizer), self.chats.chat_ends(sampling.stop)
+
+        def on_token(token: SampledToken) -> None:
+            if on_text is not None and token.sample == 0 and token.token not in ends.tokens:
+                on_text(decoder.feed(token.token))
+
+        listener = None if on_text is None else on_token
+        response = await self.chats.sample(prompt, sampling, ends, chunks, listener)
+        if on_text is not None:
+            on_text(decoder.finish())
+        return [self.chats.reply(sequence, ends) for sequence in response.sequences]
+
+    async def close(self) -> None:
+        await self._service.close()
+
+
+async def open_model(plan: ModelPlan, base_url: str | None = None) -> OpenedModel:
+    """Open a model on a service of its own. Raise ServiceError or WeightsError if a part of it is
+    not there, and EnvError if its renderer does not fit."""
+    service = await OpenedService.of(plan.service, base_url, shared=False)
+    try:
+        return OpenedModel(plan, await service.chats(plan), service)
+    except BaseException:
+        await service.close()
+        raise
+
 
 T = TypeVar("T")
 
 
 def model(
-    name: str,
-    base: str | None = None,
-    renderer: str | None = None,
-    base_url: str | None = None,
+    name: str, base: str | None = None, renderer: str | None = None, base_url: str | None = None
 ) -> Model:
     """Return a model that answers, as `rlc chat` does.
 
@@ -51,7 +146,7 @@ class Model:
     Attributes:
         name: as it was named; a run with the stage and step that it stands for.
         base: its base model.
-        plan: all that is known of it.
+        plan: the record of it, with renderer and service.
     """
 
     def __init__(self, plan: ModelPlan, base_url: str | None = None) -> None:
@@ -101,7 +196,7 @@ class Model:
     def conversation(
         self, system: str = "", sampling: SamplingRequest | None = None
     ) -> Conversation:
-        """Return a chat of several turns, which remembers what was said."""
+        """Return a chat of several turns, which keeps its messages."""
         return Conversation(self, sampling or SamplingRequest(512), system)
 
     def sample(
@@ -161,7 +256,7 @@ class Model:
 
 @define
 class Conversation:
-    """A chat that goes on. ``messages`` are what was said so far, the system message aside."""
+    """A chat of several turns. ``messages`` are those so far, without the system message."""
 
     model: Model
     sampling: SamplingRequest
@@ -169,8 +264,7 @@ class Conversation:
     messages: list[Message] = field(factory=list)
 
     def say(self, text: str, on_text: OnText | None = None) -> SampledReply:
-        """Return the reply to a text, after all that was said before. If it fails, nothing was
-        said."""
+        """Return the reply to a text after the messages so far, which stay if it fails."""
         asked = [*self.messages, {"role": "user", "content": text}]
         seed = None if self.sampling.seed is None else self.sampling.seed + len(self.messages)
         sampling = evolve(self.sampling, seed=seed)
@@ -184,17 +278,17 @@ class Conversation:
 
 
 def as_messages(text: str | Sequence[Message]) -> Sequence[Message]:
-    """A chat; a text is what its user says."""
+    """Return a chat; a text is its only message."""
     return [{"role": "user", "content": text}] if isinstance(text, str) else text
 
 
 def with_system(messages: Sequence[Message], system: str) -> Sequence[Message]:
-    """A chat that begins with a system message, if there is any."""
+    """Return a chat that begins with a system message, unless that is empty."""
     return [{"role": "system", "content": system}, *messages] if system else messages
 
 
 class _LoopThread:
-    """An event loop in a thread of its own, so that it also runs beside that of a notebook."""
+    """An event loop in its own thread, so that it also runs beside that of a notebook."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -218,3 +312,57 @@ class _LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+class NoWeightsError(Error):
+    """A run without saved weights."""
+
+
+@frozen
+class TrainedSummary(Summary):
+    """The summary of a run, with its model."""
+
+    def model(self, base_url: str | None = None) -> Model:
+        """Return the model that the last training stage has left, as :func:`rlc.model` does.
+        ``base_url`` is the address of a Tinker server to use instead of the hosted service.
+
+        Raise rlc.Error if nothing was saved, or the model cannot be used.
+
+        Example::
+
+            with rlc.run("recipes/quickstart.rl").model() as trained:
+                print(trained.chat("2 + 3 = ?"))
+        """
+        if self.weights is None:
+            raise NoWeightsError(f"{self.folder} has left no weights: no step of it is saved")
+        return model(self.weights, base_url=base_url)
+
+
+def run_plan(
+    plan: Plan,
+    run_dir: str | os.PathLike[str] | None = None,
+    base_url: str | None = None,
+    observer: Observer | None = None,
+) -> TrainedSummary:
+    """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
+    return _with_model(lambda: start_plan(plan, run_dir, base_url, observer))
+
+
+def resume(
+    run_dir: str | os.PathLike[str], base_url: str | None = None, observer: Observer | None = None
+) -> TrainedSummary:
+    return _with_model(lambda: resume_run(run_dir, base_url, observer))
+
+
+resume.__doc__ = resume_run.__doc__
+
+
+def _with_model(run: Callable[[], Summary]) -> TrainedSummary:
+    def trained(summary: Summary) -> TrainedSummary:
+        return TrainedSummary(*(getattr(summary, each.name) for each in fields(Summary)))
+
+    try:
+        return trained(run())
+    except ExpectationError as error:
+        error.summary = trained(error.summary)
+        raise

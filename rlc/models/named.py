@@ -1,4 +1,4 @@
-"""What the name of a model stands for: a run, an adapter, a state that Tinker keeps, a base."""
+"""Models by their names: a run, an adapter, a state that Tinker keeps, or a base model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from attrs import evolve
 
 from rlc.catalog import (
-    BaseModelFacts,
     find_model,
     find_retired,
     find_weights,
@@ -24,26 +23,23 @@ _STATE = "tinker://"
 
 
 class UnknownModelError(Error):
-    """A name that stands for no model; the message says why."""
+    """A name that stands for no model."""
 
     exit_status = 2
 
 
 def named_model(
-    name: str,
-    base: str | None = None,
-    renderer: str | None = None,
-    base_url: str | None = None,
+    name: str, base: str | None = None, renderer: str | None = None, base_url: str | None = None
 ) -> ModelPlan:
     """Return the model of a name: ``runs/x@main:20`` and the like (see :func:`find_weights`), the
     folder of an adapter of PEFT, ``tinker://RUN/weights/NAME``, a base model of the catalogue, or
     the folder of one.
 
     Args:
-        base: the base model, where the name does not say it: of an adapter that names another
-            folder. That of a ``tinker://`` path is asked of the service if it is not given.
+        base: the base model, of an adapter that names another folder. By default, that of a
+            ``tinker://`` path is the one that the service reports.
         renderer: how chats become tokens, where that is not known.
-        base_url: the address of a Tinker server to ask instead of the hosted service.
+        base_url: the address of a Tinker server to use instead of the hosted service.
 
     Raises:
         UnknownModelError: there is no such model, or its base or renderer is not known.
@@ -51,14 +47,14 @@ def named_model(
     """
     known = find_model(name)
     if known is not None:
-        return _model(name, known.base, known, renderer)
+        return _model(name, known.base, renderer)
     if name.startswith(_STATE):
         if base is None:
-            base, trained = _asked_base(name, base_url)
+            base, trained = _reported_base(name, base_url)
             renderer = renderer or trained
-        return _model(name, base, find_model(base), renderer, weights=name, service=TINKER)
+        return _model(name, base, renderer, weights=name, service=TINKER)
     if os.path.isfile(os.path.join(name, "config.json")):
-        return _model(name, name, None, renderer)
+        return _model(name, name, renderer)
     if (retired := find_retired(name)) is not None:
         advice = f"the nearest is {retired.use}"
         raise UnknownModelError(f"the service no longer has {name} (since {retired.since})", advice)
@@ -70,14 +66,13 @@ def named_model(
     if base is None:
         raise UnknownModelError(f"{name} does not say its base model", "give --base")
     weights, renderer = found.exact_name(name), renderer or found.renderer
-    model = _model(name, base, find_model(base), renderer, weights, found.service)
+    model = _model(name, base, renderer, weights, found.service)
     trains: dict[str, Any] = dict(found.trains)
     return evolve(model, lora_rank=found.rank, **trains)
 
 
-def _asked_base(path: str, base_url: str | None) -> tuple[str, str | None]:
-    """The base model of a state that a service keeps, and the renderer that it was trained with, if
-    its run notes one. Raise UnknownModelError if the service does not say it."""
+def _reported_base(path: str, base_url: str | None) -> tuple[str, str | None]:
+    """Return base and renderer (or None) of a state, as the service reports them."""
     try:
         require_packages(TINKER)
         from rlc.service import find_base
@@ -91,17 +86,16 @@ def _asked_base(path: str, base_url: str | None) -> tuple[str, str | None]:
 def _model(
     name: str,
     base: str,
-    known: BaseModelFacts | None,
     renderer: str | None,
     weights: str | None = None,
     service: str | None = None,
 ) -> ModelPlan:
+    known = find_model(base)
     if renderer is None and known is not None and known.renderers:
         renderer = known.renderers[0]
     if renderer is None:
         message = f"how {name} writes chats is not known"
         raise UnknownModelError(message, "name a renderer: --renderer qwen3_instruct")
-    own = known.service if known else LOCAL
     return ModelPlan(
         name=name,
         base=base,
@@ -112,5 +106,5 @@ def _model(
         weights=weights,
         renderer=renderer,
         context=known.context if known else None,
-        service=service or own,
+        service=service or (known.service if known else LOCAL),
     )

@@ -1,4 +1,4 @@
-"""Models by their references behind OpenAI's and Anthropic's APIs, each over its own service."""
+"""Models behind OpenAI's and Anthropic's APIs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from attrs import evolve, frozen
 from starlette.types import ASGIApp
 
-from rlc.models.opened import OpenedService
+from rlc.models.model import OpenedService
 from rlc.plan import ModelPlan
 from rlc.service import (
     Caller,
@@ -32,7 +32,7 @@ class ReferencedModels:
     _opened_at: float
 
     def names(self) -> Mapping[str, float]:
-        """The names of all models, and when they were opened."""
+        """Return the names of all models, each with the time when it was opened."""
         return dict.fromkeys(self.models, self._opened_at)
 
     async def find(self, name: str, caller: Caller) -> ChatModel:  # noqa: ARG002 (one key for all)
@@ -40,8 +40,8 @@ class ReferencedModels:
         if name in self.models:
             return evolve(self.models[name], name=name)
         near = get_close_matches(name, self.models, 1) or [*self.models]
-        said = f"The model {name!r} is not served here: there is {', '.join(near)}."
-        raise RefusedRequest(404, said, param="model", code="model_not_found")
+        message = f"The model {name!r} is not served here: there is {', '.join(near)}."
+        raise RefusedRequest(404, message, param="model", code="model_not_found")
 
 
 @asynccontextmanager

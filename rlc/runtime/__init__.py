@@ -2,29 +2,20 @@
 
 Read ``start`` (from a plan or a run folder to a job), ``job`` (its stages), ``loop`` (the steps of
 one stage) and ``graph`` (the nodes of a step), in this order. ``stages/`` has a function for each
-kind of node; they use ``rollouts/`` to play episodes and ``updates/`` to train on them. ``guard/``
-keeps a run within its limits, ``journal/`` and ``trackers.py`` writes down what it does.
+kind of node; they use ``rollouts/`` to play episodes and ``updates/`` to train on them.
+``service_guard`` and ``remote`` stand before the service, ``journal/`` and ``trackers`` write.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.runtime.auxiliary import *
     from rlc.runtime.concurrency import *
-    from rlc.runtime.failures import *
-    from rlc.runtime.guard.limits import *
     from rlc.runtime.job import *
     from rlc.runtime.journal.database import *
-    from rlc.runtime.journal.differing import *
-    from rlc.runtime.journal.episode_index import *
+    from rlc.runtime.journal.episodes import *
     from rlc.runtime.journal.folder import *
-    from rlc.runtime.journal.history import *
-    from rlc.runtime.journal.locks import *
     from rlc.runtime.journal.metrics import *
     from rlc.runtime.journal.runs import *
-    from rlc.runtime.journal.timeline import *
-    from rlc.runtime.journal.tokens import *
-    from rlc.runtime.observer import *
-    from rlc.runtime.preflight import *
     from rlc.runtime.records import *
     from rlc.runtime.stages.examples import *
     from rlc.runtime.start import *
@@ -38,26 +29,20 @@ else:
         """
         auxiliary: chat_model
         concurrency: in_thread
-        failures: FAILURES_FILE Failure read_failures
-        guard.limits: NOTHING_LEARNT
         job: Job
         journal.database: Journal NOTHING RecordedUsage
-        journal.differing: what_differs
-        journal.episode_index: EpisodeHead EpisodeIndex episode_of
-        journal.folder: RunFolder
-        journal.history: Record is_number parse_line read_lines read_metrics
-        journal.locks: command is_locked locked made_and_locked new_folder
-        journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE evaluation_results
-            failures_by_cause measure
-        journal.runs: GONE RunInfo StageInfo is_run list_runs read_run version_of
-        journal.timeline: TIMELINE_FILE
-        journal.tokens: EpisodeKey SequenceTokens TOKENS_FILE TokenIndex USUAL
-        observer: Observer
-        preflight: require_runnable
-        records: Rollout RunError TrainedSample Turn
+        journal.episodes: EpisodeHead EpisodeIndex EpisodeKey SequenceTokens TOKENS_FILE TokenIndex
+            USUAL episode_of
+        journal.folder: RunFolder command is_locked locked made_and_locked new_folder
+        journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE Record TIMELINE_FILE
+            evaluation_results failures_by_cause is_number measure parse_line read_lines
+            read_metrics
+        journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run list_runs read_run version_of
+            what_differs
+        records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn read_failures
         stages.examples: examples_file
-        start: ExpectationError connect_run open_run resume resume_run run_plan
-        summary: StageSummary Summary verdict window_label window_mean
+        start: ExpectationError connect_run open_run require_runnable resume resume_run run_plan
+        summary: Observer StageSummary Summary verdict window_label window_mean
         weights: open_sampler
         """,
     )

@@ -1,5 +1,5 @@
-"""The models that the stages of a job ask and do not train: opened when they are first asked, and
-their answers kept."""
+"""Auxiliary models, which the stages of a job sample from and do not train: opened at their first
+use, with a cache of their replies."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from rlc.envs import (
 from rlc.plan import Asked, EndpointPlan, ModelPlan, ModelState, Sampling
 from rlc.pricing import endpoint_dollars
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.database import PROBES, Journal, Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import PROBES, Meter
 from rlc.runtime.records import Usage
 from rlc.runtime.weights import open_sampler, open_stage
 from rlc.seeds import derive_seed
@@ -43,42 +42,36 @@ from rlc.service import (
 )
 
 
-def digest_of(question: Sequence[Any]) -> str:
-    """What a question is kept under."""
-    return blake2b(json.dumps(question).encode(), digest_size=20).hexdigest()
-
-
 @define(eq=False)
 class Answers:
-    """The answers of a job, and who is asking: each question is asked once at a time, each model
-    by a limited number at once."""
+    """The answers in the journal of a job. Each question is asked once at a time."""
 
     journal: Journal
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(factory=WeakValueDictionary, init=False)
     _places: dict[str, asyncio.Semaphore] = field(factory=dict, init=False)
 
-    def lock(self, question: str) -> asyncio.Lock:
-        return self._locks.setdefault(question, asyncio.Lock())
-
-    async def once(self, question: Sequence[Any], ask: Callable[[], Awaitable[str]]) -> str:
-        """Return the answer to a question, of plain data; ``ask`` if it is not known."""
-        key = digest_of(question)
-        with asking(), waiting():  # whoever asks is not at work meanwhile
-            async with self.lock(key):
+    async def once(
+        self, question: Sequence[Any], ask: Callable[[], Awaitable[tuple[str, str]]]
+    ) -> tuple[str, str]:
+        """Return the answer to a question, of plain data, and its stop reason; ``ask`` once."""
+        key = blake2b(json.dumps(question).encode(), digest_size=20).hexdigest()
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        with asking(), waiting():  # the episode that asks is idle meanwhile
+            async with lock:
                 if (known := self.journal.answer(key)) is not None:
-                    return known[0]
+                    return known
                 found = await ask()
-                self.journal.keep_answer(key, found, "stop")
+                self.journal.keep_answer(key, *found)
                 return found
 
-    def places(self, asked: str, most: int) -> asyncio.Semaphore:
-        return self._places.setdefault(f"{asked} {most}", asyncio.Semaphore(most))
+    def places(self, model: str, most: int) -> asyncio.Semaphore:
+        """Return the semaphore of a model for at most so many requests at once."""
+        return self._places.setdefault(f"{model} {most}", asyncio.Semaphore(most))
 
 
 @define(eq=False)
 class ReplyCache:
-    """A responder whose answers are kept. A question is all that decides about its answer: the
-    model, the messages, how it is sampled, and its key."""
+    """A responder whose replies are kept by model, messages, sampling, and key of the question."""
 
     inner: Responder
     answers: Answers
@@ -94,24 +87,22 @@ class ReplyCache:
         parts = [model, messages, sampling.max_tokens, sampling.temperature, question.key]
         parts += [sampling.stop] if sampling.stop else []
         parts += [repr(sampling)] if sampling != usual else []
-        digest = digest_of(parts)
-        lock, places = self.answers.lock(digest), self.answers.places(model, self.most)
-        with asking(), waiting():  # whoever asks is not at work meanwhile
-            async with lock:
-                if (known := self.answers.journal.answer(digest)) is not None:
-                    return ModelReply(*known)
-                async with places, Deadline(self.timeout, "an answer of the judge"):
-                    found = await self.inner.reply(question)
-                self.answers.journal.keep_answer(digest, found.text, found.stop_reason)
-                return found
+        places = self.answers.places(model, self.most)
+
+        async def ask() -> tuple[str, str]:
+            async with places, Deadline(self.timeout, "an answer of the judge"):
+                found = await self.inner.reply(question)
+            return found.text, found.stop_reason
+
+        return ModelReply(*await self.answers.once(parts, ask))
 
 
-LONGEST_REPLY = 600.0  # seconds that an endpoint has for one, where nothing else is said
+LONGEST_REPLY = 600.0  # seconds of an endpoint for a reply, by default
 
 
 @define(eq=False)
 class AuxiliaryModels:
-    """The auxiliary models of a job. Each is opened once, and serves all who ask it."""
+    """The auxiliary models of a job, each opened once."""
 
     service: ServiceClient
     folder: RunFolder
@@ -125,14 +116,15 @@ class AuxiliaryModels:
     async def client(self, state: ModelState) -> SamplingClient:
         """Return a client that samples from a model.
 
-        Raise LostCheckpointError or RunError if the stage whose weights are asked has left no
-        usable checkpoint, and ServiceError if the service does not have the model.
+        Raise LostCheckpointError or RunError if the stage of its weights has left no usable
+        checkpoint, and ServiceError if the service does not have the model.
         """
         key = repr(state)
-        if key not in self._clients or _has_failed(self._clients[key]):
-            self._clients[key] = asyncio.ensure_future(self._open(state))
+        task = self._clients.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            self._clients[key] = task = asyncio.ensure_future(self._open(state))
         with pending_call(ours=True):  # requests to the client follow
-            return await asyncio.shield(self._clients[key])
+            return await asyncio.shield(task)
 
     async def _open(self, state: ModelState) -> SamplingClient:
         if state.after is not None:
@@ -140,8 +132,8 @@ class AuxiliaryModels:
         return await open_sampler(self.service, state.model)
 
     def responders(self, around: Meter) -> Responders:
-        """Return what makes models answer inside of the environments of a stage, whose meter is
-        ``around``: their tokens are the stage's, at their own price."""
+        """Return the responders for the environments of a stage, whose meter is ``around``: their
+        tokens are the stage's, at their own price."""
         return _Responders(self, around)
 
     async def close(self) -> None:
@@ -150,7 +142,7 @@ class AuxiliaryModels:
             await endpoint.close()
 
     def answering(self, around: Meter, model: ModelPlan, client: SamplingClient) -> Responder:
-        """Return what answers with a client that is there already: a snapshot of a stage."""
+        """Return a responder with an open client: a snapshot of a stage."""
         return _ModelResponder(self, around, ModelState(model, None), client)
 
 
@@ -164,62 +156,54 @@ class _Responders:
     def __call__(
         self, asked: Asked, most: int | None = None, timeout: float | None = None
     ) -> Responder:
-        made: Responder
+        responder: Responder
         if isinstance(asked, EndpointPlan):
-            spent = partial(_spent, self.around, asked)
-            made = endpoint = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
+            spent = partial(self._spent, asked)
+            responder = endpoint = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
             self.asked._endpoints.append(endpoint)
         else:
-            made = _ModelResponder(self.asked, self.around, asked)
+            responder = _ModelResponder(self.asked, self.around, asked)
         if most is None:
-            return made
-        return ReplyCache(made, self.asked.answers, asked, most, timeout)
+            return responder
+        return ReplyCache(responder, self.asked.answers, asked, most, timeout)
+
+    def _spent(self, endpoint: EndpointPlan, prompt: int, reply: int) -> None:
+        """Journal the tokens of a request to an endpoint, at its price."""
+        step = max(self.around.running, default=PROBES)
+        usage, usd = Usage(prompt, sampled=reply), endpoint_dollars(endpoint, prompt, reply)
+        self.around.journal.add_spend(self.around.stage, step, usage, usd)
 
     async def logprob(
         self, model: ModelState, tokens: Sequence[int], chunks: Chunks, said: Sequence[int]
     ) -> float:
-        async def read() -> str:
+        async def read() -> tuple[str, str]:
             client = await self.asked.client(model)
             usage = Usage()
             logprobs = await token_logprobs(client, list(tokens), chunks, usage)
             _charge(self.around, model.model, usage)
-            return repr(fsum(logprobs[at - 1] for at in said))
+            return repr(fsum(logprobs[at - 1] for at in said)), "stop"
 
         parts = [repr(model), list(tokens), chunks_to_json(chunks), list(said)]
-        return float(await self.asked.answers.once(parts, read))
+        return float((await self.asked.answers.once(parts, read))[0])
 
 
 async def token_logprobs(
     client: SamplingClient, tokens: Sequence[int], chunks: Chunks, usage: Usage
 ) -> list[float]:
-    """Return a model's logprob of each token after the first, and 0 of what is not text; ``usage``
-    counts the tokens sent."""
+    """Return the logprob of each token after the first, 0 of what is not text; count the usage."""
     logprobs = await client.compute_logprobs(model_input(tokens, chunks))
     usage.prefill += len(tokens)
     return [0.0 if one is None else one for one in logprobs[1:]]
 
 
 def _charge(around: Meter, model: ModelPlan, usage: Usage) -> None:
-    """Write what a model has been asked, at its price."""
+    """Journal the tokens of a request to a model, at its price."""
     meter = Meter(around.journal, around.stage, model)
     meter.add(max(around.running, default=PROBES), usage)
 
 
-def _spent(around: Meter, endpoint: EndpointPlan, prompt: int, reply: int) -> None:
-    """Write what an endpoint has been asked, at its price."""
-    step = max(around.running, default=PROBES)
-    usage = Usage(prefill=prompt, sampled=reply)
-    usd = endpoint_dollars(endpoint, prompt, reply)
-    around.journal.add_spend(around.stage, step, usage, usd)
-
-
-def _has_failed(task: asyncio.Task[Any]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
 async def chat_model(model: ModelPlan, client: SamplingClient) -> ChatModel:
-    """Return what answers chats with a client of a model. Raise EnvError if its renderer does not
-    fit, and ServiceError if there is no tokenizer."""
+    """Return a chat model; raise EnvError or ServiceError for its renderer or tokenizer."""
     tokenizer = await in_thread(client.get_tokenizer)
     # Not in a thread: a tokenizer may be used by one at a time, and environments use it here.
     renderer = fitting_renderer(tokenizer, model.renderer)

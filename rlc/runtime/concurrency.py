@@ -1,19 +1,19 @@
-"""Structured concurrency, and computations that do not hold up the event loop."""
+"""Structured concurrency, and short pauses of the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from time import perf_counter
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field
 
-from rlc.envs import all_of, first_cause
 from rlc.service import pending_call
-
-__all__ = ["EventLoopYield", "all_of", "first_cause", "in_thread"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,31 +23,38 @@ _THREADS = ThreadPoolExecutor(2, thread_name_prefix="rlc-in-thread")
 _AT_A_TIME = 0.005  # seconds of computation between two rounds of the event loop
 
 
-async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of a long computation, made in a thread.
+def mark_seen(task: asyncio.Future[Any]) -> None:
+    """Let asyncio not warn of a failed task that nobody may await: a callback of its end."""
+    if not task.cancelled():
+        task.exception()
 
-    It must change nothing that others read. The service is told that more requests follow.
-    """
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the result of a long computation in a thread, which must change no shared data."""
     with pending_call(ours=True):
         return await asyncio.wrap_future(_THREADS.submit(function, *args, **kwargs))
 
 
 @define(eq=False)
 class EventLoopYield:
-    """Spreads the short computations of many coroutines over rounds of the event loop.
-
-    Await :meth:`if_due` before each computation. If a thousand replies arrive at once, they are
-    processed in order, in as many rounds of the loop as it takes.
-    """
+    """Spreads the computations of coroutines that await :meth:`if_due` over event loop rounds."""
 
     _round_began: float = field(default=0.0, init=False)
     _queue: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def if_due(self) -> None:
-        """Yield to the event loop, if this round of it has no time left."""
+        """Yield to the event loop if this round of it has no time left."""
         if not self._queue.locked() and self._has_time():
             return
-        # Those in the queue will send requests: a service that answers in waves has to know.
+        # Those in the queue will send requests: a service that answers in batches has to know.
         with pending_call(ours=True):
             async with self._queue:
                 if not self._has_time():
@@ -56,3 +63,32 @@ class EventLoopYield:
 
     def _has_time(self) -> bool:
         return perf_counter() - self._round_began < _AT_A_TIME
+
+
+# Collect a few hundred objects at a time, since a pass takes as long as it has objects to visit
+# and most objects of the episodes in play stay; visit all objects only rarely.
+_THRESHOLDS = (500, 2, 1_000)
+_SWITCH_INTERVAL = 0.002  # seconds until a computing thread yields; Python's default is 0.005
+
+_before: list[tuple[tuple[int, int, int], float]] = []  # settings before each running stage
+
+
+@contextmanager
+def short_gc_pauses() -> Iterator[None]:
+    """Exclude all existing objects from garbage collection, as visiting hundreds of thousands of
+    them takes a third of a second, and collect in small passes. Let computing threads yield sooner,
+    as the event loop waits for each in turn. Safe to nest; at the end all settings are as before.
+    """
+    if not _before:
+        gc.freeze()
+    _before.append((gc.get_threshold(), sys.getswitchinterval()))
+    gc.set_threshold(*_THRESHOLDS)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        thresholds, interval = _before.pop()  # the first entry goes last, whoever ends first
+        if not _before:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
+            sys.setswitchinterval(interval)

@@ -23,16 +23,14 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from rlc.envs import first_cause
 from rlc.plan import IN_ORDER, Graph, GraphEdge
-from rlc.runtime.concurrency import first_cause
 
 
 @frozen
 class NodeContext:
-    """What a node of the graph runs for: a step, and a part of its batch.
-
-    ``source`` is the step whose output the delayed edges carry; 0 is the beginning of the stage.
-    """
+    """The step of a node, and the part of its batch. ``source`` is the step whose output the
+    delayed edges carry; 0 is the beginning of the stage."""
 
     step: int
     part: int = 0
@@ -52,13 +50,13 @@ class Parts(list[Any]):
 
     @classmethod
     def of(cls, output: Any) -> Parts:
-        """Return the parts of an output; an output in one piece is its only part."""
+        """Return the parts of an output, or the output as its only part."""
         return output if isinstance(output, cls) else cls([output])
 
 
 @frozen
 class StepOutcome:
-    """By kind of node: its output (:class:`Parts` if it ran in parts) and its seconds of work."""
+    """The output (:class:`Parts` if there are several) and the seconds of each kind of node."""
 
     outputs: dict[str, Any]
     seconds: dict[str, float]
@@ -84,7 +82,6 @@ class StageGraph:
 
     @property
     def slack(self) -> int:
-        """The largest slack of any edge."""
         return max((edge.slack for edge in self.edges), default=0)
 
 
@@ -109,7 +106,7 @@ class _Step:
             ]
 
     async def launched(self) -> None:
-        """Wait for the targets of the delayed edges: what they read may change afterwards."""
+        """Wait for the targets of the delayed edges, whose inputs may change afterwards."""
         for edge in self.graph.edges:
             if edge.delay and self.graph.kinds[edge.target] not in IN_ORDER:
                 await asyncio.gather(*self.tasks[edge.target])
@@ -117,10 +114,10 @@ class _Step:
     async def outcome(self) -> StepOutcome:
         outputs, seconds = {}, {}
         for node_id, tasks in self.tasks.items():
-            made = [await task for task in tasks]
-            kind, results = self.graph.kinds[node_id], Parts(output for output, _ in made)
+            done = [await task for task in tasks]
+            kind, results = self.graph.kinds[node_id], Parts(output for output, _ in done)
             outputs[kind] = results if len(results) > 1 else results[0]
-            seconds[kind] = sum(spent for _, spent in made)
+            seconds[kind] = sum(spent for _, spent in done)
         return StepOutcome(outputs, seconds)
 
     def cancel(self) -> None:
@@ -132,9 +129,17 @@ class _Step:
         self, node_id: str, context: NodeContext, function: StepFunction
     ) -> tuple[Any, float]:
         """Run a part of a node when its inputs are there; return output and seconds."""
-        kind = self.graph.kinds[node_id]
+        kind, inputs = self.graph.kinds[node_id], dict[str, Any]()
         incoming = [edge for edge in self.graph.edges if edge.target == node_id]
-        inputs = await self._inputs(incoming, context)
+        for edge in incoming:
+            source = self.graph.kinds[edge.source]
+            if edge.delay == 0:
+                tasks = self.tasks[edge.source]
+                wanted = [tasks[context.part]] if context.parts == len(tasks) else tasks
+                parts = Parts([(await task)[0] for task in wanted])
+                inputs[source] = parts if len(parts) > 1 else parts[0]
+            elif self.before is not None:
+                inputs[source] = self.before.outputs[source]
         if kind in IN_ORDER:
             await self.may_change_weights.wait()
         if context.part and any(edge.parts > 1 for edge in incoming):
@@ -144,19 +149,6 @@ class _Step:
         spent = time.perf_counter() - started
         self.on_span(kind, context, clock, clock + spent)
         return output, spent
-
-    async def _inputs(self, edges: list[GraphEdge], context: NodeContext) -> dict[str, Any]:
-        inputs: dict[str, Any] = {}
-        for edge in edges:
-            kind = self.graph.kinds[edge.source]
-            if edge.delay == 0:
-                tasks = self.tasks[edge.source]
-                wanted = [tasks[context.part]] if context.parts == len(tasks) else tasks
-                made = Parts([(await task)[0] for task in wanted])
-                inputs[kind] = made if len(made) > 1 else made[0]
-            elif self.before is not None:
-                inputs[kind] = self.before.outputs[kind]
-        return inputs
 
 
 async def run_steps(
@@ -185,8 +177,8 @@ async def run_steps(
         settle: returns once the previous step is safe; until then no weights are changed.
         on_span: called when a part of a node has run.
         overlapping: while it returns False, steps begin as if no edge had slack.
-        commit: called in order with each step that is done; if it returns False, no more steps
-            are run and those that have begun are cancelled.
+        commit: called in order with each finished step; if it returns False, the others are
+            cancelled.
     """
     stage_graph = StageGraph.of(graph, stage)
     running, outcomes = dict[int, _Step](), dict[int, StepOutcome]()

@@ -15,27 +15,21 @@ from attrs import define, field
 from rlc.data import changed_files, search_beside
 from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_evaluation, is_training
 from rlc.runtime.auxiliary import AuxiliaryModels
-from rlc.runtime.expectations import judged_after
-from rlc.runtime.failures import failure_of, read_failures
-from rlc.runtime.guard.limits import NOTHING_LEARNT, made_update, why_nothing_learnt
-from rlc.runtime.guard.remote import RemoteSession
-from rlc.runtime.guard.service_guard import ServiceGuard
-from rlc.runtime.journal.checkpoints import CheckpointKeeper
-from rlc.runtime.journal.database import StoredStep
+from rlc.runtime.journal.database import Meter, StoredStep
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import measure
-from rlc.runtime.loop import StageLoop
-from rlc.runtime.observer import Observer
-from rlc.runtime.records import RunError
-from rlc.runtime.stages.ahead import try_later_stages
+from rlc.runtime.journal.runs import NOTHING_LEARNT, judged_after
+from rlc.runtime.loop import StageLoop, made_update, why_nothing_learnt
+from rlc.runtime.records import RunError, failure_of, read_failures
+from rlc.runtime.remote import RemoteSession
+from rlc.runtime.service_guard import ServiceGuard
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.evaluation import EvaluationRunner
-from rlc.runtime.stages.opening import OPENERS
-from rlc.runtime.summary import EvalSummary, StageSummary, Summary
+from rlc.runtime.stages.opening import OPENERS, try_later_stages
+from rlc.runtime.summary import EvalSummary, Observer, StageSummary, Summary
 from rlc.runtime.trackers import MetricsLog
-from rlc.runtime.updates.own_loss import open_loss
-from rlc.runtime.weights import LostCheckpointError, StageWeights, open_weights
+from rlc.runtime.updates.optimizer import open_loss
+from rlc.runtime.weights import CheckpointKeeper, LostCheckpointError, StageWeights, open_weights
 from rlc.service import RemoteService, ServiceClient, SessionEnd, TrainingClient
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
@@ -80,10 +74,7 @@ class Job:
         self._stopping = True
 
     async def run(self) -> Summary:
-        """Run what is left of the plan, and finish the session on a remote service.
-
-        Raise RunError or ServiceError if it fails; the folder stays resumable.
-        """
+        """Run the rest of the plan. Raise RunError or ServiceError; the folder stays resumable."""
         self.observer.started(self.folder.plan, self.folder.path)
         if self._remote:
             self.observer.waiting("connecting to the service")
@@ -117,7 +108,6 @@ class Job:
         return summary
 
     def _note_changed_data(self) -> None:
-        """Say which files are not what they were when the plan was made, and write it down."""
         journal, recorded = self.folder.journal, self.folder.recorded
         if changes := list(changed_files(recorded.data, recorded.recipe)):
             for change in changes:
@@ -127,7 +117,7 @@ class Job:
             journal.set_meta(data_changed="\n".join(dict.fromkeys([*known, *changes])))
 
     def _record_end(self, state: str, cause: str) -> None:
-        """Write down why the run ends; if that fails too, the error that ended it is raised."""
+        """Journal why the run ends; if that fails too, the error that ended it is raised."""
         with suppress(sqlite3.Error):
             self.folder.set_state(state, cause)
 
@@ -177,7 +167,7 @@ class Job:
         return Summary(self.folder.path, state, summaries, evaluations, spent, cause, expectations)
 
     async def _run_stage(self, stage: Training) -> StageSummary:
-        """Run one training stage from where the journal says it is."""
+        """Run one training stage from its last journalled step."""
         started, journal = time.perf_counter(), self.folder.journal
         key = measure(stage)
         done = journal.steps(stage.name)
@@ -195,9 +185,8 @@ class Job:
                     await self._run_steps(stage, done)
                 self._nothing_learnt = self._why_nothing_learnt(stage)
                 for evaluation in evaluations if not self._ending else ():
-                    self._over_budget = not self._evaluator.affords(
-                        stage, self._evaluator.usual_of(evaluation)
-                    )
+                    usual = self._evaluator.usual_of(evaluation)
+                    self._over_budget = not self._evaluator.affords(stage, usual)
                     if not self._over_budget:
                         await self._evaluate_at_end(evaluation)
             finally:
@@ -244,20 +233,15 @@ class Job:
             stage,
             lambda: self._stopping,
             note,
-            step=len(done),
-            own_loss=own_loss,
+            len(done),
+            own_loss,
         )
         setup = Setup(self.folder, weights, meter, self._asked, self.observer, done)
         opened = await OPENERS[stage](setup, stage)
+        keeper = CheckpointKeeper(stage, journal, self.service, note)
+        guard, evaluator = self._service_guard, self._evaluator
         loop = StageLoop(
-            folder=self.folder,
-            service=self._service_guard,
-            observer=self.observer,
-            log=self._log,
-            plan=stage,
-            stage=opened,
-            checkpoints=CheckpointKeeper(stage, journal, self.service, note),
-            evaluator=self._evaluator,
+            self.folder, guard, self.observer, self._log, stage, opened, keeper, evaluator
         )
         self.observer.waiting("")
         try:
@@ -267,7 +251,7 @@ class Job:
         self._over_budget = loop.over_budget
 
     async def _evaluate_at_end(self, stage: Evaluation) -> None:
-        """Evaluate the end of a stage, or a model as it is."""
+        """Evaluate the weights at the end of a stage, or a model as it is."""
         step = self._last_step(stage)
         if not self._evaluator.is_done(stage, step):
             self.observer.waiting(f"opening {stage.model.base}")
@@ -276,7 +260,7 @@ class Job:
             await self._evaluator.run(stage, step, training)
 
     async def _try_later_stages(self, now: StagePlan, training: TrainingClient) -> None:
-        """Before the first stage of this process is paid for, try what the others need."""
+        """Try the needs of later stages before the first one of this process is paid for."""
         if not self._tried:
             tokenizer, remote = training.get_tokenizer(), self._remote
             later = [
@@ -288,7 +272,6 @@ class Job:
             self._tried = True
 
     def _is_done(self, stage: StagePlan) -> bool:
-        """Whether all steps of a stage are journalled, or the evaluation at the end."""
         if is_training(stage):
             return len(self.folder.journal.steps(stage.name)) == stage.steps
         return is_evaluation(stage) and self._evaluator.is_done(stage, self._last_step(stage))
@@ -300,7 +283,7 @@ class Job:
 
 
 def _disk_error(error: Exception, path: Path) -> RunError | None:
-    """Return what to do if an error says that the disk accepts no more data; None otherwise."""
+    """Return the error for a disk that accepts no more data; None for other errors."""
     if isinstance(error, sqlite3.OperationalError):
         cause = str(error)
     elif isinstance(error, OSError) and error.errno in _DISK:
@@ -314,7 +297,7 @@ def _disk_error(error: Exception, path: Path) -> RunError | None:
 
 
 def _results(metrics: dict[str, float], name: str) -> dict[str, float]:
-    """Return the results of an evaluation without their prefix; faults only if there are any."""
+    """Return the results of an evaluation without their prefix, and its faults if there are any."""
     prefix = f"eval/{name}/"
     values = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
     return {k: v for k, v in values.items() if v or k not in ("failed", "cut_off")}

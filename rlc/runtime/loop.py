@@ -3,36 +3,144 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from rlc.plan import Training
-from rlc.runtime.concurrency import in_thread
-from rlc.runtime.gc_tuning import short_gc_pauses
+from rlc.plan import GiveUpPlan, Training
+from rlc.runtime.concurrency import in_thread, short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
-from rlc.runtime.guard.limits import StageGuard
-from rlc.runtime.guard.service_guard import ServiceGuard
-from rlc.runtime.guard.watchdog import StepDeadline
-from rlc.runtime.journal.checkpoints import CheckpointKeeper
+from rlc.runtime.journal.database import cost
+from rlc.runtime.journal.episodes import append_tokens, first_groups
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import cost
-from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE, usage_metrics
-from rlc.runtime.journal.timeline import TIMELINE_FILE, Timeline
-from rlc.runtime.journal.tokens import append_tokens, first_groups
-from rlc.runtime.observer import Observer
+from rlc.runtime.journal.metrics import (
+    COMPARISONS_FILE,
+    ROLLOUTS_FILE,
+    TIMELINE_FILE,
+    Timeline,
+    usage_metrics,
+)
 from rlc.runtime.records import RunError
+from rlc.runtime.service_guard import ServiceGuard, StepDeadline
 from rlc.runtime.stages.base import Stage
 from rlc.runtime.stages.evaluation import EvaluationRunner
+from rlc.runtime.summary import Observer
 from rlc.runtime.trackers import MetricsLog
+from rlc.runtime.weights import CheckpointKeeper
+
+KL = "kl/sample_train_k2"
+SYNCHRONOUS = "guard/synchronous"
+_NO_REWARD = "no episode had a reward"
+
+
+def made_update(metrics: Mapping[str, Any]) -> bool:
+    """Return whether a step changed the weights."""
+    return not metrics.get("optim/skipped", 0.0)
+
+
+def why_nothing_learnt(
+    stage: Training, steps: Sequence[Mapping[str, Any]], rehearses: bool, first_failure: str | None
+) -> str:
+    """Return why no step changed the weights; empty if one did, or a rehearsal had rewards."""
+    rewarded = any("reward/mean" in step for step in steps)
+    if not steps or any(map(made_update, steps)) or (rehearses and rewarded):
+        return ""
+    failed, played = (
+        int(sum(step.get(f"rollouts/{kind}", 0) for step in steps)) for kind in ("failed", "played")
+    )
+    reasons = []
+    if failed:
+        share = f"{failed:,} of {failed + played:,}" if played else f"all {failed:,}"
+        reasons.append(f"{share} rollouts failed, the first with {first_failure}")
+    if played:
+        reasons.append("no group was left with rewards that differ" if rewarded else _NO_REWARD)
+    several = f"none of the {len(steps):,} steps of `{stage.name}` changed its weights"
+    one = f"the one step of `{stage.name}` changed no weights"
+    return f"{several if len(steps) > 1 else one}: {'; '.join(reasons)}"
+
+
+@frozen
+class Decision:
+    """The decision after a step; ``end`` is a reason to end the run, or None. ``metrics`` are
+    stored with those of the step, for a resumed run."""
+
+    notes: tuple[str, ...] = ()
+    end: str | None = None
+    metrics: Mapping[str, float] = field(factory=dict)
+
+
+@define
+class StageGuard:
+    """Reviews the steps of a stage in order."""
+
+    stage: Training
+    synchronous: bool = False  # whether steps no longer overlap
+    _above: bool = False  # whether the last known KL exceeded the guard's
+    _failed: int = 0  # consecutive steps in which too many rollouts failed
+    _unusable: bool = False  # whether no rollout of the last step could be used
+
+    def replay(self, done: Iterable[Mapping[str, Any]]) -> None:
+        """Restore the decisions of the steps before a resume, but forget their failures."""
+        for metrics in done:
+            self._above = self._is_above(metrics)
+            self.synchronous = bool(metrics.get(SYNCHRONOUS, self.synchronous))
+
+    def review(self, step: int, metrics: Mapping[str, Any], cause: str | None) -> Decision:
+        """Return the decision on a step by its metrics; ``cause`` is its first failure."""
+        rollouts = self.stage.rollouts
+        if rollouts is None:
+            return Decision()
+        notes, end = list[str](), self._too_many_failures(rollouts.give_up, metrics, cause)
+        was_unusable, self._unusable = self._unusable, "reward/mean" not in metrics
+        # If rollouts were usable but equally good, the line of each such step says so.
+        if self._unusable and not was_unusable:
+            why = f"no rollout could be used; the first cause: {cause or _NO_REWARD}"
+            notes.append(f"step {step} changes no weights: {why}")
+        was_above, self._above = self._above, self._is_above(metrics)
+        guard = rollouts.kl_guard
+        if guard is None:
+            return Decision(tuple(notes), end)
+        if self._above and not was_above:
+            text = (
+                f"in step {step} trainer and sampler are {float(metrics[KL]):.3g} nats a token "
+                f"apart, above the {guard.max:g} of kl_guard"
+            )
+            if guard.then == "stop":
+                end = end or text
+            elif guard.then == "synchronous" and not self.synchronous:
+                self.synchronous = True
+                notes.append(text + ": from here on steps are synchronous")
+            else:
+                notes.append(text)
+        return Decision(tuple(notes), end, {SYNCHRONOUS: float(self.synchronous)})
+
+    def _too_many_failures(
+        self, plan: GiveUpPlan | None, metrics: Mapping[str, Any], cause: str | None
+    ) -> str | None:
+        if plan is None:
+            return None
+        failed = metrics["rollouts/failed"]
+        share = failed / (failed + metrics["rollouts/played"])
+        lost = "reward/mean" not in metrics or share >= plan.share
+        self._failed = self._failed + 1 if lost else 0
+        if self._failed < plan.steps:
+            return None
+        rows = "in the last step" if plan.steps == 1 else f"in each of the last {plan.steps} steps"
+        what = "no rollout could be used" if plan.share == 1 else f"{plan.share:.0%} or more failed"
+        return f"{rows} {what}; the first cause: {cause or _NO_REWARD}"
+
+    def _is_above(self, metrics: Mapping[str, Any]) -> bool:
+        """Return whether the KL exceeds the guard's; unchanged by a step that trained nothing."""
+        guard = None if self.stage.rollouts is None else self.stage.rollouts.kl_guard
+        if guard is None or metrics.get(KL) is None:
+            return self._above
+        return not metrics[KL] <= guard.max  # NaN exceeds every limit
 
 
 @define(eq=False)
 class StageLoop:
-    """Runs the steps of a stage.
-
-    ``over_budget`` is True once the stage has ended at its budget.
-    """
+    """Runs the steps of a stage; ``over_budget`` once it has ended at its budget."""
 
     folder: RunFolder
     service: ServiceGuard
@@ -55,21 +163,17 @@ class StageLoop:
         self._deadline = StepDeadline(self.plan, self.service.watchdog.owed)
 
     async def run(self, done: int) -> None:
-        """Run the steps after ``done``, to the end of the stage or of its budget.
-
-        Raise RunError if too many of its rollouts fail, or a step takes too long.
-        """
+        """Run the steps after ``done``. Raise RunError if rollouts fail or steps take too long."""
         self._guard.replay(step.metrics for step in self.folder.journal.steps(self.plan.name))
-        async with self._deadline.held():
+        async with self._deadline.enforced():
             with short_gc_pauses():
-                await self._run(done)
+                await self._after_step(done)
+                if not self._ending:
+                    await self._run(done)
         if self._failure is not None:
             raise self._failure
 
     async def _run(self, done: int) -> None:
-        await self._after_step(done)
-        if self._ending:
-            return
         journal, name = self.folder.journal, self.plan.name
         try:
             await run_steps(
@@ -92,10 +196,10 @@ class StageLoop:
             self.stage.record_usage()
 
     async def _commit(self, step: int, outcome: StepOutcome) -> bool:
-        """Write a finished step down, and return whether the stage goes on.
+        """Write a finished step, and return whether the stage continues.
 
-        First the tokens and the rollouts, then the journal, then the metrics: a resume drops what a
-        crash left of a step that is not journalled, and writes the metrics again from the journal.
+        First the tokens and the rollouts, then the journal, then the metrics: a resume drops the
+        files of a step that is not journalled, and writes the metrics again from the journal.
         """
         report = await self.stage.report(step, outcome)
         usage = self.stage.meter.finish(step)
@@ -142,7 +246,7 @@ class StageLoop:
         return stopping or self.over_budget or self._failure is not None
 
     async def _after_step(self, step: int) -> None:
-        """Evaluate if due; the time of the evaluation belongs to no step."""
+        """Run the evaluations that are due; their time belongs to no step."""
         self._deadline.stop()
         if 0 < step < self.plan.steps:  # has the budget room for another step like the last?
             evaluations = self.evaluator.usual(self.plan, step)

@@ -1,22 +1,109 @@
-"""From a plan, or the folder of a run, to a running job: what `rlc run` and Python share."""
+"""From a plan, or the folder of a run, to a running job, after a look at what the plan needs."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rlc.plan import CHECKPOINTS_FOLDER, Plan, difference_lines, plan_hash
-from rlc.runtime.guard.limits import NOTHING_LEARNT
-from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.locks import command
-from rlc.runtime.observer import Observer
-from rlc.runtime.preflight import require_runnable
+from rlc.catalog import WeightsError, code_of_data, find_weights, is_run_weights, located_files
+from rlc.catalog.requirements import Requirement, module_of, requirements
+from rlc.data import DataError, load_attribute, require_fits, search_beside, signature_of
+from rlc.envs import source_problems
+from rlc.plan import CHECKPOINTS_FOLDER, ModelState, Plan, build_graph, difference_lines, plan_hash
+from rlc.plan.leaves import asked_models
+from rlc.pricing import judged_before
+from rlc.runtime.journal.folder import RunFolder, command
+from rlc.runtime.journal.runs import NOTHING_LEARNT
 from rlc.runtime.records import RunError
-from rlc.runtime.summary import Summary
+from rlc.runtime.summary import Observer, Summary
 from rlc.service import ServiceClient, connect_service, require_service
+
+
+def require_runnable(plan: Plan) -> None:
+    """Raise RunError if a need of a plan is missing, before a folder is made or a token is paid.
+    The plan itself was checked by the rules, which see its stages: the graph has to be theirs."""
+    if plan.graph.edges != build_graph(plan.stages).edges:
+        raise RunError(
+            "the job graph is not that of the stages: they were changed, or another rlc made it",
+            "compile the recipe again; in Python, `build_graph(plan.stages)` of `rlc.plan.graph` "
+            "makes it anew",
+        )
+    if not plan.rehearses:
+        for one, judged in judged_before(plan):
+            if judged.holds is False:
+                raise RunError(
+                    f"`expect {judged.text}` fails: {judged.said}",
+                    "change the plan, or what is expected of it"
+                    if one.quantity.kind == "value"
+                    else "`rlc explain` shows what it is made of",
+                )
+    plan = located_files(plan)
+    needed = requirements(plan)
+    files = (one for one in needed if one.kind == "file" and not os.path.isfile(one.name))
+    lost = [f"there is no file {one.name}, which `{one.by.strip('`')}` reads" for one in files]
+    if lost:
+        raise RunError("; ".join(dict.fromkeys(lost)))
+    _require_packages(needed)  # without them nothing else can be tried
+    envs = [env for stage in plan.stages for env in stage.environments]
+    problems = [*_data_code(plan), *_weights(plan), *_missing_keys(needed)]
+    if found := list(dict.fromkeys([*problems, *source_problems(envs, plan.recipe)])):
+        raise RunError("; ".join(found))
+
+
+def _require_packages(needed: Sequence[Requirement]) -> None:
+    """Raise RunError for packages that are not installed, with the command that installs them."""
+    find, by = importlib.util.find_spec, dict[str, dict[str, None]]()
+    absent = [one for one in needed if one.kind == "package" and not find(module_of(one.name))]
+    if not absent:
+        return
+    for one in absent:
+        by.setdefault(one.by if "`" in one.by else f"`{one.by}`", {})[one.name] = None
+    what = "; ".join(f"{who} needs {', '.join(names)}" for who, names in by.items())
+    extras = ",".join(sorted({one.extra for one in absent if one.extra}))
+    others = dict.fromkeys(one.name for one in absent if not one.extra)
+    install = " ".join([*([f"'rlc[{extras}]'"] if extras else []), *others])
+    raise RunError(f"packages are missing: {what}", f"pip install {install}")
+
+
+def _missing_keys(needed: Sequence[Requirement]) -> Iterator[str]:
+    """Yield keys that trackers miss; others are tried where their services open."""
+    for one in needed:
+        is_given = one.instead or os.environ.get(one.name)
+        if one.kind == "key" and one.path.endswith(".track") and not is_given:
+            yield f"{one.by} needs {one.name} in the environment, and it is not set"
+
+
+def _data_code(plan: Plan) -> Iterator[str]:
+    """Yield problems of Python code that makes the data of stages."""
+    search_beside(plan.recipe)
+    for code in (code for s in plan.stages for code in filter(None, map(code_of_data, s.data))):
+        try:
+            require_fits(code, signature_of(load_attribute(code.target)))
+        except DataError as error:
+            yield str(error)
+
+
+def _weights(plan: Plan) -> Iterator[str]:
+    """Yield problems of weights of other runs: lost ones, and those on another service."""
+    for stage in plan.stages:
+        states = (ModelState(stage.model, stage.after), *(s for _, s in asked_models(stage)))
+        for model in (state.model for state in states if state.after is None):
+            if model.weights is None or not is_run_weights(model.weights):
+                continue
+            try:
+                service = find_weights(model.weights).service
+            except WeightsError as error:
+                yield f"the weights of `{model.name}`: {error}"
+                continue
+            if service != model.service:
+                yield (
+                    f"the weights of `{model.name}` are of the service `{service}`, and it is on "
+                    f"`{model.service}`"
+                )
 
 
 def run_plan(
@@ -25,7 +112,7 @@ def run_plan(
     base_url: str | None = None,
     observer: Observer | None = None,
 ) -> Summary:
-    """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
+    """Run a plan that has no errors; see :func:`rlc.api.run`."""
     folder = None if run_dir is None else Path(run_dir)
     return _require_success(
         _run_to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
@@ -57,10 +144,10 @@ def resume(
 
 
 class ExpectationError(RunError):
-    """A run that is over, and of which an expectation of its recipe fails.
+    """A run that is over, and fails an expectation of its recipe.
 
     Attributes:
-        summary: the :class:`rlc.Summary` of the run; its ``unmet`` are what does not hold.
+        summary: the :class:`rlc.Summary` of the run, with the failed expectations as ``unmet``.
     """
 
     def __init__(self, summary: Summary) -> None:
@@ -70,8 +157,7 @@ class ExpectationError(RunError):
 
 
 def _require_success(summary: Summary) -> Summary:
-    """Return the summary of a run. Raise RunError if a stage of it has ended in vain, or an
-    expectation does not hold."""
+    """Return the summary. Raise RunError if nothing was learnt or an expectation fails."""
     if summary.state == NOTHING_LEARNT:
         look = f"`{command('show', summary.folder)}` prints its episodes"
         raise RunError(f"nothing was learnt: {summary.cause}", look)
@@ -81,20 +167,14 @@ def _require_success(summary: Summary) -> Summary:
 
 
 def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = None) -> RunFolder:
-    """Create a run folder, once the plan can be run and its service is known to be usable.
-
-    Raise RunError or ServiceError otherwise.
-    """
+    """Create a run folder. Raise RunError or ServiceError if the plan cannot be run."""
     require_runnable(plan)
     require_service(plan, base_url)
     return RunFolder.create(run_dir, plan)
 
 
 def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
-    """Open the folder of an earlier run; ``plan`` is what its recipe says now, if it was given.
-
-    Raise RunError if that differs from the plan of the run, with the differences.
-    """
+    """Open the folder of an earlier run. Raise RunError if its recipe has another ``plan`` now."""
     folder = RunFolder.resume(run_dir)
     if plan is not None and (changes := difference_lines(folder.recorded, plan)):
         folder.close()
@@ -108,10 +188,7 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
 
 
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
-    """Connect to the service of a run; a resumed run returns to the server that it began on.
-
-    Raise ServiceError if the service cannot be used.
-    """
+    """Connect to the service of a run, by default the one it began on, or raise ServiceError."""
     base_url = base_url or folder.journal.meta("server")
     checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:

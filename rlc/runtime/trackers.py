@@ -64,10 +64,7 @@ class RolloutUploads:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="uploads")
 
     def log_rollouts(self, records: Sequence[Record]) -> None:
-        """Start to upload a step's episodes, given as records of ``rollouts.jsonl``.
-
-        Those of other sources are skipped.
-        """
+        """Start to upload a step's episodes, records of ``rollouts.jsonl``, of this source only."""
         source = tracker_traits(self.plan.name).source
         envs = {env.name: env for env in self.stage.environments if env.source == source}
         self._settle()
@@ -125,7 +122,7 @@ class RolloutUploads:
 
 @define(eq=False)
 class _CountingLog:
-    """Replaces the log of the SDK's uploader, which alone reports batches that were given up."""
+    """Replaces the log of the SDK's uploader, the only report of failed batches."""
 
     log: Any
     count: int = 0
@@ -144,24 +141,24 @@ _LABELS = ("stage", "step", "env", "task", "member", "reward", "ended", "error",
 def _messages(record: Record) -> list[tuple[Any, dict[str, Any]]]:
     """Return the messages of an episode, with the settings of each: its reward, whether it ends."""
     package, turns = sdk(), record["turns"]
-    said: list[tuple[Any, dict[str, Any]]] = [
-        (package.UserMessage(content=turns[0]["observation"]), {})
-    ]
+    messages: list[tuple[Any, dict[str, Any]]] = []
+    messages.append((package.UserMessage(content=turns[0]["observation"]), {}))
     for number, turn in enumerate(turns):
         last = number == len(turns) - 1
         outcome = {"reward": turn["reward"], "is_finished": last and record["ended"] == "done"}
         calls = turn.get("calls", ())
-        said.append((package.AssistantMessage(content=turn["action"]), {} if calls else outcome))
+        reply = package.AssistantMessage(content=turn["action"])
+        messages.append((reply, {} if calls else outcome))
         for call_id, name, arguments in calls:
             call = package.ToolCall(name=name, content=arguments, call_id=f"{number}-{call_id}")
-            said.append((call, {}))
+            messages.append((call, {}))
         seen = "" if last else turns[number + 1]["observation"]
         if calls:
             result = package.ToolResult(content=seen, call_id=f"{number}-{calls[0][0]}")
-            said.append((result, outcome))
+            messages.append((result, outcome))
         elif not last:
-            said.append((package.UserMessage(content=seen), {}))
-    return said
+            messages.append((package.UserMessage(content=seen), {}))
+    return messages
 
 
 @define(eq=False)

@@ -1,29 +1,162 @@
-"""The weights of a stage: where they come from, snapshots to sample from, states to resume from."""
+"""The weights of a stage: where they come from, snapshots to sample from, states to resume from.
+
+The state after each step is journalled once the service has it, and deleted when newer ones are
+safe. It may still be on its way while the next step samples, but is journalled before that step
+changes the weights. So a process that dies loses its running step and at most the one before.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from attrs import define, field, frozen
 
 from rlc.catalog import find_weights, is_run_weights, loss_traits
-from rlc.plan import LOCAL, ModelPlan, StagePlan, Training
-from rlc.runtime.concurrency import in_thread
+from rlc.data import best_key
+from rlc.plan import LOCAL, ModelPlan, SavePlan, StagePlan, Training
+from rlc.runtime.concurrency import cancel_all, in_thread
 from rlc.runtime.graph import Inputs, NodeContext
-from rlc.runtime.journal.checkpoints import (
-    ROLLING_TTL,
-    PendingCheckpoint,
-    is_due,
-    max_lag,
-    past_step,
-)
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.metrics import score
 from rlc.runtime.records import RunError
 from rlc.seeds import derive_seed
-from rlc.service import CheckpointError, LossHandle, SamplingClient, ServiceClient, TrainingClient
+from rlc.service import (
+    CheckpointError,
+    LossHandle,
+    SamplingClient,
+    ServiceClient,
+    ServiceError,
+    TrainingClient,
+)
+
+ROLLING_TTL = 7 * 24 * 3600  # seconds that a service keeps the newest state of a run that ended
+_GRACE = 5.0  # seconds that a failing run waits for a state that is being saved
+
+
+@frozen(eq=False)
+class PendingCheckpoint:
+    """A state that is being saved; one that is not ``lasting`` only until a newer one is safe."""
+
+    path: Awaitable[str]
+    lasting: bool
+
+
+def max_lag(stage: Training) -> int:
+    """Return the largest staleness of a stage's rollouts."""
+    return 0 if stage.rollouts is None else stage.rollouts.overlap.max_staleness
+
+
+def is_due(stage: Training, step: int) -> bool:
+    """Return whether the plan has a lasting checkpoint after ``step``."""
+    every = stage.save.every
+    return step == stage.steps or (every is not None and step % every == 0)
+
+
+def kept_states(
+    save: SavePlan, saved: Sequence[int], due: Sequence[int], best: int | None
+) -> set[int]:
+    """Return the steps whose states are kept: the ``rolling`` newest of those ``saved``, the
+    ``keep`` newest of those ``due``, both in order, and the best one."""
+    return {*saved[-(save.rolling or 1) :], *due[-save.keep :], *([] if best is None else [best])}
+
+
+def kept_snapshots(
+    snapshots: Collection[int],
+    states: Collection[int],
+    done: int,
+    lag: int,
+    pasts: Collection[int] = (),
+) -> set[int]:
+    """Return the steps whose weights for sampling are kept: those that steps after ``done``, or
+    after a return to one of ``states``, sample from, or play against, as the ``pasts`` that are
+    renewed after so many steps."""
+    opponents = {
+        past_step(step, every)
+        for every in pasts
+        for last in (done, *states)
+        for step in range(max(0, last - lag), last + 1)
+    }
+    return (opponents & {*snapshots}) | {
+        step
+        for step in snapshots
+        if step >= done - lag or any(state - lag <= step < state for state in states)
+    }
+
+
+def past_step(step: int, every: int) -> int:
+    """Return the last step until ``step`` after which the past of a stage is renewed."""
+    return step // every * every
+
+
+def pasts_of(stage: Training) -> tuple[int, ...]:
+    """Return the intervals at which the past opponents of a stage are renewed."""
+    envs = () if stage.rollouts is None else stage.rollouts.envs
+    pasts = (env.play.past.every for env in envs if env.play is not None and env.play.past)
+    return tuple(sorted(set(pasts)))
+
+
+@define(eq=False)
+class CheckpointKeeper:
+    """Journals the states of one stage and deletes those that are not needed any more."""
+
+    stage: Training
+    journal: Journal
+    service: ServiceClient
+    note: Callable[[str], None]
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def keep(self, step: int, pending: PendingCheckpoint | None) -> None:
+        """Journal the state after a finished step in a task, once the service has it."""
+
+        async def journal() -> None:
+            if pending is not None:
+                self.journal.add_checkpoint(self.stage.name, step, await pending.path)
+            await self._delete_unneeded(step)
+
+        self._task = asyncio.create_task(journal())
+
+    async def settle(self) -> None:
+        """Wait until the state after the last step is safe; raise the error of its saving."""
+        if self._task is not None:
+            await self._task
+
+    async def abandon(self) -> None:
+        """Wait a moment for the last state of a failing run, and raise nothing."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_GRACE)
+            await cancel_all([self._task])
+
+    async def _delete_unneeded(self, done: int) -> None:
+        """Delete old states and snapshots; what cannot be deleted is tried again after a step."""
+        name, journal, save = self.stage.name, self.journal, self.stage.save
+        saved = journal.checkpoints(name)
+        due, best = [step for step in saved if is_due(self.stage, step)], None
+        if save.best and due:  # of equals the first
+            steps = filter(None, (journal.step(name, step) for step in due))
+            best = max(steps, key=lambda stored: score(self.stage, stored.metrics)).step
+            journal.set_meta(**{best_key(name): str(best)})
+        states = kept_states(save, list(saved), due, best)
+        for step, path in saved.items():
+            if step not in states and await self._delete(path):
+                journal.drop_checkpoint(name, step)
+        snapshots = journal.snapshots(name)
+        kept = kept_snapshots(snapshots, states, done, max_lag(self.stage), pasts_of(self.stage))
+        for step, path in snapshots.items():
+            if step not in kept and await self._delete(path):
+                journal.drop_snapshot(name, step)
+
+    async def _delete(self, path: str) -> bool:
+        try:
+            await self.service.delete_checkpoint(path)
+        except CheckpointError:
+            return True  # deleted already, by a process that was killed before it said so
+        except ServiceError as error:
+            self.note(f"{path} is not deleted yet: {error}")
+            return False
+        return True
 
 
 class LostCheckpointError(RunError):
@@ -33,10 +166,8 @@ class LostCheckpointError(RunError):
 async def open_weights(
     service: ServiceClient, folder: RunFolder, stage: StagePlan, note: Callable[[str], None]
 ) -> TrainingClient:
-    """Return the weights that a stage starts from.
-
-    The first of these that exists: its own newest checkpoint, with the state of the optimiser; the
-    last checkpoint of the stage before it; the saved state that the model names; a fresh adapter.
+    """Return the weights that a stage starts from: its own newest checkpoint, with the state of the
+    optimiser; else the last one of the stage before; else those that the model names, or new ones.
 
     Raises:
         LostCheckpointError: the newest checkpoint is unusable, and there is an older one.
@@ -69,8 +200,7 @@ async def open_weights(
 async def open_saved(
     service: ServiceClient, model: ModelPlan, metadata: dict[str, str] | None = None
 ) -> TrainingClient:
-    """Return the weights that a model names, with a fresh optimiser. Raise WeightsError or
-    ServiceError if they are not there."""
+    """Return the weights that a model names, or raise WeightsError or ServiceError."""
     name = model.weights
     assert name is not None
     if is_run_weights(name):
@@ -83,7 +213,7 @@ async def open_saved(
 
 
 async def open_sampler(service: ServiceClient, model: ModelPlan) -> SamplingClient:
-    """Return a client that samples from a model as it is declared."""
+    """Return a client that samples from a model with its declared weights."""
     if model.weights is None:
         return await service.create_sampling_client(base_model=model.base)
     if "/sampler_weights/" in model.weights:
@@ -93,8 +223,7 @@ async def open_sampler(service: ServiceClient, model: ModelPlan) -> SamplingClie
 
 
 async def open_stage(service: ServiceClient, folder: RunFolder, stage: str) -> SamplingClient:
-    """Return a client that samples from what a stage has left; raise as :func:`open_weights` does
-    for a stage that goes on from it."""
+    """Return a client that samples from the weights that a stage has left."""
     training = await _restore(folder, stage, service.create_training_client_from_state)
     return await training.save_weights_and_get_sampling_client()
 
@@ -123,8 +252,7 @@ async def _restore(
 
 @frozen
 class SamplerSnapshot:
-    """A sampling client on the weights as they were after ``step``; ``pasts`` on those of earlier
-    steps, by the interval at which they are renewed."""
+    """A sampling client on the weights after ``step``, and on ``pasts`` by their intervals."""
 
     client: SamplingClient
     step: int
@@ -133,8 +261,8 @@ class SamplerSnapshot:
 
 @define(eq=False)
 class StageWeights:
-    """The adapter that a stage trains. ``step`` is the number of the last update; ``own_loss`` a
-    recipe's own loss at the service, if the stage has one."""
+    """The adapter that a stage trains. ``step`` is that of the last update, ``own_loss`` a recipe's
+    own loss at the service."""
 
     training: TrainingClient
     service: ServiceClient
@@ -148,10 +276,9 @@ class StageWeights:
     async def snapshot(self, step: int) -> SamplerSnapshot:
         """Return a snapshot of the weights after ``step``, for one step to sample from.
 
-        If steps overlap, it is saved under a name and journalled before it is used, so that a
-        resumed run repeats the interrupted steps with the same weights. Each call returns a new
-        client: requests of two steps in one batch of the service would change the last bits of
-        each other's logprobs.
+        If steps overlap, it is saved under a name and journalled first, so that a resumed run
+        repeats the interrupted steps with the same weights. Each call returns a new client: two
+        steps in one batch of the service would change the last bits of each other's logprobs.
         """
         if not max_lag(self.plan):
             client = await self.training.save_weights_and_get_sampling_client(
@@ -161,15 +288,12 @@ class StageWeights:
         return SamplerSnapshot(*await self._after(step, "sampling from"))
 
     async def past(self, step: int, every: int) -> SamplingClient:
-        """Return a client that samples from the weights after the last multiple of ``every`` that
-        is no later than ``step``. They are saved and journalled while they are the newest, so that
-        a resumed run has the same."""
+        """Return a client on the weights after the last multiple of ``every`` up to ``step``."""
         client, _ = await self._after(past_step(step, every), "the opponent has")
         return client
 
     async def _after(self, step: int, use: str) -> tuple[SamplingClient, int]:
-        """Return a client that samples from the weights after ``step``, and that step; if they were
-        not kept, from the newest ones, which are."""
+        """Return a client on the weights after ``step``, or on the newest, and their step."""
         saved, instead = self.journal.snapshots(self.plan.name), f"after step {self.step} instead"
         if step in saved:
             try:
@@ -199,7 +323,7 @@ class StageWeights:
         return objective is not None and loss_traits(objective.loss).recorded
 
     async def checkpoint(self, node: NodeContext, inputs: Inputs) -> PendingCheckpoint | None:
-        """Start to save the state after a step, without waiting; None if none is wanted."""
+        """Start to save the state after a step, without waiting; None if none is due."""
         lasting = is_due(self.plan, node.step) or self.stop_requested()
         if not lasting and self.plan.save.rolling is None:
             return None
@@ -211,11 +335,8 @@ class StageWeights:
         return (await self.training.save_state(name, ttl_seconds=ttl, overwrite=True)).path
 
     def _ttl(self, lasting: bool) -> int | None:
-        """Return how long the service may keep a state (seconds); None: for ever.
-
-        What is kept only for a resume is let go after :data:`ROLLING_TTL`, except on this machine,
-        where it costs nothing.
-        """
+        """Return how long the service may keep a state (seconds); None: for ever. One that is only
+        for a resume has :data:`ROLLING_TTL`, except on this machine, where it costs nothing."""
         ttl = self.plan.save.ttl_seconds
         if lasting or self.plan.model.service == LOCAL:
             return ttl

@@ -1,16 +1,13 @@
 """Sweeps as they run: many runs of one job under one budget, compared.
 
-To read it: `run`, which goes through the trials; `search` and `halving`, which choose them, with
-Optuna behind; `shared`, for stages that several trials have in common; `journal` and `folder`, what
-is written down; `results`, what came out.
+To read it: ``run``, which goes through the trials; ``search``, which chooses them, with Optuna
+behind; ``journal`` and ``folder``, for what is written down and came out.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.sweeps.folder import *
     from rlc.sweeps.journal import *
-    from rlc.sweeps.observer import *
-    from rlc.sweeps.read import *
-    from rlc.sweeps.results import *
     from rlc.sweeps.run import *
     from rlc.sweeps.start import *
 else:
@@ -19,10 +16,8 @@ else:
     __getattr__ = door(
         __name__,
         """
-        journal: SWEEP_FILE TrialRecord
-        observer: SweepObserver
-        read: SweepInfo TRIALS is_sweep read_sweep runs_in
-        results: ConfigurationResult SweepSummary ranked
+        folder: SweepInfo TRIALS is_sweep read_sweep runs_in
+        journal: ConfigurationResult SWEEP_FILE SweepObserver SweepSummary TrialRecord ranked
         run: SweepRun
         start: compiled_again open_sweep reopen_sweep run_to_end
         """,

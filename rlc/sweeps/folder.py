@@ -1,27 +1,189 @@
-"""The folder of a sweep: its journal, its lock, and the run folders of its trials inside it."""
+"""The folder of a sweep: its journal, its lock, and the run folders of its trials.
+
+Stages that trials share are run once, and copied with their journal and checkpoints, but not their
+cost: a trial can then be resumed and reported like any other run.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, define
+from attrs import asdict, define, evolve, frozen
 
-from rlc.catalog import plan_to_file
-from rlc.compile import Sweep
-from rlc.plan import Plan, Trial, plan_hash
-from rlc.runtime import RunError, locked, made_and_locked
-from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
-from rlc.sweeps.read import BASE_FILE, SHARED, TRIALS, require_sweep, trial_folder
+from rlc.catalog import plan_from_file, plan_to_file
+from rlc.plan import (
+    CHECKPOINTS_FOLDER,
+    JOURNAL_FILE,
+    LOCAL,
+    PLAN_FILE,
+    MeasurePlan,
+    Plan,
+    PlanFormatError,
+    SweepPlan,
+    Trial,
+    build_graph,
+    plan_hash,
+)
+from rlc.runtime import (
+    FAILURES_FILE,
+    GONE,
+    NOTHING,
+    ROLLOUTS_FILE,
+    TIMELINE_FILE,
+    TOKENS_FILE,
+    Journal,
+    RecordedUsage,
+    RunError,
+    RunFolder,
+    RunInfo,
+    is_locked,
+    is_run,
+    list_runs,
+    locked,
+    made_and_locked,
+    read_run,
+    window_mean,
+)
+from rlc.sweeps.journal import SWEEP_FILE, SweepJournal, SweepState
+
+if TYPE_CHECKING:
+    from rlc.compile import Sweep
+
+
+TRIALS, SHARED = "trials", "shared"  # folders of runs
+BASE_FILE = "recipe.json"  # the recipe's own plan
+
+
+@frozen
+class SweepInfo(SweepState):
+    """The state of the sweep in a folder; times are seconds since the epoch, None if unknown."""
+
+    path: Path
+    base: Plan | None  # of the recipe itself; None if it is unreadable
+    recipe: str
+    started: float | None
+    updated: float | None
+
+    def folder_of(self, trial: Trial) -> Path:
+        return trial_folder(self.path, trial)
+
+
+def trial_folder(path: Path, trial: Trial) -> Path:
+    """Return the run folder of a trial of the sweep in a folder."""
+    return path / TRIALS / f"{trial.number:04d}-seed{trial.seed}-{trial.id}"
+
+
+def run_folders(path: Path) -> list[Path]:
+    """Return the run folders of a sweep: of its trials, and of stages that trials share."""
+    return [*path.glob(f"{TRIALS}/*"), *path.glob(f"{SHARED}/*")]
+
+
+def is_sweep(path: Path) -> bool:
+    """Return whether a folder is that of a sweep."""
+    return (path / SWEEP_FILE).is_file()
+
+
+def require_sweep(path: Path) -> None:
+    """Raise RunError if a folder is not that of a sweep."""
+    if not is_sweep(path):
+        raise RunError(
+            f"{path} is not the folder of a sweep: it has no {SWEEP_FILE}",
+            "give the folder that an earlier `rlc sweep` named",
+        )
+
+
+def begun_with(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the recipe that a sweep was begun with, as seen from its folder or else where it was,
+    and its options. Raise RunError if there is no sweep."""
+    require_sweep(path)
+    with closing(SweepJournal(path / SWEEP_FILE, read_only=True)) as journal:
+        recipe = journal.meta("recipe") or ""
+        options = json.loads(journal.meta("made_from") or "{}")
+    base = _base(path)
+    if base is None or not os.path.isfile(base.recipe):
+        return recipe, options
+    if options.get("folder"):  # where paths of the options start, which was moved too
+        relative = os.path.relpath(options["folder"], os.path.dirname(recipe))
+        options["folder"] = os.path.abspath(os.path.join(os.path.dirname(base.recipe), relative))
+    return base.recipe, options
+
+
+def runs_in(root: Path) -> list[RunInfo]:
+    """Return the run in a folder, the trials of its sweep, or the runs in it, newest first."""
+    folder = root / TRIALS if is_sweep(root) else root
+    return [read_run(folder)] if is_run(folder) else list_runs(folder)
+
+
+def read_sweep(path: Path) -> SweepInfo:
+    """Return the state of the sweep in a folder. Raise RunError if it cannot be read."""
+    from cattrs import Converter
+
+    require_sweep(path)
+    try:
+        with closing(SweepJournal(path / SWEEP_FILE, read_only=True)) as journal:
+            state, cause = journal.meta("state") or "running", journal.meta("cause") or ""
+            running = is_locked(path)
+            if state == "running" and not running:
+                state, cause = "interrupted", GONE
+            trials = journal.trials()
+            if not running:
+                trials = [
+                    evolve(r, state="interrupted", cause=GONE) if r.state == "running" else r
+                    for r in trials
+                ]
+            started, updated = (journal.meta(name) for name in ("started", "updated"))
+            return SweepInfo(
+                path=path,
+                plan=Converter().structure(json.loads(journal.meta("sweep") or ""), SweepPlan),
+                base=_base(path),
+                recipe=journal.meta("recipe") or "",
+                state=state,
+                cause=cause,
+                started=float(started) if started else None,
+                updated=float(updated or started or 0.0) or None,
+                trials=tuple(trials),
+                spent_usd=sum(map(_spent, run_folders(path))),
+            )
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path / SWEEP_FILE} cannot be read: {error}") from error
+
+
+def _base(path: Path) -> Plan | None:
+    try:
+        data = json.loads((path / BASE_FILE).read_text(encoding="utf-8"))
+        return plan_from_file(data, path)[0]
+    except (OSError, ValueError, PlanFormatError):
+        return None
+
+
+def _spent(run: Path) -> float:
+    if not (run / JOURNAL_FILE).is_file():
+        return 0.0
+    with closing(Journal(run / JOURNAL_FILE, read_only=True)) as journal:
+        return journal.spent_usd()
+
+
+def used_in(path: Path, of: str) -> RecordedUsage:
+    """Return what a run has used itself: in a trial, the stages before ``of`` are another run's."""
+    stages = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))["stages"]
+    names = [stage["name"] for stage in stages]
+    if of in names:
+        names = [s["name"] for s in stages if s["name"] == of or "steps" not in s]
+    with closing(Journal(path / JOURNAL_FILE, read_only=True)) as journal:
+        return sum(map(journal.used, names), NOTHING)
 
 
 @define(eq=False)
 class SweepFolder:
-    """An open, locked folder. Make one with :meth:`create` or :meth:`resume`."""
+    """An open, locked folder, made by :meth:`create` or :meth:`resume`."""
 
     path: Path
     journal: SweepJournal
@@ -32,8 +194,7 @@ class SweepFolder:
         cls, path: Path | None, sweep: Sweep, base: Plan, made_from: dict[str, Any]
     ) -> SweepFolder:
         """Make a new folder, by default ``runs/RECIPE-SWEEP-TIME``. ``made_from`` are the options
-        that the recipe was compiled with. Raise RunError if it has content or cannot be written.
-        """
+        of the recipe's compilation. Raise RunError if it has content or cannot be written."""
         name = f"{Path(base.recipe).stem}-{sweep.plan.name}"
         with made_and_locked(path, name, "folder", "sweep --resume") as (where, opened):
             journal = opened.enter_context(closing(SweepJournal(where / SWEEP_FILE)))
@@ -60,8 +221,7 @@ class SweepFolder:
             return cls(path, journal, opened.pop_all())
 
     def require_same(self, sweep: Sweep, base: Plan) -> None:
-        """Raise RunError if the recipe says something else than what the sweep was begun with. Its
-        budget may differ."""
+        """Raise RunError if the recipe was changed since the sweep was begun, budget aside."""
         begun = json.loads(self.journal.meta("sweep") or "{}")
         now = json.loads(json.dumps(asdict(sweep.plan)))
         changed = [key for key in now if key != "budget" and begun.get(key) != now[key]]
@@ -76,11 +236,10 @@ class SweepFolder:
         self.journal.set_meta(sweep=json.dumps(now))  # with the budget of now
 
     def of_trial(self, trial: Trial) -> Path:
-        """The run folder of a trial."""
         return trial_folder(self.path, trial)
 
     def of_shared(self, plan: Plan) -> Path:
-        """The run folder of stages that trials have in common."""
+        """Return the run folder of stages that trials have in common."""
         return self.path / SHARED / plan_hash(plan)[:12]
 
     def set_state(self, state: str, cause: str = "") -> None:
@@ -89,3 +248,53 @@ class SweepFolder:
     def close(self) -> None:
         """Close the journal and release the lock; safe to call twice."""
         self._opened.close()
+
+
+def shared_part(plan: Plan, of: str) -> Plan | None:
+    """Return the plan of the stages before ``of``, without expectations; None if there are none."""
+    stages = tuple(s for s in plan.trainings if s.name != of)
+    if not stages:
+        return None
+    names = tuple(f"stages.{stage.name}." for stage in stages)
+    origins = {k: v for k, v in plan.provenance.items() if k == "seed" or k.startswith(names)}
+    graph = build_graph(stages)
+    return evolve(plan, stages=stages, graph=graph, provenance=origins, expectations=())
+
+
+def create(path: Path, plan: Plan, shared: Path | None, names: Sequence[str] = ()) -> None:
+    """Make the run folder of a trial, complete or not at all; its stages ``names`` are done, as in
+    the finished run in ``shared``, if there is one."""
+    partial = path.with_name(f".{path.name}.new")
+    shutil.rmtree(partial, ignore_errors=True)
+    with closing(RunFolder.create(partial, plan)) as folder:
+        if shared is not None:
+            folder.journal.take(shared / JOURNAL_FILE, names)
+            for name in (ROLLOUTS_FILE, TOKENS_FILE, TIMELINE_FILE, FAILURES_FILE):
+                if (shared / name).exists():
+                    shutil.copyfile(shared / name, partial / name)
+            if plan.stages[0].model.service == LOCAL:  # a service keeps its own checkpoints
+                shutil.copytree(shared / CHECKPOINTS_FOLDER, partial / CHECKPOINTS_FOLDER)
+    partial.rename(path)
+
+
+def own_stages(plan: Plan, of: str) -> Sequence[str]:
+    """Return the names of the stages that a trial runs itself."""
+    return [s.name for s in plan.stages if s.name == of or not s.trains]
+
+
+def values_on_the_way(journal: Journal, metric: MeasurePlan) -> list[tuple[int, float]]:
+    """Return the metric after each step that has it."""
+    return [
+        (stored.step, float(stored.metrics[metric.key]))
+        for stored in journal.steps(metric.stage)
+        if metric.key in stored.metrics
+    ]
+
+
+def value_of(journal: Journal, metric: MeasurePlan, plan: Plan, of: str) -> float | None:
+    """Return the last evaluation of a finished trial, or the mean of its own measure, or None."""
+    found = values_on_the_way(journal, metric)
+    if metric.stage == of:
+        return window_mean([value for _, value in found], last=True)
+    (steps,) = (s.steps for s in plan.trainings if s.name == of)
+    return dict(found).get(steps)

@@ -1,11 +1,12 @@
 """A sweep as it runs: trials from a queue, several at once, until none is left or it has to end.
 
-Each trial is a job in a thread with an event loop of its own, so that it computes what `rlc run`
-would. The queue and the journal are shared under one lock.
+Each trial is a job in a thread with its own event loop, so that it computes what `rlc run` would.
+One lock guards the queue and the journal.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import traceback
 from collections import defaultdict, deque
@@ -24,37 +25,104 @@ from rlc.plan import Configuration, Evaluation, Plan, Trial
 from rlc.pricing import plan_cost
 from rlc.runtime import (
     NOTHING,
+    Job,
     Observer,
     RecordedUsage,
     RunError,
     RunFolder,
     Summary,
+    connect_run,
     is_run,
     read_run,
     require_runnable,
 )
-from rlc.service import require_service
-from rlc.sweeps.folder import SweepFolder
-from rlc.sweeps.halving import Halving
-from rlc.sweeps.jobs import JobStoppedError, StoppableJob
-from rlc.sweeps.journal import COMPLETED, MetricReport, TrialRecord, TrialState
-from rlc.sweeps.measure import value_of, values_on_the_way
-from rlc.sweeps.observer import SweepObserver
-from rlc.sweeps.read import run_folders, used_in
-from rlc.sweeps.results import SweepSummary, ranked
-from rlc.sweeps.search import Proposal, propose
-from rlc.sweeps.shared import create, own_stages, shared_part
+from rlc.service import RemoteService, require_service
+from rlc.sweeps.folder import (
+    SweepFolder,
+    create,
+    own_stages,
+    run_folders,
+    shared_part,
+    used_in,
+    value_of,
+    values_on_the_way,
+)
+from rlc.sweeps.journal import (
+    COMPLETED,
+    MetricReport,
+    SweepObserver,
+    SweepSummary,
+    TrialRecord,
+    TrialState,
+    ranked,
+)
+from rlc.sweeps.search import Halving, Proposal, propose
+
+
+class JobStoppedError(Error):
+    """A job was stopped at once, in the middle of a step."""
+
+
+@define(eq=False)
+class StoppableJob:
+    """Runs a job, which other threads can stop, even before it runs."""
+
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _job: Job | None = field(default=None, init=False)
+    _running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = field(
+        default=None, init=False
+    )
+
+    def stop(self) -> None:
+        """End the job with a checkpoint after the running step."""
+        with self._lock:
+            self._stopping = True
+            if self._job is not None:
+                self._job.stop()
+
+    def cancel(self) -> None:
+        """End the job now; its newest checkpoint can be resumed."""
+        self.stop()
+        with self._lock:
+            if self._running is not None:
+                loop, task = self._running
+                loop.call_soon_threadsafe(task.cancel)
+
+    def run(self, folder: RunFolder, base_url: str | None, observer: Observer) -> Summary:
+        """Run what is left of the job of a folder. Raise JobStoppedError if it was cancelled."""
+        service = connect_run(folder, base_url, resumed=True)
+        try:
+            job = Job(folder, service, observer)
+            with self._lock:
+                self._job = job
+                if self._stopping:
+                    job.stop()
+            return asyncio.run(self._run(job))
+        except asyncio.CancelledError as error:
+            raise JobStoppedError("it was stopped at once") from error
+        finally:
+            with self._lock:
+                self._job = self._running = None
+            if not isinstance(service, RemoteService):  # the job closes that
+                close: Any = getattr(service, "close", None)
+                close()
+
+    async def _run(self, job: Job) -> Summary:
+        task = asyncio.current_task()
+        assert task is not None
+        with self._lock:
+            self._running = asyncio.get_running_loop(), task
+        return await job.run()
+
 
 _IN_A_ROW = 3  # trials that fail one after the other before the sweep gives up
-_REASONS = {
-    "interrupted": "it was asked to stop",
-    "budget": "the budget has no room for more",
-}
+_REASONS = {"interrupted": "it was asked to stop", "budget": "the budget has no room for more"}
 
 
 @define(eq=False)
 class SweepRun:
-    """Runs what is left of the sweep in a folder, ``jobs`` trials at once. :meth:`stop` ends it."""
+    """Runs the rest of the sweep in a folder, ``jobs`` trials at once. :meth:`stop` ends it."""
 
     sweep: Sweep
     folder: SweepFolder
@@ -87,7 +155,7 @@ class SweepRun:
             job.cancel()
 
     def run(self) -> SweepSummary:
-        """Run the trials that are left, and return how the sweep stands then."""
+        """Run the trials that are left, and return the state of the sweep then."""
         self._prepare()
         self.folder.set_state("running")
         runs = self.sweep.size * len(self.sweep.seeds)
@@ -107,7 +175,7 @@ class SweepRun:
         )
 
     def _prepare(self) -> None:
-        """Read what is known of the sweep, and queue the trials that were begun."""
+        """Read what the folder knows of the sweep, and queue the trials that were begun."""
         plan, journal = self.sweep.plan, self.folder.journal
         if plan.search.n is None:
             self._listed = tuple(islice(self.sweep.configurations(), self.sweep.size))
@@ -129,16 +197,15 @@ class SweepRun:
     # The queue
 
     def _work(self) -> None:
-        """Run trials until none is left."""
         try:
-            while (taken := self._next()) is not None:
-                self._run(*taken)
+            while (following := self._next()) is not None:
+                self._run(*following)
         except BaseException as error:
             self._end("failed", str(error))
             raise
 
     def _next(self) -> tuple[Trial, Plan] | None:
-        """Take the next trial, with its plan; None if there is none to begin."""
+        """Remove and return the next trial, with its plan; None if there is none to begin."""
         with self._lock:
             while not self._ending and (self._queue or self._propose()):
                 trial = self._queue[0]
@@ -147,7 +214,6 @@ class SweepRun:
                 except Error as error:
                     self._queue.popleft()
                     self._record(trial, "failed", str(error))
-                    self._note_failure(str(error))
                     continue
                 expected = self._expected_of(trial, plan)
                 if not self._committed.fits(self.sweep.plan.budget, expected):
@@ -160,7 +226,6 @@ class SweepRun:
         return None
 
     def _propose(self) -> bool:
-        """Queue the next configuration, if there is one."""
         last = max((record.trial.number for record in self._records.values()), default=0)
         number, configuration = last + 1, None
         if number <= len(self._listed):
@@ -180,7 +245,7 @@ class SweepRun:
         return True
 
     def _later_seeds(self, trial: Trial) -> list[Trial]:
-        """The trials of a configuration that wait for its first one, which goes to the end."""
+        """Return the trials of a configuration that wait for the end of its first one."""
         if self._halving is None or trial.seed != self.sweep.seed:
             return []
         return [evolve(trial, seed=seed) for seed in self.sweep.seeds[1:]]
@@ -197,8 +262,14 @@ class SweepRun:
         self, trial: Trial, state: TrialState, cause: str = "", value: float | None = None
     ) -> None:
         self.folder.journal.set_state(trial, state, cause, value)
-        self._records[trial.id] = TrialRecord(trial, state, cause, value)
-        self.observer.trial(self._records[trial.id])
+        self._records[trial.id] = record = TrialRecord(trial, state, cause, value)
+        self.observer.trial(record)
+        if state == "failed":
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= _IN_A_ROW:
+                self._end("failed", f"{_IN_A_ROW} trials failed one after the other: {cause}")
+        elif state in COMPLETED:
+            self._failed_in_a_row = 0
 
     def _end(self, reason: str, cause: str = "") -> None:
         """Begin no other trial, and end those that run after their step."""
@@ -208,11 +279,6 @@ class SweepRun:
             for job in self._running.values():
                 job.stop()
 
-    def _note_failure(self, cause: str) -> None:
-        self._failed_in_a_row += 1
-        if self._failed_in_a_row >= _IN_A_ROW:
-            self._end("failed", f"{_IN_A_ROW} trials failed one after the other: {cause}")
-
     # The budget
 
     @property
@@ -221,18 +287,14 @@ class SweepRun:
 
     @property
     def _committed(self) -> RecordedUsage:
-        """What is used, or what running trials are expected to use yet."""
-        left = (
-            expected.less(self._used.get(self._path(trial), NOTHING))
-            for trial, expected in self._expected.items()
-        )
-        return sum(left, self._spent)
-
-    def _path(self, trial: str) -> Path:
-        return self.folder.of_trial(self._records[trial].trial)
+        committed = self._spent
+        for trial, expected in self._expected.items():
+            path = self.folder.of_trial(self._records[trial].trial)
+            committed += expected.less(self._used.get(path, NOTHING))
+        return committed
 
     def _expected_of(self, trial: Trial, plan: Plan) -> RecordedUsage:
-        """What a trial is expected to use from where it is. How long it takes is not known."""
+        """Return what a trial is expected to use from where it is, in an unknown time."""
         of = self.sweep.plan.of
         shared = shared_part(plan, of)
         done = shared is not None and is_run(self.folder.of_shared(shared))
@@ -246,7 +308,6 @@ class SweepRun:
     # A trial
 
     def _run(self, trial: Trial, plan: Plan) -> None:
-        """Run a trial to its end, whatever that is."""
         job = self._running[trial.id]
         with self._lock:
             self._record(trial, "running")
@@ -257,17 +318,13 @@ class SweepRun:
             state, cause, value = "interrupted", str(error), None
         except Error as error:
             state, cause, value = "failed", error.message, None
-        except Exception as error:  # a mistake in rlc, or in what it was given: one trial's
+        except Exception as error:  # a mistake in rlc, or in its input: that of one trial
             state, cause, value = "failed", f"{type(error).__name__}: {error}", None
             path = self.folder.path / f"{self.folder.of_trial(trial).name}.crash.log"
             path.write_text(traceback.format_exc(), encoding="utf-8")
         with self._lock:
             del self._running[trial.id], self._expected[trial.id]
             self._record(trial, state, cause, value)
-            if state == "failed":
-                self._note_failure(cause)
-            elif state in COMPLETED:
-                self._failed_in_a_row = 0
             if state == "finished":
                 self._add(self._later_seeds(trial))
 
@@ -283,25 +340,21 @@ class SweepRun:
                 return "pruned", "", None
             watcher = _Watcher(self, folder, trial, own_stages(plan, of))
             summary = job.run(folder, self.base_url, watcher)
-            return self._verdict(trial, summary, value_of(folder.journal, metric, plan, of))
-
-    def _verdict(
-        self, trial: Trial, summary: Summary, value: float | None
-    ) -> tuple[TrialState, str, float | None]:
+            result = value_of(folder.journal, metric, plan, of)
         if summary.state == "finished":
-            if value is None:
-                return "failed", f"it ended without a {self.sweep.plan.metric.name}", None
+            if result is None:
+                return "failed", f"it ended without a {metric.name}", None
             unmet = (f"expected {one.text}: {one.said}" for one in summary.unmet)
-            return "finished", "; ".join(unmet), value
+            return "finished", "; ".join(unmet), result
         if summary.state == "interrupted":
             if self._is_pruned(trial):
                 return "pruned", "", None
             return ("budget" if self._ending == "budget" else "interrupted"), "", None
-        of = "at the budget of its stage" if summary.state == "budget" else summary.state
-        return "failed", f"it ended {of}: {summary.cause}", None
+        how = "at the budget of its stage" if summary.state == "budget" else summary.state
+        return "failed", f"it ended {how}: {summary.cause}", None
 
     def _open(self, trial: Trial, plan: Plan, job: StoppableJob) -> RunFolder:
-        """Open the run folder of a trial, with the stages done that it shares with others."""
+        """Open the run folder of a trial, in which the stages that it shares are done."""
         path = self.folder.of_trial(trial)
         if not is_run(path):
             require_runnable(plan)
@@ -315,7 +368,7 @@ class SweepRun:
         return RunFolder.resume(path)
 
     def _run_shared(self, trial: Trial, plan: Plan, job: StoppableJob) -> Path:
-        """Run the stages that trials have in common, unless another trial has; return where."""
+        """Run shared stages, unless another trial has; return their run folder."""
         path = self.folder.of_shared(plan)
         with self._lock:
             lock = self._sharing[path]
@@ -353,7 +406,7 @@ class SweepRun:
                 self._measured(trial, folder.plan, step, float(metrics[metric.key]))
 
     def _measured(self, trial: Trial, plan: Plan, step: int, value: float) -> None:
-        """Take note of a trial's metric, and end it if others did better after as many steps."""
+        """Report a trial's metric, and end it if others did better after as many steps."""
         with self._lock:
             self.observer.measured(trial, step, value)
             if self._halving is None or trial.seed != self.sweep.seed:
@@ -371,7 +424,7 @@ class SweepRun:
 
 
 class _Watcher(Observer):
-    """What the run of a trial says, on its thread."""
+    """Hands on what the run of a trial reports, on its thread."""
 
     def __init__(self, run: SweepRun, folder: RunFolder, trial: Trial, own: Sequence[str]) -> None:
         self._run, self._folder, self._trial, self._own = run, folder, trial, own
@@ -380,7 +433,7 @@ class _Watcher(Observer):
         self._run.stepped(self._trial, self._folder, self._own, metrics)
 
     def evaluated(self, plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._run.stepped(self._trial, self._folder, self._own, metrics)
+        self.step(step, metrics)
 
     def note(self, text: str) -> None:
         self._run.observer.note(f"trial {self._trial.number}, seed {self._trial.seed}: {text}")

@@ -1,5 +1,4 @@
-"""From a compiled recipe, or the folder of a sweep, to a running sweep: what `rlc sweep` and Python
-share."""
+"""From a compiled recipe, or the folder of a sweep, to a running sweep."""
 
 from __future__ import annotations
 
@@ -13,10 +12,8 @@ from rlc.data import Reader
 from rlc.plan import LOCAL, Plan
 from rlc.runtime import RunError, require_runnable
 from rlc.service import require_service
-from rlc.sweeps.folder import SweepFolder
-from rlc.sweeps.observer import SweepObserver
-from rlc.sweeps.read import begun_with
-from rlc.sweeps.results import SweepSummary
+from rlc.sweeps.folder import SweepFolder, begun_with
+from rlc.sweeps.journal import SweepObserver, SweepSummary
 from rlc.sweeps.search import optuna
 
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ def open_sweep(
     base_url: str | None = None,
     jobs: int | None = None,
 ) -> SweepRun:
-    """Make the folder of a new sweep, once it is known that it can be run.
+    """Make the folder of a new sweep, if it can be run.
 
     Args:
         base: the recipe's own plan.
@@ -60,8 +57,8 @@ def open_sweep(
 
 
 def compiled_again(path: Path) -> tuple[CompileResult, str]:
-    """Compile the recipe of a sweep as it was when the sweep was begun, and return the sweep's
-    name too. Raise RunError if there is no sweep in the folder."""
+    """Compile the recipe of a sweep with the options that the sweep was begun with; return the
+    sweep's name too. Raise RunError if there is no sweep in the folder."""
     recipe, options = begun_with(path)
     if not Path(recipe).is_file():
         raise RunError(f"the recipe of {path} is gone: {recipe}", "put it back to go on")
@@ -114,10 +111,7 @@ def run_to_end(made: SweepRun, observer: SweepObserver | None = None) -> SweepSu
 def reopen_sweep(
     path: Path, base: Plan, sweep: Sweep, base_url: str | None = None, jobs: int | None = None
 ) -> SweepRun:
-    """Open the folder of an earlier sweep; ``base`` and ``sweep`` are what its recipe says now.
-
-    Raise RunError if that differs from what was begun, but for the budget.
-    """
+    """Open an earlier sweep. Raise RunError if its recipe was changed, budget aside."""
     base_url = base_url or begun_with(path)[1].get("base_url")
     _prepare(base, sweep, base_url)
     folder = SweepFolder.resume(path)

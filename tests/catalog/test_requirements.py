@@ -15,8 +15,8 @@ from rlc.emit.job.needs import commands, extras, packages, variables
 from rlc.explanation.job import needed
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
-from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
+from rlc.runtime.start import require_runnable
 
 ALL = sorted(path.relative_to(RECIPES).as_posix() for path in RECIPES.rglob("*.rl"))
 

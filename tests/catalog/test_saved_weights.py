@@ -19,7 +19,7 @@ from rlc.models.named import named_model
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.preflight import require_runnable
+from rlc.runtime.start import require_runnable
 
 RECIPE = TINY + train("first", save="every(2, ttl = 7d)") + train(model="first")
 

@@ -19,7 +19,7 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.stages import Training
 from rlc.runtime.updates.datums import TrainingDatum
-from rlc.runtime.updates.own_loss import compiled
+from rlc.runtime.updates.optimizer import compiled
 
 pytestmark = pytest.mark.engine
 

@@ -18,9 +18,8 @@ from rlc.cli.main import main
 from rlc.cli.summary import last_results
 from rlc.plan.records import Plan
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.differing import what_differs
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.runs import RunInfo, StageInfo, read_run
+from rlc.runtime.journal.runs import RunInfo, StageInfo, read_run, what_differs
 from rlc.version import __version__
 
 

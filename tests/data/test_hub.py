@@ -18,8 +18,8 @@ from rlc.lang.source import Source
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.paths import hub_dataset
 from rlc.plan.stages import Training
-from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
+from rlc.runtime.start import require_runnable
 
 SUMS = [{"asked": f"{n} + 1 = ?", "sum": n + 1, "uid": f"u{n}"} for n in range(10)]
 NAMED = {"question": "asked", "answer": "sum", "id": "uid"}

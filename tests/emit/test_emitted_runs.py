@@ -19,7 +19,7 @@ from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
+from rlc.runtime.summary import Observer
 from rlc.service.engine import open_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]

@@ -17,8 +17,8 @@ from rlc.cli.main import main
 from rlc.compile.overrides import WEIGHTS
 from rlc.compile.recipe import load as compile_file
 from rlc.models.export import ExportError, export_model
+from rlc.models.model import open_model
 from rlc.models.named import named_model
-from rlc.models.opened import open_model
 from rlc.report.run_page import run_html
 from rlc.service.chats.prompts import TooLongError
 from rlc.service.interface import SamplingRequest

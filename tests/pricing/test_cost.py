@@ -284,7 +284,7 @@ def test_supervised_training_is_billed_for_its_sequences_alone() -> None:
 
 
 def test_demonstrations_of_the_model_itself_are_sampled_first() -> None:
-    from rlc.runtime.stages.demonstrations import MOST_TRIES
+    from rlc.runtime.stages.samples import MOST_TRIES
 
     (stage,) = (one for one in planned(warm(policy="model")).trainings if one.data)
     cost = stage_cost(stage)

@@ -15,8 +15,8 @@ from run_support import run_new, tiny, train
 from rlc.envs.responders import ModelReply, ModelRequest
 from rlc.plan.parts import ModelState, Sampling
 from rlc.runtime.auxiliary import AuxiliaryModels
+from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
 from rlc.runtime.records import RunError
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import calls_of, pending_call

@@ -16,8 +16,8 @@ from run_support import metrics, rollouts, run_new, tiny, train
 import rlc
 from rlc.cli.main import main
 from rlc.compile.variants import rehearse
-from rlc.runtime.failures import failure_of, read_failures
 from rlc.runtime.journal.runs import read_run
+from rlc.runtime.records import failure_of, read_failures
 
 ENV = """\
 import json

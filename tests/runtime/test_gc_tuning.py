@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rlc.runtime.gc_tuning import short_gc_pauses
+from rlc.runtime.concurrency import short_gc_pauses
 
 
 def settings() -> tuple[tuple[int, int, int], float]:

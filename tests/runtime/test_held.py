@@ -20,11 +20,10 @@ from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.report.run_page import run_html
-from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.runs import read_run
-from rlc.runtime.preflight import require_runnable
+from rlc.runtime.journal.runs import judged_after, read_run
 from rlc.runtime.records import RunError
+from rlc.runtime.start import require_runnable
 
 EVAL = (
     "eval heldout { model = main  env = guess  tasks = 4  every = 1  metrics = [mean_reward()] }\n"

@@ -13,8 +13,8 @@ from run_support import TINY, compiled, tiny, train
 from rlc.compile.variants import rehearse
 from rlc.plan.parts import TrackPlan
 from rlc.plan.stages import Training
-from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
+from rlc.runtime.start import require_runnable
 
 RL = "train main { model = policy  env = arena  batch = groups(4)  advantage = grpo()\n"
 RL += "sampling = sample(max_tokens = 16)  loss = ppo()  optimizer = adam(1e-5)  steps = 2 }\n"

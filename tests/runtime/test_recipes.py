@@ -19,7 +19,7 @@ from run_support import metrics, run_new, shortened
 from rlc.compile.recipe import compile_source
 from rlc.compile.variants import rehearse
 from rlc.lang.source import Source
-from rlc.runtime.preflight import require_runnable
+from rlc.runtime.start import require_runnable
 
 pytestmark = [pytest.mark.plain, pytest.mark.server]
 

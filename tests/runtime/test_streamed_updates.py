@@ -40,13 +40,12 @@ from rlc.plan.parts import (
 )
 from rlc.plan.stages import PolicyGradient, Rollouts, Training
 from rlc.runtime.graph import Inputs, NodeContext, StepOutcome, run_steps
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout, Turn, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.stages.train import TrainStage
-from rlc.runtime.updates.datums import TrainingDatum
-from rlc.runtime.updates.minibatch import Minibatch
+from rlc.runtime.summary import Observer
+from rlc.runtime.updates.datums import Minibatch, TrainingDatum
 from rlc.runtime.updates.optimizer import PendingGradients
 from rlc.runtime.updates.scorers import LogprobScorer, LogprobScorers
 from rlc.runtime.weights import SamplerSnapshot
@@ -268,7 +267,7 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
         observer=Observer(),
         asked=None,  # type: ignore[arg-type]
         averages=None,
-        heldout=None,
+        heldout={},
         moments=moments,
         kinds=kinds,
     )

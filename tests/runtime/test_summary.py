@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rlc.runtime.journal.history import curve
 from rlc.runtime.summary import (
     EvalSummary,
     StageSummary,
     Summary,
+    curve,
     summary_html,
     window_label,
     window_mean,

@@ -9,8 +9,8 @@ import pytest
 from run_support import TINY, compiled, run, run_new, train
 
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
+from rlc.runtime.start import require_runnable
 
 pytestmark = pytest.mark.plain
 

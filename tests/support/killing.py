@@ -26,8 +26,8 @@ from processes import FORKING, fork
 from run_support import TINY, block, train
 
 from rlc.runtime.journal.database import Journal
+from rlc.runtime.journal.episodes import TOKENS_FILE
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.tokens import TOKENS_FILE
 
 PHASES = (
     *("sampling", "training", "saving", "evaluating", "snapshot", "journalling"),
@@ -162,7 +162,7 @@ class _Watched:
 def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     """Have this process count what it does, and kill itself at the call ``fatal``, if any."""
     from rlc.runtime.auxiliary import ReplyCache
-    from rlc.runtime.rollouts.agent_episode import AgentEpisode
+    from rlc.runtime.rollouts.agents import AgentEpisode
     from rlc.runtime.rollouts.player import Player
     from rlc.runtime.stages.evaluation import EvaluationRunner
     from rlc.runtime.updates import optimizer

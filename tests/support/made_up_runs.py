@@ -13,8 +13,7 @@ from rlc.lang.render import render_human
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash, plan_to_dict
 from rlc.plan.records import Plan
-from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.meter import cost
+from rlc.runtime.journal.database import Journal, cost
 from rlc.runtime.records import Usage
 
 RECIPE = """

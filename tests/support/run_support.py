@@ -26,10 +26,9 @@ from rlc.plan.leaves import evolved
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan
 from rlc.runtime.job import Job
+from rlc.runtime.journal.episodes import TOKENS_FILE
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.tokens import TOKENS_FILE
-from rlc.runtime.observer import Observer
-from rlc.runtime.summary import Summary
+from rlc.runtime.summary import Observer, Summary
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import RemoteService
 

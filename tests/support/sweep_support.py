@@ -12,7 +12,7 @@ from rlc.lang.render import render_human
 from rlc.plan.parts import BudgetPlan
 from rlc.plan.records import Plan
 from rlc.plan.sweeps import MeasurePlan, SearchPlan, SweepPlan
-from rlc.sweeps.results import SweepSummary
+from rlc.sweeps.journal import SweepSummary
 from rlc.sweeps.run import SweepRun
 from rlc.sweeps.start import compiled_again, open_sweep, reopen_sweep
 

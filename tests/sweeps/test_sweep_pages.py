@@ -16,9 +16,8 @@ from rlc.plan.sweeps import Trial
 from rlc.report.diagrams import parallel
 from rlc.report.sweep_page import build, sweep_html
 from rlc.runtime.journal.folder import RunFolder
-from rlc.sweeps.folder import SweepFolder
+from rlc.sweeps.folder import SweepFolder, read_sweep
 from rlc.sweeps.journal import TrialState
-from rlc.sweeps.read import read_sweep
 
 SWEEP = "sweep rates { of = main  over = { rate = [1e-4, 1e-2]  policy.lora_rank = [2, 4] }  %s }\n"
 # The metric of each configuration's two seeds.

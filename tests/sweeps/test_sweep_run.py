@@ -15,11 +15,8 @@ from rlc.plan.sweeps import Trial
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Summary
-from rlc.sweeps.jobs import StoppableJob
-from rlc.sweeps.journal import TrialRecord
-from rlc.sweeps.observer import SweepObserver
-from rlc.sweeps.results import SweepSummary
-from rlc.sweeps.run import SweepRun
+from rlc.sweeps.journal import SweepObserver, SweepSummary, TrialRecord
+from rlc.sweeps.run import StoppableJob, SweepRun
 
 pytestmark = [pytest.mark.plain, pytest.mark.slow]
 

@@ -7,9 +7,8 @@ from attrs import evolve
 from sweep_support import METRIC, PLAN
 
 from rlc.plan.sweeps import AxisPlan, RangePlan, SearchPlan, SweepPlan
-from rlc.sweeps.halving import Halving
 from rlc.sweeps.journal import MetricReport
-from rlc.sweeps.search import Proposal, propose
+from rlc.sweeps.search import Halving, Proposal, propose
 
 RATE = AxisPlan("rate", (), RangePlan("log", 1e-5, 1e-2, None, False))
 SIZE = AxisPlan("size", (), RangePlan("linear", 2, 8, 2, True))

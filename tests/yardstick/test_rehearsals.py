@@ -11,7 +11,7 @@ from yardstick import YARDSTICK, no_hub, standing_in
 from rlc.compile.recipe import compile_source
 from rlc.compile.variants import rehearse
 from rlc.lang.source import Source
-from rlc.runtime.preflight import require_runnable
+from rlc.runtime.start import require_runnable
 
 pytestmark = [pytest.mark.plain, pytest.mark.slow]
 

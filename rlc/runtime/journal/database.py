@@ -1,4 +1,4 @@
-"""The journal of a run: a SQLite file that is the truth about what has been done.
+"""The journal of a run: a SQLite file that is the truth about what has been done and paid for.
 
 A step is written when it starts, and again when it is done, with its metrics and data cursor. The
 state saved after it is written once the service has it, the weights that a step samples from
@@ -13,14 +13,16 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import asdict, astuple, frozen
+from attrs import asdict, astuple, define, evolve, field, frozen
 
+from rlc.catalog import dollars, price_of
 from rlc.data import SCHEMA, meta, saved
-from rlc.plan import BudgetPlan
+from rlc.plan import LOCAL, BudgetPlan, ModelPlan
 from rlc.runtime.records import RunError, Usage
 
 
@@ -42,7 +44,7 @@ class RecordedUsage:
     seconds: float
 
     def fits(self, budget: BudgetPlan, more: RecordedUsage) -> bool:
-        """Whether a budget has room for ``more``."""
+        """Return whether a budget has room for ``more``."""
         limits = (budget.usd, budget.tokens, budget.seconds)
         pairs = zip(limits, astuple(self + more), strict=True)
         return all(limit is None or used <= limit for limit, used in pairs)
@@ -53,26 +55,20 @@ class RecordedUsage:
         )
 
     def less(self, done: RecordedUsage) -> RecordedUsage:
-        """What is left of it, nothing at least."""
-        return RecordedUsage(
-            max(self.usd - done.usd, 0.0),
-            max(self.tokens - done.tokens, 0),
-            max(self.seconds - done.seconds, 0.0),
-        )
+        """Return what is left of it, at least nothing."""
+        usd, tokens = max(self.usd - done.usd, 0.0), max(self.tokens - done.tokens, 0)
+        return RecordedUsage(usd, tokens, max(self.seconds - done.seconds, 0.0))
 
 
 NOTHING = RecordedUsage(0.0, 0, 0.0)
 
 
 class Journal:
-    """One open journal.
-
-    With ``read_only`` nothing is written, not even a lock, so that a running run can be looked at.
-    Raise RunError if the file cannot be used.
-    """
+    """An open journal; ``read_only`` writes nothing, not even a lock, so that it can be read while
+    the run goes on. Raise RunError if the file cannot be used."""
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
-        self._used: dict[str, RecordedUsage] = {}  # totals of the stages that were asked for
+        self._used: dict[str, RecordedUsage] = {}  # totals of stages so far
         try:
             if read_only:
                 self._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
@@ -102,7 +98,7 @@ class Journal:
         return meta(self._db, key)
 
     def start_step(self, stage: str, step: int, source: int | None = None) -> None:
-        """Write that a step begins, and after which step it takes the weights it samples from."""
+        """Write that a step begins, and after which step the weights are that it samples from."""
         begin = "INSERT OR REPLACE INTO steps (stage, step, started) VALUES (?, ?, ?)"
         with self._db as db:
             db.execute("BEGIN")
@@ -132,7 +128,7 @@ class Journal:
         return next(iter(self._finished("AND stage = ? AND step = ?", stage, step)), None)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics of all finished steps and evaluations, in the order they were done."""
+        """Return the metrics of all finished steps and evaluations, in the order of their ends."""
         return [stored.metrics for stored in self._finished("ORDER BY finished, rowid")]
 
     def _finished(self, which: str, *values: str | int) -> list[StoredStep]:
@@ -141,7 +137,7 @@ class Journal:
         return [StoredStep(step, json.loads(c), json.loads(metrics)) for step, c, metrics in rows]
 
     def has_begun(self) -> bool:
-        """Whether any step was started, or anything paid for; True if that cannot be read."""
+        """Return whether a step was started, or anything paid for; True if that is unreadable."""
         query = "SELECT EXISTS (SELECT 1 FROM steps) OR EXISTS (SELECT 1 FROM spend)"
         try:
             return bool(self._db.execute(query).fetchone()[0])
@@ -193,8 +189,7 @@ class Journal:
         self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", row)
 
     def take(self, other: Path, stages: Iterable[str]) -> None:
-        """Take over the steps and checkpoints that another journal has of some stages, all or
-        nothing. What they cost stays there."""
+        """Copy steps and checkpoints of stages from another journal, all or nothing, not spend."""
         self._db.execute("ATTACH ? AS other", (str(other),))
         try:
             with self._db as db:
@@ -209,8 +204,7 @@ class Journal:
             self._db.execute("DETACH other")
 
     def answer(self, question: str) -> tuple[str, str] | None:
-        """Return the text and the stop reason of a model's answer to a question; None if it was not
-        asked."""
+        """Return the text and the stop reason of the reply to a question; None if there is none."""
         query = "SELECT text, stop_reason FROM answers WHERE question = ?"
         row: tuple[str, str] | None = self._db.execute(query, (question,)).fetchone()
         return row
@@ -254,3 +248,44 @@ class Journal:
         """Return the dollars spent so far, repeated steps included; 0 if free or unknown."""
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
+
+
+PROBES = 0  # the step that is charged for the first checks
+
+
+@define
+class Meter:
+    """Writes the usage of one stage's steps to the journal, each token once, at the prices of
+    ``model``. Responses are added to ``running``, the totals of the running steps. A step that
+    fails, or is repeated after a crash, is charged too."""
+
+    journal: Journal
+    stage: str
+    model: ModelPlan
+    running: defaultdict[int, Usage] = field(factory=lambda: defaultdict(Usage), init=False)
+    _written: dict[int, Usage] = field(factory=dict, init=False)
+
+    def write(self) -> None:
+        """Write the growth of the running totals since the last call."""
+        for step, usage in self.running.items():
+            before = asdict(self._written.get(step, Usage()))
+            self.add(step, Usage(**{kind: n - before[kind] for kind, n in asdict(usage).items()}))
+            self._written[step] = evolve(usage)
+
+    def finish(self, step: int) -> Usage:
+        """Write all totals; remove and return that of a step."""
+        self.write()
+        self._written.pop(step, None)
+        return self.running.pop(step, Usage())
+
+    def add(self, step: int, usage: Usage) -> None:
+        """Write usage beside the running total of a step."""
+        if any(asdict(usage).values()):
+            self.journal.add_spend(self.stage, step, usage, cost(self.model, usage))
+
+
+def cost(model: ModelPlan, usage: Usage) -> float | None:
+    """Return the cost on the model's service in dollars; None if a price is unknown."""
+    if model.service == LOCAL:
+        return 0.0
+    return None if price_of(model.base, model.service) is None else dollars(model.base, usage)

@@ -1,13 +1,16 @@
-"""The folder of a run: its files, its lock, and what happens to them on a resume."""
+"""Folders of runs and of sweeps: named, made and locked; the files of a run, and their resume."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
+import shlex
 import shutil
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +28,125 @@ from rlc.plan import (
     located,
     plan_hash,
 )
-from rlc.runtime.failures import FAILURES_FILE, Failure, read_failures
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.locks import command, locked, made_and_locked
-from rlc.runtime.journal.metrics import COMPARISONS_FILE, METRICS_FILE, ROLLOUTS_FILE
-from rlc.runtime.journal.timeline import TIMELINE_FILE
-from rlc.runtime.journal.tokens import ALL, USUAL, keep_blocks
-from rlc.runtime.records import RunError
+from rlc.runtime.journal.episodes import ALL, USUAL, keep_blocks
+from rlc.runtime.journal.metrics import (
+    COMPARISONS_FILE,
+    METRICS_FILE,
+    ROLLOUTS_FILE,
+    TIMELINE_FILE,
+    parse_line,
+)
+from rlc.runtime.records import FAILURES_FILE, Failure, RunError, read_failures
 from rlc.version import __version__
+
+_FILE = ".lock"
+_TRIES, _PAUSE = 10, 0.01  # :func:`is_locked` has the lock for a moment
+
+
+def command(verb: str, run: Path) -> str:
+    """Return a command about a run as a shell takes it, whatever its folder is called."""
+    name = str(run)
+    return f"rlc {verb} {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
+
+
+def new_folder(root: Path, recipe: str) -> Path:
+    """Make an empty folder ``NAME-TIME``, with a number if it exists."""
+    plain = re.sub(r"[^\w.-]+", "-", recipe).strip("-.") or "recipe"
+    path = first = root / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    while True:
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            number += 1
+            path = first.with_name(f"{first.name}-{number}")
+
+
+@contextmanager
+def made_and_locked(
+    path: Path | None, name: str, kind: str, resume: str
+) -> Iterator[tuple[Path, ExitStack]]:
+    """Make a folder, by default ``runs/NAME-TIME``, and lock it until the returned stack is closed:
+    at the end of the block, unless that takes its callbacks over.
+
+    Raise RunError, which names the ``kind`` of folder, if it has content, with the command
+    ``resume``, or cannot be written; a new one is then deleted.
+    """
+    is_new = path is None or not path.exists()
+    try:
+        if path is None:
+            path = new_folder(Path("runs"), name)
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise RunError(
+                f"the {kind} {path} already exists",
+                f"go on with it (`{command(resume, path)}`) or choose another --run-dir",
+            )
+        with ExitStack() as opened:
+            opened.callback(os.close, lock(path))
+            yield path, opened
+    except OSError as error:
+        if is_new and path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+        raise RunError(
+            f"cannot write the {kind} {path or 'runs'}: {error.strerror or error}",
+            "choose another place with --run-dir",
+        ) from error
+
+
+@contextmanager
+def locked(path: Path, kind: str) -> Iterator[ExitStack]:
+    """Lock a folder that exists, as :func:`made_and_locked` does."""
+    try:
+        with ExitStack() as opened:
+            opened.callback(os.close, lock(path))
+            yield opened
+    except OSError as error:
+        raise RunError(
+            f"cannot write the {kind} {path}: {error.strerror or error}",
+            "see to its permissions and to the room on its disk, then go on",
+        ) from error
+
+
+def lock(path: Path) -> int:
+    """Lock a folder until the descriptor is closed; raise RunError if it is locked already."""
+    handle = os.open(path / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for attempt in range(_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if attempt == _TRIES - 1:
+                holder = os.read(handle, 64).decode(errors="replace").strip()
+                os.close(handle)
+                whose = f" ({holder})" if holder else ""
+                raise RunError(
+                    f"another process{whose} is running {path}", "wait for it to end"
+                ) from error
+            time.sleep(_PAUSE)
+    os.truncate(handle, 0)
+    os.write(handle, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+    return handle
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process has locked the folder."""
+    try:
+        with (path / _FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 @define(eq=False)
 class RunFolder:
-    """An open, locked run folder. Make one with :meth:`create` or :meth:`resume`.
-
-    ``recorded`` is the plan as it was compiled; ``plan`` is the same with every file where this
-    process finds it.
-    """
+    """An open, locked run folder, made by :meth:`create` or :meth:`resume`. ``recorded`` is the
+    plan as it was compiled, ``plan`` the same with all files where this process finds them."""
 
     path: Path
     recorded: Plan
@@ -55,8 +160,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, plan: Plan) -> RunFolder:
-        """Make a new folder, by default ``runs/NAME-TIME``. Raise RunError if it has content or
-        cannot be written."""
+        """Make a new folder. Raise RunError if it has content or cannot be written."""
         name = Path(plan.recipe).stem
         with made_and_locked(path, name, "run folder", "run --resume") as (where, opened):
             journal = opened.enter_context(closing(Journal(where / JOURNAL_FILE)))
@@ -74,11 +178,8 @@ class RunFolder:
 
     @classmethod
     def resume(cls, path: Path) -> RunFolder:
-        """Open the folder of an earlier run, with the plan in its journal.
-
-        Raise RunError if there is no run in it, it is in use, it cannot be written, or its
-        ``plan.json`` differs from the journal.
-        """
+        """Open the folder of an earlier run, with the plan in its journal. Raise RunError if there
+        is no run in it, it is in use or not writable, or its ``plan.json`` differs."""
         if not (path / JOURNAL_FILE).is_file():
             raise no_run(path)
         with locked(path, "run folder") as opened:
@@ -88,30 +189,26 @@ class RunFolder:
             return cls(path, plan, journal, opened.pop_all())
 
     def set_state(self, state: str, cause: str = "") -> None:
-        """Journal the state of the run, and the reason for it."""
         self.journal.set_meta(state=state, cause=cause, updated=repr(time.time()))
 
     def add_tags(self, tags: Sequence[str]) -> None:
-        """Give the run names to find it by, beside those that it has."""
+        """Add names by which the run is found."""
         if tags:
             known = (self.journal.meta("tags") or "").split()
             self.journal.set_meta(tags=" ".join(dict.fromkeys([*known, *tags])))
 
     @property
     def kept_tokens(self) -> int | None:
-        """Of how many episodes of a step the tokens are kept; None for all."""
+        """The number of episodes of a step whose tokens are kept; None for all."""
         most = self.journal.meta("tokens") or str(USUAL)
         return None if most == ALL else int(most)
 
     def keep_tokens(self, most: int | None) -> None:
-        """Keep the tokens of so many episodes of each step from now on; None for all."""
+        """Set the number of episodes of a step whose tokens are kept; None for all."""
         self.journal.set_meta(tokens=ALL if most is None else str(most))
 
     def close_failed(self) -> bool:
-        """Close the folder of a run that failed, and delete a new one in which nothing has begun.
-
-        Return whether it is still there.
-        """
+        """Close the folder of a failed run; delete it if nothing has begun, or return True."""
         keep = not self._new or self.journal.has_begun()
         self.close()
         if not keep:
@@ -123,10 +220,7 @@ class RunFolder:
         self._opened.close()
 
     def rewind(self) -> None:
-        """Return to the newest checkpoint of each stage: no saved weights have the later steps.
-
-        The files beside the journal are made consistent with it, whatever a crash left of them.
-        """
+        """Return to the newest checkpoint of each stage, and make the files consistent with it."""
         last = dict[str, int]()
         for stage in self.plan.stages:
             last[stage.name] = max(self.journal.checkpoints(stage.name), default=0)
@@ -147,7 +241,7 @@ class RunFolder:
     def keep_failures(
         self, failures: Sequence[Failure], stage: str = "", step: int | None = None
     ) -> None:
-        """Write down the causes that this run has not met before, each with its traceback."""
+        """Write the causes of failure that are new in this run, each with its traceback."""
         if not failures:
             return
         known, new = {failure.key for failure in read_failures(self.path)}, []
@@ -163,16 +257,9 @@ class RunFolder:
             file.writelines(json.dumps(record) + "\n" for record in records)
 
     def read(self, name: str) -> list[dict[str, Any]]:
-        """Return the records of a file of JSON lines; those that are damaged are empty."""
-        records = []
+        """Return the records of a file of JSON lines, empty ones for damaged lines."""
         with (self.path / name).open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    record = json.loads(line)
-                except ValueError:  # damaged by a crash or an editor
-                    record = {}
-                records.append(record if isinstance(record, dict) else {})
-        return records
+            return [parse_line(line) or {} for line in file]
 
     def rewrite(self, name: str, records: Iterable[dict[str, Any]]) -> None:
         """Replace a file of JSON lines; the old one stays until the new one is complete."""
@@ -243,11 +330,9 @@ def _journalled_plan(path: Path, journal: Journal) -> Plan:
 
 
 def _found_recipe(path: Path, plan: Plan, journal: Journal) -> str:
-    """Return where the recipe of a run is: as seen from the run folder, if the whole project was
-    moved, or where it was when the run began, if the folder was moved alone.
-
-    Raise RunError if a file that the rest of the run reads is at neither place.
-    """
+    """Return the path of the recipe of a run: as seen from the run folder, if the project was
+    moved, or where it was when the run began. Raise RunError if a file that the rest of the run
+    reads is at neither place."""
     places = list(dict.fromkeys([plan.recipe, journal.meta("recipe") or plan.recipe]))
     known = [place for place in places if os.path.isfile(place)]
     # A stage with data that has begun has its examples in the run folder, and its own weights.

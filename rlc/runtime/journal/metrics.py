@@ -1,37 +1,40 @@
-"""One flat record of numbers a step: the records of ``metrics.jsonl`` and ``rollouts.jsonl``."""
+"""The records of the JSON lines in a run folder: metrics, rollouts, and when each node ran."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from attrs import define, field
 
 from rlc.catalog import STAGES, with_role
 from rlc.plan import EnvPlan, Training
 from rlc.records import asdict
-from rlc.runtime.records import Rollout, Usage
-
-if TYPE_CHECKING:
-    pass
+from rlc.runtime.graph import NodeContext
+from rlc.runtime.records import Rollout, Usage, grouped
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
 COMPARISONS_FILE = "comparisons.jsonl"  # the rewards of the replies that a step compared
 
-# What a rollout and its record have in common.
+# Fields that a rollout and its record have in common.
 _SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")
 
 
 def measure(stage: Training) -> str:
-    """Return the metric that a stage of this kind is watched by."""
+    """Return the metric by which a stage of this kind is watched."""
     watched = STAGES[stage.kind].watched
     assert watched is not None, "an evaluation has no steps"
     return watched
 
 
 def score(stage: Training, metrics: Mapping[str, Any]) -> float:
-    """Return how good a step was by its measure, more is better; -inf if it has none."""
+    """Return the measure of a step, more is better; -inf if it has none."""
     value = metrics.get(measure(stage))
     if value is None:
         return float("-inf")
@@ -39,8 +42,7 @@ def score(stage: Training, metrics: Mapping[str, Any]) -> float:
 
 
 def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the results of an evaluation without their prefix, and without its faults and what
-    its environments measured."""
+    """Return the results of an evaluation, without prefix, faults and environment metrics."""
     prefix = f"eval/{name}/"
     mine = {key.removeprefix(prefix): v for key, v in metrics.items() if key.startswith(prefix)}
     faults = ("failed", "cut_off")
@@ -54,11 +56,10 @@ def failures_by_cause(metrics: Mapping[str, Any]) -> dict[str, int]:
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dict[str, float]:
-    """Return the metrics of a step's rollouts, over all of them and by environment.
+    """Return the metrics of a step's rollouts, over all of them, by environment and by role.
 
     A failure only counts as failed, unless the plan gives it a reward. An environment, or a step,
-    without an episode that counts has no reward. If episodes are played in roles, each role has
-    metrics of its own.
+    without an episode that counts has no reward.
     """
     played = [rollout for rollout in rollouts if rollout.error is None]
     counted = [rollout for rollout in rollouts if rollout.credit]
@@ -96,11 +97,8 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
 
 
 def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the metrics of one environment's episodes.
-
-    ``reward_std`` is a population standard deviation, ``length`` counts sampled tokens. With
-    ``track()``, ``episodes/`` has turns and rewards as the environment gave them.
-    """
+    """Return the metrics of one environment's episodes. ``reward_std`` is a population standard
+    deviation, ``length`` counts sampled tokens, ``episodes/`` are the values of ``track()``."""
     name, rewards = env.name, [rollout.reward for rollout in rollouts]
     metrics = {
         f"reward/{name}": fmean(rewards),
@@ -124,16 +122,12 @@ def _env_metrics(env: EnvPlan, rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def by_role(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
-    """Return the rollouts of each role; those without a role are left out."""
-    roles: dict[str, list[Rollout]] = {}
-    for rollout in rollouts:
-        if rollout.role:
-            roles.setdefault(rollout.role, []).append(rollout)
-    return roles
+    """Return the rollouts of each role, without those that have none."""
+    return grouped((one for one in rollouts if one.role), lambda rollout: rollout.role)
 
 
 def measured(name: str, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the means of what the environment measured of each episode's last action."""
+    """Return the means of the environment's metrics of each episode's last action."""
     kinds = sorted({kind for rollout in rollouts for kind in rollout.last_metrics})
     return {f"env/{name}/{kind}": fmean(r.last_metric(kind) for r in rollouts) for kind in kinds}
 
@@ -145,29 +139,20 @@ def mean_metric(name: str, values: Iterable[float]) -> dict[str, float]:
 
 
 def _cut_off(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
-    """Return the share of replies that reached max_tokens."""
     turns = (turn for rollout in rollouts for turn in rollout.turns)
     return mean_metric(f"turns/cut_off{of}", (turn.stop_reason == "length" for turn in turns))
 
 
 def _surprisals(rollouts: Sequence[Rollout]) -> Iterator[float]:
-    """Yield ``-log q`` of each sampled token, in nats.
-
-    Their mean is an estimate of the policy's entropy at the temperature of sampling.
-    """
+    """Yield ``-log q`` of each sampled token (nats), whose mean estimates the policy's entropy."""
     for rollout in rollouts:
         for turn in rollout.turns:
             yield from (-logprob for logprob in turn.logprobs)
 
 
 def _constant_groups(rollouts: Sequence[Rollout], of: str = "") -> dict[str, float]:
-    """Return the shares of groups (of one role) whose members all have the same reward.
-
-    They teach nothing where members are compared. ``all_good`` are those that solved the task.
-    """
-    groups: dict[tuple[tuple[str, int], str], list[Rollout]] = {}
-    for rollout in rollouts:
-        groups.setdefault((rollout.group, rollout.role), []).append(rollout)
+    """Return the shares of groups (of one role) whose members all have the same reward."""
+    groups = grouped(rollouts, lambda rollout: (rollout.group, rollout.role))
     if not groups:
         return {}
     constant = [group for group in groups.values() if len({one.reward for one in group}) == 1]
@@ -217,3 +202,57 @@ def rollout_record(
             for turn in rollout.turns
         ],
     }
+
+
+TIMELINE_FILE = "timeline.jsonl"
+
+
+@define(eq=False)
+class Timeline:
+    """The spans of one stage, kept until their step is journalled."""
+
+    stage: str
+    _spans: dict[int, list[dict[str, Any]]] = field(factory=dict, init=False)
+
+    def add(self, kind: str, node: NodeContext, start: float, end: float) -> None:
+        """Add that a part of a node ran from ``start`` to ``end`` (seconds since the epoch)."""
+        span = {"stage": self.stage, "step": node.step, "part": node.part, "kind": kind}
+        span |= {"start": round(start, 6), "end": round(end, 6)}
+        self._spans.setdefault(node.step, []).append(span)
+
+    def take(self, step: int) -> list[dict[str, Any]]:
+        """Remove and return the records of a step, in the order in which its nodes ended."""
+        return self._spans.pop(step, [])
+
+
+Record = dict[str, Any]
+
+
+def read_metrics(path: Path) -> list[Record]:
+    """Return the metrics in a run folder: a record for each step and evaluation."""
+    return [r for r in read_lines(path / METRICS_FILE) if "stage" in r and "step" in r]
+
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """Yield the objects of a file of JSON lines, if it exists, except those that are damaged."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if (record := parse_line(line)) is not None:
+                yield record
+
+
+def parse_line(line: str) -> Record | None:
+    """Return the object on a line; None if a crash or an editor damaged it."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and math.isfinite(float(value))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The runs of a folder and their states, read without writing anything.
+"""The runs of a folder, their states and what differs between them, read without writing anything.
 
 A run is read while it is running, after it was killed, and as far as possible if it is damaged. A
 run whose journal says ``running`` is running only while a process holds its folder's lock.
@@ -9,41 +9,92 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
-from rlc.catalog import recipe_in_file
+from rlc.catalog import plan_from_file, recipe_in_file
 from rlc.plan import (
     JOURNAL_FILE,
     PLAN_FILE,
     REHEARSAL,
+    ComparedValue,
+    ExpectationPlan,
     ExpectationResult,
+    Over,
     PlanFormatError,
+    QuantityPlan,
+    differing_paths,
     expectations_from_dict,
+    plan_values,
+    shown_value,
     word_of,
 )
-from rlc.runtime.expectations import judged_after
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.folder import no_run
-from rlc.runtime.journal.locks import is_locked
+from rlc.runtime.journal.folder import is_locked, no_run
 from rlc.runtime.records import RunError
+
+_OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {
+    "last": lambda values: values[-1],
+    "first": lambda values: values[0],
+    "min": min,
+    "max": max,
+    "mean": fmean,
+    "sum": sum,
+}
+
+
+def judged_after(
+    expectations: Sequence[ExpectationPlan],
+    records_of: Callable[[str], Sequence[Mapping[str, Any]]],
+    is_done: Callable[[str], bool],
+    ended: bool,
+    rehearses: bool,
+) -> tuple[ExpectationResult, ...]:
+    """Judge the expectations that are known after a run.
+
+    Args:
+        expectations: all of the plan.
+        records_of: returns the metrics of a stage, in the order of its steps or evaluations.
+        is_done: returns whether all of a stage is there.
+        ended: whether the run has reached its end, or its budget. Then an expectation on an unknown
+            value fails.
+        rehearses: whether the run is a rehearsal, which need not learn.
+    """
+
+    def value(quantity: QuantityPlan) -> float | None:
+        assert quantity.stage is not None
+        assert quantity.over is not None
+        values = [float(r[quantity.key]) for r in records_of(quantity.stage) if quantity.key in r]
+        return _OVER[quantity.over](values) if values else None
+
+    def judge(one: ExpectationPlan) -> ExpectationResult:
+        if rehearses:
+            return one.unknown("a rehearsal need not learn")
+        if all(is_done(quantity.stage or "") for quantity in one.quantities):
+            judged = one.judged(value)
+            return judged if judged.holds is not None else one.unknown("it was not measured", False)
+        if ended:
+            return one.unknown("the run ended before it was measured", False)
+        return one.unknown("the run has not come to it")
+
+    return tuple(judge(one) for one in expectations if one.after)
+
 
 State = Literal[
     "running", "finished", "nothing learnt", "budget", "interrupted", "failed", "damaged"
 ]
+NOTHING_LEARNT = "nothing learnt"  # the state of a run in which a stage has ended in vain
 GONE = "its process is gone"
 
 
 @frozen
 class StageInfo:
-    """How far a stage is: steps of a training stage, evaluations of an evaluation.
-
-    ``kind`` is ``train``, ``sft`` or ``eval``; ``metrics`` are the last ones.
-    """
+    """The steps of a training stage, or the evaluations of one, and the last metrics."""
 
     name: str
     kind: str
@@ -54,11 +105,8 @@ class StageInfo:
 
 @frozen
 class RunInfo:
-    """The state of a run, its ``cause`` if it is known, and what was expected of it.
-
-    Times are seconds since the epoch, or None if unknown. ``version`` is that of the rlc which
-    began it, ``tags`` are what `rlc run --tag` calls it.
-    """
+    """The state of a run, its ``cause`` if it is known, and its expectations. Times are seconds
+    since the epoch, None if unknown. ``version`` is of rlc, ``tags`` are of `rlc run --tag`."""
 
     path: Path
     recipe: str
@@ -87,12 +135,12 @@ def list_runs(root: Path) -> list[RunInfo]:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder looks like a run's, complete or damaged."""
+    """Return whether a folder looks like a run's, complete or damaged."""
     return any((path / name).is_file() for name in (PLAN_FILE, JOURNAL_FILE))
 
 
 def version_of(folder: Path, files: Iterable[str]) -> tuple[object, ...]:
-    """Return what is different once a run has begun, ended, or written to one of its files."""
+    """Return a value that changes when a run begins, ends, or writes to one of its files."""
     found: list[object] = [is_locked(folder)]
     for name in files:
         try:
@@ -145,9 +193,12 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         records[stage["name"]] = [step.metrics for step in done]
         stages.append(StageInfo(stage["name"], word_of(stage), len(done), total, metrics))
     started, updated = journal.meta("started"), float(journal.meta("updated") or 0.0)
+    # The recipe is where it is as seen from the run folder, or where it was when the run began.
+    recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
+    moved = absolute and os.path.isfile(absolute) and not os.path.isfile(recipe)
     return RunInfo(
         path=path,
-        recipe=_recipe(path, plan, journal),
+        recipe=absolute if absolute and moved else recipe,
         state=state,
         cause=cause,
         started=float(started) if started else None,
@@ -166,8 +217,31 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
     )
 
 
-def _recipe(path: Path, plan: Mapping[str, Any], journal: Journal) -> str:
-    """Return where the recipe is as seen from the run folder, or was when the run began."""
-    recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
-    moved = absolute and os.path.isfile(absolute) and not os.path.isfile(recipe)
-    return absolute if absolute and moved else recipe
+_GIVEN = ("--set", "--seed", "--weights", "--service")  # origins of values set on the command line
+
+
+def what_differs(runs: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
+    """Return the values of the plan of each run, by its folder, that differ from other runs of its
+    recipe or were set on the command line, by dotted path; none of an unreadable plan."""
+    found: dict[Path, dict[str, str]] = {run.path: {} for run in runs}
+    for recipe in {run.recipe for run in runs}:
+        values = {run.path: _values(run.path) for run in runs if run.recipe == recipe}
+        read = [mine for mine in values.values() if mine]
+        differing = differing_paths(read) if read else []
+        for path, mine in values.items():
+            given = [name for name, side in mine.items() if side.origin.startswith(_GIVEN)]
+            rehearsal = any(side.origin == REHEARSAL for side in mine.values())
+            found[path] = ({"rehearse": "true"} if rehearsal else {}) | {
+                name: shown_value(name.rpartition(".")[2], mine[name].value)
+                for name in dict.fromkeys([*given, *differing])
+                if name in mine
+            }
+    return found
+
+
+def _values(run: Path) -> Mapping[str, ComparedValue]:
+    try:
+        data = json.loads((run / PLAN_FILE).read_text(encoding="utf-8"))
+        return plan_values(plan_from_file(data, run)[0])
+    except (OSError, ValueError, PlanFormatError):
+        return {}

@@ -1,29 +1,225 @@
-"""One task played by all members of a group, against a sampling client."""
+"""One task played by all members of a group, against a sampling client, and its credit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+from array import array
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, evolve, field
 
-from rlc.chat import ContractError, PromptBuilder, chunks_of, ended_reply, model_input, stop_of
-from rlc.envs import AsyncEpisode, Deadline, JoiningEpisode, Responder, RunningEpisode, validated
-from rlc.plan import FailurePlan, RolloutsPlan, SamplingPlan
-from rlc.runtime.concurrency import EventLoopYield, all_of
-from rlc.runtime.failures import failure_of
-from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage
-from rlc.runtime.rollouts.attempts import Attempt, call_environment, sampled_turn
-from rlc.runtime.rollouts.credit import credited, unplayed_credit
-from rlc.runtime.rollouts.environments import close_all
+from rlc.algo import AlgorithmError, Program, reduce_rewards, shaped_reward
+from rlc.chat import (
+    Action,
+    ContractError,
+    EnvError,
+    Observation,
+    PromptBuilder,
+    calls_of,
+    chunks_of,
+    ended_reply,
+    model_input,
+    stop_of,
+)
+from rlc.data import TaskFacts
+from rlc.envs import (
+    AsyncEpisode,
+    Deadline,
+    JoiningEpisode,
+    PlayableEnv,
+    Responder,
+    RunningEpisode,
+    all_of,
+    validated,
+)
+from rlc.plan import FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
+from rlc.runtime.concurrency import EventLoopYield
+from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage, failure_of
 from rlc.runtime.rollouts.tasks import Task
-from rlc.runtime.rollouts.tokens import EpisodeTokens
+from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
-from rlc.service import SamplingClient, ServiceLostError, sampling_params
+from rlc.service import SamplingClient, ServiceLostError, pending_call, sampling_params
 
 if TYPE_CHECKING:
     from tinker import types
+
+    from rlc.algo import Parts
+
+
+def credited(rollout: Rollout, plan: RewardPlan) -> Rollout:
+    """Return a rollout with its credit. Raise ShapedRewardError if it cannot be shaped."""
+    turns, by_itself = rollout.turns, rollout.ended == "done"
+    credit, components = episode_credit(plan, turns, by_itself), credited_components(plan, turns)
+    raw = raw_reward(plan, turns, by_itself)
+    return evolve(rollout, credit=credit, raw=raw, components=components)
+
+
+def raw_reward(plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool) -> float | None:
+    """Return the reward of an episode before it was shaped; None if it is not shaped."""
+    if plan.shaped is None:
+        return None
+    bare = evolve(plan, shaped=None, low=None, high=None)
+    return sum(episode_credit(bare, turns, ended_by_itself))
+
+
+def episode_credit(
+    plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool
+) -> tuple[float, ...]:
+    """Return the credit of each turn; empty without a reward. Raise ShapedRewardError."""
+    program = plan.shaped
+    credit = reduce_rewards(
+        [turn.reward for turn in turns],
+        plan.reduce,
+        nonterminal=plan.nonterminal,
+        low=plan.low,
+        high=plan.high,
+        ended=ended_by_itself,
+        shaped=None if program is None else partial(_shaped, program, turns, ended_by_itself),
+    )
+    return credit or ()
+
+
+def credited_components(plan: RewardPlan, turns: Sequence[Turn]) -> Parts:
+    """Return the components of a credit that is their weighted sum, reduced as it is."""
+    if (plan.nonterminal, plan.low, plan.high, plan.shaped) != (None, None, None, None):
+        return {}
+    parts = (part for turn in turns for part in turn.components.items())
+    weights = {name: weight for name, (weight, _) in parts if weight}
+    values = {
+        name: [
+            None if turn.reward is None else turn.components.get(name, (0.0, 0.0))[1]
+            for turn in turns
+        ]
+        for name in weights
+    }
+    return {
+        name: (weight, reduce_rewards(values[name], plan.reduce) or ())
+        for name, weight in weights.items()
+    }
+
+
+def unplayed_credit(plan: RewardPlan, end: Observation) -> tuple[float, ...]:
+    """Return the credit of an episode that ended before its first turn, which nothing shapes."""
+    return reduce_rewards([end.reward], "sum", low=plan.low, high=plan.high) or ()
+
+
+def _shaped(program: Program, turns: Sequence[Turn], ended_by_itself: bool, total: float) -> float:
+    """Return the shaped reward of an episode. It is truncated if it did not end by itself, or its
+    last reply was cut off at max_tokens."""
+    cut_off = not ended_by_itself or turns[-1].stop_reason == "length"
+    known = {
+        "total": total,
+        "tokens": float(sum(len(turn.tokens) for turn in turns)),
+        "turns": float(len(turns)),
+        "truncated": float(cut_off),
+    }
+    try:
+        return shaped_reward(program, {**turns[-1].metrics, **known})
+    except AlgorithmError as error:
+        raise ShapedRewardError(str(error)) from error
+
+
+class ShapedRewardError(EnvError):
+    """A reward that cannot be shaped: a component is missing, or the result infinite."""
+
+    cause = "reward"
+
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class Attempt:
+    """One attempt at one member's episode, with its turns however it ends."""
+
+    task: Task
+    member: int
+    seed: int
+    seconds: dict[str, float]
+    turns: list[Turn] = field(factory=list)
+    digest: str = ""  # of the first observation, once the episode is over
+    about: TaskFacts | None = None  # the task, once it is open
+    begun: bool = False  # from then on it closes its episode itself
+    unplayed: Observation | None = None  # the end of an episode without a turn
+
+    def add_span(self, kind: str, spent: Deadline) -> None:
+        """Add a span; its wait for a free place, if any, counts as ``waiting``."""
+        self.seconds[kind] += spent.worked
+        if spent.waited:
+            self.seconds["waiting"] = self.seconds.get("waiting", 0.0) + spent.waited
+
+
+def sampled_turn(sampled: types.SampledSequence, action: Action, topk: int, **more: Any) -> Turn:
+    """Return a sampled reply as a turn with ``topk`` tokens. Raise RunError without logprobs."""
+    if sampled.logprobs is None:
+        raise RunError("the service returned no logprobs for a sampled sequence")
+    return Turn(
+        tokens=array(TOKEN, sampled.tokens),
+        logprobs=array("d", sampled.logprobs),
+        action=action.text,
+        stop_reason=sampled.stop_reason,
+        calls=tuple(calls_of(action.message or {})),
+        sequence_id=sampled.sequence_id,
+        topk=first_of(sampled.topk_logprobs_np, topk),
+        **more,
+    )
+
+
+async def call_environment(call: Awaitable[T], holds: bool = True) -> T:
+    """Return the result of code that is not rlc's own.
+
+    If it exits the program, or raises what looks like our own cancellation, only this call fails.
+    With ``holds`` the service waits for the call before it answers the next batch of requests; not
+    so in a game, where the call may itself wait for replies to other members.
+    """
+    try:
+        with pending_call() if holds else nullcontext():
+            return await call
+    except SystemExit as error:
+        raise EnvError("the environment raised SystemExit") from error
+    except asyncio.CancelledError as error:
+        ours = asyncio.current_task()
+        if ours is None or ours.cancelling():
+            raise
+        raise EnvError("the environment raised CancelledError") from error
+
+
+CLOSE_SECONDS = 10.0  # that an episode, or an environment, may take to close
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncClosable(Protocol):
+    async def close(self) -> None: ...
+
+
+async def close_envs(envs: Iterable[PlayableEnv]) -> None:
+    """Release the resources of environments, including their workers and endpoints."""
+    made = [*envs]
+    await close_all([*(env.source for env in made), *filter(None, (env.endpoint for env in made))])
+
+
+async def close_all(things: Iterable[AsyncClosable]) -> None:
+    """Close episodes or sources concurrently, even if cancelled; log those that fail to close."""
+
+    async def close(thing: AsyncClosable) -> None:
+        try:
+            async with Deadline(CLOSE_SECONDS, "closing it"):
+                await thing.close()
+        except Exception as error:
+            _log.warning("an environment did not close: %s: %s", type(error).__name__, error)
+
+    closing = asyncio.gather(*map(close, things))
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise
 
 
 @define
@@ -31,7 +227,7 @@ class Player:
     """Plays tasks with one snapshot of the weights and counts the tokens it uses.
 
     ``sampling`` is the stage's; the temperature and length of replies are each environment's.
-    With ``topk`` each reply comes with so many of the most likely tokens in the place of each.
+    ``topk``: how many of the most likely tokens come with each reply, in the place of each token.
     Every episode that is opened is closed, however it ends.
     """
 
@@ -71,10 +267,10 @@ class Player:
     async def _open(
         self, attempts: Sequence[Attempt], seed: int
     ) -> tuple[list[AsyncEpisode], Sequence[types.SampledSequence | None]]:
-        """Open the episodes of some members, and ask for their first replies in one request.
+        """Open the episodes of some members, and sample their first replies in one request.
 
-        A reply is None in a game, where it is asked for at the member's turn. If anything is
-        raised, no episode is left open.
+        A reply is None in a game, where it is sampled at the member's turn. If anything is raised,
+        no episode is left open.
         """
         task, members = attempts[0].task, [attempt.member for attempt in attempts]
         rollouts = task.env.plan.rollouts
@@ -115,7 +311,7 @@ class Player:
             raise
         except Exception as error:  # environments may raise anything
             if isinstance(episode, JoiningEpisode):  # a game cannot be joined again
-                return self._failed(attempt, error)
+                return self.failed(self._rollout(attempt, "failed", ()), error)
             return await self._retry(attempt, error)
 
     async def _retry(self, attempt: Attempt, error: Exception) -> Rollout:
@@ -134,10 +330,8 @@ class Player:
                 raise
             except Exception as again:
                 error = again
-        return evolve(self._failed(attempt, error), retried=tuple(errors))
-
-    def _failed(self, attempt: Attempt, error: Exception) -> Rollout:
-        return self.failed(self._rollout(attempt, "failed", ()), error)
+        failed = self.failed(self._rollout(attempt, "failed", ()), error)
+        return evolve(failed, retried=tuple(errors))
 
     def failed(self, rollout: Rollout, error: Exception) -> Rollout:
         """Return what the plan makes of a rollout that failed for good, or raise RunError."""
@@ -182,11 +376,7 @@ class Player:
         try:
             async with Deadline(plan.rollouts.timeout, "the episode"):
                 if isinstance(episode, RunningEpisode):
-                    from rlc.runtime.rollouts.agent_endpoint import (
-                        run_agent,  # it takes what a server takes
-                    )
-
-                    ended = await run_agent(self, attempt, episode)
+                    ended = await attempt.task.env.endpoint.run(self, attempt, episode)
                 else:
                     ended = await self._turns(attempt, episode, reply)
             first = episode.first.text
@@ -197,7 +387,7 @@ class Player:
             rollout = self._rollout(attempt, ended, unplayed_credit(plan.reward, end))
             return evolve(rollout, unplayed=end.metrics)
         rollout = self._rollout(attempt, ended, ())
-        # What is compared has its reward once its group is over.
+        # Comparisons give rewards once the group is over.
         return rollout if attempt.task.env.comparing else credited(rollout, plan.reward)
 
     async def _turns(
@@ -230,7 +420,7 @@ class Player:
                     await self._loop_yield.if_due()
                 kept = tokens.extend(prompt, reply.tokens)
                 action = history.reply(reply.tokens)
-                told = {name: view.reply(reply.tokens, action) for name, view in views.items()}
+                written = {name: view.reply(reply.tokens, action) for name, view in views.items()}
                 async with Deadline(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(await call_environment(episode.play(action), holds=alone))
             attempt.add_span("environment", spent)
@@ -248,11 +438,11 @@ class Player:
                 move=seen.move,
                 others=(*seen.others, *(after.others if after.done else ())),
             )
-            followed = {}
+            seen_as = {}
             for name, view in views.items():
-                own = turn.tokens if told[name] is reply.tokens else told[name]
-                followed[name] = TurnView(shown[name], own, view.chunks)
-            turns.append(evolve(turn, views=followed) if followed else turn)
+                own = turn.tokens if written[name] is reply.tokens else written[name]
+                seen_as[name] = TurnView(shown[name], own, view.chunks)
+            turns.append(evolve(turn, views=seen_as) if seen_as else turn)
             seen = after
         attempt.unplayed = seen if not (alone or turns) else None
         return "truncated" if seen.truncated else "done"
@@ -260,7 +450,7 @@ class Player:
     def limit_reached(
         self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
     ) -> tuple[str, str] | None:
-        """Return the limit that another reply could exceed: how the episode ends, and in words."""
+        """Return the limit that another reply could exceed, as an end and in words, or None."""
         most, whole = self.sampling.max_prompt_tokens, self.sampling.max_episode_tokens
         if self.context is not None and len(prompt) + rollouts.max_tokens > self.context:
             return "context", f"the model's context of {self.context}"
@@ -275,9 +465,9 @@ class Player:
     ) -> Sequence[types.SampledSequence]:
         sampling = attempt.task.env.plan.rollouts.sampling(self.sampling)
         params = sampling_params(sampling, seed % 2**31, stop_of(history))
-        asked = model_input(prompt, chunks_of(history))
-        replies = (await self.sample(attempt, asked, count, params)).sequences
-        return [ended_reply(reply, history) for reply in replies]
+        request = model_input(prompt, chunks_of(history))
+        response = await self.sample(attempt, request, count, params)
+        return [ended_reply(reply, history) for reply in response.sequences]
 
     async def sample(
         self,
@@ -287,7 +477,7 @@ class Player:
         params: types.SamplingParams,
         **more: Any,
     ) -> types.SampleResponse:
-        """Ask the service for replies, and count what they take."""
+        """Sample replies, and count the time and tokens that they take."""
         if self.topk:
             wanted = more.get("topk_sample_logprobs", 0)
             more["topk_sample_logprobs"] = max(wanted, self.topk)

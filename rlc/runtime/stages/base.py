@@ -1,32 +1,29 @@
-"""What all kinds of training stage have in common, and offer to the loop that drives them."""
+"""What training stages of all kinds offer to the loop that drives them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
 
 from rlc.runtime.auxiliary import AuxiliaryModels
-from rlc.runtime.failures import Failure
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
-from rlc.runtime.journal.checkpoints import PendingCheckpoint
-from rlc.runtime.journal.database import StoredStep
+from rlc.runtime.journal.database import Meter, StoredStep
+from rlc.runtime.journal.episodes import EpisodeTokens
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
-from rlc.runtime.journal.tokens import EpisodeTokens
-from rlc.runtime.observer import Observer
-from rlc.runtime.records import TrainedSample
+from rlc.runtime.records import Failure, TrainedSample
+from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import UpdateResult
-from rlc.runtime.weights import StageWeights
+from rlc.runtime.updates.scorers import LogprobScorers, ReferenceReplies
+from rlc.runtime.weights import PendingCheckpoint, StageWeights
 
 
 @frozen(eq=False)
 class Setup:
-    """What a stage is opened with: the run folder, the weights that it trains, the meter of its
-    steps, the models that it may ask, and the steps that are ``done``."""
+    """The arguments for opening a stage, among them the steps that are ``done``."""
 
     folder: RunFolder
     weights: StageWeights
@@ -41,48 +38,30 @@ class Setup:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the model that is trained."""
         return self.weights.training.get_tokenizer()
 
 
 @frozen(eq=False)
 class StepReport:
-    """The results of a finished step, as the journal and the files of the run take them.
-
-    ``tokens`` are those of the episodes that it trained on, ``lesson`` is one of the rows that it
-    learnt from.
-    """
+    """The results of a finished step for the journal and the files of the run. ``tokens`` are those
+    of the episodes that it trained on, ``lesson`` is a row that it learnt from."""
 
     metrics: dict[str, Any]
-    rollouts: list[dict[str, Any]]
-    failures: list[Failure]
-    cursor: dict[str, Any]
     checkpoint: PendingCheckpoint | None
+    rollouts: list[dict[str, Any]] = field(factory=list)
+    failures: list[Failure] = field(factory=list)
+    cursor: dict[str, Any] = field(factory=dict)
     comparisons: list[dict[str, Any]] = field(factory=list)
     tokens: list[EpisodeTokens] = field(factory=list)
     lesson: TrainedSample | None = None
 
 
-class TokenScorers(Protocol):
-    """What asks other models for logprobs in the steps of a stage, and counts their tokens."""
-
-    def write(self) -> None:
-        """Write down what the running steps have read so far."""
-
-    def finish(self, step: int) -> int:
-        """Write all down, forget a step, and return how many tokens it has read."""
-
-    async def close(self) -> None:
-        """Stop asking."""
-
-
-ScorerT = TypeVar("ScorerT", bound=TokenScorers)
+ScorerT = TypeVar("ScorerT", bound=LogprobScorers | ReferenceReplies)
 
 
 @define(eq=False)
 class Stage(ABC, Generic[ScorerT]):
-    """A training stage in progress; ``meter`` counts the tokens of its running steps. ``scorers``
-    are the models that score what is sampled, by the kind of their node."""
+    """A training stage in progress; ``scorers`` score the samples of a step, by their node."""
 
     seed: int
     weights: StageWeights
@@ -98,7 +77,7 @@ class Stage(ABC, Generic[ScorerT]):
         """Return the results of a step and forget what was kept for it."""
 
     async def close(self) -> None:
-        """Release what the stage holds besides its weights."""
+        """Release the resources of the stage besides its weights."""
         for scorers in self.scorers.values():
             await scorers.close()
 
@@ -112,7 +91,7 @@ class Stage(ABC, Generic[ScorerT]):
         return update
 
     def record_usage(self) -> None:
-        """Write down the tokens that running steps have used so far."""
+        """Journal the tokens that running steps have used so far."""
         self.meter.write()
         for scorers in self.scorers.values():
             scorers.write()

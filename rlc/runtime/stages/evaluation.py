@@ -15,10 +15,8 @@ from rlc.envs import PlayableEnv
 from rlc.plan import Evaluation, Training, evaluations_of, metric_label
 from rlc.pricing import stage_cost
 from rlc.runtime.auxiliary import AuxiliaryModels
-from rlc.runtime.guard.adaptive_concurrency import LimitedSamplingClient, fixed_limiter
-from rlc.runtime.journal.database import NOTHING, RecordedUsage
+from rlc.runtime.journal.database import NOTHING, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import (
     ROLLOUTS_FILE,
     by_role,
@@ -26,22 +24,22 @@ from rlc.runtime.journal.metrics import (
     rollout_record,
     usage_metrics,
 )
-from rlc.runtime.observer import Observer
-from rlc.runtime.records import Rollout, Usage
-from rlc.runtime.rollouts.environments import build_envs, close_envs
-from rlc.runtime.rollouts.groups import play_tasks, require_any
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.records import Rollout, Usage, grouped
+from rlc.runtime.rollouts.groups import build_envs, play_groups, require_any
+from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
+from rlc.runtime.service_guard import LimitedSamplingClient, fixed_limiter
+from rlc.runtime.summary import Observer
 from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.weights import StageWeights
 from rlc.service import SamplingClient, TrainingClient
 
 
 def evaluation_metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the metrics of the plan under ``eval/<name>/``, also by environment of a mixture.
+    """Return the metrics of the plan under ``eval/<name>/``, also by environment and by role.
 
-    An episode that failed did not solve its task, and has no reward. If tasks are played in roles,
-    each has metrics of its own. A judge's pick alone decides whether a task is solved.
+    An episode that failed did not solve its task, and has no reward. A judge's pick alone decides
+    whether a task is solved.
     """
     prefix = f"eval/{plan.name}"
     envs = {env.name: env for env in plan.envs}
@@ -73,24 +71,24 @@ def evaluation_metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[st
 
 
 def _metrics(plan: Evaluation, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
-    """Return the metrics of the plan; none for a mean over episodes that have all failed."""
-    solved: dict[tuple[str, int], list[bool]] = {}  # by task, one value a sample
-    for rollout in rollouts:
-        solved.setdefault(rollout.group, []).append(rollout.solved)
+    """Return the metrics of the plan; no mean over episodes that have all failed."""
+    tasks = grouped(rollouts, lambda rollout: rollout.group).values()
+    solved = [[sample.solved for sample in samples] for samples in tasks]
     played = [rollout for rollout in rollouts if rollout.error is None]
     metrics = {}
     for metric in plan.metrics:
         if metric.k is not None:
             value_of = _OF_TASK[metric.name]
-            values = [value_of(solved_S, metric.k) for solved_S in solved.values()]
+            values = [value_of(solved_S, metric.k) for solved_S in solved]
             metrics[f"{prefix}/{metric_label(metric)}"] = fmean(values)
         elif played:
-            values_of = map(_OF_EPISODE[metric.name], played)
-            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(values_of)
+            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(
+                map(_OF_EPISODE[metric.name], played)
+            )
     return metrics
 
 
-# Metrics of k episodes: from the samples of a task that solved it, and k, to the task's value.
+# Metrics of k episodes: the value of a task, from whether each sample solved it, and k.
 _OF_TASK: Mapping[str, Callable[[Sequence[bool], int], float]] = {
     "pass_at": lambda solved_S, k: pass_at_k(len(solved_S), sum(solved_S), k),
     "any_at": lambda solved_S, k: pass_at_k(k, sum(solved_S[:k]), k),
@@ -114,24 +112,19 @@ class EvaluationRunner:
     asked: AuxiliaryModels
 
     def is_done(self, plan: Evaluation, step: int) -> bool:
-        """Whether the weights after ``step`` of the stage have been evaluated."""
         return self.folder.journal.step(plan.name, step) is not None
 
     async def run_due(self, weights: StageWeights, step: int) -> None:
-        """Run the evaluations that are due after a step, or before the first, but not at the end.
-
-        Each has a snapshot of its own: sharing one with the rollouts, and with it the service's
-        cache, would change the last bits of their logprobs.
-        """
+        """Run the evaluations due after a step, or before the first, but not at the end."""
         for plan in self._due(weights.plan, step):
             await self.run(plan, step, weights.training)
 
     def usual(self, stage: Training, step: int) -> RecordedUsage:
-        """Return what the evaluations that are due after a step will probably use."""
+        """Return what the evaluations due after a step will probably use."""
         return sum(map(self.usual_of, self._due(stage, step)), NOTHING)
 
     def usual_of(self, plan: Evaluation) -> RecordedUsage:
-        """Return what an evaluation used the last time; before the first, what is expected."""
+        """Return what an evaluation used the last time; before the first, its estimate."""
         journal, done = self.folder.journal, self.folder.journal.steps(plan.name)
         if done:
             return journal.used(plan.name, done[-1].step)
@@ -140,13 +133,13 @@ class EvaluationRunner:
         return RecordedUsage(cost.step["expected"].usd, tokens, seconds=0.0)
 
     def affords(self, stage: Training, more: RecordedUsage) -> bool:
-        """Return whether a stage's budget, which its evaluations share, has room for more."""
+        """Return whether a stage's budget, shared with its evaluations, has room for more."""
         journal, evaluations = self.folder.journal, evaluations_of(stage, self.folder.plan.stages)
         used = sum((journal.used(plan.name) for plan in evaluations), journal.used(stage.name))
         return used.fits(stage.budget, more)
 
     def _due(self, stage: Training, step: int) -> list[Evaluation]:
-        """Return the evaluations to do after a step, or before the first, but not at the end."""
+        """Return the evaluations to run after a step, or before the first, but not at the end."""
         if step == stage.steps:
             return []
         return [
@@ -159,6 +152,8 @@ class EvaluationRunner:
     async def run(self, plan: Evaluation, step: int, training: TrainingClient) -> None:
         """Evaluate the weights after ``step`` of the stage (0: before the first step)."""
         self.observer.waiting(f"evaluating {plan.name} after step {step:,}")
+        # Not the snapshot of the rollouts: with it they would share the service's cache, which
+        # changes the last bits of logprobs.
         client = await training.save_weights_and_get_sampling_client()
         journal = self.folder.journal
         meter = Meter(journal, plan.name, plan.model)
@@ -190,15 +185,10 @@ class EvaluationRunner:
         client: SamplingClient,
         usage: Usage,
     ) -> list[Rollout]:
-        """Return all samples of all tasks.
-
-        Tasks and seeds have streams of their own, the same for all weights, so that two evaluations
-        differ in the model alone.
-        """
+        """Return all samples of all tasks, with the same random streams for all weights."""
         if (most := plan.sampling.concurrency) is not None:
             client = LimitedSamplingClient(client, fixed_limiter(most))
-        context = plan.model.context
-        player = Player(client, plan.sampling, context, DEFAULT_FAILURE, usage)
+        player = Player(client, plan.sampling, plan.model.context, DEFAULT_FAILURE, usage)
         seed, names = self.folder.plan.seed, ("eval", plan.name)
         stream = TaskStream(envs, new_cursor(list(envs)), seed, names, size=plan.samples)
         played = count(1)
@@ -207,4 +197,5 @@ class EvaluationRunner:
             self.observer.progress(next(played), plan.tasks)
             self.observer.played(members)
 
-        return await play_tasks(player, stream.take(plan.tasks), on_group)
+        groups = await play_groups(player, stream.take(plan.tasks), on_group)
+        return [member for group in groups for member in group]

@@ -1,37 +1,39 @@
-"""The examples of a supervised stage: made once, then kept in the run folder."""
+"""The examples of a stage that learns from data: made once, then kept in the run folder."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from math import fsum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rlc.catalog import LIKELIHOOD
 from rlc.plan import AnyData, Demonstrations, PreferredPairs, Samples, StagePlan, Training, is_read
 from rlc.runtime.concurrency import in_thread
+from rlc.runtime.graph import Inputs, NodeContext, StepFunction
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
-from rlc.runtime.rollouts.tokens import TokenSequence
-from rlc.runtime.scores import Scores
+from rlc.runtime.rollouts.tokens import Scores, TokenSequence
 from rlc.runtime.stages.base import Setup
-from rlc.runtime.stages.demonstrations import demonstrations
 from rlc.runtime.stages.file_examples import file_examples
-from rlc.runtime.stages.preferred import part_of, preferred
-from rlc.runtime.stages.samples import samples
+from rlc.runtime.stages.samples import demonstrations, part_of, preferred, samples
 from rlc.runtime.updates.datums import TrainingDatum, shifted
-from rlc.runtime.weights import StageWeights
 from rlc.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from tinker import types
+
 
 # One demonstration: the datums of its merged turns.
 Example = list[TrainingDatum]
 
 
 async def load_examples(setup: Setup, stage: Training, data: AnyData) -> list[Example]:
-    """Return the examples of a stage's data, from the run folder or else made now.
-
-    A resumed run imitates the same examples, even if the file or the weights that they came from
-    have changed.
+    """Return the examples of a stage's data, from the run folder or else made now. A resumed run
+    has the same examples, even if the file or the weights that they came from have changed.
 
     Raises:
         DataError: a row of the file cannot be used.
@@ -44,30 +46,36 @@ async def load_examples(setup: Setup, stage: Training, data: AnyData) -> list[Ex
     ]
 
 
+def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int, weight: float = 1.0) -> Example:
+    """Return the example in which each token that the model is to write has one weight."""
+    sequences = [TokenSequence.read(part) for part in parts]
+    turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
+    weight_T, chosen_T = np.full(turns, weight), np.ones(turns, dtype=np.bool_)
+    datums = []
+    for one in sequences:
+        turn_T, scored = np.asarray(one.turns[1:]), dict[str, Scores]()
+        if one.topk:
+            known = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in one.topk.items()]
+            scored["teacher"] = Scores.at_places(one.logprobs[1:], known, vocabulary)
+        datums.append(shifted(one, weight_T, chosen_T, scored))
+    return datums
+
+
 async def example_records(setup: Setup, stage: Training, data: AnyData) -> list[dict[str, Any]]:
-    """Return the examples, or preferences, of a stage's data as they are kept in the run folder;
-    make them now if they are not. Raise DataError or RunError as :func:`load_examples` does."""
+    """Return the records of a stage's data in the run folder; make missing ones."""
     folder, name = setup.folder, examples_file(stage, data)
-    require_examples(folder, name, setup.weights)
+    if setup.weights.step and not (folder.path / name).exists():
+        raise RunError(f"{folder.path / name} is gone, and cannot be made again")
     await make_file_examples(folder, stage, setup.tokenizer, setup.observer.note)
     if not (folder.path / name).exists():
         folder.rewrite(name, await MAKERS[type(data)](setup, stage, data))
     return folder.read(name)
 
 
-def require_examples(folder: RunFolder, name: str, weights: StageWeights) -> None:
-    """Raise RunError if the examples that a stage has begun with are gone."""
-    if weights.step and not (folder.path / name).exists():
-        raise RunError(f"{folder.path / name} is gone, and cannot be made again")
-
-
 async def make_file_examples(
     folder: RunFolder, stage: StagePlan, tokenizer: Any, note: Callable[[str], None]
 ) -> None:
-    """Make the examples of a stage that learns from files, unless it has begun.
-
-    Raise DataError or RunError for rows that cannot be used.
-    """
+    """Make the examples of a stage from files, unless it has begun; raise DataError or RunError."""
     for data in stage.data:
         name = examples_file(stage, data)
         if (folder.path / name).exists() or folder.journal.steps(stage.name) or not is_read(data):
@@ -78,29 +86,24 @@ async def make_file_examples(
             note(text)
 
 
-# What plays the episodes that data is made of, and returns the records of the run folder.
+# Data made of episodes: what plays them, and returns the records of the run folder.
 MAKERS: Mapping[
     type[AnyData], Callable[[Setup, Training, Any], Awaitable[list[dict[str, Any]]]]
-] = {
-    Demonstrations: demonstrations,
-    Samples: samples,
-    PreferredPairs: preferred,
-}
+] = {Demonstrations: demonstrations, Samples: samples, PreferredPairs: preferred}
 
 
 def examples_file(stage: StagePlan, data: AnyData) -> str:
-    """The name of the file in the run folder that holds what is made of a stage's data."""
+    """Return the name of the file in the run folder with the records of a stage's data."""
     return f"examples-{stage.name}{part_of(stage, data)}.jsonl"
 
 
 def is_due(stage: Training, step: int) -> bool:
-    """Whether what a stage holds out is compared after a step."""
+    """Return whether the held-out data of a stage is scored after a step."""
     return step == stage.steps or (stage.every is not None and step % stage.every == 0)
 
 
-def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:
-    """Yield the examples of a step, of ``count`` in all: each epoch has a random order of them, and
-    a step takes the next ``batch``, so they depend on its number alone."""
+def sampled_examples(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:
+    """Yield the numbers of a step's examples; each epoch has a random order of all."""
     orders = dict[int, npt.NDArray[np.int64]]()
     for number in range((step - 1) * batch, step * batch):
         epoch, place = divmod(number, count)
@@ -110,20 +113,27 @@ def drawn(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[
         yield int(orders[epoch][place])
 
 
-def _example(parts: Sequence[Mapping[str, Any]], vocabulary: int, weight: float = 1.0) -> Example:
-    """Return the example in which each token that the model is to write has one weight."""
-    sequences = [TokenSequence.read(part) for part in parts]
-    turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
-    weight_T, chosen_T = np.full(turns, weight), np.ones(turns, dtype=np.bool_)
-    return [
-        shifted(sequence, weight_T, chosen_T, _said(sequence, vocabulary)) for sequence in sequences
-    ]
+_AT_ONCE = 128  # sequences of a forward pass
 
 
-def _said(sequence: TokenSequence, vocabulary: int) -> dict[str, Scores]:
-    """What the model that played a sequence found most likely, if it was kept."""
-    if not sequence.topk:
+async def heldout_node(setup: Setup, stage: Training) -> dict[str, StepFunction]:
+    """Return the node function that scores the held-out examples of a stage, if it has any."""
+    if stage.heldout is None:
         return {}
-    turn_T = np.asarray(sequence.turns[1:])
-    said = [(np.flatnonzero(turn_T == turn), topk) for turn, topk in sequence.topk.items()]
-    return {"teacher": Scores.at_places(sequence.logprobs[1:], said, vocabulary)}
+    training, examples = setup.weights.training, await load_examples(setup, stage, stage.heldout)
+    datums = [datum for example in examples for datum in example]
+    wired: list[types.Datum] = []  # the same each time
+
+    async def score(node: NodeContext, _inputs: Inputs) -> dict[str, float]:
+        """Return the mean loss of a token, if it is due after the step."""
+        if not is_due(stage, node.step):
+            return {}
+        if not wired:
+            wired.extend(await in_thread(lambda: [one.to_tinker(LIKELIHOOD) for one in datums]))
+        parts = (wired[start : start + _AT_ONCE] for start in range(0, len(wired), _AT_ONCE))
+        outputs = await asyncio.gather(*(training.forward(p, LIKELIHOOD.name) for p in parts))
+        setup.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in datums)
+        total = fsum(output.metrics["loss:sum"] for output in outputs)
+        return {"heldout/loss": total / fsum(datum.weighed for datum in datums)}
+
+    return {"heldout": score}

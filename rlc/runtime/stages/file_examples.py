@@ -1,12 +1,14 @@
-"""Examples from the rows of a file, as sequences of tokens."""
+"""Examples from the rows of a file, as sequences of tokens; each message of a chat after the very
+prompt that it is sampled from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from rlc.catalog import code_of_data
 from rlc.chat import (
@@ -16,12 +18,16 @@ from rlc.chat import (
     encoded_reply,
     fitting_renderer,
     observation_of,
+    opening,
+    rendered,
+    split_chunks,
 )
 from rlc.data import (
     Chat,
     DataError,
     DataRow,
     FilePlace,
+    Message,
     at_place,
     hashed,
     read_chat,
@@ -36,15 +42,110 @@ from rlc.data import (
 from rlc.plan import Chats, LabelledReplies, Pairs, ReadData, RowData, Rows, StagePlan, has_rows
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
-from rlc.runtime.stages.conversations import SupervisedRenderer
+
+_ASKED: Message = {"role": "user", "content": "."}
+_CALLED: Message = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+_REASONED: Message = {
+    "role": "assistant",
+    "content": [{"type": "thinking", "thinking": "."}, {"type": "text", "text": "."}],
+}
+
+
+@define(slots=False)
+class SupervisedRenderer:
+    """Renders chats; ``differing`` counts messages after others than their sampling prompts."""
+
+    renderer: Any
+    name: str
+    differing: int = field(default=0, init=False)
+
+    def sequences(self, chat: Chat) -> list[TokenSequence]:
+        """Return the sequences of the trained messages, joined if they extend each other.
+
+        The weights are those of ``build_supervised_examples`` of tinker-cookbook 0.5.8, except
+        that a token of the prompt is never trained on. Raise DataError for a chat that the renderer
+        does not show as it is.
+        """
+        self._require_shown(chat)
+        try:
+            messages = opening(self.renderer, chat.messages, chat.tools)
+        except EnvError as error:
+            raise DataError(str(error)) from error
+        added = len(messages) - len(chat.messages)  # a system message with the tools
+        sequences = list[TokenSequence]()
+        for turn, at in enumerate(chat.trained):
+            try:
+                sequence = self._sequence(messages[: at + added + 1], turn)
+            except DataError as error:
+                raise DataError(f"message {at + 1}: {error.what}", error.hint) from error
+            known = len(sequences[-1].tokens) if sequences else 0
+            if known and sequence.tokens[:known] == sequences[-1].tokens:
+                sequence.turns[:known] = sequences.pop().turns
+            sequences.append(sequence)
+        return sequences
+
+    def _sequence(self, messages: list[Message], turn: int) -> TokenSequence:
+        from tinker_cookbook.exceptions import RendererError
+        from tinker_cookbook.renderers import TrainOnWhat
+
+        try:
+            prompt, _ = split_chunks(self.renderer.build_generation_prompt(messages[:-1]))
+            shown, weights = self.renderer.build_supervised_example(
+                messages, train_on_what=TrainOnWhat.LAST_ASSISTANT_MESSAGE
+            )
+        except RendererError as error:
+            raise DataError(str(error)) from error
+        tokens, chunks = split_chunks(shown)
+        turns = [turn if weight else NOT_SAMPLED for weight in weights.tolist()]
+        if turn not in turns:
+            raise DataError(f"the renderer `{self.name}` leaves nothing of it to train on")
+        self.differing += tokens[: len(prompt)] != prompt
+        return TokenSequence(tokens, [0.0] * len(tokens), turns, chunks)
+
+    def _require_shown(self, chat: Chat) -> None:
+        """Raise DataError for content that the renderer would silently leave out."""
+        if any(message.get("tool_calls") for message in chat.messages) and not self._shows_calls:
+            what = f"the renderer `{self.name}` does not write calls of tools"
+            raise DataError(what, "take a model that was trained to call tools")
+        reasoned = (at for at in chat.trained if not isinstance(chat.messages[at]["content"], str))
+        if next(reasoned, None) is not None and not self._shows_reasoning:
+            what = f"the renderer `{self.name}` leaves out the reasoning of what is trained on"
+            raise DataError(what, "take a renderer that thinks, or data without reasoning")
+        if chat.images and not hasattr(self.renderer, "image_processor"):
+            raise DataError(f"the renderer `{self.name}` shows no images; take a model that sees")
+
+    @cached_property
+    def _shows_calls(self) -> bool:
+        return self._differ(_CALLED, {**_CALLED, "tool_calls": []})
+
+    @cached_property
+    def _shows_reasoning(self) -> bool:
+        return self._differ(_REASONED, {"role": "assistant", "content": "."})
+
+    def _differ(self, one: Message, other: Message) -> bool:
+        """Return whether the renderer writes two replies differently, or refuses to write one."""
+        from tinker_cookbook.exceptions import RendererError
+
+        try:
+            shown = [
+                self.renderer.build_supervised_example([_ASKED, rendered(reply)])[0].to_ints()
+                for reply in (one, other)
+            ]
+        except RendererError:
+            return True  # and says so of the chat itself
+        return bool(shown[0] != shown[1])
+
 
 Row = Mapping[str, Any]
 
 
 @frozen
 class RowSequences:
-    """What is made of a row: its sequences by the names of its parts, and texts for people. Each of
-    the tokens that are trained on has the ``weight``."""
+    """The sequences of a row by its parts, texts to show, and the weight of each trained token."""
 
     parts: Mapping[str, list[TokenSequence]]
     shown: Mapping[str, str] = field(factory=dict)
@@ -52,27 +153,24 @@ class RowSequences:
 
     @property
     def length(self) -> int:
-        """Tokens of the longest sequence."""
         return max(len(sequence.tokens) for part in self.parts.values() for sequence in part)
 
     def record(self, place: FilePlace) -> dict[str, Any]:
-        """It as a record of the run folder."""
+        """Return the record of the run folder."""
         parts = {name: [s.written() for s in part] for name, part in self.parts.items()}
         more: dict[str, Any] = {"shown": self.shown} if self.shown else {}
         more |= {"weight": self.weight} if self.weight != 1 else {}
         return {"place": str(place), **parts, **more}
 
 
-Reads = Callable[[Row], RowSequences | None]  # None for a row that says nothing
-
-# The parts of an example: what is imitated, or the better and the worse reply.
+# The parts of an example: the imitated sequences, or the better and the worse reply.
 LEARNT, CHOSEN, REJECTED = "sequences", "chosen", "rejected"
 
 
 def file_examples(
     stage: StagePlan, data: ReadData, tokenizer: Any
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The examples of a stage's file, as records of the run folder, and what is worth a note.
+    """Return the examples of a stage's file, as records of the run folder, and notes on them.
 
     Raise DataError for a row that cannot be used; RunError for rows that are too long, unless the
     plan drops them, and if none is left.
@@ -114,12 +212,10 @@ def file_examples(
 def _read(
     stage: StagePlan, data: ReadData, tokenizer: Any, conversations: SupervisedRenderer
 ) -> Iterator[tuple[FilePlace, RowSequences | None]]:
-    """What is made of each row, and where it stands."""
     if has_rows(data):
-        reads = READERS[type(data)](data, conversations)
         for row in _rows(data):
             with at_place(row.place):
-                yield row.place, reads(row.fields)
+                yield row.place, READERS[type(data)](data, conversations, row.fields)
         return
     code = code_of_data(data)
     assert code is not None, "what is read and has no rows is made by code"
@@ -153,71 +249,58 @@ def _rows(data: RowData) -> Iterable[DataRow]:
     return rows[: data.count]
 
 
-def _chats(data: Any, conversations: SupervisedRenderer) -> Reads:
-    field, train_on = data.messages, data.train_on
-    return lambda row: RowSequences(
-        {LEARNT: conversations.sequences(read_chat(row, field, train_on))}
+def _chats(data: Any, conversations: SupervisedRenderer, row: Row) -> RowSequences:
+    return RowSequences(
+        {LEARNT: conversations.sequences(read_chat(row, data.messages, data.train_on))}
     )
 
 
-def _compared(data: Any, conversations: SupervisedRenderer) -> Reads:
-    def read(row: Row) -> RowSequences | None:
-        found = read_comparison(row, data)
-        if found is None:
-            return None
-        sides = {CHOSEN: found.chosen, REJECTED: found.rejected}
-        return _sides(sides, found.asked, conversations)
-
-    return read
+def _compared(data: Any, conversations: SupervisedRenderer, row: Row) -> RowSequences | None:
+    if (found := read_comparison(row, data)) is None:
+        return None
+    return _sides({CHOSEN: found.chosen, REJECTED: found.rejected}, found.asked, conversations)
 
 
-def _labelled(data: Any, conversations: SupervisedRenderer) -> Reads:
-    def read(row: Row) -> RowSequences:
-        found = read_labelled(row, data)
-        return _sides({CHOSEN if found.good else REJECTED: found.reply}, found.asked, conversations)
-
-    return read
+def _labelled(data: Any, conversations: SupervisedRenderer, row: Row) -> RowSequences:
+    found = read_labelled(row, data)
+    return _sides({CHOSEN if found.good else REJECTED: found.reply}, found.asked, conversations)
 
 
 def _sides(
     sides: Mapping[str, Chat], asked: int, conversations: SupervisedRenderer
 ) -> RowSequences:
-    """Replies as sequences, with what was asked and said last."""
+    """Return replies as sequences, with the texts of the prompt's last message and of each."""
+
+    def text(message: Mapping[str, Any]) -> str:
+        content = message["content"]
+        if isinstance(content, str):
+            return content
+        return "".join(part.get("text", f"<{part['type']}>") for part in content)
+
     last = next(iter(sides.values())).messages[asked - 1]
-    shown = {"prompt": _text(last), **{name: _text(c.messages[-1]) for name, c in sides.items()}}
+    shown = {"prompt": text(last), **{name: text(c.messages[-1]) for name, c in sides.items()}}
     return RowSequences(
         {name: conversations.sequences(chat) for name, chat in sides.items()}, shown
     )
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", f"<{part['type']}>") for part in content)
+def _pairs(data: Any, conversations: SupervisedRenderer, row: Row) -> RowSequences:
+    """Return a prompt as it is when the model is sampled, with the text of its reply after it."""
+    prompt, reply = read_pair(row, data.prompt, data.reply)
+    history = ToolChatHistory(conversations.renderer)
+    try:
+        shown = history.observe(observation_of(prompt))
+        tokens = encoded_reply(reply, history, conversations.renderer.tokenizer)
+    except EnvError as error:
+        raise DataError(str(error), error.hint) from error
+    sequence = TokenSequence(chunks=chunks_of(history))
+    sequence.append(shown, [0.0] * len(shown), NOT_SAMPLED)
+    sequence.append(tokens, [0.0] * len(tokens), 0)
+    return RowSequences({LEARNT: [sequence]})
 
 
-def _pairs(data: Any, conversations: SupervisedRenderer) -> Reads:
-    """Prompts as they are when the model is sampled, each with the text of its reply after it."""
-    names, renderer = (data.prompt, data.reply), conversations.renderer
-
-    def read(row: Row) -> RowSequences:
-        prompt, reply = read_pair(row, *names)
-        history = ToolChatHistory(renderer)
-        try:
-            shown = history.observe(observation_of(prompt))
-            said = encoded_reply(reply, history, renderer.tokenizer)
-        except EnvError as error:
-            raise DataError(str(error), error.hint) from error
-        sequence = TokenSequence(chunks=chunks_of(history))
-        sequence.append(shown, [0.0] * len(shown), NOT_SAMPLED)
-        sequence.append(said, [0.0] * len(said), 0)
-        return RowSequences({LEARNT: [sequence]})
-
-    return read
-
-
-READERS: Mapping[type[RowData], Callable[[Any, SupervisedRenderer], Reads]] = {
+# The functions that read a row; None for a row from which nothing is learnt.
+READERS: Mapping[type[RowData], Callable[[Any, SupervisedRenderer, Row], RowSequences | None]] = {
     Chats: _chats,
     Rows: _pairs,
     Pairs: _compared,

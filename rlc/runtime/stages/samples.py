@@ -1,4 +1,8 @@
-"""Episodes that are played for a stage to learn from: each once, then kept in the run folder."""
+"""Episodes that are played for a stage to learn from: each once, then kept in the run folder.
+
+They are samples of another model; demonstrations, which went well; or pairs of preferences, the
+best and the worst of several replies to a task.
+"""
 
 from __future__ import annotations
 
@@ -13,45 +17,46 @@ from typing import Any
 from attrs import asdict, define, evolve, field, frozen
 
 from rlc.catalog import DEFAULT_FAILURE, DEFAULT_SAMPLING
-from rlc.chat import AS_PLAYED, ViewChange
-from rlc.envs import PlayableEnv
+from rlc.chat import AS_PLAYED, ViewChange, chunks_of, encoded_reply
+from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, all_of, find_oracle
 from rlc.plan import (
     LOCAL,
+    AnyData,
     BudgetPlan,
+    Demonstrations,
     EnvPlan,
     ModelPlan,
+    PreferredPairs,
     RolloutsPlan,
     Samples,
     SamplingPlan,
+    StagePlan,
     Training,
 )
-from rlc.runtime.concurrency import all_of, in_thread
-from rlc.runtime.journal.database import NOTHING, RecordedUsage
+from rlc.runtime.concurrency import in_thread
+from rlc.runtime.journal.database import NOTHING, PROBES, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import PROBES, Meter
-from rlc.runtime.records import Rollout, RunError
-from rlc.runtime.rollouts.environments import build_envs, close_envs
-from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.roles import play_task
+from rlc.runtime.records import Rollout, RunError, Turn
+from rlc.runtime.rollouts.groups import build_envs, play_task
+from rlc.runtime.rollouts.player import Player, close_all, close_envs, episode_credit
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
+from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.service import SamplingClient
 
 Play = Callable[[Task], Awaitable[list[Rollout]]]
 
-_STUDENT = "student"  # the view of the one that learns, where it is not the player's
+_STUDENT = "student"  # the view of the model that learns, if it is not the player's
 
+MOST_TRIES = 20  # episodes for each demonstration, tasks for each pair
 WAVE, LARGE_WAVE = 64, 512  # tasks played side by side: on this machine, on a server
 
 
 @frozen
 class KeptEpisode:
-    """One episode as it is kept: what was written in it, and what it earned.
-
-    ``task`` numbers the environment's tasks in the order they were drawn, ``digest`` is the same
-    for all episodes from one first observation. One that failed has no ``sequences``.
-    """
+    """One episode as it is kept: its sequences, none if it failed, and its reward. ``task`` numbers
+    the environment's tasks, ``digest`` is the same for all episodes from one first observation."""
 
     env: str
     task: int
@@ -78,25 +83,20 @@ class KeptEpisode:
         )
 
     def example(self) -> dict[str, Any]:
-        """Return what a supervised stage keeps of it."""
+        """Return the example of a supervised stage."""
         names = ("env", "task", "reward", "actions", "sequences")
         return {name: getattr(self, name) for name in names}
-
-
-def whole_sequences(rollout: Rollout) -> list[TokenSequence]:
-    """Return the sequences of an episode as its player saw them."""
-    return merged_sequences(rollout.turns)
 
 
 @define(eq=False)
 class EpisodeSampler:
     """Plays the tasks of a stream for a ``stage``, and keeps them in the run folder.
 
-    A run that is resumed plays and pays for none of them again: those of a ``model`` on this
-    machine are written down wave by wave, so that waves stay as they were; those of a server as
-    soon as they are played. ``play`` returns the episodes of a task, whose tokens ``meter`` counts;
-    without one they cost nothing, and nothing is kept. No wave is begun for which the ``budget`` of
-    the stage has no room.
+    A resumed run plays and pays for none of them again: those of a ``model`` on this machine are
+    written batch by batch, so that batches stay as they were; those of a server as soon as they are
+    played. ``play`` returns the episodes of a task, whose tokens ``meter`` counts; without one they
+    cost nothing, and nothing is kept. ``view`` is the one whose sequences are kept, the player's if
+    empty. No batch is begun for which the ``budget`` of the stage has no room.
     """
 
     folder: RunFolder
@@ -105,14 +105,13 @@ class EpisodeSampler:
     model: ModelPlan
     play: Play
     meter: Meter | None
-    sequences: Callable[[Rollout], list[TokenSequence]] = whole_sequences
+    view: str = ""
     budget: BudgetPlan | None = None
-    _last: RecordedUsage = field(default=NOTHING, init=False)  # what the last wave took
+    _last: RecordedUsage = field(default=NOTHING, init=False)  # of the last batch
     _known: dict[int, list[KeptEpisode]] = field(factory=dict, init=False)
 
     @property
     def file(self) -> str:
-        """The name of the file, of JSON lines: one for each task."""
         return f"episodes-{self.stage}.jsonl"
 
     def __attrs_post_init__(self) -> None:
@@ -122,17 +121,14 @@ class EpisodeSampler:
             for record in records:
                 self._known[record["task"]] = [KeptEpisode(**one) for one in record["episodes"]]
 
-    def wave(self, wanted: int, missing: int) -> int:
-        """Return how many tasks to play side by side, of those that have one episode each."""
+    def side_by_side(self, wanted: int, missing: int) -> int:
+        """Return how many tasks of one episode to play side by side."""
         if self.model.service == LOCAL:
             return min(WAVE, wanted)
         return max(min(WAVE, wanted), min(LARGE_WAVE, missing))
 
     async def take(self, count: int) -> list[list[KeptEpisode]]:
-        """Return the episodes of the next ``count`` tasks, in the order of the tasks.
-
-        Raise RunError if the budget has no room for them.
-        """
+        """Return the episodes of the next tasks. Raise RunError if the budget has no room."""
         tasks = self.stream.take(count)
         new = [task for task in tasks if task.number not in self._known]
         used = self.folder.journal.used(self.stage)
@@ -150,24 +146,25 @@ class EpisodeSampler:
         return [self._known[task.number] for task in tasks]
 
     async def _play(self, task: Task) -> None:
-        rollouts = await self.play(task)
-        self._known[task.number] = [KeptEpisode.of(one, self.sequences(one)) for one in rollouts]
+        kept = list[KeptEpisode]()
+        for rollout in await self.play(task):
+            turns = rollout.turns
+            shown = [turn.seen_as(self.view) for turn in turns] if self.view else turns
+            kept.append(KeptEpisode.of(rollout, merged_sequences(shown)))
+        self._known[task.number] = kept
         if self.model.service != LOCAL:
             self._keep([task.number])
 
     def _keep(self, numbers: Sequence[int]) -> None:
-        """Write down what tasks took, and then the tasks: after a crash in between they are played
-        and paid for again, and both are counted."""
+        """Journal the usage of tasks, then write the tasks: after a crash in between they are
+        played and paid for again, and both are counted."""
         if self.meter is None:
             return
         self.meter.write()
-        records = (
-            {
-                "task": number,
-                "episodes": [asdict(one, recurse=False) for one in self._known[number]],
-            }
-            for number in numbers
-        )
+        records = []
+        for number in numbers:
+            episodes = [asdict(one, recurse=False) for one in self._known[number]]
+            records.append({"task": number, "episodes": episodes})
         self.folder.append(self.file, records)
 
 
@@ -179,8 +176,7 @@ def model_player(
     sampling: SamplingPlan = DEFAULT_SAMPLING,
     topk: int = 0,
 ) -> Play:
-    """Return what plays tasks with a model; its tokens are charged to what comes before the first
-    step. Each reply is kept with so many of the ``topk`` tokens in the place of each."""
+    """Return a function that plays tasks with a model, charged before the first step."""
     sampling = evolve(sampling, max_tokens=rollouts.max_tokens, temperature=rollouts.temperature)
     usage = meter.running[PROBES]
     player = Player(client, sampling, context, DEFAULT_FAILURE, usage, topk=topk)
@@ -189,8 +185,7 @@ def model_player(
 
 @frozen
 class SampleSelection:
-    """Chooses among the episodes of a task as a plan says; of one task, however often it is drawn,
-    at most so many."""
+    """Chooses among the episodes of a task as a plan says, so many of one task at most."""
 
     plan: Samples
     _kept: Counter[str] = field(factory=Counter, init=False)
@@ -201,8 +196,8 @@ class SampleSelection:
         if keep.kind == "solved":
             good = [one for one in good if one.solved]
         elif keep.kind == "at_least":
-            assert keep.reward is not None
             least = keep.reward
+            assert least is not None
             good = [one for one in good if one.reward >= least]
         elif keep.kind == "best" and good:
             good = [max(good, key=lambda one: one.reward)]  # the first of several
@@ -213,30 +208,33 @@ class SampleSelection:
 
 
 @asynccontextmanager
-async def opened_env(
+async def opened_tasks(
     setup: Setup,
     plan: EnvPlan,
     tokenizer: Any,
     renderer: str,
     account: Meter,
+    names: tuple[str, ...],
+    size: int | None = None,
     views: Mapping[str, ViewChange] = MappingProxyType({}),
-) -> AsyncIterator[PlayableEnv]:
-    """The environment of a stage's data; in the end it is closed, and what ``account`` has counted
-    is written down, also of episodes that were under way. Raise RunError if it cannot be made."""
+) -> AsyncIterator[TaskStream]:
+    """Open the environment of a stage's data for the tasks of a stream with these ``names``. At the
+    end it is closed, and the usage of ``account`` is journalled. Raise RunError if it cannot be
+    made."""
     responders = setup.asked.responders(setup.meter)
     envs = build_envs([plan], tokenizer, renderer, responders, lambda _: views)
     try:
-        yield envs[plan.name]
+        yield TaskStream(envs, new_cursor([plan.name]), setup.seed, names, size=size)
     finally:
         account.write()
         await close_envs(envs.values())
 
 
 async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str, Any]]:
-    """Return what a stage learns from the episodes that another model plays, in the order of their
-    tasks, as sequences in the stage's own tokens.
+    """Return the episodes that another model plays for a stage, in the order of their tasks, as
+    sequences in the stage's own tokens.
 
-    Raise RunError if none is kept, and if the tokens of which it learns the shares are not its own.
+    Raise RunError if none is kept, or if top-k tokens are to be learnt that are not the stage's.
     """
     data, count, model = plan.env, plan.count, plan.model.model
     client = await setup.asked.client(plan.model)
@@ -259,19 +257,14 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
     )
     views = {} if shown == AS_PLAYED else {_STUDENT: shown}
     folder, account = setup.folder, Meter(setup.folder.journal, stage.name, model)
-    names = ("samples", stage.name)
-    async with opened_env(setup, data, theirs, model.renderer, account, views) as env:
+    play = model_player(client, data.rollouts, model.context, account, plan.sampling, topk)
+    view, most, names = _STUDENT if views else "", plan.tries * count, ("samples", stage.name)
+    async with opened_tasks(
+        setup, data, theirs, model.renderer, account, names, views=views
+    ) as stream:
         sampler = EpisodeSampler(
-            folder,
-            stage.name,
-            TaskStream({data.name: env}, new_cursor([data.name]), folder.plan.seed, names),
-            model,
-            model_player(client, data.rollouts, model.context, account, plan.sampling, topk),
-            account,
-            partial(_sequences_shown, _STUDENT) if views else whole_sequences,
-            stage.budget,
+            folder, stage.name, stream, model, play, account, view, stage.budget
         )
-        most = plan.tries * count
         good, played = await collect(
             sampler, count, most, SampleSelection(plan), setup.observer.progress, plan.kept_of_task
         )
@@ -290,10 +283,6 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
     return [one.example() for one in good]
 
 
-def _sequences_shown(view: str, rollout: Rollout) -> list[TokenSequence]:
-    return merged_sequences([turn.seen_as(view) for turn in rollout.turns])
-
-
 async def collect(
     sampler: EpisodeSampler,
     wanted: int,
@@ -302,14 +291,148 @@ async def collect(
     on_progress: Callable[[int, int], None],
     per_task: int = 1,
 ) -> tuple[list[KeptEpisode], int]:
-    """Play tasks until ``wanted`` episodes are ``chosen``, of each task ``per_task`` at most, or
-    ``most`` are played; return the chosen ones in the order of their tasks, and how many were
-    played."""
+    """Play tasks until ``wanted`` episodes are ``chosen``, at most ``per_task`` of a task, or
+    ``most`` are played; return the chosen ones in the order of their tasks, and the number of
+    those played."""
     good, played = list[KeptEpisode](), 0
     while len(good) < wanted and played < most:
-        wave = sampler.wave(wanted, wanted - len(good))
-        for group in await sampler.take(ceil(wave / per_task)):
+        count = sampler.side_by_side(wanted, wanted - len(good))
+        for group in await sampler.take(ceil(count / per_task)):
             played += len(group)
             good += chosen(group)
         on_progress(min(len(good), wanted), wanted)
     return good[:wanted], played
+
+
+async def demonstrations(
+    setup: Setup, stage: Training, data: Demonstrations
+) -> list[dict[str, Any]]:
+    """Return the demonstrations of a stage in the order of their tasks, played by the model that it
+    begins with, or by the environment's oracle. Raise RunError if too few episodes reach the reward
+    of the plan."""
+    model, least, plan, count = stage.model, data.min_reward, data.env, data.count
+    folder, tokenizer, meter = setup.folder, setup.tokenizer, setup.meter
+    names = ("demonstrations", stage.name)
+    async with opened_tasks(setup, plan, tokenizer, model.renderer, meter, names) as stream:
+        if data.policy == "model":
+            client = (await setup.weights.snapshot(0)).client
+            play = model_player(client, plan.rollouts, model.context, meter)
+        else:
+            oracle = find_oracle(plan)
+            assert oracle is not None, "the rules of the checker ensure it"
+            play = OraclePlayer(oracle, tokenizer).play
+        paid = meter if data.policy == "model" else None
+        good, played = await collect(
+            EpisodeSampler(folder, stage.name, stream, model, play, paid),
+            count,
+            MOST_TRIES * count,
+            lambda group: [one for one in group if one.sequences and one.reward >= least],
+            setup.observer.progress,
+        )
+    if len(good) < count:
+        raise RunError(
+            f"only {len(good)} of {played} episodes of `{plan.name}` reached the reward of "
+            f"{least:g} that demonstrations need; {count} are wanted",
+            "lower `min_reward` or `n`",
+        )
+    return [one.example() for one in good]
+
+
+@define
+class OraclePlayer:
+    """Plays tasks with the replies of an oracle, in the tokens that the model would sample."""
+
+    oracle: Oracle
+    tokenizer: Any
+
+    async def play(self, task: Task) -> list[Rollout]:
+        """Return the one episode of a task."""
+        (episode,) = await task.env.source.open(task.key, [0])
+        try:
+            turns = await self._turns(task.env, episode)
+        finally:
+            await close_all([episode])
+        plan = task.env.plan
+        credit = episode_credit(plan.reward, turns, ended_by_itself=True)
+        return [Rollout(plan.name, task.number, 0, "", tuple(turns), "done", credit)]
+
+    async def _turns(self, env: PlayableEnv, episode: AsyncEpisode) -> list[Turn]:
+        history, seen = env.new_history(), episode.first
+        texts, turns = list[str](), list[Turn]()
+        while not seen.done:
+            texts.append(seen.text)
+            prompt, reply = history.observe(seen), self.oracle(texts)
+            tokens = encoded_reply(reply, history, self.tokenizer)
+            action = history.reply(tokens)
+            after = await episode.play(action)
+            zeros, chunks = [0.0] * len(tokens), chunks_of(history)
+            turn = Turn(
+                prompt, tokens, zeros, seen.text, action.text, after.reward, "stop", chunks=chunks
+            )
+            turns.append(turn)
+            seen = after
+        return turns
+
+
+async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list[dict[str, Any]]:
+    """Return pairs of the best and the worst of several replies to a task as records of the run
+    folder, in the order of their tasks. Raise RunError if too few tasks have replies that differ.
+    """
+    part = part_of(stage, data)
+    folder, tokenizer, renderer = setup.folder, setup.tokenizer, stage.model.renderer
+    name, rollouts, model = data.env.name, data.env.rollouts, data.model.model
+    account = Meter(folder.journal, stage.name, model)
+    names, whose = ("preferred", stage.name, *([part] if part else [])), f"{stage.name}{part}"
+    async with opened_tasks(
+        setup, data.env, tokenizer, renderer, account, names, rollouts.group
+    ) as stream:
+        client = await setup.asked.client(data.model)
+        play = model_player(client, rollouts, model.context, account)
+        sampler = EpisodeSampler(folder, whose, stream, model, play, account)
+        most = MOST_TRIES * data.count * rollouts.group
+        found, played = await collect(
+            sampler, 2 * data.count, most, best_and_worst, setup.observer.progress
+        )
+    tasks = played // rollouts.group
+    if len(found) < 2 * data.count:
+        raise RunError(
+            f"only {len(found) // 2} of {tasks:,} tasks of `{name}` had replies whose rewards "
+            f"differ; {data.count} pairs are wanted",
+            "lower `n`, draw more `samples` of each task, or take tasks that are sometimes solved",
+        )
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    if ties := tasks - len(pairs):
+        setup.observer.note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
+    return [_record(better, worse, tokenizer) for better, worse in pairs]
+
+
+def part_of(stage: StagePlan, data: AnyData) -> str:
+    """Return the end of the names of files and streams for a stage's data."""
+    return "-heldout" if data is stage.heldout else ""
+
+
+def best_and_worst(group: Sequence[KeptEpisode]) -> Sequence[KeptEpisode]:
+    """Return the episodes with the highest and the lowest reward; none if all are equal."""
+    usable = [one for one in group if one.sequences]
+    if not usable:
+        return []
+    better = max(usable, key=lambda one: one.reward)
+    worse = min(usable, key=lambda one: one.reward)
+    return [better, worse] if better.reward > worse.reward else []
+
+
+def _record(better: KeptEpisode, worse: KeptEpisode, tokenizer: Any) -> dict[str, Any]:
+    first = better.sequences[0]
+    pairs = zip(first["tokens"], first["turns"], strict=True)
+    prompt = [token for token, turn in pairs if turn < 0 and token >= 0]
+    return {
+        "place": f"{better.env} task {better.task}",
+        CHOSEN: list(better.sequences),
+        REJECTED: list(worse.sequences),
+        "earned": [better.reward, worse.reward],
+        "shown": {
+            "prompt": tokenizer.decode(prompt),
+            CHOSEN: "\n".join(better.actions),
+            REJECTED: "\n".join(worse.actions),
+        },
+    }

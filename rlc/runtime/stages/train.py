@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from rlc.algo import Episodes, compute_advantages, sums_components
+from rlc.algo import (
+    Advantages,
+    AdvantageScheme,
+    Episodes,
+    Floats,
+    compute_advantages,
+    renewed,
+    running_baseline,
+    sums_components,
+)
 from rlc.plan import (
     LOCAL,
     SCORERS,
@@ -25,45 +34,97 @@ from rlc.plan import (
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
-from rlc.runtime.journal.checkpoints import pasts_of
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.environments import build_envs, close_envs
 from rlc.runtime.rollouts.groups import (
+    StreamedGroups,
+    build_envs,
     is_constant,
     play_groups,
     replace_equals,
     replaced_groups,
 )
-from rlc.runtime.rollouts.player import Player
+from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream
-from rlc.runtime.scores import Scores
+from rlc.runtime.rollouts.tokens import Scores
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.baselines import KEY, RunningBaselines
-from rlc.runtime.stages.heldout import HeldoutExamples, open_heldout
+from rlc.runtime.stages.examples import heldout_node
+from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
-from rlc.runtime.updates.datums import FloatArray
-from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
-from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.runtime.updates.datums import (
+    EpisodeDatums,
+    FloatArray,
+    Minibatch,
+    minibatches,
+    rollout_datums,
+)
+from rlc.runtime.updates.optimizer import PendingGradients, trained_tokens
 from rlc.runtime.updates.scorers import LogprobScorers, open_scorers, score_metrics, teacher_views
-from rlc.runtime.updates.streamed_groups import StreamedGroups
-from rlc.runtime.updates.trained_tokens import trained_tokens
-from rlc.runtime.weights import SamplerSnapshot
+from rlc.runtime.weights import SamplerSnapshot, pasts_of
 from rlc.seeds import derive_seed
 
+KEY = ".averages"  # in a step's cursor; no environment has this name
 
-@frozen(eq=False)
-class ValidRollouts:
-    """The rollouts that enter the statistics, and their rewards as labelled arrays."""
+Averages = Mapping[str, float]  # by environment and role
 
-    rollouts: list[Rollout]
-    episodes: Episodes
+
+@define(eq=False)
+class RunningBaselines:
+    """The moving averages of returns that a scheme subtracts, by the step after which they hold;
+    one for each role of each environment. A step subtracts those after the last step that is over
+    for certain when it begins, so that neither overlap nor order changes an advantage."""
+
+    decay: float
+    lag: int  # steps that may still be under way when another begins
+    _after: dict[int, Averages] = field(factory=dict)
+    _returns: dict[int, dict[str, list[float]]] = field(factory=dict, init=False)
+
+    @classmethod
+    def of(
+        cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
+    ) -> RunningBaselines | None:
+        """Return the averages after the steps with these cursors; None if the scheme has none."""
+        step = running_baseline(scheme)
+        if step is None:
+            return None
+        known = {number: cursor.get(KEY, {}) for number, cursor in enumerate(cursors, start=1)}
+        return cls(step.decay, lag, known)
+
+    def subtracted(self, step: int, rollouts: Iterable[Rollout]) -> Floats:
+        """Return the averages to subtract from the returns of a step's rollouts."""
+        averages = self.after(step - 1 - self.lag)
+        return np.array([averages.get(_label(one), 0.0) for one in rollouts], dtype=np.float64)
+
+    def add(self, step: int, rollouts: Sequence[Rollout], found: Advantages) -> None:
+        """Record the returns of a step, or of a part of it."""
+        returns = self._returns.setdefault(step, {})
+        each = len(found.returns_V) == len(rollouts)
+        counts = [1] * len(rollouts) if each else found.turns_R.tolist()
+        parts = np.split(found.returns_V, np.cumsum(counts)[:-1])
+        for rollout, part in zip(rollouts, parts, strict=True):
+            returns.setdefault(_label(rollout), []).extend(part.tolist())
+
+    def after(self, step: int) -> Averages:
+        """Return the averages after a step that has computed its advantages."""
+        if step < 1:
+            return {}
+        if step not in self._after:
+            before = self.after(step - 1)
+            new = {
+                label: renewed(before.get(label, 0.0), values, self.decay)
+                for label, values in self._returns.pop(step, {}).items()
+            }
+            self._after[step] = dict(sorted({**before, **new}.items()))
+        return self._after[step]
+
+
+def _label(rollout: Rollout) -> str:
+    return f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
 
 
 @frozen(eq=False)
 class CreditedRollout:
-    """A rollout and its advantages, one a turn; ``kept``: the scheme has not dropped it."""
+    """A rollout with an advantage for each turn; ``kept`` unless the scheme has dropped it."""
 
     rollout: Rollout
     advantages_T: FloatArray
@@ -72,7 +133,7 @@ class CreditedRollout:
 
 @frozen(eq=False)
 class TrainBatch:
-    """What the updates of a step are trained on, and the episodes that it was made of."""
+    """The minibatches of a step's updates, and the episodes that they were made of."""
 
     minibatches: list[Minibatch]
     episodes: list[EpisodeDatums]
@@ -80,8 +141,7 @@ class TrainBatch:
 
 @define(eq=False)
 class TrainStage(Stage[LogprobScorers]):
-    """One reinforcement learning stage in progress; ``observer`` is told of groups as they are
-    played."""
+    """A reinforcement learning stage in progress."""
 
     plan: Training
     source: Rollouts
@@ -90,7 +150,7 @@ class TrainStage(Stage[LogprobScorers]):
     observer: Observer
     asked: AuxiliaryModels
     averages: RunningBaselines | None
-    heldout: HeldoutExamples | None
+    heldout: Mapping[str, StepFunction]
     _played: Counter[int] = field(factory=Counter, init=False)
     _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
@@ -104,8 +164,8 @@ class TrainStage(Stage[LogprobScorers]):
             "datums": self.datums,
             "forward_backward": self.forward_backward,
             "optim_step": self.optim_step,
-            "heldout": self.score_heldout,
             "checkpoint": self.weights.checkpoint,
+            **self.heldout,
         }
 
     async def snapshot(self, node: NodeContext, inputs: Inputs) -> SamplerSnapshot:
@@ -153,15 +213,15 @@ class TrainStage(Stage[LogprobScorers]):
         return await self._streamed[step].part()
 
     async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
-        """Play waves of parallel episodes until there are enough turns, or a wave has none."""
+        """Play parallel episodes, again and again until there are enough turns, or none at all."""
         batch, played = self.source.batch, list[Rollout]()
         while sum(len(rollout.turns) for rollout in played) < batch.count:
             self._played[step] = 0
             tasks = self.stream.take(batch.parallel or batch.count)
             groups = await self._play(player, step, len(tasks), tasks)
-            wave = [rollout for group in groups for rollout in group]
-            played.extend(wave)
-            if not any(rollout.turns for rollout in wave):  # nor would another have any
+            round_ = [rollout for group in groups for rollout in group]
+            played.extend(round_)
+            if not any(rollout.turns for rollout in round_):  # nor would the next have any
                 break
         self.stream.end_step()
         return played
@@ -169,9 +229,12 @@ class TrainStage(Stage[LogprobScorers]):
     async def _play(
         self, player: Player, step: int, planned: int, tasks: Sequence[Task]
     ) -> list[list[Rollout]]:
+        # A server has time for scores as soon as a group is played, unless another replaces it.
+        at_once = self.plan.model.service != LOCAL and not self.source.batch.resample
+
         def on_group(members: list[Rollout]) -> None:
             self._played[step] += 1
-            if self._scored_at_once:
+            if at_once:
                 kept = trainable_rollouts(members, self.source.envs)
                 for scorers in self.scorers.values():
                     scorers.ask(step, kept)
@@ -181,34 +244,24 @@ class TrainStage(Stage[LogprobScorers]):
 
         return await play_groups(player, tasks, on_group)
 
-    async def returns(self, node: NodeContext, inputs: Inputs) -> ValidRollouts:
-        """Leave failures and replaced groups out, before any statistic, and label the rest."""
-
-        def label() -> ValidRollouts:
-            kept = trainable_rollouts(inputs["rollouts"], self.source.envs)
-            return ValidRollouts(kept, self._labelled(kept))
-
-        return await in_thread(label)
-
-    def _labelled(self, rollouts: Sequence[Rollout]) -> Episodes:
-        return labelled_episodes(rollouts, apart=sums_components(self.objective.advantage))
+    async def returns(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
+        """Leave failures and replaced groups out, before any statistic."""
+        return await in_thread(trainable_rollouts, inputs["rollouts"], self.source.envs)
 
     async def advantages(self, node: NodeContext, inputs: Inputs) -> list[CreditedRollout]:
         """Apply the scheme to the whole batch, or to this part of it."""
+        scheme = self.objective.advantage
 
         def credited() -> list[CreditedRollout]:
-            valid, *others = Parts.of(inputs["returns"])
-            if others:
-                rollouts = [one for part in (valid, *others) for one in part.rollouts]
-                valid = ValidRollouts(rollouts, self._labelled(rollouts))
-            episodes = valid.episodes
+            rollouts = [one for part in Parts.of(inputs["returns"]) for one in part]
+            episodes = labelled_episodes(rollouts, apart=sums_components(scheme))
             if self.averages is not None:
-                subtracted = self.averages.subtracted(node.step, valid.rollouts)
+                subtracted = self.averages.subtracted(node.step, rollouts)
                 episodes = evolve(episodes, running_R=subtracted)
-            found = compute_advantages(self.objective.advantage, episodes)
+            found = compute_advantages(scheme, episodes)
             if self.averages is not None:
-                self.averages.add(node.step, valid.rollouts, found)
-            rows = zip(valid.rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
+                self.averages.add(node.step, rollouts, found)
+            rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
             return [CreditedRollout(*row) for row in rows]
 
         return await in_thread(credited)
@@ -216,14 +269,8 @@ class TrainStage(Stage[LogprobScorers]):
     async def scores(
         self, scorer: str, node: NodeContext, inputs: Inputs
     ) -> dict[int, list[Scores]]:
-        """Return what another model says of each rollout's sequences; the keys are ids."""
-        return await self.scorers[scorer].scores(node.step, inputs["returns"].rollouts)
-
-    @property
-    def _scored_at_once(self) -> bool:
-        """Whether a group is scored as soon as it is played: on a server, which has time for it,
-        unless another group may take its place."""
-        return self.plan.model.service != LOCAL and not self.source.batch.resample
+        """Return another model's scores of each rollout's sequences; the keys are ids."""
+        return await self.scorers[scorer].scores(node.step, inputs["returns"])
 
     async def datums(self, node: NodeContext, inputs: Inputs) -> TrainBatch:
         """Make the minibatches of the step, or of this part of it."""
@@ -238,18 +285,15 @@ class TrainStage(Stage[LogprobScorers]):
         place = self._place(step)
         credited.sort(key=lambda row: place(row.rollout))
         kept = [row for row in credited if row.kept and row.rollout.turns]
-        episodes = rollout_datums(
-            [row.rollout for row in kept],
-            [row.advantages_T for row in kept],
-            self._choose_turns(step, [len(row.rollout.turns) for row in kept]),
-            [
-                {name: by[id(row.rollout)] for name, by in scored.items() if id(row.rollout) in by}
-                for row in kept
-            ],
-        )
-        return TrainBatch(
-            minibatches(self.objective, self.source.batch.updates, episodes), episodes
-        )
+        of_row = [
+            {name: by[id(row.rollout)] for name, by in scored.items() if id(row.rollout) in by}
+            for row in kept
+        ]
+        chosen = self._choose_turns(step, [len(row.rollout.turns) for row in kept])
+        advantages = [row.advantages_T for row in kept]
+        episodes = rollout_datums([row.rollout for row in kept], advantages, chosen, of_row)
+        updates = minibatches(self.objective, self.source.batch.updates, episodes)
+        return TrainBatch(updates, episodes)
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
         """Mark the turns to train on: all, or a random ``count`` of them under ``turns()``."""
@@ -269,13 +313,9 @@ class TrainStage(Stage[LogprobScorers]):
             self.weights.training, self.plan, node.step, batches, self.weights.own_loss, seed
         )
         if node.step in self._streamed:
-            self._streamed[node.step].gradients_submitted(gradients)
+            outputs = [gradient.output for gradient in gradients.submitted]
+            self._streamed[node.step].gradients_submitted(outputs)
         return gradients
-
-    async def score_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
-        """Score the held-out examples, if it is time for it."""
-        assert self.heldout is not None
-        return await self.heldout.score(node.step)
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
         """Return metrics, rollouts with their advantages, and the cursor after the step."""
@@ -307,11 +347,11 @@ class TrainStage(Stage[LogprobScorers]):
         if self.averages is not None:
             cursor[KEY] = averages = self.averages.after(step)
             metrics |= {f"baseline/{label}": value for label, value in averages.items()}
-        return StepReport(metrics, lines, failures, cursor, outputs["checkpoint"], tokens=tokens)
+        checkpoint = outputs["checkpoint"]
+        return StepReport(metrics, checkpoint, lines, failures, cursor, tokens=tokens)
 
     def _place(self, step: int) -> Callable[[Rollout], int]:
-        """Return a key that sorts rollouts by their tasks, spare ones last; where they come in one
-        part they are sorted."""
+        """Return a key that sorts rollouts that come in parts by their tasks, spare ones last."""
         if step not in self._streamed:
             return lambda _: 0
         tasks = self.stream.of_step(step, self.source.batch.count)
@@ -324,7 +364,7 @@ class TrainStage(Stage[LogprobScorers]):
 
 
 async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
-    """Open a stage: its environments, and the models that score what is sampled."""
+    """Open a stage with its environments, and the models that score what is sampled."""
     source, objective, tokenizer = stage.of(Rollouts), stage.of(PolicyGradient), setup.tokenizer
     setup.observer.waiting(f"opening {', '.join(env.name for env in source.envs)}")
     envs = await in_thread(
@@ -348,16 +388,12 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         setup.observer,
         setup.asked,
         RunningBaselines.of(objective.advantage, source.overlap.max_staleness, cursors),
-        await open_heldout(setup, stage),
+        await heldout_node(setup, stage),
     )
 
 
 def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
-    """Return the rollouts that have a credit.
-
-    Groups in which too many members failed are left out, and so are groups that were replaced, and
-    seats of a game that had no turn.
-    """
+    """Return rollouts with a credit, without replaced or failed groups and idle seats."""
     most = {env.name: env.rollouts.max_failures for env in envs}
     members = {(r.group, r.member) for r in rollouts if r.error is not None}
     failed = Counter(group for group, _ in members)
@@ -370,11 +406,10 @@ def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> 
 
 
 def labelled_episodes(rollouts: Sequence[Rollout], apart: bool = False) -> Episodes:
-    """Return the arrays that an advantage scheme is computed from; ``apart``: with the components
-    of the rewards.
+    """Return the arrays of an advantage scheme, with the components of the rewards ``apart``.
 
-    A group is one task of one environment, whatever the order of its members. A failure before the
-    first turn counts with its reward and no tokens. A reward that is one number is a component.
+    A group is one task of one environment. A failure before the first turn counts with its reward
+    and no tokens. A reward that is one number is a component.
     """
 
     def labels(values: Sequence[Any]) -> npt.NDArray[np.int64]:

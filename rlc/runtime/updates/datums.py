@@ -1,33 +1,48 @@
-"""From rollouts and advantages to the datums of ``forward_backward``.
+"""From rollouts and advantages to what each optimiser update is trained on.
 
 Turns whose prompt extends the tokens before it are merged into one sequence, so an episode of a
 chat is one datum. Targets are the inputs shifted by one; only sampled tokens carry an advantage.
+
+Then the scores of other models are added to the advantages; the batch is split into updates, the
+members of a group together; in each update the aggregation's weights are folded into the
+advantages; sequences that could not change anything are left out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo import FIRST, MASK, WEIGHT, Program, after_batch
-from rlc.catalog import loss_traits
+from rlc.algo import FIRST, MASK, WEIGHT, Program, after_batch, aggregate_weights, kl_penalty
+from rlc.catalog import aggregate_traits, loss_traits, teacher_traits
 from rlc.chat import NO_CHUNKS, Chunks, model_input
-from rlc.plan import SCORERS, LossPlan
-from rlc.runtime.records import RunError, Turn
+from rlc.plan import (
+    SCORERS,
+    AggregatePlan,
+    KlPlan,
+    LossPlan,
+    PolicyGradient,
+    TeacherPlan,
+    teacher_of,
+)
+from rlc.runtime.records import Rollout, RunError, Turn, grouped
 from rlc.runtime.rollouts.tokens import (
     NOT_SAMPLED,
     ReplySpan,
+    Scores,
     TokenSequence,
     merged_sequences,
 )
-from rlc.runtime.scores import Scores
 
 if TYPE_CHECKING:
     from tinker import types
+
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -36,14 +51,12 @@ FloatArray = npt.NDArray[np.float64]
 class TrainingDatum:
     """One sequence, already shifted: position ``t`` predicts ``targets_T[t]``.
 
-    It does so from the inputs up to ``t``, which hold the marks of ``chunks``. ``mask_T`` marks
-    sampled targets; ``scored`` has the targets' logprobs under other models, by the kind of node
-    that asked for them: the ``reference``, the ``teacher``; NaN where none was given. ``topk``
-    is what a teacher said that was asked for its most likely tokens. ``replies`` are those that are
-    trained on. ``weight`` is that of the sequence, where it is not folded into the advantages;
-    ``folded`` is what they were multiplied by where it is.
-    ``name`` is what the sequence is called within its step; ``batch`` has what the loss has
-    computed over all sequences of the step, one number or one for each sampled token, by name.
+    It does so from the inputs up to ``t``, with the marks of ``chunks``. ``mask_T`` marks sampled
+    targets; ``scored`` has the targets' logprobs under other models, ``reference`` or ``teacher``,
+    NaN where unknown; ``topk`` the scores of a teacher with its top-k tokens. ``replies`` are those
+    that are trained on. ``weight`` is that of the sequence, if it is not folded into the
+    advantages; ``folded`` the weight that is. ``name`` is unique in the step; ``batch`` has the
+    values of the loss over all sequences of the step, a number or one for each sampled token.
     """
 
     inputs: list[int]
@@ -62,23 +75,22 @@ class TrainingDatum:
 
     @property
     def sampled(self) -> int:
-        """How many tokens are trained on."""
+        """The number of tokens that are trained on."""
         return int(self.mask_T.sum())
 
     @property
     def weighed(self) -> float:
-        """How many tokens are trained on, each counted with its weight."""
+        """The sum of the weights of tokens that are trained on."""
         return float(self.advantages_T.sum())
 
     @property
     def ref(self) -> FloatArray | None:
-        """The logprobs that a recipe's own loss reads as `ref`; None if no other model was asked.
-        Where it gave none they are the sampler's."""
+        """The logprobs that a recipe's own loss reads as `ref`, the sampler's where unknown."""
         read_T = next((self.scored[scorer] for scorer in SCORERS if scorer in self.scored), None)
         return None if read_T is None else np.where(np.isnan(read_T), self.logprobs_T, read_T)
 
     def trimmed(self) -> TrainingDatum:
-        """Return the datum without what follows the last token that is trained on."""
+        """Return the datum up to the last token that is trained on."""
         end = int(np.flatnonzero(self.mask_T)[-1]) + 1
         return evolve(
             self,
@@ -92,17 +104,12 @@ class TrainingDatum:
         )
 
     def anchored(self, trainer_logprobs_T: npt.NDArray[Any]) -> TrainingDatum:
-        """Return the datum with the trainer's own logprobs where nothing is trained on.
-
-        A pull to the sampler's logprobs, which are not known there, then has no gradient.
-        """
+        """Return the datum with the trainer's own logprobs where nothing is trained on. A pull to
+        the sampler's logprobs, which are unknown there, then has no gradient."""
         return evolve(self, logprobs_T=np.where(self.mask_T, self.logprobs_T, trainer_logprobs_T))
 
     def to_tinker(self, loss: LossPlan) -> types.Datum:
-        """Return the datum that ``loss`` takes.
-
-        A loss without a ratio takes the advantages as its weights.
-        """
+        """Return the datum for a loss. One without a ratio takes the advantages as weights."""
         from tinker import types
 
         traits = loss_traits(loss)
@@ -128,18 +135,16 @@ class TrainingDatum:
         return datum.with_provenance(self._spans(0, length), self._spans(1, length + 1))
 
     def to_targets(self) -> types.Datum:
-        """Return the datum of which cross-entropy learns the shares of a teacher's top-k tokens at
-        the sampled positions, each times ``weight``.
-
-        The sampled token is the last target, with a weight of 0: the trainer's logprob of it comes
-        back with the others.
-        """
+        """Return the datum of which cross-entropy learns the shares of a teacher's top-k tokens,
+        each times ``weight``. The sampled token is the last target, with a weight of 0, so that the
+        trainer returns its logprob too."""
         from tinker import types
 
-        said = self.topk
-        assert said is not None
-        tokens_TK = np.column_stack([said.tokens_TK, self.targets_T])
-        weights_TK = np.column_stack([self.weight * said.shares_TK, np.zeros(len(self.targets_T))])
+        scores = self.topk
+        assert scores is not None
+        zeros_T = np.zeros(len(self.targets_T))
+        tokens_TK = np.column_stack([scores.tokens_TK, self.targets_T])
+        weights_TK = np.column_stack([self.weight * scores.shares_TK, zeros_T])
         weights_TK[~self.mask_T] = 0.0
         return types.Datum(
             model_input=model_input(self.inputs, self.chunks),
@@ -150,8 +155,7 @@ class TrainingDatum:
         )
 
     def sampled_inputs(self, trainer_T: FloatArray | None) -> dict[str, Any]:
-        """Return what a recipe's own loss reads of the sampled tokens, each of shape (S,), and its
-        values over the batch; ``logp`` is there if the trainer's logprobs, shape (T,), are."""
+        """Return the inputs of a recipe's own loss, each of shape (S,), and its batch values."""
         rows = {
             "logp": trainer_T,
             "logq": self.logprobs_T,
@@ -162,7 +166,6 @@ class TrainingDatum:
         return {**read, **self.batch}
 
     def _read_by(self, program: Program, weighted: bool) -> dict[str, Any]:
-        """Return what the function of a recipe's own loss takes beside the trainer's logprobs."""
         program, ref_T = after_batch(program), self.ref
         if ref_T is None and "ref" in program.inputs:
             raise RunError("a sequence has no logprobs of the reference that the loss reads")
@@ -183,11 +186,8 @@ class TrainingDatum:
         return read | ({WEIGHT: self.weight} if weighted else {})
 
     def _spans(self, first: int, end: int) -> types.ProvenanceSpans:
-        """Return where the tokens ``[first, end)`` of the sequence come from.
-
-        Each reply that is trained on is a sampled span; what lies before it, earlier replies
-        included, is part of the prompt that it was asked for with.
-        """
+        """Return the provenance of the tokens ``[first, end)`` of the sequence: a sampled span for
+        each reply that is trained on, and one for its prompt, earlier replies included."""
         from tinker import types
 
         spans: types.ProvenanceSpans = []
@@ -198,8 +198,7 @@ class TrainingDatum:
             if begin > at:
                 spans.append(types.PromptProvenanceSpan(**name, offset=at, length=begin - at))
             if stop > begin:
-                offset = begin - reply.begin
-                length = stop - begin
+                offset, length = begin - reply.begin, stop - begin
                 spans.append(types.SampledProvenanceSpan(**name, offset=offset, length=length))
             at = stop
         return spans
@@ -214,17 +213,12 @@ def episode_datums(
     """Return the datums of one episode that have a token to train on.
 
     ``advantages_T`` and ``chosen_T`` have one value a turn; a turn that is not chosen is context
-    only. ``scored`` has for each scorer what it says of each of :func:`merged_sequences`.
+    only. ``scored`` has the scores of each of :func:`merged_sequences` by each scorer.
     """
-    datums = [
-        shifted(
-            sequence,
-            advantages_T,
-            chosen_T,
-            {scorer: said_S[index] for scorer, said_S in (scored or {}).items()},
-        )
-        for index, sequence in enumerate(merged_sequences(turns))
-    ]
+    datums = []
+    for index, sequence in enumerate(merged_sequences(turns)):
+        scores = {scorer: scores_S[index] for scorer, scores_S in (scored or {}).items()}
+        datums.append(shifted(sequence, advantages_T, chosen_T, scores))
     return [datum for datum in datums if datum.mask_T.any()]
 
 
@@ -245,8 +239,8 @@ def shifted(
         logprobs_T=np.where(mask_T, logprobs_T, 0.0),
         advantages_T=np.where(mask_T, advantages_T[turn_T], 0.0),
         mask_T=mask_T,
-        scored={scorer: said.logprobs_T for scorer, said in scored.items()},
-        topk=next((said for said in scored.values() if said.tokens_TK.shape[1]), None),
+        scored={scorer: scores.logprobs_T for scorer, scores in scored.items()},
+        topk=next((scores for scores in scored.values() if scores.tokens_TK.shape[1]), None),
         chunks=sequence.chunks,
         replies=tuple(
             reply
@@ -254,3 +248,154 @@ def shifted(
             if chosen_T[turn] and reply.end > reply.begin
         ),
     )
+
+
+@frozen(eq=False)
+class EpisodeDatums:
+    """The datums of one rollout."""
+
+    rollout: Rollout
+    datums: list[TrainingDatum]
+
+    @property
+    def group(self) -> tuple[str, int]:
+        return self.rollout.group
+
+    @property
+    def sampled(self) -> int:
+        return sum(datum.sampled for datum in self.datums)
+
+
+@frozen(eq=False)
+class Minibatch:
+    """The datums of one optimiser update and the configuration of its loss; ``taught`` are those of
+    which it also, or only, learns a teacher's top-k tokens."""
+
+    datums: list[TrainingDatum]
+    loss_config: dict[str, float]
+    taught: list[TrainingDatum] = field(factory=list)
+
+
+def rollout_datums(
+    rollouts: Sequence[Rollout],
+    advantages_RT: Sequence[FloatArray],
+    chosen_RT: Sequence[npt.NDArray[np.bool_]],
+    scored_R: Sequence[Mapping[str, Sequence[Scores]]],
+) -> list[EpisodeDatums]:
+    """Return the datums of each rollout that has any."""
+    rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
+    episodes = []
+    made: Counter[tuple[str | int, ...]] = Counter()  # one role of a member may reply several times
+    for rollout, advantages_T, chosen_T, scored in rows:
+        who, named = (*rollout.group, rollout.member, rollout.role), list[TrainingDatum]()
+        for datum in episode_datums(rollout.turns, advantages_T, chosen_T, scored):
+            named.append(evolve(datum, name=(*who, made[who])))
+            made[who] += 1
+        episodes.append(EpisodeDatums(rollout, named))
+    return [episode for episode in episodes if episode.datums]
+
+
+def minibatches(
+    objective: PolicyGradient, updates: int, episodes: Sequence[EpisodeDatums]
+) -> list[Minibatch]:
+    """Return the minibatches of the ``updates`` of a batch, in order, without empty ones."""
+    if loss_traits(objective.loss).recorded:  # each token is named by a reply that is trained on
+        episodes = [evolve(e, datums=[d.trimmed() for d in e.datums]) for e in episodes]
+    if objective.kl is not None and objective.kl.coef:
+        episodes = _pulled("reference", objective.kl, episodes)
+    for teacher in objective.teacher:
+        if teacher.coef and not teacher_traits(teacher.kind).targets:
+            episodes = _pulled("teacher", teacher, episodes)
+    found = []
+    for part in _split(episodes, updates):
+        minibatch = _weighted(objective.aggregate, objective.loss, part)
+        found.append(evolve(minibatch, taught=_taught(objective, part)))
+    return [minibatch for minibatch in found if minibatch.datums or minibatch.taught]
+
+
+def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
+    """Return the datums that learn a teacher's top-k tokens, with their weights."""
+    weight_R = _token_weights(objective.aggregate, episodes, [e.sampled for e in episodes])
+    return [
+        evolve(datum, weight=weight * teacher.coef)
+        for episode, weight in zip(episodes, weight_R, strict=True)
+        if (teacher := teacher_of(objective.teacher, episode.group[0])) is not None
+        for datum in episode.datums
+        if datum.topk is not None and datum.topk.mass_T[datum.mask_T].any()
+    ]
+
+
+def _pulled(
+    scorer: str, by: KlPlan | TeacherPlan, episodes: Sequence[EpisodeDatums]
+) -> list[EpisodeDatums]:
+    """Subtract the distance from a reference, or from the teacher of an environment, from the
+    advantages of the tokens that it scores."""
+    env = by.name if isinstance(by, TeacherPlan) else None
+    mine = [episode for episode in episodes if env in (None, episode.group[0])]
+    datums = [datum for episode in mine for datum in episode.datums]
+    scored_DT = [datum.scored[scorer] for datum in datums if scorer in datum.scored]
+    if len(scored_DT) < len(datums):
+        raise RunError(f"a sequence has no logprobs of the {scorer} that it is compared with")
+    pairs = zip(datums, scored_DT, strict=True)
+    mask_DT = [datum.mask_T & ~np.isnan(scored_T) for datum, scored_T in pairs]
+    logprobs_DT, centred = [datum.logprobs_T for datum in datums], isinstance(by, KlPlan)
+    change_DT = kl_penalty(logprobs_DT, scored_DT, mask_DT, by.coef, by.discount, centred=centred)
+    changed = iter(
+        evolve(datum, advantages_T=datum.advantages_T + change_T)
+        for datum, change_T in zip(datums, change_DT, strict=True)
+    )
+    return [
+        evolve(one, datums=[next(changed) for _ in one.datums])
+        if env in (None, one.group[0])
+        else one
+        for one in episodes
+    ]
+
+
+def _split(episodes: Sequence[EpisodeDatums], updates: int) -> list[list[EpisodeDatums]]:
+    """Return even parts, in order, with the members of a group together."""
+    members = list(grouped(episodes, lambda episode: episode.group).values())
+    bounds = np.linspace(0, len(members), updates + 1).round().astype(int).tolist()
+    return [
+        [episode for group in members[start:end] for episode in group]
+        for start, end in pairwise(bounds)
+    ]
+
+
+def _weighted(
+    aggregate: AggregatePlan, loss: LossPlan, episodes: Sequence[EpisodeDatums]
+) -> Minibatch:
+    """Fold the weights of the aggregation into advantages and loss."""
+    if not episodes:
+        return Minibatch([], loss.config)
+    weight_R = _token_weights(
+        aggregate, episodes, [len(e.datums) if loss.by_sequence else e.sampled for e in episodes]
+    )
+    weighted = [
+        (datum, weight / datum.sampled if loss.mean else weight)
+        for episode, weight in zip(episodes, weight_R, strict=True)
+        for datum in episode.datums
+    ]
+    traits = loss_traits(loss)
+    if traits.weighted:  # a token without an advantage may have a gradient too
+        return Minibatch([evolve(datum, weight=w) for datum, w in weighted], loss.config)
+    datums = [evolve(d, advantages_T=w * d.advantages_T, folded=w) for d, w in weighted]
+    pull = traits.pull
+    if pull is None:
+        return Minibatch([datum for datum in datums if datum.advantages_T.any()], loss.config)
+    if not aggregate_traits(aggregate.kind).uniform:
+        raise RunError(f"`{loss.name}()` cannot be weighted by `{aggregate.kind}()`")
+    # The pull acts on a token without an advantage too, and has the same weight as the others.
+    return Minibatch(datums, {**loss.config, pull: loss.config[pull] * weight_R[0]})
+
+
+def _token_weights(
+    aggregate: AggregatePlan, episodes: Sequence[EpisodeDatums], counts_R: Sequence[int]
+) -> list[float]:
+    """Return the weight of a token of each episode, which counts so many."""
+    labels = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
+    groups_R = [labels[episode.group] for episode in episodes]
+    weights: list[float] = aggregate_weights(
+        aggregate.kind, counts_R, groups_R, aggregate.length
+    ).tolist()
+    return weights

@@ -1,46 +1,129 @@
-"""Optimiser updates: gradients submitted and awaited, and the metrics of the update."""
+"""Optimiser updates: gradients submitted and awaited, their metrics, and what they trained on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
-from rlc.algo import ClipRange, changed_share, clip_fraction, drift, forward_kl, learning_rate
+from rlc.algo import (
+    ClipRange,
+    Program,
+    TorchFunction,
+    batch_values,
+    changed_share,
+    clip_fraction,
+    drift,
+    forward_kl,
+    learning_rate,
+    needs_batch,
+    torch_function,
+)
 from rlc.catalog import LIKELIHOOD, loss_traits, service_loss
 from rlc.plan import LossPlan, Training
-from rlc.runtime.concurrency import in_thread
-from rlc.runtime.updates.batch_values import with_batch_values
-from rlc.runtime.updates.datums import TrainingDatum
-from rlc.runtime.updates.minibatch import Minibatch
-from rlc.service import LossHandle, TrainingClient
+from rlc.runtime.concurrency import in_thread, mark_seen
+from rlc.runtime.journal.episodes import EpisodeKey, EpisodeTokens, SequenceTokens
+from rlc.runtime.records import Rollout
+from rlc.runtime.updates.datums import EpisodeDatums, FloatArray, Minibatch, TrainingDatum
+from rlc.seeds import derive_seed
+from rlc.service import LossHandle, ServiceClient, TrainingClient
 
 if TYPE_CHECKING:
     from tinker import types
 
 
+async def open_loss(
+    service: ServiceClient, stage: Training, note: Callable[[str], None]
+) -> LossHandle | None:
+    """Return a recipe's own loss at the service, or None; raise ServiceError if it is refused."""
+    objective = stage.policy_gradient
+    if objective is None or (program := objective.loss.program) is None:
+        return None
+    written = torch_function(program, objective.loss.name, loss_traits(objective.loss).weighted)
+    loss = await service.create_custom_loss(*await in_thread(compiled, written))
+    if loss.in_client:
+        note(
+            f"the service has no custom losses: `{objective.loss.name}` is computed here, after a "
+            "forward pass of its own, half as much work again"
+        )
+    return loss
+
+
+def compiled(written: TorchFunction) -> tuple[Callable[..., Any], dict[str, Literal[0, 1, 2]]]:
+    """Return a function, and the ranks of its arguments, for the service to trace."""
+    import torch
+
+    scope: dict[str, Any] = {"torch": torch}
+    exec(compile(written.source, f"<loss {written.name}>", "exec"), scope)
+    return scope[written.name], written.ranks
+
+
+async def with_batch_values(
+    training: TrainingClient, loss: LossPlan, minibatches: Sequence[Minibatch], seed: int
+) -> tuple[Sequence[Minibatch], int]:
+    """Return the minibatches of a step with the values that their loss computes over all of them,
+    and the number of tokens read for it.
+
+    If these depend on the trainer's logprobs, a forward pass before the first update computes them.
+    Random numbers depend on ``seed`` and on the names of the sequences, not on their order.
+    """
+    if loss.program is None or not needs_batch(loss.program):
+        return minibatches, 0
+    datums = [datum for minibatch in minibatches for datum in minibatch.datums]
+    if not datums:
+        return minibatches, 0
+    trainer_DT: list[FloatArray | None] = [None] * len(datums)
+    read = 0
+    if loss_traits(loss).forward:
+        wired = await in_thread(lambda: [datum.to_tinker(LIKELIHOOD) for datum in datums])
+        output = await training.forward(wired, LIKELIHOOD.name)
+        trainer_DT = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
+        read = sum(len(datum.inputs) for datum in datums)
+    rest = iter(await in_thread(_computed, loss.program, datums, trainer_DT, seed))
+    return [evolve(m, datums=[next(rest) for _ in m.datums]) for m in minibatches], read
+
+
+def _computed(
+    program: Program,
+    datums: Sequence[TrainingDatum],
+    trainer_DT: Sequence[FloatArray | None],
+    seed: int,
+) -> list[TrainingDatum]:
+    sequences, orders = [], []
+    for datum, trainer_T in zip(datums, trainer_DT, strict=True):
+        sequences.append(datum.sampled_inputs(trainer_T))
+        stream = np.random.default_rng(derive_seed(seed, *datum.name))
+        orders.append(stream.random(datum.sampled))
+    found = batch_values(program, sequences, orders)
+    return [evolve(datum, batch=known) for datum, known in zip(datums, found, strict=True)]
+
+
 @frozen(eq=False)
 class PendingGradient:
-    """A submitted ``forward_backward``, its datums, and the tokens that were read before it.
-    ``taught``: it is that of a teacher's most likely tokens."""
+    """A submitted ``forward_backward``, its datums, and the number of tokens read before it.
+    ``taught``: it is that of a teacher's top-k tokens."""
 
     datums: list[TrainingDatum]
     output: asyncio.Future[types.ForwardBackwardOutput]
     prefill: int = 0
     taught: bool = False
 
+    def outputs(self) -> list[FloatArray]:
+        """Return the trainer's logprobs of the targets of each datum, once they are there."""
+        rows = [row["logprobs"].to_numpy() for row in self.output.result().loss_fn_outputs]
+        return [row[:, -1] for row in rows] if self.taught else rows  # the sampled token is last
+
 
 @frozen(eq=False)
 class PendingGradients:
-    """The gradients of a batch (or of a part of one), submitted in order.
-
-    ``updates`` are the optimiser updates between them; the update after the last gradient is left
-    to the ``optim_step`` node.
-    """
+    """The gradients of a batch or of a part of one, submitted in order, and the updates between
+    them. The update after the last gradient is left to the ``optim_step`` node."""
 
     submitted: list[PendingGradient]
     updates: list[Awaitable[types.OptimStepResponse]]
@@ -48,7 +131,7 @@ class PendingGradients:
 
 @frozen
 class UpdateResult:
-    """The metrics of a step's updates, how many tokens were trained on, and read before that."""
+    """The metrics of a step's updates, and the numbers of tokens trained on and read before."""
 
     metrics: dict[str, float]
     trained: int
@@ -63,12 +146,12 @@ async def submit(
     own: LossHandle | None = None,
     seed: int = 0,
 ) -> PendingGradients:
-    """Submit the gradients, and an update after each but the last, without waiting for them; those
-    of a recipe's ``own`` loss, if there is one. ``seed`` is for what that draws.
+    """Submit the gradients, and an update after each but the last, without waiting for them, so
+    that requests that belong together reach the service together.
 
-    So requests that belong together reach the service together. Only a loss that would pull at the
-    prompts waits for a forward pass before each gradient, and one that compares all sequences by
-    the trainer's logprobs for a pass before the first.
+    ``own`` is the recipe's own loss, ``seed`` that of its random numbers. Only a loss that would
+    pull at the prompts waits for a forward pass before each gradient, and one that compares all
+    sequences by the trainer's logprobs for a pass before the first.
     """
     loss = service_loss(stage)
     minibatches, read = await with_batch_values(training, loss, minibatches, seed)
@@ -103,7 +186,6 @@ async def submit(
 async def _anchored(
     training: TrainingClient, datums: Sequence[TrainingDatum]
 ) -> list[TrainingDatum]:
-    """The datums with the trainer's own logprobs where nothing is trained on."""
     output = await training.forward(await in_thread(_wired, datums, LIKELIHOOD), LIKELIHOOD.name)
     rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
     return [datum.anchored(row) for datum, row in zip(datums, rows, strict=True)]
@@ -115,27 +197,15 @@ def _pending(
     read: int = 0,
     taught: bool = False,
 ) -> PendingGradient:
-    """A gradient under way. What it raises is raised where it is awaited, if it is."""
-
-    def retrieve(output: asyncio.Future[Any]) -> None:
-        if not output.cancelled():
-            output.exception()
-
     output = asyncio.ensure_future(answer)
-    output.add_done_callback(retrieve)
+    output.add_done_callback(mark_seen)
     return PendingGradient(datums, output, read, taught)
 
 
 async def finish(
-    training: TrainingClient,
-    stage: Training,
-    step: int,
-    parts: Sequence[PendingGradients],
+    training: TrainingClient, stage: Training, step: int, parts: Sequence[PendingGradients]
 ) -> UpdateResult:
-    """Submit the last update and wait for all; do nothing if there is no gradient.
-
-    Sampled datums carry their sampler's logprobs, which are compared with the trainer's.
-    """
+    """Submit the last update and wait for all; do nothing if there is no gradient."""
     gradients = [gradient for part in parts for gradient in part.submitted]
     if not gradients:
         return UpdateResult({"optim/skipped": 1.0}, trained=0)
@@ -152,7 +222,7 @@ async def finish(
     datums = [datum for gradient in gradients for datum in gradient.datums]
     metrics["optim/datums"] = float(len(datums))
     if (objective := stage.policy_gradient) is not None:
-        metrics |= await in_thread(_drift_metrics, objective.loss, gradients, outputs)
+        metrics |= await in_thread(_drift_metrics, objective.loss, gradients)
     metrics |= await in_thread(_taught_metrics, gradients, outputs)
     return UpdateResult(metrics, _length(datums), sum(gradient.prefill for gradient in gradients))
 
@@ -168,39 +238,25 @@ def _length(datums: Sequence[TrainingDatum]) -> int:
 def _taught_metrics(
     gradients: Sequence[PendingGradient], outputs: Sequence[types.ForwardBackwardOutput]
 ) -> dict[str, float]:
-    """Return the mean distance from what the teachers said of their most likely tokens, over the
-    positions of which they said something (nats)."""
+    """Return the mean distance from the shares of the teachers' top-k tokens (nats)."""
     distances = list[float]()
     for gradient, output in zip(gradients, outputs, strict=True):
         rows = output.loss_fn_outputs if gradient.taught else ()
         for datum, row in zip(gradient.datums, rows, strict=False):
-            said = datum.topk
-            assert said is not None
-            (places,) = np.nonzero(datum.mask_T & (said.mass_T > 0))
+            scores = datum.topk
+            assert scores is not None
+            (places,) = np.nonzero(datum.mask_T & (scores.mass_T > 0))
             logprobs_TK = row["logprobs"].to_numpy()[places, :-1]
-            distances += forward_kl(said.shares_TK[places], logprobs_TK).tolist()
+            distances += forward_kl(scores.shares_TK[places], logprobs_TK).tolist()
     return {"teacher/forward_kl": fmean(distances)} if distances else {}
 
 
-def _drift_metrics(
-    loss: LossPlan,
-    gradients: Sequence[PendingGradient],
-    outputs: Sequence[types.ForwardBackwardOutput],
-) -> dict[str, float]:
-    """Return how far the trainer's policy is from the sampler's, over the tokens trained on.
-
-    Each datum is compared as it was when its gradient was computed. Those of which a teacher's
-    tokens are learnt are compared where there are no others.
-    """
-    taught = all(gradient.taught for gradient in gradients)
-    counted = [taught or not gradient.taught for gradient in gradients]
-    datums = [d for one, yes in zip(gradients, counted, strict=True) if yes for d in one.datums]
-    replies = [
-        r for out, yes in zip(outputs, counted, strict=True) if yes for r in out.loss_fn_outputs
-    ]
-    trainer_DT = [row["logprobs"].to_numpy() for row in replies]
-    if taught:
-        trainer_DT = [logprobs_TK[:, -1] for logprobs_TK in trainer_DT]  # of the sampled token
+def _drift_metrics(loss: LossPlan, gradients: Sequence[PendingGradient]) -> dict[str, float]:
+    """Return the distance of the trainer's policy from the sampler's over the tokens trained on,
+    at the time of each gradient; of those that learn a teacher's tokens only without others."""
+    counted = [gradient for gradient in gradients if not gradient.taught] or gradients
+    datums = [datum for gradient in counted for datum in gradient.datums]
+    trainer_DT = [row for gradient in counted for row in gradient.outputs()]
     sampler_DT = [datum.logprobs_T for datum in datums]
     mask_DT = [datum.mask_T for datum in datums]
     seen = drift(sampler_DT, trainer_DT, mask_DT)
@@ -227,7 +283,6 @@ def _drift_metrics(
 
 
 def _adam_params(stage: Training, step: int) -> types.AdamParams:
-    """Return the optimiser's settings at a step of a stage."""
     from tinker import types
 
     adam, schedule = stage.optimizer, stage.optimizer.schedule
@@ -242,3 +297,45 @@ def _adam_params(stage: Training, step: int) -> types.AdamParams:
         weight_decay=adam.weight_decay,
         grad_clip_norm=adam.grad_clip_norm,
     )
+
+
+def trained_tokens(
+    rollouts: Sequence[Rollout],
+    batches: Iterable[Sequence[EpisodeDatums]],
+    parts: Iterable[PendingGradients],
+) -> list[EpisodeTokens]:
+    """Return the tokens of the rollouts that a step has trained on, in their order.
+
+    ``parts`` are the gradients of the step, which are done. A sequence without an advantage other
+    than 0, which took part in none of them, has no logprobs of the trainer.
+    """
+    trained: dict[tuple[str | int, ...], tuple[TrainingDatum, FloatArray]] = {}
+    gradients = [gradient for part in parts for gradient in part.submitted]
+    # A datum in two gradients has its advantages in the one that learns no teacher's tokens.
+    for gradient in sorted(gradients, key=lambda gradient: gradient.taught):
+        for datum, row in zip(gradient.datums, gradient.outputs(), strict=True):
+            trained.setdefault(datum.name, (datum, row))
+
+    def sequence(datum: TrainingDatum) -> SequenceTokens:
+        trainer_S, advantages_S = [math.nan] * datum.sampled, [0.0] * datum.sampled
+        weight: float | None = None
+        if datum.name in trained:
+            done, trainer_T = trained[datum.name]
+            trainer_S = trainer_T[done.mask_T].tolist()
+            advantages_S = (done.advantages_T / done.folded)[done.mask_T].tolist()
+            weight = done.weight * done.folded
+        tokens = [*datum.inputs, int(datum.targets_T[-1])]
+        spans = [(reply.turn, reply.begin, reply.end) for reply in datum.replies]
+        logprobs_S = datum.logprobs_T[datum.mask_T].tolist()
+        return SequenceTokens(tokens, spans, logprobs_S, trainer_S, advantages_S, weight)
+
+    datums = {id(one.rollout): one.datums for episodes in batches for one in episodes}
+    replies: Counter[EpisodeKey] = Counter()
+    found = []
+    for rollout in rollouts:
+        first = EpisodeKey(rollout.env, rollout.task, rollout.member, rollout.role)
+        key = evolve(first, reply=replies[first])
+        replies[first] += 1
+        if id(rollout) in datums:
+            found.append(EpisodeTokens(key, [sequence(datum) for datum in datums[id(rollout)]]))
+    return found

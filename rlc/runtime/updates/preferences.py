@@ -28,16 +28,14 @@ _DIGEST_BYTES = 16
 @frozen(eq=False)
 class Completion:
     """A reply after its prompt: mostly one sequence, several where the renderer rewrites turns.
-
-    ``key`` is that of its tokens, and of which of them are the reply's.
-    """
+    ``key`` is a digest of its tokens and of which of them are the reply's."""
 
     datums: list[TrainingDatum]
     key: str
 
     @classmethod
     def of(cls, sequences: Sequence[TokenSequence]) -> Completion:
-        """Return a side whose tokens in a turn are those of the reply."""
+        """Return the reply whose tokens are those in a turn."""
         turns = 1 + max(turn for sequence in sequences for turn in sequence.turns)
         ones_T, chosen_T = np.ones(turns), np.ones(turns, dtype=np.bool_)
         digest = blake2b(digest_size=_DIGEST_BYTES)
@@ -45,21 +43,15 @@ class Completion:
             digest.update(repr(sequence.written()).encode())
         return cls([shifted(s, ones_T, chosen_T) for s in sequences], digest.hexdigest())
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of the reply."""
-        return sum(datum.sampled for datum in self.datums)
-
     def replies(self, logprobs_DT: Sequence[FloatArray]) -> FloatArray:
-        """The logprobs of the reply's tokens, from those of the datums."""
+        """Return the logprobs of the reply's tokens from those of the datums."""
         rows = zip(self.datums, logprobs_DT, strict=True)
         return np.concatenate([row[datum.mask_T] for datum, row in rows]).astype(np.float64)
 
 
 @frozen(eq=False)
 class Preference:
-    """Sides that are judged together. A pair: the better one, then the worse. A labelled reply:
-    itself, then the reply to another prompt that its divergence is estimated with."""
+    """A pair, the better completion first, or a labelled one and one for its divergence."""
 
     number: int  # in the data
     sides: tuple[Completion, Completion]
@@ -68,62 +60,43 @@ class Preference:
 
 def pairs(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> list[Preference]:
     """Return the pairs of the records in a run folder."""
+
+    def side(parts: Sequence[Mapping[str, Any]]) -> Completion:
+        return Completion.of([TokenSequence.read(part) for part in parts])
+
     return [
-        Preference(number, (_side(record[better]), _side(record[worse])))
+        Preference(number, (side(record[better]), side(record[worse])))
         for number, record in enumerate(records)
     ]
 
 
 def labelled(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> list[Preference]:
-    """Return the labelled replies of records, of a pair both.
-
-    Each has beside it its own prompt with the reply to the next prompt that differs, so that the
-    logprobs of both are needed once, whatever batch they are in.
-    """
+    """Return the labelled replies of records, each with the reply to another prompt."""
     given = [
         (number, name == better, [TokenSequence.read(part) for part in record[name]])
         for number, record in enumerate(records)
         for name in (better, worse)
         if name in record
     ]
-    asked = [_asked(sequences[0]) for *_, sequences in given]
+    firsts = [sequences[0] for *_, sequences in given]
+    begins = [next(at for at, turn in enumerate(one.turns) if turn >= 0) for one in firsts]
+    prompts = [one.tokens[:begin] for one, begin in zip(firsts, begins, strict=True)]
     found = []
     for at, (number, good, sequences) in enumerate(given):
         after = (*range(at + 1, len(given)), *range(at))
-        other = next((i for i in after if asked[i] != asked[at]), at)
-        sides = (
-            Completion.of(sequences),
-            Completion.of([_answered(sequences[0], given[other][2][0])]),
-        )
+        other = next((i for i in after if prompts[i] != prompts[at]), at)
+        first, reply, end, begin = firsts[at], firsts[other], begins[at], begins[other]
+        prompt = first.tokens[:end], first.logprobs[:end], first.turns[:end]
+        mixed = TokenSequence(*prompt, first.chunks)
+        mixed.append(reply.tokens[begin:], reply.logprobs[begin:], 0)
+        sides = Completion.of(sequences), Completion.of([mixed])
         found.append(Preference(number, sides, good))
     return found
 
 
-def _side(parts: Sequence[Mapping[str, Any]]) -> Completion:
-    return Completion.of([TokenSequence.read(part) for part in parts])
-
-
-def _first_said(sequence: TokenSequence) -> int:
-    return next(at for at, turn in enumerate(sequence.turns) if turn >= 0)
-
-
-def _asked(sequence: TokenSequence) -> list[int]:
-    return sequence.tokens[: _first_said(sequence)]
-
-
-def _answered(asked: TokenSequence, said: TokenSequence) -> TokenSequence:
-    """The prompt of one sequence with the reply of another."""
-    end, begin = _first_said(asked), _first_said(said)
-    prompt = TokenSequence(asked.tokens[:end], asked.logprobs[:end], asked.turns[:end])
-    prompt.chunks = asked.chunks
-    prompt.append(said.tokens[begin:], said.logprobs[begin:], 0)
-    return prompt
-
-
 @frozen(eq=False)
 class PreferenceLossResult:
-    """What a loss makes of some preferences: the datums that its gradient is taken of, weighted,
-    its metrics, and the reward of each side."""
+    """Weighted datums with the gradient of a loss, its metrics, and the rewards of sides."""
 
     datums: list[TrainingDatum]
     metrics: dict[str, float]
@@ -132,8 +105,8 @@ class PreferenceLossResult:
 
 @frozen(eq=False)
 class _ScoreComparison:
-    """What a loss says of the scores of sides: its mean, its slopes, which sides are better and
-    which are worse, and by how much the better are ahead of the worse they are compared with."""
+    """A loss over the scores of sides: its mean, its slopes, the better and the worse sides, and by
+    how much the better are ahead of the worse that they are compared with."""
 
     loss: float
     slopes_S: FloatArray
@@ -172,8 +145,8 @@ def judge(
     logprobs_SDT: Sequence[Sequence[FloatArray]],
     reference_ST: Sequence[FloatArray] | None,
 ) -> PreferenceLossResult:
-    """Judge preferences by the logprobs of their sides, in order: those of the weights for every
-    datum, and those of the reference for the tokens of the reply."""
+    """Return the loss of preferences by the logprobs of their sides, in order: those of the weights
+    for all datums, and those of the reference for the tokens of replies."""
     traits, beta = preference_traits(loss.name), loss.config["beta"]
     sides = [side for preference in preferences for side in preference.sides]
     rows = [side.replies(row) for side, row in zip(sides, logprobs_SDT, strict=True)]

@@ -15,47 +15,52 @@ from attrs import define, field
 from rlc.catalog import tokenizer_of
 from rlc.chat import ViewChange, model_input
 from rlc.data import text_of
+from rlc.envs import all_of
 from rlc.plan import PolicyGradient, TeacherPlan, Training, teacher_of
 from rlc.runtime.auxiliary import AuxiliaryModels, token_logprobs
-from rlc.runtime.concurrency import all_of, in_thread
+from rlc.runtime.concurrency import cancel_all, in_thread, mark_seen
+from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
 from rlc.runtime.journal.metrics import mean_metric
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence, merged_sequences
-from rlc.runtime.scores import FloatArray, Scores
+from rlc.runtime.rollouts.tokens import (
+    NOT_SAMPLED,
+    FloatArray,
+    Scores,
+    TokenSequence,
+    merged_sequences,
+)
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.preferences import Completion
 from rlc.service import SamplingClient, ServiceError
 
 if TYPE_CHECKING:
-    from rlc.runtime.updates.minibatch import EpisodeDatums
+    from rlc.runtime.updates.datums import EpisodeDatums
 
 _DISTANCES = {"reference": ("kl/reference",), "teacher": ("teacher/kl", "teacher/kl/{env}")}
 TEACHER_VIEW = "teacher"  # the prompts that a teacher reads, where they are not the student's
 
 
 def teacher_views(teachers: tuple[TeacherPlan, ...], env: str) -> dict[str, ViewChange]:
-    """What the teacher of an environment is shown of its episodes, if that is not what the student
-    sees. Raise DataError if its system message cannot be read."""
+    """Return the view of a teacher with prompts of its own. Raise DataError if unreadable."""
     teacher = teacher_of(teachers, env)
-    if teacher is None or not _own_prompts(teacher):
+    if teacher is None or not _has_own_prompts(teacher):
         return {}
     system = None if teacher.system is None else text_of(teacher.system)
     return {TEACHER_VIEW: ViewChange(system, teacher.demonstration)}
 
 
-def _own_prompts(teacher: TeacherPlan) -> bool:
+def _has_own_prompts(teacher: TeacherPlan) -> bool:
     return teacher.system is not None or teacher.demonstration is not None
 
 
 @define
 class LogprobScorer:
-    """One model that scores; ``meter`` counts the tokens sent, at that model's price.
+    """A model that scores the episodes of ``env``, or all; ``meter`` counts the tokens sent.
 
-    ``env``: the environment whose episodes it scores; None: all. ``own_prompts``: it reads prompts
-    of its own, those of the view :data:`TEACHER_VIEW`. What is beyond its ``context`` has no score.
-    With ``top_k`` it also says which so many tokens of the ``vocabulary`` it finds most likely.
+    With ``own_prompts`` it reads those of the view :data:`TEACHER_VIEW`. Tokens beyond its
+    ``context`` have no score. With ``top_k`` it also names the most likely tokens, so many of the
+    ``vocabulary`` in each place.
     """
 
     client: SamplingClient
@@ -67,14 +72,14 @@ class LogprobScorer:
     vocabulary: int = 0
 
     async def score(self, rollout: Rollout, usage: Usage) -> list[Scores]:
-        """Return what is said of a rollout's merged sequences."""
+        """Return the scores of a rollout's merged sequences."""
         sequences = merged_sequences(rollout.turns)
         if not self.own_prompts:
             return await all_of(self._read(sequence, usage) for sequence in sequences)
         read = merged_sequences([turn.seen_as(TEACHER_VIEW) for turn in rollout.turns])
-        said = Scores.joined(await all_of(self._read(sequence, usage) for sequence in read))
+        scores = Scores.joined(await all_of(self._read(sequence, usage) for sequence in read))
         turn_N = np.concatenate([np.array(sequence.turns[1:]) for sequence in read])
-        return [said.at(_places(sequence, turn_N)) for sequence in sequences]
+        return [scores.at(_places(sequence, turn_N)) for sequence in sequences]
 
     async def _read(self, sequence: TokenSequence, usage: Usage) -> Scores:
         from tinker import types
@@ -98,8 +103,7 @@ class LogprobScorer:
 
 
 def _places(sequence: TokenSequence, turn_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the tokens of a sequence of the player, after the first, stand among those of which
-    ``turn_N`` has the turns; -1 for a token that no turn has sampled."""
+    """Return the places of a sequence's tokens among others by their turns; -1 if not sampled."""
     turn_T = np.array(sequence.turns[1:])
     found_T = np.full(len(turn_T), -1)
     for turn in {*turn_T} - {NOT_SAMPLED}:
@@ -112,67 +116,48 @@ class LogprobScorers:
     """The scorers of a stage in one kind of node, one for each environment or one for all."""
 
     scorers: Sequence[LogprobScorer]
-    _asked: dict[int, dict[int, asyncio.Task[list[Scores]]]] = field(factory=dict, init=False)
+    _requested: dict[int, dict[int, asyncio.Task[list[Scores]]]] = field(factory=dict, init=False)
 
     def ask(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        """Ask for the scores of rollouts of a step, without waiting for them."""
-        asked = self._asked.setdefault(step, {})
+        """Request the scores of rollouts of a step, without waiting for them."""
+        requested = self._requested.setdefault(step, {})
         for rollout in rollouts:
-            if id(rollout) not in asked and (scorer := self._of(rollout.env)) is not None:
+            mine = (one for one in self.scorers if one.env in (None, rollout.env))
+            if id(rollout) not in requested and (scorer := next(mine, None)) is not None:
                 task = asyncio.create_task(scorer.score(rollout, scorer.meter.running[step]))
-                task.add_done_callback(_seen)
-                asked[id(rollout)] = task
+                task.add_done_callback(mark_seen)
+                requested[id(rollout)] = task
 
     async def scores(self, step: int, rollouts: Sequence[Rollout]) -> dict[int, list[Scores]]:
         """Return the scores of those rollouts of a step that have a scorer; the keys are ids."""
         self.ask(step, rollouts)
-        tasks = {id(one): self._asked[step].pop(id(one), None) for one in rollouts}
+        tasks = {id(one): self._requested[step].pop(id(one), None) for one in rollouts}
         waiting = {key: task for key, task in tasks.items() if task is not None}
         try:
             found = await asyncio.gather(*waiting.values())
         except BaseException:
-            await _cancel(waiting.values())
+            await cancel_all(waiting.values())
             raise
         return dict(zip(waiting, found, strict=True))
 
-    def _of(self, env: str) -> LogprobScorer | None:
-        return next((one for one in self.scorers if one.env in (None, env)), None)
-
     def write(self) -> None:
-        """Write down what the running steps have read so far."""
+        """Journal the tokens that the running steps have read so far."""
         for scorer in self.scorers:
             scorer.meter.write()
 
     def finish(self, step: int) -> int:
-        """Write all down, forget a step, and return how many tokens it has read."""
-        self._asked.pop(step, None)
+        """Journal and forget the tokens that a step has read, and return their number."""
+        self._requested.pop(step, None)
         return sum(scorer.meter.finish(step).prefill for scorer in self.scorers)
 
     async def close(self) -> None:
-        """Stop asking."""
-        await _cancel(task for asked in self._asked.values() for task in asked.values())
-
-
-def _seen(task: asyncio.Task[list[Scores]]) -> None:
-    """Mark an exception as seen; it is raised where the scores are awaited, if they are."""
-    if not task.cancelled():
-        task.exception()
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[list[Scores]]]) -> None:
-    cancelled = list(tasks)
-    for task in cancelled:
-        task.cancel()
-    await asyncio.gather(*cancelled, return_exceptions=True)
+        await cancel_all(task for tasks in self._requested.values() for task in tasks.values())
 
 
 @define(eq=False)
 class ReferenceReplies:
-    """Asks a frozen model for the logprobs of replies, each once in the life of a run.
-
-    ``meter`` counts the tokens sent, at that model's price, in the step that needs them. ``file``
-    has what is known, by the keys of the sides.
-    """
+    """Requests the logprobs of replies of a frozen model, each once in the life of a run. ``meter``
+    counts the tokens sent in the step that needs them; ``file`` has the results so far."""
 
     client: SamplingClient
     meter: Meter
@@ -180,7 +165,7 @@ class ReferenceReplies:
     file: str
     _known: dict[str, FloatArray] = field(factory=dict, init=False)
     _read: Counter[int] = field(factory=Counter, init=False)  # tokens, by the step they were for
-    _asked: dict[int, asyncio.Task[None]] = field(factory=dict, init=False)  # by step
+    _requested: dict[int, asyncio.Task[None]] = field(factory=dict, init=False)  # by step
 
     def __attrs_post_init__(self) -> None:
         if (self.folder.path / self.file).exists():
@@ -191,40 +176,44 @@ class ReferenceReplies:
                     self._read[record["step"]] += record["tokens"]
 
     def ask(self, step: int, sides: Sequence[Completion]) -> None:
-        """Start to ask for what a step will need, without waiting."""
-        if step not in self._asked:
-            self._asked[step] = asyncio.create_task(self._ask(step, sides))
+        """Request the logprobs that a step will need, without waiting for them."""
+        if step not in self._requested:
+            self._requested[step] = asyncio.create_task(self._ask(step, sides))
 
     async def logprobs(self, step: int, sides: Sequence[Completion]) -> list[FloatArray]:
         """Return the logprobs of each side's reply, token by token."""
         self.ask(step, sides)
-        await self._asked.pop(step)
+        await self._requested.pop(step)
         self.meter.running[step]
-        await self._ask(step, sides)  # of others than were foreseen
+        await self._ask(step, sides)  # those that were not foreseen
         return [self._known[side.key] for side in sides]
 
     def write(self) -> None:
-        """Write down what the running steps have read so far."""
         self.meter.write()
 
     def finish(self, step: int) -> int:
-        """Write all down, and return the tokens that were read for a step, by this process or an
-        earlier one."""
+        """Journal and return the tokens read for a step, by this process or an earlier one."""
         self.meter.running[step]
         self.meter.finish(step)
         return self._read[step]
 
     async def close(self) -> None:
-        """Give up what was asked for ahead."""
-        for task in self._asked.values():
-            task.cancel()
-        await asyncio.gather(*self._asked.values(), return_exceptions=True)
+        await cancel_all(self._requested.values())
 
     async def _ask(self, step: int, sides: Sequence[Completion]) -> None:
         missing = {side.key: side for side in sides if side.key not in self._known}
         if not missing:
             return
-        found = await all_of(self._of_side(step, side) for side in missing.values())
+        usage = self.meter.running[step]
+
+        async def logprobs(datum: TrainingDatum) -> FloatArray:
+            tokens = [*datum.inputs, int(datum.targets_T[-1])]
+            return np.array(await token_logprobs(self.client, tokens, datum.chunks, usage))
+
+        async def reply(side: Completion) -> FloatArray:
+            return side.replies(await all_of(map(logprobs, side.datums)))
+
+        found = await all_of(map(reply, missing.values()))
         records: list[dict[str, Any]] = [
             {
                 "key": key,
@@ -238,22 +227,11 @@ class ReferenceReplies:
         self._known |= zip(missing, found, strict=True)
         self._read[step] += sum(record["tokens"] for record in records)
 
-    async def _of_side(self, step: int, side: Completion) -> FloatArray:
-        return side.replies(await all_of(self._of_datum(step, datum) for datum in side.datums))
-
-    async def _of_datum(self, step: int, datum: TrainingDatum) -> FloatArray:
-        tokens = [*datum.inputs, int(datum.targets_T[-1])]
-        usage = self.meter.running[step]
-        return np.array(await token_logprobs(self.client, tokens, datum.chunks, usage))
-
 
 async def open_scorers(
     asked: AuxiliaryModels, stage: Training, tokenizer: Any
 ) -> dict[str, LogprobScorers]:
-    """Open the models that score the tokens of a stage, by the kind of node that asks them.
-
-    Raise RunError for a teacher whose tokens are not those of ``tokenizer``.
-    """
+    """Open the scorers of a stage by their node. Raise RunError for a teacher with other tokens."""
     journal, found = asked.folder.journal, dict[str, LogprobScorers]()
     objective = stage.of(PolicyGradient)
     if objective.kl is not None:
@@ -286,7 +264,7 @@ async def _open_teacher(
         client,
         Meter(asked.folder.journal, stage.name, model),
         env=teacher.name,
-        own_prompts=_own_prompts(teacher),
+        own_prompts=_has_own_prompts(teacher),
         context=model.context,
         top_k=teacher.top_k and min(teacher.top_k, len(tokenizer)),
         vocabulary=len(tokenizer),
@@ -317,8 +295,7 @@ def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float
 
 
 def teacher_mass(datums: Iterable[TrainingDatum]) -> dict[str, float]:
-    """Return the mean of the probability that a teacher's top-k tokens have together, over the
-    sampled positions of which it has named some."""
+    """Return the mean probability of a teacher's top-k tokens, over positions with any."""
     masses = [d.topk.mass_T[d.mask_T] for d in datums if d.topk is not None]
     return mean_metric(
         "teacher/mass", [mass for row_T in masses for mass in row_T.tolist() if mass > 0]

@@ -19,7 +19,7 @@ from rlc.algo.expressions.python import torch_function
 from rlc.catalog.index import own_loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum
-from rlc.runtime.updates.own_loss import compiled
+from rlc.runtime.updates.optimizer import compiled
 
 pytestmark = pytest.mark.engine
 

@@ -27,7 +27,7 @@ from rlc.cli.browser.app import Browser, HelpScreen, RunsScreen
 from rlc.cli.browser.comparison import CompareScreen
 from rlc.cli.browser.run_screen import RunScreen
 from rlc.cli.main import main
-from rlc.runtime.journal.tokens import EpisodeKey, EpisodeTokens, SequenceTokens, append_tokens
+from rlc.runtime.journal.episodes import EpisodeKey, EpisodeTokens, SequenceTokens, append_tokens
 
 MODEL = 'model policy { base = "tiny" lora_rank = 4 }\n'
 SFT = MODEL + (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlc.cli.browser.comparison import other_member, pieces, rows
 from rlc.cli.browser.contents import QueryError, parse_query
-from rlc.runtime.journal.episode_index import EpisodeIndex
+from rlc.runtime.journal.episodes import EpisodeIndex
 
 
 def episode(**changes: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
 from rlc.cli.live.state import evaluation_line
 from rlc.cli.output import redraws
 from rlc.plan.stages import Evaluation, Training
-from rlc.runtime.journal.history import read_metrics
+from rlc.runtime.journal.metrics import read_metrics
 
 PLAN = made_up_runs.plan(9)
 (MAIN,) = (stage for stage in PLAN.stages if isinstance(stage, Training))

@@ -20,7 +20,7 @@ from rlc.envs.base import TaskKey
 from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.processes import RayWorkers
-from rlc.runtime.failures import failure_of
+from rlc.runtime.records import failure_of
 
 pytestmark = [pytest.mark.server, pytest.mark.kill, pytest.mark.slow]
 

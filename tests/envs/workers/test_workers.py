@@ -22,7 +22,7 @@ from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import ProcessSource, ThreadedSource, make_async
 from rlc.envs.workers.processes import ExecutorWorkers, ProcessWorkers
 from rlc.envs.workers.threads import ThreadWorkers
-from rlc.runtime.rollouts.environments import close_all
+from rlc.runtime.rollouts.player import close_all
 
 T = TypeVar("T")
 PROCESSES = {"kind": "processes", "count": 2, "executor": None}

@@ -21,8 +21,8 @@ from rlc.cli.main import main
 from rlc.report.pages import PageServer, WatchedPage, version_of_all
 from rlc.report.run_page import run_html
 from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.episode_index import EpisodeHead, EpisodeIndex
-from rlc.runtime.journal.locks import lock
+from rlc.runtime.journal.episodes import EpisodeHead, EpisodeIndex
+from rlc.runtime.journal.folder import lock
 from rlc.service.sockets import bind
 
 pytestmark = pytest.mark.server

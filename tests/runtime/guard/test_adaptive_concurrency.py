@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tinker import types
 
 from rlc.envs.deadlines import Deadline
-from rlc.runtime.guard.adaptive_concurrency import (
+from rlc.runtime.service_guard import (
     AdaptiveConcurrency,
     ConcurrencyLimiter,
     LimitedSamplingClient,

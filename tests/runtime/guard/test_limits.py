@@ -12,8 +12,8 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
-from rlc.runtime.guard.limits import KL, Decision, StageGuard
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.loop import KL, Decision, StageGuard
 from rlc.runtime.records import RunError
 
 

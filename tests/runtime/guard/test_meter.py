@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlc.plan.parts import ModelPlan
-from rlc.runtime.journal.database import Journal
-from rlc.runtime.journal.meter import Meter, cost
+from rlc.runtime.journal.database import Journal, Meter, cost
 from rlc.runtime.records import Usage
 
 

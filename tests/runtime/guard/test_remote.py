@@ -16,11 +16,11 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
-from rlc.runtime.guard.remote import RemoteSession
+from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.meter import Meter
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
+from rlc.runtime.remote import RemoteSession
+from rlc.runtime.summary import Observer
 from rlc.service.engine import open_engine
 from rlc.service.engine.service import LocalService
 from rlc.service.interface import Listener, RemoteService, ServiceError

@@ -21,9 +21,9 @@ from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbe
 from rlc.envs.gem.source import GemSource
 from rlc.plan.parts import DeadlinesPlan
 from rlc.plan.records import Plan
-from rlc.runtime.guard.watchdog import Watchdog
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
+from rlc.runtime.service_guard import Watchdog
 from rlc.service.interface import ServiceError, ServiceLostError
 
 pytestmark = pytest.mark.plain

@@ -16,12 +16,12 @@ from rlc.compile.saved import PlanFileError, load_plan
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
-from rlc.runtime.journal.checkpoints import kept_snapshots, kept_states
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.start import resume_run
+from rlc.runtime.summary import Observer
+from rlc.runtime.weights import kept_snapshots, kept_states
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import ServiceError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.runtime.journal.episode_index import EpisodeIndex
+from rlc.runtime.journal.episodes import EpisodeIndex
 
 
 def record(**changes: Any) -> dict[str, Any]:

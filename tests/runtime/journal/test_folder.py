@@ -12,8 +12,7 @@ import pytest
 from attrs import evolve
 from run_support import plan
 
-from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.locks import command
+from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.records import RunError
 
 

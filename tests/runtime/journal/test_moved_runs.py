@@ -13,8 +13,8 @@ from rlc.report.findings import findings
 from rlc.report.run_files import read_files
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import read_run
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
+from rlc.runtime.summary import Observer
 
 pytestmark = pytest.mark.plain
 

@@ -13,8 +13,8 @@ from rlc.runtime.job import Job
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.runs import GONE, list_runs, read_run
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
+from rlc.runtime.summary import Observer
 from rlc.service.hosted.connect import connect_service
 
 SMALL = {"env": "guess", "batch": "groups(2, group_size = 4)", "sampling": "sample(max_tokens = 8)"}

@@ -11,7 +11,7 @@ from run_support import metrics, run, run_new, tiny, train
 
 from rlc.runtime.graph import NodeContext
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.timeline import Timeline
+from rlc.runtime.journal.metrics import Timeline
 
 
 def spans(path: Path) -> list[dict[str, Any]]:

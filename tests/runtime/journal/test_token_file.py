@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_support import plan
 
-from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.tokens import (
+from rlc.runtime.journal.episodes import (
     TOKENS_FILE,
     EpisodeKey,
     EpisodeTokens,
@@ -21,6 +20,7 @@ from rlc.runtime.journal.tokens import (
     first_groups,
     keep_blocks,
 )
+from rlc.runtime.journal.folder import RunFolder
 
 FLOATS = st.floats(width=32, allow_nan=False)
 

@@ -15,8 +15,7 @@ from paths import RECIPES
 from run_support import assert_resumes, assert_same, compiled, metrics, rollouts, run_new, train
 
 from rlc.plan.records import Plan
-from rlc.runtime.failures import read_failures
-from rlc.runtime.records import RunError
+from rlc.runtime.records import RunError, read_failures
 
 pytestmark = [pytest.mark.plain, pytest.mark.server]
 

@@ -25,7 +25,7 @@ from run_support import (
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.curriculum import Curriculum, solved_share
+from rlc.runtime.rollouts.tasks import Curriculum, solved_share
 
 shares = st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=10)
 

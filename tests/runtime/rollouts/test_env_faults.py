@@ -30,7 +30,7 @@ from rlc.plan.environments import EnvPlan
 from rlc.plan.parts import FailurePlan
 from rlc.plan.units import elapsed
 from rlc.runtime.records import Rollout, RunError, Usage
-from rlc.runtime.rollouts import environments
+from rlc.runtime.rollouts import player
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 
@@ -247,7 +247,7 @@ class _Watched:
 def test_an_episode_that_does_not_close_is_told_and_counts_all_the_same(
     how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(environments, "CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(player, "CLOSE_SECONDS", 0.01)
     rollouts = play(Watched(AsyncGames(Games()), how))
     assert [rollout.reward for rollout in rollouts] == [1.0] * 3
     assert "an environment did not close" in caplog.text

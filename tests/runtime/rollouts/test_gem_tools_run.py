@@ -25,9 +25,8 @@ from run_support import (
 )
 
 from rlc.compile.variants import rehearse
-from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
-from rlc.runtime.start import open_run
+from rlc.runtime.start import open_run, require_runnable
 
 pytestmark = pytest.mark.plain
 

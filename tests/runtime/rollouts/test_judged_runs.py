@@ -28,10 +28,9 @@ from rlc.envs import responders as endpoints
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
-from rlc.runtime.preflight import require_runnable
 from rlc.runtime.records import RunError
-from rlc.runtime.start import run_plan
+from rlc.runtime.start import require_runnable, run_plan
+from rlc.runtime.summary import Observer
 from rlc.service.hosted.connect import connect_service
 
 pytestmark = [pytest.mark.plain, pytest.mark.server]

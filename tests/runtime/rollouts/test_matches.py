@@ -17,8 +17,8 @@ from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.environments import PastPlan, PlayPlan, RewardPlan, RolloutsPlan
 from rlc.plan.parts import FailurePlan, ModelState, Sampling
 from rlc.runtime.records import Rollout, RunError, Usage
+from rlc.runtime.rollouts.groups import play_task
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task
 
 pytestmark = pytest.mark.plain

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from run_support import compiled, metrics, run_new, train
 
-from rlc.runtime.failures import read_failures
-from rlc.runtime.records import RunError
+from rlc.runtime.records import RunError, read_failures
 
 pytestmark = pytest.mark.plain
 

@@ -17,8 +17,8 @@ from rlc.chat.turns import model_input
 from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.rollouts import comparisons
-from rlc.runtime.rollouts.comparisons import above
+from rlc.runtime.rollouts import groups
+from rlc.runtime.rollouts.groups import above
 from rlc.runtime.rollouts.tokens import merged_sequences
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum
 from rlc.runtime.updates.preferences import Completion, Preference, judge
@@ -62,14 +62,14 @@ def test_it_is_the_reward_that_the_stage_gives_a_reply(
 ) -> None:
     """β (log π − log π_ref), for `ipo()` of means: what the stage itself calls a reply's reward."""
     seen: list[tuple[Any, float]] = []
-    whole = comparisons._implicit_reward
+    whole = groups._implicit_reward
 
     async def noted(*given: Any) -> tuple[float, str]:
         found = await whole(*given)
         seen.append((given[-1], found[0]))
         return found
 
-    monkeypatch.setattr(comparisons, "_implicit_reward", noted)
+    monkeypatch.setattr(groups, "_implicit_reward", noted)
     plan = job(tmp_path, loss=loss)
     run_new(tmp_path / "run", plan)
     assert len(seen) == 12

@@ -30,8 +30,8 @@ from rlc.envs.workers.async_adapter import make_async
 from rlc.plan.parts import FailurePlan, SamplingPlan
 from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout, Usage
+from rlc.runtime.rollouts.groups import play_task
 from rlc.runtime.rollouts.player import Player
-from rlc.runtime.rollouts.roles import play_task
 from rlc.runtime.rollouts.tasks import Task
 
 pytestmark = pytest.mark.plain

@@ -9,9 +9,9 @@ import pytest
 from run_support import block, run, run_new, tiny, train
 
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
-from rlc.runtime.stages import ahead
+from rlc.runtime.stages import opening
+from rlc.runtime.summary import Observer
 
 pytestmark = pytest.mark.plain
 
@@ -87,7 +87,7 @@ def test_time_that_it_takes_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def note(self, text: str) -> None:
             notes.append(text)
 
-    monkeypatch.setattr(ahead, "NOTICED", -1.0)
+    monkeypatch.setattr(opening, "NOTICED", -1.0)
     path = rows(tmp_path, {"prompt": "a", "reply": "b"})
     run(RunFolder.create(tmp_path / "run", tiny(FIRST, later(f'rows("{path}")'))), observer=Notes())
     tried = [note for note in notes if note.startswith("tried the data and environments of later")]

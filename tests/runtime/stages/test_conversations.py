@@ -16,7 +16,7 @@ from rlc.chat.prompts import opening, rendered, seeing_renderer
 from rlc.data.chats import read_chat
 from rlc.data.errors import DataError
 from rlc.runtime.rollouts.tokens import TokenSequence
-from rlc.runtime.stages.conversations import SupervisedRenderer
+from rlc.runtime.stages.file_examples import SupervisedRenderer
 
 pytestmark = pytest.mark.plain
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from run_support import block, run_new, tiny
 
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import TrainedSample
+from rlc.runtime.summary import Observer
 
 pytestmark = pytest.mark.plain
 

@@ -14,8 +14,8 @@ from rlc.data.reading import Reader
 from rlc.lang.source import Source
 from rlc.plan.stages import Training
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
+from rlc.runtime.summary import Observer
 
 pytestmark = pytest.mark.plain
 

@@ -14,11 +14,11 @@ from transformers import AutoTokenizer
 
 import rlc
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.stages import samples
+from rlc.runtime.summary import Observer
 from rlc.service.tiny import path as tiny_model
 
 pytestmark = pytest.mark.plain

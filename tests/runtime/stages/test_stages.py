@@ -27,8 +27,8 @@ from rlc.data.errors import DataError
 from rlc.explanation.job import written
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
 from rlc.runtime.records import RunError
+from rlc.runtime.summary import Observer
 
 pytestmark = pytest.mark.plain
 

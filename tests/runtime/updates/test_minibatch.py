@@ -12,8 +12,8 @@ from run_support import tiny, train
 
 from rlc.plan.stages import PolicyGradient, Rollouts, Training
 from rlc.runtime.records import Rollout, Turn
-from rlc.runtime.scores import Scores
-from rlc.runtime.updates.minibatch import EpisodeDatums, Minibatch, minibatches, rollout_datums
+from rlc.runtime.rollouts.tokens import Scores
+from rlc.runtime.updates.datums import EpisodeDatums, Minibatch, minibatches, rollout_datums
 
 
 def stage(**fields: str) -> Training:

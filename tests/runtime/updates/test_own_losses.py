@@ -21,10 +21,8 @@ from rlc.algo.expressions.program import Program
 from rlc.catalog.index import builtins_of, known_loss, loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.plan.stages import Training
-from rlc.runtime.updates.datums import TrainingDatum
-from rlc.runtime.updates.minibatch import Minibatch
-from rlc.runtime.updates.optimizer import UpdateResult, finish, submit
-from rlc.runtime.updates.own_loss import open_loss
+from rlc.runtime.updates.datums import Minibatch, TrainingDatum
+from rlc.runtime.updates.optimizer import UpdateResult, finish, open_loss, submit
 from rlc.service.engine import open_engine
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService

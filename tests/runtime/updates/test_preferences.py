@@ -160,6 +160,6 @@ def test_a_labelled_reply_has_the_reply_to_another_prompt_beside_it() -> None:
 
 def test_pairs_are_the_better_reply_and_the_worse() -> None:
     (one,) = pairs([record([1], chosen=[2, 3], rejected=[4])], "chosen", "rejected")
-    assert [s.tokens for s in one.sides] == [2, 1]
+    assert [s.datums[0].sampled for s in one.sides] == [2, 1]
     assert one.good is None
     assert len({s.key for s in one.sides}) == 2

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlc.runtime.rollouts.groups import StreamedGroups
 from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients
-from rlc.runtime.updates.streamed_groups import StreamedGroups
 
 
 def groups(count: int) -> list[asyncio.Future[Any]]:

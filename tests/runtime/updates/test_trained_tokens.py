@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from run_support import metrics, rollouts, tiny, train, undisturbed
 
-from rlc.runtime.journal.tokens import EpisodeKey, SequenceTokens, TokenIndex
+from rlc.runtime.journal.episodes import EpisodeKey, SequenceTokens, TokenIndex
 
 pytestmark = pytest.mark.plain
 

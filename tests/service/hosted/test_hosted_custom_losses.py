@@ -14,7 +14,7 @@ from loss_functions import WRITTEN, as_custom, data_for
 from tinker import types
 from torch import Tensor
 
-from rlc.runtime.guard.service_guard import ServiceGuard
+from rlc.runtime.service_guard import ServiceGuard
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 from rlc.service.interface import ServiceClient, ServiceError, ServiceLostError

@@ -16,8 +16,7 @@ from hosted_support import hosted_plan
 from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
-from rlc.runtime.summary import Summary
+from rlc.runtime.summary import Observer, Summary
 from rlc.service.hosted.connect import connect_service
 from rlc.service.http import Server
 from rlc.service.interface import ServiceLostError

@@ -25,8 +25,7 @@ from tinker import types
 
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
-from rlc.runtime.summary import Summary
+from rlc.runtime.summary import Observer, Summary
 from rlc.service.engine.service import LocalSamplingClient
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import ServiceError, ServiceLostError

@@ -14,8 +14,7 @@ from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.observer import Observer
-from rlc.runtime.summary import Summary
+from rlc.runtime.summary import Observer, Summary
 from rlc.service.hosted.connect import connect_service
 
 pytestmark = pytest.mark.server

@@ -1,11 +1,15 @@
-"""A stage that learns from preferences: a function for each kind of node in its step graph."""
+"""Stages that learn from data, supervised or by preferences: a function for each kind of node in
+their step graphs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any
 
+import numpy as np
 from attrs import define, field
 
 from rlc.catalog import LIKELIHOOD
@@ -18,16 +22,22 @@ from rlc.plan import (
     Training,
 )
 from rlc.runtime.concurrency import in_thread
-from rlc.runtime.graph import Inputs, NodeContext, StepFunction, StepOutcome
-from rlc.runtime.journal.meter import Meter
+from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
+from rlc.runtime.journal.database import Meter
 from rlc.runtime.records import TrainedSample
 from rlc.runtime.stages.base import Setup, Stage, StepReport
-from rlc.runtime.stages.examples import drawn, example_records, is_due
+from rlc.runtime.stages.examples import (
+    Example,
+    example_records,
+    heldout_node,
+    is_due,
+    load_examples,
+    sampled_examples,
+)
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.runtime.updates import optimizer
-from rlc.runtime.updates.datums import FloatArray
-from rlc.runtime.updates.minibatch import Minibatch
-from rlc.runtime.updates.optimizer import PendingGradients
+from rlc.runtime.updates.datums import FloatArray, Minibatch
+from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients, UpdateResult
 from rlc.runtime.updates.preferences import (
     Completion,
     Preference,
@@ -36,21 +46,98 @@ from rlc.runtime.updates.preferences import (
     labelled,
     pairs,
 )
-from rlc.runtime.updates.scorers import ReferenceReplies
+from rlc.runtime.updates.scorers import LogprobScorers, ReferenceReplies, teacher_mass
 
-# What makes preferences of records, by the objective.
+_SHOWN = 400  # tokens of a prompt and of a reply, as a sample
+
+
+@define(eq=False)
+class SftStage(Stage[LogprobScorers]):
+    """A supervised stage in progress; ``heldout`` scores examples that it does not learn from."""
+
+    plan: Training
+    batch: int
+    examples: list[Example]
+    heldout: Mapping[str, StepFunction]
+
+    def functions(self) -> dict[str, StepFunction]:
+        return {
+            "examples": self.next_examples,
+            "forward_backward": self.forward_backward,
+            "optim_step": self.optim_step,
+            "checkpoint": self.weights.checkpoint,
+            **self.heldout,
+        }
+
+    async def next_examples(self, node: NodeContext, inputs: Inputs) -> Minibatch:
+        count, name = len(self.examples), self.plan.name
+        numbers = sampled_examples(self.seed, name, count, self.batch, node.step)
+        datums = [datum for number in numbers for datum in self.examples[number]]
+        taught = [datum for datum in datums if datum.topk is not None]
+        return Minibatch([datum for datum in datums if datum.topk is None], {}, taught)
+
+    async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
+        """Submit the gradient without waiting, so that the optimiser step follows at once."""
+        return await optimizer.submit(
+            self.weights.training, self.plan, node.step, [inputs["examples"]]
+        )
+
+    async def report(self, step: int, outcome: StepOutcome) -> StepReport:
+        """Return the mean loss of a token, in nats, and the metrics of top-k tokens."""
+        batch: Minibatch = outcome.outputs["examples"]
+        update: UpdateResult = outcome.outputs["optim_step"]
+        datums = (*batch.datums, *batch.taught)
+        weighed = fsum(datum.weighed for datum in datums)
+        metrics = {"loss/mean": update.metrics["loss/sum"] / weighed, **update.metrics}
+        metrics["examples/tokens"] = float(sum(datum.sampled for datum in datums))
+        metrics |= teacher_mass(batch.taught) | outcome.outputs.get("heldout", {})
+        (gradients,) = Parts.of(outcome.outputs["forward_backward"])
+        lesson = self._lesson(gradients.submitted[0])
+        return StepReport(metrics, outcome.outputs["checkpoint"], lesson=lesson)
+
+    def _lesson(self, gradient: PendingGradient) -> TrainedSample | None:
+        """Return the likelihood of the first sequence of a step, with the ends of its last reply
+        and of the tokens before it; None if none of its tokens is learnt."""
+        datum = gradient.datums[0]
+        (learnt,) = np.nonzero(datum.mask_T)
+        if not len(learnt):
+            return None
+        logprobs_T = gradient.outputs()[0]
+        begin = end = int(learnt[-1]) + 1
+        while begin > 1 and datum.mask_T[begin - 2]:
+            begin -= 1
+        tokens = [*datum.inputs[:1], *datum.targets_T.tolist()]  # target t is token t + 1
+        decode = self.weights.training.get_tokenizer().decode
+        return TrainedSample(
+            place="an example of the last step",
+            measured=f"loss {-float(logprobs_T[learnt].mean()):.3f}",
+            prompt=decode(tokens[max(0, begin - _SHOWN) : begin]),
+            replies=(("reply", decode(tokens[max(begin, end + 1 - _SHOWN) : end + 1])),),
+        )
+
+
+async def open_likelihood(setup: Setup, stage: Training) -> SftStage:
+    """Open a stage with its examples. Raise DataError or RunError as :func:`load_examples` does."""
+    setup.observer.waiting(f"reading the data of {stage.name}")
+    source = stage.of(FromData)
+    examples = await load_examples(setup, stage, source.data)
+    heldout = await heldout_node(setup, stage)
+    return SftStage(
+        setup.seed, setup.weights, setup.meter, {}, stage, source.batch, examples, heldout
+    )
+
+
+# The functions that make preferences of records, by the objective.
 READERS = {PairwisePreference: pairs, LabelledPreference: labelled}
 REFERENCE, HELDOUT = "reference", "heldout/"
-# What is said of the held-out ones: the rest is about the gradient.
+# The metrics of held-out preferences: the others are about the gradient.
 _COMPARED = ("accuracy", "margin", "loss/mean", "rewards/", "logps/")
 
 
 @define(eq=False)
 class PreferenceStage(Stage[ReferenceReplies]):
-    """One stage in progress that learns from preferences; ``heldout`` are only compared.
-
-    ``rows`` has the place and the texts of each record that they were made of.
-    """
+    """A stage in progress that learns from preferences; ``heldout`` are only compared. ``rows`` has
+    the place and the texts of the record of each preference."""
 
     plan: Training
     batch: int
@@ -64,7 +151,6 @@ class PreferenceStage(Stage[ReferenceReplies]):
 
     @property
     def reference(self) -> ReferenceReplies | None:
-        """What the loss compares with."""
         return self.scorers.get(REFERENCE)
 
     def functions(self) -> dict[str, StepFunction]:
@@ -79,15 +165,15 @@ class PreferenceStage(Stage[ReferenceReplies]):
         }
 
     def of_step(self, step: int) -> list[Preference]:
-        """The preferences of a step."""
-        indices = drawn(self.seed, self.plan.name, len(self.preferences), self.batch, step)
-        return [self.preferences[i] for i in indices]
+        count, name = len(self.preferences), self.plan.name
+        numbers = sampled_examples(self.seed, name, count, self.batch, step)
+        return [self.preferences[number] for number in numbers]
 
     async def next_examples(self, node: NodeContext, inputs: Inputs) -> list[Preference]:
         return self.of_step(node.step)
 
     async def reference_logprobs(self, node: NodeContext, inputs: Inputs) -> list[FloatArray]:
-        """Ask for the reference's logprobs, and ahead for those of the next step."""
+        """Return the reference's logprobs, and request those of the next step."""
         assert self.reference is not None
         found = await self.reference.logprobs(node.step, _sides(inputs["examples"]))
         if node.step < self.plan.steps:
@@ -95,7 +181,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         return found
 
     async def forward(self, node: NodeContext, inputs: Inputs) -> list[list[FloatArray]]:
-        """The logprobs of the weights, for each datum of each side."""
+        """Return the logprobs of the weights, for each datum of each side."""
         return await self._logprobs(node.step, inputs["examples"])
 
     async def _logprobs(self, step: int, chosen: Sequence[Preference]) -> list[list[FloatArray]]:
@@ -117,7 +203,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         )
 
     async def compare_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
-        """Compare the held-out preferences, if it is time for it."""
+        """Compare the held-out preferences, if that is due after the step."""
         if not is_due(self.plan, node.step):
             return {}
         reference: list[FloatArray] | None = None
@@ -136,7 +222,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         }
 
     async def report(self, step: int, outcome: StepOutcome) -> StepReport:
-        """Return what the loss and the optimiser said, and the rewards of every reply."""
+        """Return the metrics of the loss and of the optimiser, and the rewards of all replies."""
         judged, outputs = self._judged.pop(step), outcome.outputs
         metrics: dict[str, Any] = {**outputs["optim_step"].metrics, **judged.metrics}
         del metrics["loss/sum"]  # of the linear form that the gradient is taken of
@@ -147,10 +233,9 @@ class PreferenceStage(Stage[ReferenceReplies]):
             for one, rewards in zip(self.of_step(step), judged.rewards, strict=True)
         ]
         lesson = self._lesson(self.of_step(step)[0], judged.rewards[0])
-        return StepReport(metrics, [], [], {}, outputs["checkpoint"], pairs, lesson=lesson)
+        return StepReport(metrics, outputs["checkpoint"], comparisons=pairs, lesson=lesson)
 
     def _lesson(self, one: Preference, rewards: Sequence[float]) -> TrainedSample:
-        """Say how the replies of a row compare."""
         row, sides = self.rows[one.number], [CHOSEN, REJECTED]
         if one.good is None:
             measured = f"margin {rewards[0] - rewards[1]:+.3f}"
@@ -166,22 +251,21 @@ def _sides(preferences: Sequence[Preference]) -> list[Completion]:
 
 
 async def open_preferences(setup: Setup, stage: Training) -> PreferenceStage:
-    """Open a stage: its preferences, made from their rows before its first step, and the model that
-    its loss compares with. Raise DataError or RunError as :func:`load_examples` does."""
+    """Open a stage with its preferences and the reference of its loss."""
     setup.observer.waiting(f"reading the data of {stage.name}")
     folder, weights, asked = setup.folder, setup.weights, setup.asked
     objective = stage.of(PreferenceLoss)
-    read, found = READERS[type(objective)], list[list[Preference]]()
-    rows = [await example_records(setup, stage, data) for data in stage.data]
-    for records in rows:
-        found.append(await in_thread(read, records, CHOSEN, REJECTED))
+    rows, read = (
+        [await example_records(setup, stage, one) for one in stage.data],
+        READERS[type(objective)],
+    )
+    learnt, *heldout = [await in_thread(read, records, CHOSEN, REJECTED) for records in rows]
     scorers = dict[str, ReferenceReplies]()
     if (reference := objective.reference) is not None:
         client = await asked.client(reference)
         account = Meter(folder.journal, stage.name, reference.model)
         file = f"reference-{stage.name}.jsonl"
         scorers[REFERENCE] = ReferenceReplies(client, account, folder, file)
-    learnt, *heldout = found
     compared = [preference for part in heldout for preference in part]
     texts = [{"place": row["place"], "shown": row.get("shown", {})} for row in rows[0]]
     return PreferenceStage(

@@ -1,20 +1,23 @@
-"""What one run of an agent asks: each request a turn of its episode, sampled by the player.
+"""Agents: programs that own their loop, and ask the policy at an endpoint.
 
-:meth:`AgentEpisode.reply` is the one way in. The recipe decides how replies are sampled: an agent
-may ask for shorter ones, and for text that ends them. A reply counts once it is handed to the
-agent, with :meth:`AgentEpisode.keep`.
+Each request of an agent is a turn of its episode, sampled by the player. The recipe decides how
+replies are sampled: an agent may ask for shorter ones, and for text that ends them. A reply counts
+once it is handed to the agent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field, frozen
@@ -25,19 +28,21 @@ from rlc.chat import (
     Chunks,
     Ends,
     Message,
+    Observation,
     ToolChatHistory,
     TranscriptPrompt,
     TranscriptTree,
     conversation,
 )
-from rlc.envs import Deadline
+from rlc.envs import AgentError, Deadline, RunningEpisode, place, validated
 from rlc.plan import RolloutsPlan
-from rlc.runtime.rollouts.attempts import Attempt, Replies, sampled_turn
-from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens
-from rlc.runtime.scores import first_of
+from rlc.runtime.concurrency import cancel_all
+from rlc.runtime.rollouts.player import Attempt, Player, call_environment, sampled_turn
+from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
 from rlc.service import (
     TOO_LONG,
+    Caller,
     ChatModel,
     Generation,
     OnToken,
@@ -46,23 +51,26 @@ from rlc.service import (
     SamplingRequest,
     Tool,
     asking,
+    endpoint_app,
     parts_of,
     sampled_tokens,
+    serving,
 )
 
 if TYPE_CHECKING:
     from tinker import types
 
+
 M = TypeVar("M", bound=ChatModel)
-MODEL = "policy"  # what agents are told that the model is called; any other name will do
+MODEL = "policy"  # the name of the model for agents; any other name will do
 
 
 @define(eq=False)
 class AgentEpisode:
-    """The requests of one episode. ``over`` is how it ended, if a limit or a failure of the service
-    has ended it; ``idle`` the deadline from one request to the next."""
+    """The requests of one episode. ``over`` is its end by a limit or a failure of the service;
+    ``idle`` the deadline from one request to the next."""
 
-    player: Replies
+    player: Player
     attempt: Attempt
     tokenizer: Any
     renderer: Any
@@ -70,22 +78,19 @@ class AgentEpisode:
     context: Context = field(factory=copy_context)  # in which replies are sampled
     over: asyncio.Future[str] = field(factory=lambda: asyncio.get_running_loop().create_future())
     refused: str | None = None  # the limit that the last request met
-    transcript: Sequence[Message] = ()  # the conversation that was answered last, with the answer
+    transcript: Sequence[Message] = ()  # the conversation of the last reply, which ends it
     _tokens: EpisodeTokens = field(factory=EpisodeTokens, init=False)
+    _limits: RolloutsPlan = field(init=False)
     _tree: TranscriptTree = field(init=False)
     _asked: Counter[bytes] = field(factory=Counter, init=False)  # how often each prompt was
     _replying: set[asyncio.Task[types.SampleResponse]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._limits = self.attempt.task.env.plan.rollouts
         self._tree = TranscriptTree(partial(ToolChatHistory, self.renderer))
 
-    @property
-    def limits(self) -> RolloutsPlan:
-        return self.attempt.task.env.plan.rollouts
-
     def metrics(self) -> Mapping[str, float]:
-        """Return how many requests began a conversation, and how many came with a history that is
-        not what was sampled."""
+        """Return how many requests began a conversation, and how many rewrote its history."""
         kinds = self._tree.kinds
         return {"conversations": float(kinds["begun"]), "rewritten": float(kinds["rewritten"])}
 
@@ -112,33 +117,31 @@ class AgentEpisode:
         return AgentReply(request, prompt, tokens, sampling, ends, response)
 
     def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
-        """Return the policy as a model; limits of its context are those of the recipe."""
-        client: Any = self  # of which nothing else is asked than :meth:`sample`
+        """Return the policy as a model; the recipe limits its context."""
+        client: Any = self  # as far as :meth:`sample` goes
         end = frozenset({self.tokenizer.eos_token_id})
         return kind(name, MODEL, client, self.tokenizer, self.renderer, None, end, **more)
 
     def _decided(self, asked: SamplingRequest) -> SamplingRequest:
-        """Return how a request is sampled: as the recipe says, but for a shorter reply and further
-        texts that end it."""
-        sampling, longest = self.limits.sampling(self.player.sampling), self.limits.max_tokens
+        """Return the sampling of the recipe, with the shorter length and the stops of a request."""
+        sampling, longest = self._limits.sampling(self.player.sampling), self._limits.max_tokens
         most = min(asked.max_tokens or longest, longest)
         return asked.sampled(evolve(sampling, max_tokens=most, stop=(*asked.stop, *sampling.stop)))
 
     def _require_room(self, prompt: list[int], count: int) -> None:
-        """Raise Refused for a prompt that leaves no room, which an agent may answer by a shorter
-        one. More turns or tokens than an episode may have end it."""
-        asked = sum(self._asked.values())
-        limit = self.player.limit_reached(self._tokens, prompt, self.limits)
-        if asked + count > self.limits.max_turns:
-            limit = "turns", f"max_turns = {self.limits.max_turns}"
+        """Raise Refused for a prompt that leaves no room: the agent may send a shorter one. Too
+        many turns or tokens end the episode."""
+        limit = self.player.limit_reached(self._tokens, prompt, self._limits)
+        if sum(self._asked.values()) + count > self._limits.max_turns:
+            limit = "turns", f"max_turns = {self._limits.max_turns}"
         self.refused = None if limit is None else limit[0]
         if limit is None:
             return
         name, words = limit
         if name in ("turns", "tokens"):
             self.over.set_result(name)
-        said = f"The prompt has {len(prompt)} tokens; with the longest reply that is over {words}."
-        raise RefusedRequest(400, said, code=TOO_LONG)
+        text = f"The prompt has {len(prompt)} tokens; with the longest reply that is over {words}."
+        raise RefusedRequest(400, text, code=TOO_LONG)
 
     async def sample(
         self,
@@ -165,7 +168,7 @@ class AgentEpisode:
     ) -> types.SampleResponse:
         try:
             with asking():
-                async with Deadline(self.limits.turn_timeout, "a turn"):
+                async with Deadline(self._limits.turn_timeout, "a turn"):
                     return await self.player.sample(self.attempt, prompt, count, params, **more)
         except Exception as error:  # the agent could only guess why it has no answer
             if not self.over.done():
@@ -178,16 +181,12 @@ class AgentEpisode:
             self.idle.resume(renewed=True)
 
     async def close(self) -> None:
-        """Stop sampling what nobody waits for any more."""
-        left = [*self._replying]
-        for replying in left:
-            replying.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        """Cancel the replies under way."""
+        await cancel_all(self._replying)
         self.over.cancel()
 
     def keep(self, reply: AgentReply, texts: Sequence[str], messages: Sequence[Message]) -> None:
-        """Make each sample of a reply a turn, as it is handed to the agent: as a text, and as the
-        message that a later request may have. Do nothing once the episode is over."""
+        """Make each sample of a reply a turn with its message, unless the episode is over."""
         if self.over.done():
             return
         asked = reply.request.messages
@@ -205,7 +204,7 @@ class AgentEpisode:
 
 @frozen(eq=False)
 class AgentReply:
-    """Replies to one request: what was sampled, after which prompt and how."""
+    """Replies to one request, with their prompt and sampling."""
 
     request: ReplyRequest
     prompt: TranscriptPrompt | None  # of a chat
@@ -230,11 +229,10 @@ class AgentGeneration(Generation):
         if not texts:
             self.prompts = (tuple(reply.tokens),)
         self.sampling, self.ends = reply.sampling, reply.ends
-        own = [  # the policy's may come with more of the most likely tokens than the agent asks for
-            replace(
-                one, topk_logprobs_np=first_of(one.topk_logprobs_np, asked.sampling.top_logprobs)
-            )
-            for one in reply.response.sequences
+        wanted = asked.sampling.top_logprobs  # the policy's reply may have more
+        own = [
+            replace(each, topk_logprobs_np=first_of(each.topk_logprobs_np, wanted))
+            for each in reply.response.sequences
         ]
         response = replace(reply.response, sequences=own)
         for token in sampled_tokens(response):
@@ -249,25 +247,22 @@ class AgentGeneration(Generation):
 
 @frozen(eq=False)
 class AgentModel(ChatModel):
-    """The policy, as one episode asks it."""
+    """The policy, for the requests of one episode."""
 
     episode: AgentEpisode = field(kw_only=True)
 
     def prompt(
         self, messages: Sequence[Message], tools: Sequence[Tool] = ()
     ) -> tuple[list[int], Chunks]:
-        """Return the prompt of a chat. Raise Refused (400) for an image: the turns of an episode
-        are joined as text."""
+        """Return the prompt of a chat. Raise Refused (400) for an image."""
         _require_text(messages)
         return self.episode.prompt(messages, tools).tokens, NO_CHUNKS
 
     def start(self, request: ReplyRequest) -> AgentGeneration:
         _require_text(request.messages or ())
         prompts = tuple(map(tuple, request.texts)) or ((),)
-        ends = self.text_ends()  # both are decided with the reply
-        return AgentGeneration(
-            self, prompts, request.sampling, ends, request=request, episode=self.episode
-        )
+        sampling, ends = request.sampling, self.text_ends()  # both are decided with the reply
+        return AgentGeneration(self, prompts, sampling, ends, request=request, episode=self.episode)
 
 
 def _require_text(messages: Sequence[Message]) -> None:
@@ -275,3 +270,134 @@ def _require_text(messages: Sequence[Message]) -> None:
         raise RefusedRequest(
             400, "An agent's episode holds text only, no images.", param="messages"
         )
+
+
+@frozen
+class EndpointAddress:
+    """See :class:`rlc.envs.base.AgentEndpoint`."""
+
+    url: str
+    key: str
+    episode: AgentEpisode
+    model: str = MODEL
+
+    def transcript(self) -> Sequence[Message]:
+        return self.episode.transcript
+
+
+@define(eq=False)
+class AgentsEndpoint:
+    """The endpoint of agents, as many at a time as have ``places``; it starts with the first."""
+
+    tokenizer: Any
+    renderer: Any
+    places: asyncio.Semaphore
+    _addresses: dict[str, EndpointAddress] = field(factory=dict, init=False)
+    _server: asyncio.Task[None] | None = field(default=None, init=False)
+    _url: asyncio.Future[str] | None = field(default=None, init=False)
+    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    @asynccontextmanager
+    async def address(self, episode: AgentEpisode) -> AsyncIterator[EndpointAddress]:
+        """Give the requests of one episode an address while the block runs."""
+        if self._url is None:
+            self._url = asyncio.get_running_loop().create_future()
+            self._server = asyncio.create_task(self._serve(self._url))
+        session, url = secrets.token_hex(8), await asyncio.shield(self._url)
+        key = f"rlc-{secrets.token_hex(16)}"
+        address = EndpointAddress(f"{url}/s/{session}", key, episode)
+        self._addresses[session] = address
+        try:
+            yield address
+        finally:
+            del self._addresses[session]
+
+    async def run(self, player: Player, attempt: Attempt, episode: RunningEpisode) -> str:
+        """Run an agent to its end; return how its episode ended. ``attempt`` has its turns.
+
+        One that a limit ends, or that fails because of one, has a reward of 0. Raise what the agent
+        raises, AgentError if it made no request, and OverdueError if it neither makes one nor ends.
+        """
+        limits, attempt.about = attempt.task.env.plan.rollouts, episode.first.about
+        async with (
+            place(self.places),
+            Deadline(limits.step_timeout, "the agent, between two requests,") as idle,
+        ):
+            requests = AgentEpisode(player, attempt, self.tokenizer, self.renderer, idle)
+            async with self.address(requests) as address:
+                try:
+                    seen, ended = await _run_program(requests, episode, address)
+                finally:
+                    await requests.close()
+        attempt.seconds["environment"] += idle.worked  # it waited while replies were sampled
+        if not attempt.turns:
+            what = f"the agent of `{attempt.task.env.plan.name}` ended without an answered request"
+            raise AgentError(
+                what, "its client takes the `base_url` and the `api_key` of the episode"
+            )
+        attempt.turns[-1] = evolve(
+            attempt.turns[-1],
+            reward=seen.reward,
+            metrics={**requests.metrics(), **seen.metrics},
+            components=seen.components,
+            verdicts=seen.verdicts,
+        )
+        return ended
+
+    def names(self) -> Mapping[str, float]:
+        """See :class:`rlc.service.inference.endpoint.Models`."""
+        return {MODEL: 0.0}
+
+    async def find(self, name: str, caller: Caller) -> ChatModel:
+        """Return the model of an episode. Raise Refused for another's key, or one not under way."""
+        address = self._addresses.get(caller.session or "")
+        if address is None or not compare_digest(caller.key or "", address.key):
+            text = "No episode that is under way has this address and key."
+            raise RefusedRequest(401, text, code="invalid_api_key")
+        return address.episode.model(AgentModel, name, episode=address.episode)
+
+    async def close(self) -> None:
+        """End the server. Safe to call twice."""
+        self._closing.set()
+        if self._server is not None:
+            await self._server
+
+    async def _serve(self, url: asyncio.Future[str]) -> None:
+        """Serve until it is closed: the server is opened and closed by one task."""
+        try:
+            async with serving(endpoint_app(self)) as address:
+                url.set_result(address)
+                await self._closing.wait()
+        except Exception as error:
+            if url.done():
+                raise
+            url.set_exception(error)
+
+
+_CUT_OFF = Observation("", 0.0, True, truncated=True)
+
+
+async def _run_program(
+    requests: AgentEpisode, episode: RunningEpisode, address: EndpointAddress
+) -> tuple[Observation, str]:
+    """Run a program until it or its episode ends; return the last observation, and how it ended."""
+
+    async def run() -> Observation:
+        requests.context = copy_context()  # the service knows from it who waits for a reply
+        return await episode.run(address)
+
+    running = asyncio.ensure_future(call_environment(run()))
+    try:
+        awaited: set[asyncio.Future[Any]] = {running, requests.over}
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if requests.over.done():
+            return _CUT_OFF, requests.over.result()
+        try:
+            seen = validated(running.result())
+        except Exception:
+            if requests.refused is None:
+                raise
+            return _CUT_OFF, requests.refused
+        return seen, "truncated" if seen.truncated else "done"
+    finally:
+        await cancel_all([running])
