@@ -48,17 +48,13 @@ def evaluation_plan(
         EvaluationError: the environment or a metric cannot be read, or the run has no such one.
     """
     known, recipe = _of_run(model, env) if env.isidentifier() else (None, _SOURCE)
-    request = sampling or SamplingRequest(512)
     metrics = metrics or ["mean_reward()", *([f"pass_at({samples})"] if samples > 1 else [])]
     text = f"""\
 model m {{ base = "tiny" }}
 env shown = {'gem("game:GuessTheNumber-v0-easy") |> chat()' if known else env}
 eval {NAME} {{
   model = m  env = shown  tasks = {tasks}  samples = {samples}  metrics = [{", ".join(metrics)}]
-  sampling = sample(
-    max_tokens = {request.max_tokens}, temperature = {request.temperature!r},
-    top_p = {request.top_p!r}
-  )
+  sampling = sample(max_tokens = 512)
 }}
 """
     compiled = compile_source(Source(_SOURCE, text), (), seed)
@@ -69,18 +65,16 @@ eval {NAME} {{
     if weights is not None and is_run_weights(weights):
         weights = rebased(weights, "", recipe)
     stage = evolve(stage, model=evolve(model, name="m", weights=weights))
+    envs = stage.envs
     if known is not None:
-        own = evolve(known.rollouts, group=samples)
-        if sampling is not None:
-            most = request.max_tokens or own.max_tokens
-            own = evolve(own, temperature=request.temperature, max_tokens=most)
-        how = evolve(stage.sampling, temperature=own.temperature, max_tokens=own.max_tokens)
-        env_plan = evolve(known, weight=1.0, rollouts=own)
-        stage = evolve(stage, envs=(env_plan,), sampling=how)
-    if request.stop:
-        ended = [evolve(e, rollouts=evolve(e.rollouts, stop=request.stop)) for e in stage.envs]
-        how = evolve(stage.sampling, stop=request.stop)
-        stage = evolve(stage, envs=tuple(ended), sampling=how)
+        envs = (evolve(known, weight=1.0, rollouts=evolve(known.rollouts, group=samples)),)
+    (own,) = (env.rollouts for env in envs)
+    if sampling is not None:
+        longest = sampling.max_tokens or own.max_tokens
+        own = own.sampled(evolve(sampling, max_tokens=longest))
+    how = own.sampling(stage.sampling if sampling is None else stage.sampling.sampled(sampling))
+    envs = tuple(evolve(env, rollouts=own) for env in envs)
+    stage = evolve(stage, envs=envs, sampling=how)
     stages = (stage,)
     return evolve(
         compiled.plan, recipe=recipe, stages=stages, graph=build_graph(stages), provenance={}

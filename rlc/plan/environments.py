@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rlc.plan.parts import ModelState, Sampling
 from rlc.records import Record, evolve, field_names, frozen
 
 if TYPE_CHECKING:
     from rlc.algo import Program
+
+_S = TypeVar("_S", bound=Sampling)
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
 SOLVED = 1.0  # the reward from which on a task counts as solved
@@ -44,9 +46,13 @@ class RolloutsPlan(Record):
     max_turns: int = MAX_TURNS  # an episode that has not ended by then is cut short
     stop: tuple[str, ...] = ()  # texts that end a reply
 
-    def sampling(self, stage: Sampling) -> Sampling:
+    def sampling(self, stage: _S) -> _S:
         """Return how replies are sampled: as the stage says, but for what is said here."""
         return evolve(stage, **{name: getattr(self, name) for name in OF_EACH_ENVIRONMENT})
+
+    def sampled(self, sampling: Sampling) -> RolloutsPlan:
+        """Return these rollouts with their replies sampled in another way."""
+        return evolve(self, **{name: getattr(sampling, name) for name in OF_EACH_ENVIRONMENT})
 
 
 OF_EACH_ENVIRONMENT = tuple(  # the settings of sampling that each environment may decide

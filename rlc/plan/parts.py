@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rlc.records import Record, frozen
+from rlc.records import Record, evolve, field_names, frozen
 
 if TYPE_CHECKING:
     from rlc.algo import Program
@@ -38,6 +38,9 @@ class ModelState(Record):
     after: str | None
 
 
+_S = TypeVar("_S", bound="Sampling")
+
+
 @frozen
 class Sampling(Record):
     """How a reply is sampled, wherever a model is asked for one.
@@ -52,6 +55,10 @@ class Sampling(Record):
     top_p: float = 1.0
     top_k: int = -1  # -1: all tokens
     stop: tuple[str, ...] = ()
+
+    def sampled(self: _S, sampling: Sampling) -> _S:
+        """Return this with its replies sampled in another way."""
+        return evolve(self, **{name: getattr(sampling, name) for name in field_names(Sampling)})
 
 
 @frozen

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from attrs import define, evolve, fields_dict, frozen
+from attrs import define, frozen
 
 from rlc.errors import Error
 from rlc.plan import Sampling
@@ -70,10 +70,6 @@ class SamplingRequest(Sampling):
     n: int = 1  # replies
     top_logprobs: int = 0  # of the most likely tokens beside each sampled one
     prompt_logprobs: bool = False  # the same for the tokens of the prompt
-
-    def sampled(self, sampling: Sampling) -> SamplingRequest:
-        """Return this request with its replies sampled in another way."""
-        return evolve(self, **{name: getattr(sampling, name) for name in fields_dict(Sampling)})
 
 
 def sampling_params(

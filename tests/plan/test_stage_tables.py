@@ -145,3 +145,18 @@ def test_an_objective_like_another_needs_no_entry() -> None:
     other = evolve(stage, objective=Imagination(**known))
     for table in tables():
         assert table[other] == table[stage]
+
+
+# Where a setting of sampling is that is its own: what recipes, commands and requests call it, the
+# record, and what samples. Other trainers' options, scripts without rlc and rules on what a value
+# means come on top, where a setting has such.
+ON_TOP = ("rlc/imports/", "rlc/emit/", "rlc/check/rules/", "rlc/service/conform/")
+
+
+def test_a_setting_of_sampling_stands_in_few_files() -> None:
+    named = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "rlc").rglob("*.py")
+        if re.search(r"\btop_p\b", path.read_text(encoding="utf-8"))
+    }
+    assert len({name for name in named if not name.startswith(ON_TOP)}) <= 8, sorted(named)

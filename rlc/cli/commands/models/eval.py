@@ -11,6 +11,7 @@ from rlc.cli.commands.models.options import (
     sampling_of,
 )
 from rlc.cli.output import UsageError
+from rlc.records import evolve
 
 HELP = "evaluate a model, without a recipe"
 DESCRIPTION = (
@@ -52,16 +53,16 @@ def run(args: argparse.Namespace) -> int:
     from rlc.cli.output import print_findings
     from rlc.models import evaluation_plan, named_model
     from rlc.runtime import open_run
+    from rlc.service import SamplingRequest
 
-    usual = {name: getattr(args, name) for name in ("temperature", "top_p", "max_tokens", "stop")}
-    given = usual != {"temperature": 1.0, "top_p": 1.0, "max_tokens": 512, "stop": []}
+    sampling = sampling_of(args)
     seed = 1 if args.seed is None else args.seed
     plan = evaluation_plan(
         named_model(args.model, args.base, args.renderer, args.base_url),
         args.env,
         args.tasks,
         args.samples,
-        sampling_of(args) if given else None,
+        None if evolve(sampling, seed=None) == SamplingRequest(512) else sampling,
         args.metrics,
         seed,
     )
