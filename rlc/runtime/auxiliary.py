@@ -150,7 +150,7 @@ class AuxiliaryModels:
 class _Responders:
     """See :class:`rlc.envs.responders.Responders`."""
 
-    asked: AuxiliaryModels
+    models: AuxiliaryModels
     around: Meter
 
     def __call__(
@@ -160,12 +160,12 @@ class _Responders:
         if isinstance(asked, EndpointPlan):
             spent = partial(self._spent, asked)
             responder = endpoint = EndpointResponder(asked, timeout or LONGEST_REPLY, spent)
-            self.asked._endpoints.append(endpoint)
+            self.models._endpoints.append(endpoint)
         else:
-            responder = _ModelResponder(self.asked, self.around, asked)
+            responder = _ModelResponder(self.models, self.around, asked)
         if most is None:
             return responder
-        return ReplyCache(responder, self.asked.answers, asked, most, timeout)
+        return ReplyCache(responder, self.models.answers, asked, most, timeout)
 
     def _spent(self, endpoint: EndpointPlan, prompt: int, reply: int) -> None:
         """Journal the tokens of a request to an endpoint, at its price."""
@@ -177,14 +177,14 @@ class _Responders:
         self, model: ModelState, tokens: Sequence[int], chunks: Chunks, said: Sequence[int]
     ) -> float:
         async def read() -> tuple[str, str]:
-            client = await self.asked.client(model)
+            client = await self.models.client(model)
             usage = Usage()
             logprobs = await token_logprobs(client, list(tokens), chunks, usage)
             _charge(self.around, model.model, usage)
             return repr(fsum(logprobs[at - 1] for at in said)), "stop"
 
         parts = [repr(model), list(tokens), chunks_to_json(chunks), list(said)]
-        return float((await self.asked.answers.once(parts, read))[0])
+        return float((await self.models.answers.once(parts, read))[0])
 
 
 async def token_logprobs(
@@ -214,7 +214,7 @@ async def chat_model(model: ModelPlan, client: SamplingClient) -> ChatModel:
 
 @define(eq=False)
 class _ModelResponder:
-    asked: AuxiliaryModels
+    models: AuxiliaryModels
     around: Meter
     state: ModelState
     client: SamplingClient | None = None
@@ -224,7 +224,7 @@ class _ModelResponder:
     async def reply(self, question: ModelRequest) -> ModelReply:
         with asking():
             model = await self._opened()
-            seed = derive_seed(self.asked.folder.plan.seed, "asked", *question.key) % 2**31
+            seed = derive_seed(self.models.folder.plan.seed, "asked", *question.key) % 2**31
             request = SamplingRequest(None, seed=seed).sampled(question.sampling)
             prompt, chunks = model.prompt(question.messages)
             ends = model.chat_ends(question.sampling.stop)
@@ -236,7 +236,7 @@ class _ModelResponder:
         return ModelReply(reply.text, reply.stop_reason)
 
     async def _opened(self) -> ChatModel:
-        client = self.client or await self.asked.client(self.state)
+        client = self.client or await self.models.client(self.state)
         async with self._opening:
             if self._model is None:
                 self._model = await chat_model(self.state.model, client)

@@ -54,7 +54,7 @@ class Job:
     _remote: RemoteSession | None = field(default=None, init=False)
     _service_guard: ServiceGuard = field(init=False)
     _log: MetricsLog = field(init=False)
-    _asked: AuxiliaryModels = field(init=False)
+    _auxiliary: AuxiliaryModels = field(init=False)
     _evaluator: EvaluationRunner = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -66,8 +66,8 @@ class Job:
                 self.service, self.folder, self.observer.note, self._service_guard.pressed
             )
         self.service = self._service_guard.client
-        self._asked = AuxiliaryModels(self.service, self.folder)
-        self._evaluator = EvaluationRunner(self.folder, self._log, self.observer, self._asked)
+        self._auxiliary = AuxiliaryModels(self.service, self.folder)
+        self._evaluator = EvaluationRunner(self.folder, self._log, self.observer, self._auxiliary)
 
     def stop(self) -> None:
         """End the job with a checkpoint as soon as the running step is done."""
@@ -102,7 +102,7 @@ class Job:
                 raise reported from error
             raise
         finally:
-            await self._asked.close()
+            await self._auxiliary.close()
             if self._remote:
                 await self._remote.service.close(end)
         return summary
@@ -236,7 +236,7 @@ class Job:
             len(done),
             own_loss,
         )
-        setup = Setup(self.folder, weights, meter, self._asked, self.observer, done)
+        setup = Setup(self.folder, weights, meter, self._auxiliary, self.observer, done)
         opened = await OPENERS[stage](setup, stage)
         keeper = CheckpointKeeper(stage, journal, self.service, note)
         guard, evaluator = self._service_guard, self._evaluator

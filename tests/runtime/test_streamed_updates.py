@@ -265,7 +265,7 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
         objective=plan.of(PolicyGradient),
         stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
         observer=Observer(),
-        asked=None,  # type: ignore[arg-type]
+        auxiliary=None,  # type: ignore[arg-type]
         averages=None,
         heldout={},
         moments=moments,

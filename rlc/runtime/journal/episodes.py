@@ -113,9 +113,9 @@ def keep_blocks(folder: Path, steps: set[tuple[str, int]]) -> None:
     with path.open("rb") as file, fresh.open("wb") as kept:
         for block in _blocks(file, 0):
             file.seek(block.start)
-            whole = file.read(block.end - block.start)
-            if (block.stage, block.step) in steps and block.fits(whole):
-                kept.write(whole)
+            content = file.read(block.end - block.start)
+            if (block.stage, block.step) in steps and block.fits(content):
+                kept.write(content)
     fresh.replace(path)
 
 
@@ -131,8 +131,8 @@ class _Block:
     end: int
     crc: int
 
-    def fits(self, whole: bytes) -> bool:
-        return zlib.crc32(whole[self.about - self.start :]) == self.crc
+    def fits(self, content: bytes) -> bool:
+        return zlib.crc32(content[self.about - self.start :]) == self.crc
 
 
 def _blocks(file: BinaryIO, offset: int) -> Iterator[_Block]:
@@ -176,13 +176,13 @@ class TokenIndex:
             return []
         with (self.folder / TOKENS_FILE).open("rb") as file:
             file.seek(block.start)
-            whole = file.read(block.end - block.start)
-        if not block.fits(whole):
+            content = file.read(block.end - block.start)
+        if not block.fits(content):
             return []
         at, found = block.body - block.start, list[SequenceTokens]()
-        for *who, count, spans, weight, size in json.loads(whole[block.about - block.start : at]):
+        for *who, count, spans, weight, size in json.loads(content[block.about - block.start : at]):
             if EpisodeKey(*who) == key:
-                found.append(_read(zlib.decompress(whole[at : at + size]), count, spans, weight))
+                found.append(_read(zlib.decompress(content[at : at + size]), count, spans, weight))
             at += size
         return found
 

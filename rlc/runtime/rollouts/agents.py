@@ -82,7 +82,7 @@ class AgentEpisode:
     _tokens: EpisodeTokens = field(factory=EpisodeTokens, init=False)
     _limits: RolloutsPlan = field(init=False)
     _tree: TranscriptTree = field(init=False)
-    _asked: Counter[bytes] = field(factory=Counter, init=False)  # how often each prompt was
+    _counts: Counter[bytes] = field(factory=Counter, init=False)  # how often each prompt was
     _replying: set[asyncio.Task[types.SampleResponse]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -111,8 +111,8 @@ class AgentEpisode:
             tokens, ends = prompt.tokens, model.chat_ends(sampling.stop)
         self._require_room(tokens, sampling.n)
         key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
-        seed = derive_seed(self.attempt.seed, "request", key.hex(), self._asked[key])
-        self._asked[key] += sampling.n
+        seed = derive_seed(self.attempt.seed, "request", key.hex(), self._counts[key])
+        self._counts[key] += sampling.n
         response = await model.sample(tokens, evolve(sampling, seed=seed % 2**31), ends)
         return AgentReply(request, prompt, tokens, sampling, ends, response)
 
@@ -122,17 +122,18 @@ class AgentEpisode:
         end = frozenset({self.tokenizer.eos_token_id})
         return kind(name, MODEL, client, self.tokenizer, self.renderer, None, end, **more)
 
-    def _decided(self, asked: SamplingRequest) -> SamplingRequest:
+    def _decided(self, request: SamplingRequest) -> SamplingRequest:
         """Return the sampling of the recipe, with the shorter length and the stops of a request."""
         sampling, longest = self._limits.sampling(self.player.sampling), self._limits.max_tokens
-        most = min(asked.max_tokens or longest, longest)
-        return asked.sampled(evolve(sampling, max_tokens=most, stop=(*asked.stop, *sampling.stop)))
+        most = min(request.max_tokens or longest, longest)
+        stop = *request.stop, *sampling.stop
+        return request.sampled(evolve(sampling, max_tokens=most, stop=stop))
 
     def _require_room(self, prompt: list[int], count: int) -> None:
         """Raise Refused for a prompt that leaves no room: the agent may send a shorter one. Too
         many turns or tokens end the episode."""
         limit = self.player.limit_reached(self._tokens, prompt, self._limits)
-        if sum(self._asked.values()) + count > self._limits.max_turns:
+        if sum(self._counts.values()) + count > self._limits.max_turns:
             limit = "turns", f"max_turns = {self._limits.max_turns}"
         self.refused = None if limit is None else limit[0]
         if limit is None:
@@ -189,14 +190,14 @@ class AgentEpisode:
         """Make each sample of a reply a turn with its message, unless the episode is over."""
         if self.over.done():
             return
-        asked = reply.request.messages
+        before = reply.request.messages
         for sampled, text, message in zip(reply.response.sequences, texts, messages, strict=True):
-            if asked is None or reply.prompt is None:
+            if before is None or reply.prompt is None:
                 observation, action = self.tokenizer.decode(reply.tokens), Action(text)
                 self.transcript = ({"role": "user", "content": observation}, message)
             else:
                 action = self._tree.answer(reply.prompt, list(sampled.tokens), message)
-                observation, self.transcript = reply.prompt.text, (*asked, message)
+                observation, self.transcript = reply.prompt.text, (*before, message)
             prompt = self._tokens.extend(reply.tokens, sampled.tokens)
             kept = {"prompt": prompt, "observation": observation, "reward": None}
             self.attempt.turns.append(sampled_turn(sampled, action, self.player.topk, **kept))
@@ -223,13 +224,13 @@ class AgentGeneration(Generation):
     _given: dict[int, AgentReply] = field(factory=dict, init=False)
 
     async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
-        asked, texts = self.request, self.request.texts
-        one = evolve(asked, texts=texts[number : number + 1]) if texts else asked
+        request, texts = self.request, self.request.texts
+        one = evolve(request, texts=texts[number : number + 1]) if texts else request
         self._given[number] = reply = await self.episode.reply(one)
         if not texts:
             self.prompts = (tuple(reply.tokens),)
         self.sampling, self.ends = reply.sampling, reply.ends
-        wanted = asked.sampling.top_logprobs  # the policy's reply may have more
+        wanted = request.sampling.top_logprobs  # the policy's reply may have more
         own = [
             replace(each, topk_logprobs_np=first_of(each.topk_logprobs_np, wanted))
             for each in reply.response.sequences

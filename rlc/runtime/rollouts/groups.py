@@ -317,19 +317,19 @@ class StreamedGroups:
     fewer parts than planned; the remaining ones are empty.
 
     Which groups of equals are replaced, and by which tasks, depends on all groups of a step. So
-    those that ``held`` names are held back until all are in, and come last, with the result of
+    those that ``deferred`` names are held back until all are in, and come last, with the result of
     ``replaced`` on their numbers and rollouts. ``gradients``: a gradient is taken of each part.
     """
 
     parts: int
     fixed: bool
     gradients: bool
-    held: Callable[[Group], bool]
+    deferred: Callable[[Group], bool]
     replaced: Callable[[Sequence[int], Sequence[Group]], Awaitable[list[Rollout]]]
     _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
     _playing: set[int] = field(factory=set, init=False)
     _ready: dict[int, Group] = field(factory=dict, init=False)
-    _held: dict[int, Group] = field(factory=dict, init=False)
+    _deferred: dict[int, Group] = field(factory=dict, init=False)
     _given: int = field(default=0, init=False)  # parts
     _failure: BaseException | None = field(default=None, init=False)
     _training: bool = field(default=False, init=False)
@@ -348,7 +348,7 @@ class StreamedGroups:
         except Exception as error:
             self._failure = self._failure or error
         else:
-            (self._held if self.held(rollouts) else self._ready)[number] = rollouts
+            (self._deferred if self.deferred(rollouts) else self._ready)[number] = rollouts
         self._playing.discard(number)
         self._changed.set()
 
@@ -364,8 +364,8 @@ class StreamedGroups:
                 part = [self._ready.pop(number) for number in due]
                 # Held back until the last part, or until all others are given in any order.
                 last = self._given == self.parts or not (self.fixed or part or self._playing)
-                if self._held and last:
-                    equals, self._held = dict(sorted(self._held.items())), {}
+                if self._deferred and last:
+                    equals, self._deferred = dict(sorted(self._deferred.items())), {}
                     part.append(await self.replaced(list(equals), list(equals.values())))
             except BaseException:
                 await cancel_all(self._tasks)

@@ -28,7 +28,7 @@ class Setup:
     folder: RunFolder
     weights: StageWeights
     meter: Meter
-    asked: AuxiliaryModels
+    auxiliary: AuxiliaryModels
     observer: Observer
     done: Sequence[StoredStep]
 

@@ -109,7 +109,7 @@ class EvaluationRunner:
     folder: RunFolder
     log: MetricsLog
     observer: Observer
-    asked: AuxiliaryModels
+    auxiliary: AuxiliaryModels
 
     def is_done(self, plan: Evaluation, step: int) -> bool:
         return self.folder.journal.step(plan.name, step) is not None
@@ -158,7 +158,7 @@ class EvaluationRunner:
         journal = self.folder.journal
         meter = Meter(journal, plan.name, plan.model)
         usage = meter.running[step]
-        tokenizer, responders = training.get_tokenizer(), self.asked.responders(meter)
+        tokenizer, responders = training.get_tokenizer(), self.auxiliary.responders(meter)
         envs = build_envs(plan.envs, tokenizer, plan.model.renderer, responders)
         journal.start_step(plan.name, step)
         started = time.perf_counter()

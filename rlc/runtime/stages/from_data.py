@@ -253,7 +253,7 @@ def _sides(preferences: Sequence[Preference]) -> list[Completion]:
 async def open_preferences(setup: Setup, stage: Training) -> PreferenceStage:
     """Open a stage with its preferences and the reference of its loss."""
     setup.observer.waiting(f"reading the data of {stage.name}")
-    folder, weights, asked = setup.folder, setup.weights, setup.asked
+    folder, weights = setup.folder, setup.weights
     objective = stage.of(PreferenceLoss)
     rows, read = (
         [await example_records(setup, stage, one) for one in stage.data],
@@ -262,7 +262,7 @@ async def open_preferences(setup: Setup, stage: Training) -> PreferenceStage:
     learnt, *heldout = [await in_thread(read, records, CHOSEN, REJECTED) for records in rows]
     scorers = dict[str, ReferenceReplies]()
     if (reference := objective.reference) is not None:
-        client = await asked.client(reference)
+        client = await setup.auxiliary.client(reference)
         account = Meter(folder.journal, stage.name, reference.model)
         file = f"reference-{stage.name}.jsonl"
         scorers[REFERENCE] = ReferenceReplies(client, account, folder, file)

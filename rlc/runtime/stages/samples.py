@@ -221,7 +221,7 @@ async def opened_tasks(
     """Open the environment of a stage's data for the tasks of a stream with these ``names``. At the
     end it is closed, and the usage of ``account`` is journalled. Raise RunError if it cannot be
     made."""
-    responders = setup.asked.responders(setup.meter)
+    responders = setup.auxiliary.responders(setup.meter)
     envs = build_envs([plan], tokenizer, renderer, responders, lambda _: views)
     try:
         yield TaskStream(envs, new_cursor([plan.name]), setup.seed, names, size=size)
@@ -237,7 +237,7 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
     Raise RunError if none is kept, or if top-k tokens are to be learnt that are not the stage's.
     """
     data, count, model = plan.env, plan.count, plan.model.model
-    client = await setup.asked.client(plan.model)
+    client = await setup.auxiliary.client(plan.model)
     theirs = tokenizer = setup.tokenizer
     if model.base != stage.model.base:
         theirs = await in_thread(client.get_tokenizer)
@@ -386,7 +386,7 @@ async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list
     async with opened_tasks(
         setup, data.env, tokenizer, renderer, account, names, rollouts.group
     ) as stream:
-        client = await setup.asked.client(data.model)
+        client = await setup.auxiliary.client(data.model)
         play = model_player(client, rollouts, model.context, account)
         sampler = EpisodeSampler(folder, whose, stream, model, play, account)
         most = MOST_TRIES * data.count * rollouts.group

@@ -148,7 +148,7 @@ class TrainStage(Stage[LogprobScorers]):
     objective: PolicyGradient
     stream: TaskStream
     observer: Observer
-    asked: AuxiliaryModels
+    auxiliary: AuxiliaryModels
     averages: RunningBaselines | None
     heldout: Mapping[str, StepFunction]
     _played: Counter[int] = field(factory=Counter, init=False)
@@ -184,7 +184,7 @@ class TrainStage(Stage[LogprobScorers]):
             usage=self.meter.running[step],
             staleness=step - 1 - snapshot.step,
             pasts={
-                every: self.asked.answering(self.meter, self.plan.model, client)
+                every: self.auxiliary.answering(self.meter, self.plan.model, client)
                 for every, client in snapshot.pasts.items()
             },
         )
@@ -206,7 +206,7 @@ class TrainStage(Stage[LogprobScorers]):
                 parts=node.parts,
                 fixed=not takes_what_is_ready(self.source.overlap, self.plan.model.service),
                 gradients="forward_backward" in in_parts(self.plan),
-                held=lambda rollouts: batch.resample > 0 and is_constant(rollouts),
+                deferred=lambda rollouts: batch.resample > 0 and is_constant(rollouts),
                 replaced=lambda which, groups: replace([tasks[n] for n in which], groups),
             )
             streamed.start(map(group, tasks))
@@ -372,7 +372,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         source.envs,
         tokenizer,
         stage.model.renderer,
-        setup.asked.responders(setup.meter),
+        setup.auxiliary.responders(setup.meter),
         partial(teacher_views, objective.teacher),
     )
     cursors = [step.cursor for step in setup.done]
@@ -380,13 +380,13 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         setup.seed,
         setup.weights,
         setup.meter,
-        await open_scorers(setup.asked, stage, tokenizer),
+        await open_scorers(setup.auxiliary, stage, tokenizer),
         stage,
         source,
         objective,
         TaskStream.resumed(envs, setup.seed, ("task", stage.name), cursors),
         setup.observer,
-        setup.asked,
+        setup.auxiliary,
         RunningBaselines.of(objective.advantage, source.overlap.max_staleness, cursors),
         await heldout_node(setup, stage),
     )

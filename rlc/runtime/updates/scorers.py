@@ -229,27 +229,27 @@ class ReferenceReplies:
 
 
 async def open_scorers(
-    asked: AuxiliaryModels, stage: Training, tokenizer: Any
+    auxiliary: AuxiliaryModels, stage: Training, tokenizer: Any
 ) -> dict[str, LogprobScorers]:
     """Open the scorers of a stage by their node. Raise RunError for a teacher with other tokens."""
-    journal, found = asked.folder.journal, dict[str, LogprobScorers]()
+    journal, found = auxiliary.folder.journal, dict[str, LogprobScorers]()
     objective = stage.of(PolicyGradient)
     if objective.kl is not None:
-        client = await asked.client(objective.kl.reference)
+        client = await auxiliary.client(objective.kl.reference)
         account = Meter(journal, stage.name, objective.kl.reference.model)
         found["reference"] = LogprobScorers([LogprobScorer(client, account)])
     if objective.teacher:
         found["teacher"] = LogprobScorers(
-            [await _open_teacher(asked, stage, one, tokenizer) for one in objective.teacher]
+            [await _open_teacher(auxiliary, stage, one, tokenizer) for one in objective.teacher]
         )
     return found
 
 
 async def _open_teacher(
-    asked: AuxiliaryModels, stage: Training, teacher: TeacherPlan, tokenizer: Any
+    auxiliary: AuxiliaryModels, stage: Training, teacher: TeacherPlan, tokenizer: Any
 ) -> LogprobScorer:
     model = teacher.model.model
-    client = await asked.client(teacher.model)
+    client = await auxiliary.client(teacher.model)
     if tokenizer_of(model.base) is None or tokenizer_of(model.base) != tokenizer_of(
         stage.model.base
     ):
@@ -262,7 +262,7 @@ async def _open_teacher(
             )
     return LogprobScorer(
         client,
-        Meter(asked.folder.journal, stage.name, model),
+        Meter(auxiliary.folder.journal, stage.name, model),
         env=teacher.name,
         own_prompts=_has_own_prompts(teacher),
         context=model.context,

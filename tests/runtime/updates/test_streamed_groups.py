@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.runtime.rollouts.groups import StreamedGroups
-from rlc.runtime.updates.optimizer import PendingGradient, PendingGradients
 
 
 def groups(count: int) -> list[asyncio.Future[Any]]:
@@ -41,7 +40,7 @@ def begun(parts: int, group: Sequence[asyncio.Future[Any]], **settings: Any) -> 
     fields: dict[str, Any] = {
         "fixed": False,
         "gradients": True,
-        "held": lambda rollouts: rollouts[0] in equals,
+        "deferred": lambda rollouts: rollouts[0] in equals,
         "replaced": replaced,
     }
     streamed = StreamedGroups(parts, **fields | settings)
@@ -49,9 +48,9 @@ def begun(parts: int, group: Sequence[asyncio.Future[Any]], **settings: Any) -> 
     return streamed
 
 
-def gradient() -> tuple[PendingGradients, asyncio.Future[Any]]:
+def gradient() -> tuple[list[asyncio.Future[Any]], asyncio.Future[Any]]:
     output = asyncio.get_running_loop().create_future()
-    return PendingGradients([PendingGradient([], output)], []), output
+    return [output], output
 
 
 def test_what_comes_in_while_a_gradient_is_computed_goes_together() -> None:
@@ -111,7 +110,7 @@ def test_a_gradient_that_is_over_holds_up_nothing(outcome: str) -> None:
             arrivals.gradients_submitted(submitted)
             output.set_exception(RuntimeError("no"))
         else:
-            arrivals.gradients_submitted(PendingGradients([], []))
+            arrivals.gradients_submitted([])
         assert await following == [1]
         group[2].set_result([2])
         await settled()
@@ -164,7 +163,7 @@ def test_every_group_is_in_one_part(
             group[number].set_result([number])
             await settled()
             if trained:
-                streamed.gradients_submitted(PendingGradients([], []))
+                streamed.gradients_submitted([])
                 await settled()
         return [await part for part in asked]
 
