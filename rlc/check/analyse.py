@@ -50,7 +50,7 @@ def analyse(
     templates = {} if same is not None else scope.templates
     if templates:
         # Most recipes have none.
-        from rlc.check.reuse.templates import check_templates, report_unused_parameters
+        from rlc.check.uses import check_templates, report_unused_parameters
 
         check_templates(scope, found)
     same = same or Analysis(())

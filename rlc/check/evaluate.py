@@ -24,11 +24,9 @@ from rlc.catalog import (
 )
 from rlc.check import pipelines
 from rlc.check.bind import Owner, bind
-from rlc.check.foreign import report_word
 from rlc.check.models import model_value
 from rlc.check.pipelines import name_single, report_tasks, single
-from rlc.check.reuse.types import param_value
-from rlc.check.scalars import NUMBERS, Scalars, article
+from rlc.check.scalars import NUMBERS, Scalars, article, param_value, report_word
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit
 from rlc.lang import (
@@ -51,7 +49,7 @@ from rlc.plan import ModelState
 from rlc.records import evolve, field_names
 
 if TYPE_CHECKING:
-    from rlc.check.reuse.uses import Uses
+    from rlc.check.uses import Uses
 
 T = TypeVar("T")
 
@@ -82,7 +80,7 @@ class Evaluator:
     @cached_property
     def uses(self) -> Uses:
         """What is made of declarations; most recipes only have what they declare."""
-        from rlc.check.reuse.uses import Uses
+        from rlc.check.uses import Uses
 
         return Uses(self)
 

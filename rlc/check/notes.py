@@ -22,12 +22,11 @@ from rlc.catalog import (
     builtins_of,
     find_anywhere,
 )
+from rlc.check.amendments import names_in, names_of, nodes_in
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator, dotted
-from rlc.check.reuse.changes import names_of
-from rlc.check.reuse.copies import names_in, nodes_in
-from rlc.check.reuse.templates import check_templates
 from rlc.check.scope import NamedDecl, collect, is_made
+from rlc.check.uses import check_templates
 from rlc.check.values import UnknownValue, Value
 from rlc.lang import (
     Amend,

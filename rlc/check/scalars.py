@@ -1,19 +1,20 @@
-"""Plain values: literals, params, arithmetic, and whether they fit a parameter."""
+"""Plain values: literals, params with their types, arithmetic, and whether they fit a parameter."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlc.catalog import SCALARS, Param
-from rlc.check.foreign import is_unquoted, report_word, warn_of_placeholders
+from rlc.catalog import DECLARATIONS, KINDS, PARAM_TYPES, SCALARS, Param
+from rlc.check.bind import Owner, bind
 from rlc.check.scope import Scope, known_values, rename
 from rlc.check.values import UnknownValue, Value, is_command_line, report_unfit, said
 from rlc.lang import (
     Attribute,
     Binary,
     Bool,
+    Call,
     Diagnostics,
     Expr,
     Label,
@@ -25,10 +26,14 @@ from rlc.lang import (
     RecordExpr,
     Span,
     String,
+    ValueDecl,
     replace,
 )
 from rlc.plan import SECONDS, hub_dataset, rebased, show
 from rlc.records import evolve
+
+if TYPE_CHECKING:
+    from rlc.check.values import Value
 
 NUMBERS = ("int", "float")
 MAX_PARTS = 100_000  # values in a list or record
@@ -363,3 +368,156 @@ def _result_type(op: str, left: str, right: str) -> str:
     if left in NUMBERS and right in amounts and op == "*":
         return right
     raise TypeError
+
+
+# `${name}` in a string, and a folder that a variable of the environment names.
+_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_FOLDER = re.compile(r"\$\{[A-Z][A-Z0-9_]*\}(?:/|$)")
+
+
+def report_word(name: Name, want: Param, found: Diagnostics) -> bool:
+    """Report a word that other languages have for a plain value, ``True`` or ``null``, if it is."""
+    from rlc.catalog import WORDS  # only needed for a mistake
+
+    meant = WORDS.get(name.id, name.id)
+    if meant not in ("true", "false", "none"):
+        return False
+    if meant == "none" and not want.optional:
+        advice = None if want.required else "leave it out for its default"
+        message = f"`{want.name}` takes no `{name.id}`"
+        found.error("RL0201", name.span, message, advice)
+    else:
+        message, advice = f"`{name.id}` is written `{meant}` here", f"write `{meant}`"
+        found.error("RL0115", name.span, message, advice, fix=replace(name.span, meant, advice))
+    return True
+
+
+def is_unquoted(expr: Expr, scope: Scope) -> bool:
+    """Whether it reads as a path or dotted name: one word of names that nobody declares."""
+    parts, names = [expr], list[str]()
+    while parts:
+        match parts.pop():
+            case Name() as name:
+                names.append(name.id)
+            case Attribute() as path:
+                parts.append(path.value)
+            case Binary(op="/" | "-") as operation:
+                parts += operation.left, operation.right
+            case Number():
+                pass
+            case _:
+                return False
+    is_word = not any(map(str.isspace, expr.span.text))
+    return is_word and bool(names) and not any(map(scope.knows, names))
+
+
+def warn_of_placeholders(text: String, want: Param, scope: Scope, found: Diagnostics) -> None:
+    """Warn of ``${name}``: nothing is filled in.
+
+    Text for a model may well have it, so there it must name something of this recipe, or stand for
+    a folder.
+    """
+    for match in _PLACEHOLDER.finditer(text.span.text):
+        name, start = match[1], text.span.start
+        is_free = not (want.choices or want.form or want.file)
+        if is_free and not scope.knows(name) and not _FOLDER.match(text.value):
+            continue
+        place = Span(text.span.source, start + match.start(), start + match.end())
+        message = f"`{match[0]}` stands for itself: nothing is filled into a string"
+        advice = "declare the whole text as a `param`, which `--set` can change"
+        if scope.knows(name) and text.value == match[0]:
+            advice = f"write `{name}` without quotes"
+        scope.used.add(name)  # by mistake, which is said once
+        found.warning("RL0117", place, message, advice)
+
+
+WORD = "word"
+NUMERIC = ("int", "float")
+RANGED = (*NUMERIC, "money", "duration")
+UNTYPED = "any"
+
+
+def typed(name: str, written: Expr | None, doc: str, scalars: Scalars, found: Diagnostics) -> Param:
+    """What is declared under a name, as a parameter; after a report of an unknown type, one
+    that takes anything plain."""
+    anything = Param(name, UNTYPED, doc)
+    if written is not None:
+        found.note("type", written.func.span if isinstance(written, Call) else written.span)
+    match written:
+        case None:
+            return anything
+        case Name(id=kind) if kind in PARAM_TYPES or (kind in KINDS and kind in DECLARATIONS):
+            return Param(name, kind, doc)
+        case Call(func=Name(id="word")):
+            return evolve(anything, type=WORD, choices=_choices(written, found))
+        case Call(func=Name(id=kind)) if kind in RANGED:
+            ends = [
+                Param(end, kind, f"{what} allowed value", None, optional=True)
+                for end, what in (("low", "least"), ("high", "greatest"))
+            ] + [
+                Param(end, kind, f"allowed values are {what}", None, optional=True)
+                for end, what in (("above", "more"), ("below", "less"))
+            ]
+            owner = Owner(kind, f"the type `{kind}()`", "argument", written.func.span)
+            found.note_arguments(None, written.span, written.args, ends)
+            bound = bind(written.args, ends, owner, scalars.fitting, found)
+            limits: Any = {end: value.data for end, value in bound.values.items()}
+            ranged = evolve(anything, type=kind, **limits)
+            if bound.complete and _is_empty(ranged):
+                message = f"no value is {bounds(ranged)}"
+                found.error("RL0629", written.span, message, "give the smaller number first")
+                return anything
+            return ranged
+        case Name(id="word") | Call(func=Name(id="word")):
+            advice = "list its words: `word(mean, none)`"
+            found.error("RL0209", written.span, "`word` is no type without its words", advice)
+        case Call(func=Name(id=kind)) if kind in PARAM_TYPES or kind in KINDS:
+            message = f"`{kind}` is a type without a range"
+            found.error("RL0209", written.span, message, f"write `{kind}`")
+        case _:
+            text = written.func.span.text if isinstance(written, Call) else written.span.text
+            message, known = f"`{text}` is not a type", (*PARAM_TYPES, WORD)
+            kinds = [kind for kind in KINDS if kind in DECLARATIONS]
+            fix = rename(written.span, text, (*known, *kinds))
+            advice = known_values((*known, *kinds) if fix else known, text)
+            found.error("RL0209", written.span, message, advice, fix=fix)
+    return anything
+
+
+def _choices(written: Call, found: Diagnostics) -> tuple[str, ...]:
+    words = []
+    for argument in written.args:
+        if isinstance(argument.value, Name) and argument.name is None:
+            words.append(argument.value.id)
+        else:
+            message = "the type `word()` lists words"
+            found.error("RL0209", argument.span, message, "for example `word(mean, none)`")
+    if not written.args:
+        advice = "for example `word(mean, none)`"
+        found.error("RL0209", written.span, "the type `word()` lists no words", advice)
+    return tuple(words)
+
+
+def _is_empty(ranged: Param) -> bool:
+    lows, highs = (ranged.low, ranged.above), (ranged.high, ranged.below)
+    low = max((end for end in lows if end is not None), default=None)
+    high = min((end for end in highs if end is not None), default=None)
+    if low is None or high is None:
+        return False
+    return low > high or (low == high and (ranged.above == low or ranged.below == high))
+
+
+def param_value(decl: ValueDecl, scalars: Scalars, found: Diagnostics) -> Value | None:
+    """The value of a ``param``, or None after a report."""
+    if decl.type is None:
+        return scalars.plain(decl.value, Param(decl.name.id, UNTYPED, "a plain value"))
+    doc = f"declared as {decl.type.span.text}"
+    want = typed(decl.name.id, decl.type, doc, scalars, found)
+    if want.type in KINDS:
+        message = f"a `param` is a plain value, and not {KINDS[want.type].noun}"
+        advice = f"write `{want.type} {decl.name.id} = …`"
+        found.error("RL0209", decl.type.span, message, advice)
+        return None
+    if want.type == UNTYPED:  # what is no type is reported
+        return scalars.plain(decl.value, want)
+    return scalars.fitting(decl.value, want)

@@ -7,10 +7,10 @@ from math import floor, inf
 from typing import Any
 
 from rlc.catalog import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
+from rlc.check.amendments import names_of
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mismatches import report_misfit
-from rlc.check.reuse.changes import names_of
 from rlc.check.rules.tasks import has_tasks_of
 from rlc.check.scalars import describe
 from rlc.check.scope import known_values, rename

@@ -50,7 +50,7 @@ from rlc.lang import Decl, ImportDecl, Source, Span, read_words
 from rlc.lang.syntax import parse
 from rlc.lsp import describe
 from rlc.lsp.documents import IMPORT, Document, Documents
-from rlc.lsp.positions import Positions
+from rlc.lsp.protocol import Positions
 from rlc.plan import StagePlan
 from rlc.pricing import ESTIMATES, JOB
 

@@ -17,11 +17,19 @@ from pygls.lsp.server import LanguageServer
 
 from rlc.check import NamedDecl
 from rlc.lang import Diagnostic
-from rlc.lsp import checks, describe, display, uses
-from rlc.lsp.checks import NAME, CheckedText, as_diagnostic, check, fix_actions, fixed_text
+from rlc.lsp import describe, documents, protocol
 from rlc.lsp.completion import complete, resolved, signature_help
 from rlc.lsp.documents import Document, Documents, TextRange, path_of, uri_of
-from rlc.lsp.positions import UTF16, Positions
+from rlc.lsp.protocol import (
+    NAME,
+    UTF16,
+    CheckedText,
+    Positions,
+    as_diagnostic,
+    check,
+    fix_actions,
+    fixed_text,
+)
 from rlc.plan import Plan
 from rlc.pricing import StageCost
 from rlc.version import __version__
@@ -65,7 +73,7 @@ class RecipeServer(LanguageServer):
             (types.CODE_ACTION_RESOLVE, self._fix_all),
             (types.TEXT_DOCUMENT_INLAY_HINT, self._hints),
             (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, self._symbols),
-            (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, self._tokens, display.LEGEND),
+            (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, self._tokens, protocol.LEGEND),
         ):
             self.feature(method, *options)(partial(handler))  # it is written to
 
@@ -208,7 +216,7 @@ class RecipeServer(LanguageServer):
         if (at := self._at(params)) is None:
             return None
         document, offset = at
-        word = uses.note_at(self.documents, document, offset)
+        word = documents.note_at(self.documents, document, offset)
         if word is None:
             return None
         text = describe.hover(word, document.source.text[word.start : word.end], document.path)
@@ -216,7 +224,7 @@ class RecipeServer(LanguageServer):
             return None
         (_, costs), decl = self._plan(document), word.what
         if isinstance(decl, NamedDecl) and decl.name.id in costs:
-            text += f"\n\n{display.bill_of(costs[decl.name.id])}"
+            text += f"\n\n{protocol.bill_of(costs[decl.name.id])}"
         content = types.MarkupContent(types.MarkupKind.Markdown, text)
         return types.Hover(content, self._positions(document).range(word.start, word.end))
 
@@ -227,13 +235,13 @@ class RecipeServer(LanguageServer):
 
     def _definition(self, params: types.DefinitionParams) -> types.Location | None:
         at = self._at(params)
-        place = uses.definition(self.documents, *at) if at is not None else None
+        place = documents.definition(self.documents, *at) if at is not None else None
         return None if place is None else self._location(place)
 
-    def _name(self, params: Any) -> tuple[Document, uses.NameUse] | None:
+    def _name(self, params: Any) -> tuple[Document, documents.NameUse] | None:
         if (at := self._at(params)) is None:
             return None
-        name = uses.name_at(self.documents, *at)
+        name = documents.name_at(self.documents, *at)
         return None if name is None else (at[0], name)
 
     def _references(self, params: types.ReferenceParams) -> list[types.Location] | None:
@@ -242,7 +250,7 @@ class RecipeServer(LanguageServer):
         name, declared = named[1], None
         if not (params.context.include_declaration or name.is_local):
             declared = self.documents.place_of(name.decl)
-        places = uses.uses(self.documents, *named)
+        places = documents.uses(self.documents, *named)
         return [self._location(place) for place in places if place != declared]
 
     def _highlights(
@@ -250,23 +258,23 @@ class RecipeServer(LanguageServer):
     ) -> list[types.DocumentHighlight] | None:
         if (named := self._name(params)) is None:
             return None
-        places = uses.uses_within(self.documents, *named)
+        places = documents.uses_within(self.documents, *named)
         return [types.DocumentHighlight(self._location(place).range) for place in places]
 
     def _prepare_rename(self, params: types.PrepareRenameParams) -> types.Range | None:
         at = self._at(params)
         if at is None or self._name(params) is None:
             return None
-        word = uses.note_at(self.documents, *at)
+        word = documents.note_at(self.documents, *at)
         return None if word is None else self._positions(at[0]).range(word.start, word.end)
 
     def _rename(self, params: types.RenameParams) -> types.WorkspaceEdit | None:
         if (named := self._name(params)) is None:
             return None
-        if (reason := uses.why_not(self.documents, *named, params.new_name)) is not None:
+        if (reason := documents.why_not(self.documents, *named, params.new_name)) is not None:
             raise JsonRpcException(reason, types.LSPErrorCodes.RequestFailed.value)
         changes: dict[str, list[types.TextEdit]] = {}
-        for place in uses.uses(self.documents, *named):
+        for place in documents.uses(self.documents, *named):
             location = self._location(place)
             edit = types.TextEdit(location.range, params.new_name)
             changes.setdefault(location.uri, []).append(edit)
@@ -274,7 +282,7 @@ class RecipeServer(LanguageServer):
 
     def _format(self, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
         document = self.documents.get(path_of(params.text_document.uri))
-        return None if document is None else checks.format_edits(document.source, self._encoding)
+        return None if document is None else protocol.format_edits(document.source, self._encoding)
 
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction] | None:
         document = self.documents.get(path_of(params.text_document.uri))
@@ -298,7 +306,7 @@ class RecipeServer(LanguageServer):
         document = self.documents.get(path_of(uri))
         if document is not None:
             text = fixed_text(self.documents, document)
-            changes = checks.line_edits(document.source, text, self._encoding)
+            changes = protocol.line_edits(document.source, text, self._encoding)
             action.edit = types.WorkspaceEdit(changes={uri: changes})
         return action
 
@@ -310,20 +318,20 @@ class RecipeServer(LanguageServer):
         start, end = positions.offset(params.range.start), positions.offset(params.range.end)
         plan, text = self._plan(document), document.source.text
         notes = self.documents.notes(document)
-        return display.inlay_hints(text, *notes, *plan, positions, start, end)
+        return protocol.inlay_hints(text, *notes, *plan, positions, start, end)
 
     def _symbols(self, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol] | None:
         document = self.documents.get(path_of(params.text_document.uri))
         if document is None:
             return None
-        return display.document_symbols(document, self._positions(document))
+        return protocol.document_symbols(document, self._positions(document))
 
     def _tokens(self, params: types.SemanticTokensParams) -> types.SemanticTokens | None:
         document = self.documents.get(path_of(params.text_document.uri))
         if document is None:
             return None
         notes, _ = self.documents.notes(document)
-        return types.SemanticTokens(display.semantic_tokens(notes, self._positions(document)))
+        return types.SemanticTokens(protocol.semantic_tokens(notes, self._positions(document)))
 
 
 _COMPLETION = types.CompletionOptions(

@@ -56,7 +56,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shell = complete('env guess = harbor("tasks/*")\ntrain main {\n  env = guess\n  …\n}\n')
     (tmp_path / "shell.rl").write_text(shell, encoding="utf-8")
     shutil.copytree(RECIPES / "data" / "harbor", tmp_path / "tasks")
-    monkeypatch.setattr("rlc.check.data.packages.is_missing", lambda name: name == "wandb")
+    monkeypatch.setattr("rlc.check.rules.code.is_missing", lambda name: name == "wandb")
     monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
     monkeypatch.chdir(tmp_path)
 

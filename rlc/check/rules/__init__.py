@@ -10,26 +10,19 @@ from collections.abc import Container, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rlc.check.data import heldout, preferences
-from rlc.check.data import rules as data
 from rlc.check.rules import (
-    advantage,
-    agents,
     environments,
     games,
-    limits,
-    loss,
+    learning,
     models,
-    optimizer,
-    overlap,
+    preferences,
     rewards,
     run,
     sampling,
-    sizes,
     tasks,
 )
+from rlc.check.rules.view import Rule, StageView
 from rlc.check.values import Origins
-from rlc.check.view import Rule, StageView
 from rlc.lang import Diagnostics, Source, Span
 from rlc.plan import Plan
 from rlc.plan.leaves import children_of
@@ -40,17 +33,8 @@ if TYPE_CHECKING:
 
 # In this order: what an earlier rule says of a place, a later one need not.
 FAMILIES = (
-    *(
-        models,
-        environments,
-        games,
-        agents,
-        rewards,
-        tasks,
-        data,
-        advantage,
-    ),
-    *(loss, optimizer, overlap, preferences, heldout, sampling, limits, sizes, run),
+    *(models, environments, games, rewards, tasks),
+    *(learning, preferences, sampling, run),
 )
 RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

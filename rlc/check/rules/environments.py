@@ -21,7 +21,7 @@ from rlc.catalog import (
     with_role,
     wrapper_traits,
 )
-from rlc.check.view import StageView, rule_on_envs
+from rlc.check.rules.view import StageView, rule_on_envs
 from rlc.lang import is_variable, masked
 from rlc.plan import WHERE_PATHS_START, EnvPlan, ModelPlan
 

@@ -19,8 +19,8 @@ from rlc.catalog import (
     tokenizer_of,
     with_role,
 )
+from rlc.check.rules.view import StageView, rule, teacher_paths
 from rlc.check.scope import closest, known_values
-from rlc.check.view import StageView, rule, teacher_paths
 from rlc.lang import Label
 from rlc.plan import (
     LOCAL,

@@ -25,8 +25,8 @@ from rlc.catalog import (
     with_role,
     wrapper_traits,
 )
+from rlc.check.rules.view import StageView, rule, rule_on_envs
 from rlc.check.scope import closest
-from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang import Label
 from rlc.plan import (
     SOLVED,
@@ -144,7 +144,7 @@ def _scale_rises(view: StageView, env: EnvPlan) -> None:
 @rule_on_envs()
 def _rubric_can_be_read(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
-        from rlc.check.data.places import labels
+        from rlc.check.rules.rows import labels
         from rlc.data import DataError, read_rubric
 
         file = is_text_file(judge.rubric)
@@ -244,7 +244,7 @@ def _question_is_for_one_reply(view: StageView, env: EnvPlan) -> None:
 def _rows_have_criteria(view: StageView, env: EnvPlan) -> None:
     """What a rubric takes from rows is in each that is read."""
     for path, _, judge in _rubrics(env):
-        from rlc.check.data.places import labels
+        from rlc.check.rules.rows import labels
         from rlc.data import DataError, FieldError, read_rubric
 
         text = view.located(judge.rubric) if is_text_file(judge.rubric) else judge.rubric
@@ -260,7 +260,7 @@ def _rows_have_criteria(view: StageView, env: EnvPlan) -> None:
             advice = "`rows(…)` and `problems(…)` have rows; a rubric can have a list of criteria"
             view.error("RL0767", at, message, advice)
             continue
-        from rlc.check.data.rules import own_rows
+        from rlc.check.rules.tasks import own_rows
 
         rows = own_rows(view, env) if view.reader is not None else None
         if rows is None or not os.path.isfile(view.located(rows.file)):  # another rule says so

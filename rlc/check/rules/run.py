@@ -1,11 +1,148 @@
-"""Rules on how a stage runs: checkpoints, trackers, errors, evaluations on the way."""
+"""Rules on how a stage runs: its numbers of tasks and steps, checkpoints, evaluations, budget."""
 
 from __future__ import annotations
 
-from rlc.catalog import tracker_traits
-from rlc.check.view import StageView, rule
-from rlc.lang import Label
-from rlc.plan import show
+from collections.abc import Iterator, Sequence
+
+from rlc.catalog import env_facts, tracker_traits
+from rlc.check.rules.tasks import examples_of, tasks_of
+from rlc.check.rules.view import StageView, rule, rule_on_envs
+from rlc.check.stages import CheckedStage
+from rlc.lang import Diagnostics, Label
+from rlc.plan import EnvPlan, Evaluation, StagePlan, Training, evaluations_of, is_training, show
+from rlc.records import frozen
+
+
+@rule("batch", "advantage")
+def _updates_have_groups(view: StageView) -> None:
+    """The members of a group stay together, so an update has at least one group."""
+    batch = view.batch
+    if batch.updates > batch.count:
+        unit = "groups" if batch.kind == "groups" else "turns"
+        message = f"{batch.count:,} {unit} cannot be split into {batch.updates} updates"
+        view.error("RL0327", "batch.updates", message, f"at most `updates = {batch.count}`")
+
+
+@rule_on_envs()
+def _samples_exist(view: StageView, env: EnvPlan) -> None:
+    samples, there = env.args.get("samples"), env_facts(env).tasks
+    if samples is not None and there is not None and samples > there:
+        message = f"`{env.name}` has {there:,} tasks, and not {samples:,}"
+        advice = f"`samples = {there:_}`, or leave it out to have all"
+        view.error("RL0327", f"envs.{env.name}.args.samples", message, advice)
+
+
+@rule("batch", "envs", "advantage")
+def _tasks_for_a_step(view: StageView) -> None:
+    """A step that goes through all tasks more than once compares them with themselves."""
+    batch = view.batch
+    if batch.kind == "turns":
+        if batch.parallel > batch.count:
+            message = f"{batch.parallel:,} episodes are played for {batch.count:,} turns"
+            advice = "each has one turn at least, so the rest is thrown away: lower `parallel`"
+            view.warning("RL0439", "batch.parallel", message, advice)
+        return
+    for env, share in _shares(view.envs):
+        tasks = tasks_of(view, env)
+        if tasks is None:
+            continue
+        if (played := int(share * batch.count)) > tasks:
+            message = f"a step plays {played:,} tasks, and `{env.name}` has {tasks:,}"
+            advice = f"some are played twice in a step: at most `groups({tasks:_})`"
+            view.warning("RL0327", "batch.count", message, advice)
+        elif batch.resample and share == 1 and batch.count + batch.resample > tasks:
+            message = f"`{env.name}` has {tasks:,} tasks, and {batch.count:,} are in the step"
+            spare = tasks - batch.count
+            advice = f"`resample = {spare:_}` at most" if spare else "leave `resample` out"
+            view.warning("RL0327", "batch.resample", message, advice)
+
+
+@rule("tasks", "envs")
+def _tasks_to_evaluate(view: StageView) -> None:
+    for env, share in _shares(view.envs):
+        tasks, played = tasks_of(view, env), int(share * view.tasks)
+        if tasks is not None and played > tasks:
+            message = f"{played:,} tasks are evaluated, and `{env.name}` has {tasks:,}"
+            advice = f"some would count twice; `tasks = {int(tasks / share):_}` plays each once"
+            view.warning("RL0327", "tasks", message, advice)
+
+
+@rule("data", "batch")
+def _examples_for_a_step(view: StageView) -> None:
+    count = examples_of(view)
+    if count is not None and view.batch > count:
+        message = f"a step takes {view.batch:,} examples, and there are {count:,}"
+        view.warning("RL0327", "batch", message, f"`batch = {count:_}` is all of them at once")
+
+
+@rule("envs")
+def _every_part_is_played(view: StageView) -> None:
+    """Tasks are drawn so that each environment comes nearest to its share."""
+    parts = view.parts
+    if "tasks" in parts:
+        drawn, what = parts["tasks"], "tasks of this evaluation"
+    elif (
+        {"batch", "advantage"} <= parts.keys()
+        and parts.get("steps")
+        and view.batch.kind == "groups"
+    ):
+        drawn, what = view.batch.count * view.steps, "groups of all steps"
+    else:
+        return
+    for env, share in _shares(view.envs):
+        if share * drawn < 1 / len(view.envs):
+            message = f"`{env.name}` gets none of the {drawn:,} {what}"
+            advice = f"its share is 1 in {1 / share:,.0f}: give it more weight, or take it out"
+            view.warning("RL0433", f"envs.{env.name}.weight", message, advice)
+
+
+def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
+    """Each environment with its share of the tasks."""
+    total = sum(env.weight for env in envs)
+    return ((env, env.weight / total) for env in envs)
+
+
+@rule("every", "after")
+def _evaluated_on_the_way(view: StageView) -> None:
+    """``every`` counts the steps of a stage, which must have so many."""
+    if view.every is None or not view.before:
+        return
+    stage = view.before[0]
+    steps = stage.parts.get("steps")
+    if steps and view.every > steps and not stage.is_from_command_line("steps"):
+        message = f"`{view.after}` has {steps:,} steps, so none is the {view.every:,}th"
+        advice = "it is evaluated at the end in any case: lower `every`, or leave it out"
+        view.warning("RL0436", "every", message, advice)
+
+
+@rule("steps", "save")
+def _saved_on_the_way(view: StageView) -> None:
+    every = view.save.every
+    if view.steps and every and every > view.steps and not view.is_from_command_line("steps"):
+        message = f"there are {view.steps:,} steps, so none is the {every:,}th"
+        advice = "the end is saved in any case: lower the number, or leave `save` out"
+        view.warning("RL0436", "save.every", message, advice)
+
+
+@rule("steps", "give_up")
+def _gives_up_in_time(view: StageView) -> None:
+    limit = view.give_up
+    if limit is None or not view.steps or not view.is_written("give_up"):
+        return
+    if limit.steps > view.steps and not view.is_from_command_line("steps"):
+        label = Label(view.at("steps"), f"ends after {view.steps:,}")
+        message = f"{limit.steps:,} failed steps in a row never come together"
+        view.warning("RL0436", "give_up.steps", message, "lower it, or leave it out", label)
+
+
+@rule("steps", "overlap")
+def _lags_within_the_run(view: StageView) -> None:
+    stale = view.overlap.max_staleness
+    if view.steps and stale >= view.steps > 1 and not view.is_from_command_line("steps"):
+        message = f"weights are never {stale} steps old in a stage of {view.steps:,}"
+        advice = "all of it could be played with the first weights: lower `max_staleness`"
+        view.warning("RL0436", "overlap.max_staleness", message, advice)
+
 
 SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
 
@@ -73,3 +210,78 @@ def _during_a_stage(view: StageView) -> None:
         if given:
             message = f"`{name}` counts the steps of a stage, and this evaluates a model"
             view.error("RL0317", name, message, "`model = main` evaluates the stage `main`")
+
+
+@frozen
+class _Limit:
+    """A limit of a budget, and what is expected to count against it."""
+
+    unit: str
+    most: float
+    least_step: float  # of one step, at the very least
+    step: float  # of one step, with its share of the evaluations
+    whole: float
+    spec: str  # how an amount is written
+
+    def said(self, amount: float) -> str:
+        return self.spec.format(amount)
+
+
+def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
+    """Refuse budgets that are too small for a step, and warn of those that will not last."""
+    plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
+    if not any(_is_limited(plan) for plan in plans):
+        return  # most have no budget, and their files need not be measured
+    from rlc.catalog import located_stages
+
+    plans = located_stages(plans, recipe)
+    for stage, plan in zip(stages, plans, strict=True):
+        if not is_training(plan) or not _is_limited(plan):
+            continue
+        evaluations = evaluations_of(plan, plans)
+        for limit in _limits(plan, evaluations, plans):
+            span = stage.origins.at(f"budget.{limit.unit}")
+            most, whole = limit.said(limit.most), limit.said(limit.whole)
+            if limit.least_step > limit.most:
+                found.error(
+                    "RL0460",
+                    span,
+                    f"a budget of {most} is less than one step takes",
+                    f"a step takes at least {limit.said(limit.least_step)}, and a run cannot stop "
+                    f"within it; all {plan.steps:,} steps are expected to take {whole}",
+                )
+            elif limit.whole > limit.most:
+                steps = int(limit.most / limit.step)
+                lasting = f"will do for about {steps:,} of {plan.steps:,} steps"
+                found.warning(
+                    "RL0411",
+                    span,
+                    f"a budget of {most} {lasting if steps else 'may not do for one step'}",
+                    f"all of them are expected to take {whole}"
+                    + ", evaluations included" * bool(evaluations)
+                    + "; the run stops at the budget",
+                )
+
+
+def _is_limited(plan: StagePlan) -> bool:
+    budget = plan.budget if is_training(plan) else None
+    return budget is not None and not (budget.usd is None and budget.tokens is None)
+
+
+def _limits(
+    plan: Training, evaluations: Sequence[Evaluation], plans: Sequence[StagePlan]
+) -> Iterator[_Limit]:
+    """The limits of a stage's budget, which its evaluations share."""
+    from rlc.pricing import stage_cost  # most checks need no prices
+
+    by_name = {other.name: other for other in plans}
+    cost = stage_cost(plan)
+    evaluated = [stage_cost(other, by_name) for other in evaluations]
+    if (usd := plan.budget.usd) is not None:
+        whole = sum(part.total("expected").usd for part in (cost, *evaluated))
+        least = cost.step["low"].usd
+        yield _Limit("usd", usd, least, whole / plan.steps, whole, "${:,.2f}")
+    if (tokens := plan.budget.tokens) is not None:
+        whole = sum(part.tokens("expected") for part in (cost, *evaluated))
+        least = cost.step_tokens["low"].total
+        yield _Limit("tokens", tokens, least, whole / plan.steps, whole, "{:,.0f} tokens")

@@ -1,23 +1,41 @@
-"""Rules on tasks: what chooses among them, and what plays them for demonstrations."""
+"""Rules on tasks and data: what chooses among tasks, what plays them, what rows hold.
+
+Splits of sets that are known by name are looked up; files are read, if the check may read them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rlc.catalog import (
+    Param,
+    code_of,
+    code_of_data,
     env_facts,
     files_of,
     find_builtin,
+    grader_traits,
     have_tasks_in_common,
     names_of,
     players_of_role,
+    prompt_rules,
     source_traits,
+    task_count,
+    templates_of,
     with_role,
 )
-from rlc.check.data.rules import LEARNT
-from rlc.check.view import StageView, rule, rule_on_envs
+from rlc.check.rules.view import StageView, rule, rule_on_envs, teacher_paths
+from rlc.check.scope import known_values
 from rlc.lang import Label
-from rlc.plan import WHERE_PATHS_START, EnvPlan, hub_dataset
+from rlc.plan import WHERE_PATHS_START, EnvPlan, base_split, hub_dataset
+from rlc.records import evolve
+
+if TYPE_CHECKING:
+    from rlc.check.rules.rows import (
+        StageRows,  # imported where a file is read: few recipes name any
+    )
 
 
 @rule_on_envs()
@@ -148,3 +166,221 @@ def _a_choice_to_judge(view: StageView, env: EnvPlan) -> None:
         message = f"the judge of `{env.name}` has one answer to choose from"
         advice = "it is right whenever that is: `solvers = 2`, or leave the judge out"
         view.warning("RL0441", f"envs.{env.name}.wrappers.{game.name}", message, advice)
+
+
+LEARNT = ("data", "heldout")  # the fields of stages that hold data
+
+
+@rule_on_envs()
+def _splits_of_known_sets(view: StageView, env: EnvPlan) -> None:
+    facts, path = env_facts(env), f"envs.{env.name}.args"
+    if facts.splits is None:
+        return
+    split = env.args["split"]
+    if (name := base_split(split)) not in facts.splits:
+        message = f"`{env.id}` has no split `{name}`"
+        view.report("RL0506", f"{path}.split", message, known_values(facts.splits, name))
+    elif facts.uncounted and isinstance(split, Mapping):
+        message = f"`{name}` of `{env.id}` has no end, so it has no part"
+        advice = f"take another of its splits: {known_values(facts.splits)}"
+        view.report("RL0506", f"{path}.split", message, advice)
+
+
+@rule_on_envs()
+def _rows_of_environments(view: StageView, env: EnvPlan) -> None:
+    for rows in rows_of_env(view, env):
+        _check(rows)
+
+
+@rule("teacher", "envs")
+def _rows_have_demonstrations(view: StageView) -> None:
+    """A teacher that is shown a field of the row needs rows that have it."""
+    for path, teacher in teacher_paths(view):
+        builtin = find_builtin("teacher", teacher.kind)
+        shown = [p for p in builtin.params if p.name == "demonstration"] if builtin else []
+        if teacher.demonstration is None or not shown:
+            continue
+        columns = ((shown[0], teacher.demonstration),)
+        for env in view.envs:
+            for rows in rows_of_env(view, env) if teacher.name in (None, env.name) else ():
+                if not rows.solved:
+                    _check(evolve(rows, args=path, columns=columns, require=lambda _: None))
+
+
+@rule("data")
+def _rows_of_examples(view: StageView) -> None:
+    for name in LEARNT:
+        if (rows := rows_of_data(view, name)) is not None:
+            _check(rows)
+
+
+def _check(rows: StageRows) -> None:
+    from rlc.check.rules.rows import check_rows
+
+    if os.path.isfile(rows.view.located(rows.file)):  # another rule says so
+        check_rows(rows)
+
+
+def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
+    """The rows of the files that an environment reads: its tasks, and solved ones."""
+    source = find_builtin("env", env.source)
+    columns = _columns(source.params if source else (), env.args)
+    if view.reader is None or source is None or not columns:
+        return
+    from rlc.check.rules.rows import StageRows
+    from rlc.data import Chat, completed, read_prompt, read_solved, require_gradable
+
+    path, fields = f"envs.{env.name}", {param.holds: name for param, name in columns}
+    question, answer = fields["asked"], fields.get("answer", "")
+    names = [part.grader for part in env.graders] if answer else []
+    rules, suffix = prompt_rules(env), env.args.get("suffix") or ""
+
+    def prompt(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> Chat:
+        whole = completed(names, row, question, answer)
+        return read(whole, question, **rules).with_suffix(suffix)
+
+    def require(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> None:
+        prompt(row, read)
+        for name in names:
+            require_gradable(name, answer, row)
+
+    args, (first, *others) = f"{path}.args", source.params
+    rows = StageRows(
+        *(view, env.id, f"{path}.id", args, columns),
+        split=env.args.get("split"),
+        key=question,
+        most=("samples", env.args.get("samples"), f"{args}.samples"),
+        complete=lambda row: completed(names, row, question, answer),
+        require=require,
+        asked=lambda row: prompt(row).messages,
+        code="RL0508",
+    )
+    if first.names_file(env.id):
+        yield rows
+    for param in others:
+        file = env.args.get(param.name)
+        if param.type == "string" and param.names_file(file):
+            yield evolve(
+                rows,
+                file=file,
+                path=f"{args}.{param.name}",
+                columns=tuple(column for column in columns if column[0].holds != "id"),
+                split=None,
+                most=("", None, ""),
+                require=partial(require, read=read_solved),
+                solved=True,
+            )
+
+
+@rule_on_envs()
+def _code_is_there(view: StageView, env: EnvPlan) -> None:
+    """The user's own functions and classes are read, not run."""
+    for path, code in code_of(env) if view.reader is not None else ():
+        from rlc.check.rules.code import check_code
+
+        check_code(view, f"envs.{env.name}.{path}", code, env, own_rows(view, env))
+
+
+@rule("data", "heldout")
+def _builders_are_there(view: StageView) -> None:
+    for name in LEARNT if view.reader is not None else ():
+        data = view.parts.get(name)
+        if data is not None and (code := code_of_data(data)) is not None:
+            from rlc.check.rules.code import check_code
+
+            check_code(view, f"{name}.builder", code)
+
+
+@rule()
+def _packages_are_installed(view: StageView) -> None:
+    """Without `--import` nothing is said of this machine: the recipe may be run on another."""
+    if view.reader is not None and view.reader.imports:
+        from rlc.check.rules.code import check_packages
+
+        check_packages(view)
+
+
+@rule_on_envs()
+def _templates_can_be_filled(view: StageView, env: EnvPlan) -> None:
+    for path, param, value in templates_of(env) if view.reader is not None else ():
+        if os.path.isfile(view.located(value)):  # another rule says so
+            from rlc.check.rules.code import check_template
+
+            check_template(view, f"envs.{env.name}.{path}", param, value)
+
+
+@rule_on_envs()
+def _graders_fit_the_answers(view: StageView, env: EnvPlan) -> None:
+    """Graders are tried on the first rows with their own answers."""
+    if view.reader is None or not source_traits(env.source).answers:
+        return
+    from rlc.check.rules.rows import try_grader
+
+    for part in env.graders:
+        if grader_traits(part.grader).compares:
+            try_grader(view, env, part, [*rows_of_env(view, env)])
+
+
+def own_rows(view: StageView, env: EnvPlan) -> StageRows | None:
+    """The rows of the file that an environment's tasks are in; None if it reads none."""
+    return next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
+
+
+def rows_of_data(view: StageView, name: str) -> StageRows | None:
+    """The rows of the file that a stage's ``data`` is in, or what it holds out; None if it reads
+    none."""
+    data = view.parts.get(name)
+    if view.reader is None or data is None or data.file is None or hub_dataset(data.file):
+        return None
+    made = find_builtin("data", data.word) or find_builtin("preferences", data.word)
+    assert made is not None
+    from rlc.check.rules.rows import StageRows
+    from rlc.data import hashed, reader_of
+
+    columns = _columns(made.params, {p.name: getattr(data, p.name, None) for p in made.params})
+    most = ("n", data.count, f"{name}.count")
+    return StageRows(
+        *(view, data.path, f"{name}.path", name, columns, data.split, hashed(data), most),
+        require=reader_of(data),
+        code="RL0720",
+    )
+
+
+def _columns(params: tuple[Param, ...], args: Mapping[str, Any]) -> tuple[tuple[Param, str], ...]:
+    """The parameters that name fields of rows, with these."""
+    return tuple(
+        (param, args[param.name])
+        for param in params
+        if param.holds is not None and args.get(param.name) is not None
+    )
+
+
+def tasks_of(view: StageView, env: EnvPlan) -> int | None:
+    """How many tasks an environment has; None if that is unknown, or there is no end."""
+    if (count := task_count(env)) is not None:
+        return count
+    own = own_rows(view, env)
+    return None if own is None else own.size()
+
+
+def examples_of(view: StageView) -> int | None:
+    """How many examples a supervised stage has; None if that is unknown."""
+    if view.data.count is not None:
+        return int(view.data.count)
+    rows = rows_of_data(view, "data")
+    return None if rows is None else rows.size()
+
+
+@rule_on_envs("metrics")
+def _evaluates_on_other_rows(view: StageView, env: EnvPlan) -> None:
+    """What was imitated row by row says how well it was learnt by heart."""
+    for stage in view.before:
+        data = stage.parts.get("data")
+        if data is None or data.file is None or data.file != env.id or not view.has_file(env.id):
+            continue
+        split = base_split(env.args["split"]) if data.split is None else data.split
+        if have_tasks_in_common(env.args["split"], split):
+            message = f"`{env.name}` has rows that the model was trained on"
+            label = Label(stage.at("data.path"), "imitates them")
+            advice = "imitate `split = first(90%)`, and evaluate on `split = last(10%)`"
+            view.warning("RL0505", f"envs.{env.name}.id", message, advice, label)

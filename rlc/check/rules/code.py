@@ -1,24 +1,28 @@
-"""The Python code that a recipe names, looked at without being run, and tried if that is allowed.
+"""Code, templates and packages that a recipe names.
 
-Only `rlc check` of a recipe that names some comes here.
-"""
+Only `rlc check` of a recipe that names some comes here. Code is looked at without being run, and
+tried if that is allowed."""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
-from rlc.catalog import opponent_name, opponent_traits, source_traits
-from rlc.check.data.places import labels
-from rlc.check.data.rows import Messages, StageRows
-from rlc.check.view import StageView
+from rlc.catalog import Param, opponent_name, opponent_traits, source_traits
+from rlc.catalog.requirements import module_of, requirements_of
+from rlc.check.rules.rows import Messages, StageRows, labels
+from rlc.check.rules.view import StageView
+from rlc.check.scope import known_values
 from rlc.data import (
     Code,
     CodeError,
     DataError,
     DataRow,
+    FilePlace,
     PackageMissingError,
     lacks,
     module_file,
+    parsed_template,
     require_fits,
     written_signature,
 )
@@ -144,3 +148,41 @@ def _shown(file: str) -> str:
 def _folders(view: StageView) -> list[str]:
     """Where a module is looked for beside what is installed, as a run does."""
     return [os.getcwd(), os.path.abspath(os.path.dirname(view.origins.span.source.name))]
+
+
+def check_template(view: StageView, path: str, param: Param, value: str) -> None:
+    """Report a file that is not a template, uses unknown variables, or leaves given ones out."""
+    file = view.located(value)
+    try:
+        read = parsed_template(file)
+    except DataError as error:
+        message = f'"{value}" cannot be used: {error.what}'
+        view.error("RL0514", path, message, None, *labels(error.place, value))
+        return
+    for name in read.unknown(param.variables):
+        line = read.variables[name]
+        message = f'"{value}" uses `{name}`, and it is not given that'
+        marks = labels(FilePlace(file, line, line), value)
+        view.report("RL0515", path, message, known_values(param.variables, name), *marks)
+    unused = read.unused(param.variables)
+    if unused and not read.unknown(param.variables):
+        named = " and ".join(f"`{name}`" for name in unused)
+        message = f'"{value}" does not show {named}'
+        advice = f"the model would not see it: write `{{{{ {unused[0]} }}}}` where it belongs"
+        view.error("RL0516", path, message, advice)
+
+
+def check_packages(view: StageView) -> None:
+    """Warn of each package once."""
+    for one in requirements_of("", view.parts):
+        if one.kind != "package" or not is_missing(one.name):
+            continue
+        message = f"this needs the package {one.name}, which is not installed here"
+        if not any(item.message == message for item in view.found):
+            advice = f"`pip install '{one.name}'`, if it is run here"
+            view.found.warning("RL0513", view.at(one.path), message, advice)
+
+
+def is_missing(package: str) -> bool:
+    """Return whether a package is not installed."""
+    return find_spec(module_of(package)) is None

@@ -1,33 +1,39 @@
-"""Rows of files against what a stage wants of them: each mistake once, with its first places.
+"""Rows of files against what a stage wants of them, and graders against the answers in them.
 
-Only `rlc check` of a recipe that names files comes here.
-"""
+Only `rlc check` of a recipe that names files, or a grader that needs them, comes here."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from rlc.catalog import Param
-from rlc.check.data.places import labels
+from rlc.check.rules.view import StageView
 from rlc.check.scope import closest, known_values
-from rlc.check.view import StageView
 from rlc.data import (
+    TRIED,
     DataError,
     DataRow,
     FieldError,
     FilePlace,
     FileRows,
+    Grader,
     MessageError,
     NoSplitError,
+    PackageMissingError,
     field_fault,
+    is_right,
     rows_of_split,
     said,
+    tried,
+    wrongly_graded,
 )
-from rlc.plan import base_split
+from rlc.lang import Label, Source, Span
+from rlc.plan import EnvPlan, GraderPlan, base_split
 from rlc.records import field, frozen
 
 LISTED = 3  # kinds of mistakes in one file, and further places of one of them
@@ -222,3 +228,64 @@ def _with_places(advice: str | None, bad: Bad) -> str | None:
     also = f"also in {word}{'s' * (len(places) > 1)} {lines}"
     also += f" and {more:,} more" if more else ""
     return also if advice is None else f"{advice}; {also}"
+
+
+LONGEST = 100_000  # characters of a line that is shown
+
+
+def labels(place: FilePlace | None, shown: str, text: str = "") -> list[Label]:
+    """The label at a place of a file, which is called ``shown``; none if it has no lines, or cannot
+    be read."""
+    if place is None or place.line is None:
+        return []
+    start = place.line - 1
+    try:
+        with open(place.path, encoding="utf-8-sig", errors="replace") as file:
+            line = next(islice(file, start, None), "").rstrip("\r\n")[:LONGEST]
+    except OSError:
+        return []
+    at = start + min((place.column or 1) - 1, len(line))
+    end = start + len(line) if place.column is None else at + 1
+    # A source of this line alone: the empty ones before give it its number.
+    return [Label(Span(Source(shown, "\n" * start + line), at, max(end, at + 1)), text)]
+
+
+SECONDS = 3.0  # that a grader may take for them; those that are pure take none
+
+
+def try_grader(view: StageView, env: EnvPlan, part: GraderPlan, files: Sequence[StageRows]) -> None:
+    """Grade the answers of the first rows, and those of solved problems as they are shown."""
+    path = f"envs.{env.name}.graders.{part.name}"
+    try:
+        grader = Grader(part.grader, env.args["answer"], part.args.get("pattern"))
+    except PackageMissingError:
+        return  # it may be where the recipe is run
+    except DataError as error:
+        view.report("RL0508", f"{path}.args.pattern", error.what, error.hint)
+        return
+    for rows in files:
+        if os.path.isfile(view.located(rows.file)):
+            _try_on(rows, grader, path)
+
+
+def _try_on(rows: StageRows, grader: Grader, path: str) -> None:
+    until, wrong, tried_on = time.monotonic() + SECONDS, list[DataRow](), 0
+    for row in rows.sound(TRIED):
+        if time.monotonic() > until:
+            break
+        answer = rows.complete(row.fields)[grader.answer]
+        tried_on += 1
+        if rows.solved:
+            if is_right(grader, str(answer), row.fields) is False:
+                message = f"`{grader.name}` calls this solved problem wrong as it is shown"
+                advice = "write its answer as a reply is to give it, for example in `\\boxed{…}`"
+                rows.error("RL0509", rows.path, message, advice, row.place)
+                return
+        elif tried(grader) and wrongly_graded(grader, row.fields):
+            wrong.append(row)
+    if 2 * len(wrong) > tried_on:
+        shown = str(wrong[0].fields[grader.answer])[:60]
+        count = f"{len(wrong)} of the first {tried_on}"
+        message = f"`{grader.name}` calls the right answers wrong ({count}, such as {shown!r})"
+        advice = "take another grader, or name the field that holds the `answer`"
+        rows.error("RL0509", path, message, advice, wrong[0].place)

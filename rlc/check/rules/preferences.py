@@ -1,15 +1,21 @@
-"""Rules on stages that learn from preferences: what is compared, with what, and how."""
+"""Rules on stages that learn from preferences, and on what a stage holds out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from rlc.catalog import builtins_of, find_model, preference_traits, tokenizer_of
-from rlc.check.data.rules import rows_of_data
-from rlc.check.view import StageView, rule
+from rlc.catalog import (
+    builtins_of,
+    find_model,
+    have_tasks_in_common,
+    preference_traits,
+    tokenizer_of,
+)
+from rlc.check.rules.tasks import rows_of_data
+from rlc.check.rules.view import StageView, rule
 from rlc.lang import Label
-from rlc.plan import LOCAL, LabelledReplies, Pairs
+from rlc.plan import LOCAL, LabelledReplies, Pairs, base_split
 
 _ROWS_READ = 10_000  # rows whose replies are compared
 _ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
@@ -107,7 +113,7 @@ def _replies_differ(view: StageView) -> None:
         rows = rows_of_data(view, path)
         if rows is None or not isinstance(view.parts[path], Pairs):
             continue
-        from rlc.check.data.places import labels
+        from rlc.check.rules.rows import labels
         from rlc.data import repeats
 
         read = rows.sound(_ROWS_READ)
@@ -161,3 +167,41 @@ def _preferences(view: StageView) -> Iterator[str]:
     for name in ("data", "heldout"):
         if getattr(view.parts.get(name), "compares", False):
             yield name
+
+
+@rule("heldout", "every", "steps")
+def _heldout_is_compared(view: StageView) -> None:
+    if view.every is None:
+        return
+    if view.heldout is None:
+        message = "`every` says when what is held out is compared, and nothing is held out"
+        advice = "for example `heldout = {}(…, split = last(10%))`"
+        data = view.parts.get("data")
+        kind = data.word if data is not None and data.read is not None else "chats"
+        view.error("RL0727", "every", message, advice.format(kind))
+    elif view.steps and view.every >= view.steps and not view.is_from_command_line("steps"):
+        message = f"`every = {view.every}` is never due before the end, after {view.steps} steps"
+        view.warning("RL0436", "every", message, "at the end they are compared anyway")
+
+
+@rule("data", "heldout")
+def _heldout_is_held_out(view: StageView) -> None:
+    data, other = view.data, view.heldout
+    if other is None or other.read is None or other.read != data.read:
+        return
+    splits = [base_split("train") if one.split is None else one.split for one in (other, data)]
+    if have_tasks_in_common(*splits):
+        message = "what is held out is among what is learnt from"
+        label = Label(view.at("data"), "learnt from")
+        advice = "for example `split = first(90%)` here, and `split = last(10%)` there"
+        view.warning("RL0728", "heldout", message, advice, label)
+
+
+@rule("heldout")
+def _heldout_is_written(view: StageView) -> None:
+    """Examples are held out of files; what is played is evaluated."""
+    other = view.heldout
+    if other is not None and other.read is None and not other.compares:
+        message = f"`{other.word}()` plays its examples, and held-out ones are the rows of a file"
+        advice = "take `chats()` or `rows()`, or an `eval` that plays the environment"
+        view.error("RL0755", "heldout", message, advice)

@@ -1,21 +1,204 @@
-"""What an editor shows of a text as a whole: its declarations as a tree, the colours of its words,
-and between them what it leaves unsaid: defaults, prices, how much epochs are."""
+"""An open text in the form of the protocol: what a check finds in it, edits that fix or format it,
+its declarations as a tree, the colours of its words, and hints of what it leaves out.
+
+Places are counted in lines, and UTF-16 units or what was agreed on."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 
+from attrs import evolve, field, frozen
 from lsprotocol import types
 
 from rlc.catalog import STAGES
 from rlc.check import Arguments, NamedDecl, Note, Role
+from rlc.compile import CompileResult, compile_source
+from rlc.data import Reader
 from rlc.explanation import count, dollars
-from rlc.lang import BlockDecl, Expectation, Span, ValueDecl
+from rlc.lang import (
+    BlockDecl,
+    Diagnostic,
+    Diagnostics,
+    Expectation,
+    Fix,
+    Severity,
+    Source,
+    Span,
+    ValueDecl,
+    fix_all,
+    format_text,
+)
+from rlc.lang.syntax import parse
 from rlc.lsp import describe
-from rlc.lsp.documents import Document
-from rlc.lsp.positions import Positions
+from rlc.lsp.documents import Document, Documents, uri_of
 from rlc.plan import Plan
-from rlc.pricing import LEVELS, StageCost
+from rlc.pricing import LEVELS, StageCost, plan_cost
+
+UTF16 = "utf-16"
+_BYTES = {"utf-8": ("utf-8", 1), UTF16: ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+
+
+class Positions:
+    """Converts between offsets in characters and positions, in units of an ``encoding``."""
+
+    def __init__(self, source: Source, encoding: str = UTF16) -> None:
+        self.source = source
+        self._codec, self._size = _BYTES[encoding]
+
+    def at(self, offset: int) -> types.Position:
+        """Return the position of an offset."""
+        line, column = self.source.position(offset)
+        before = self.source.line(line)[: column - 1]
+        units = column - 1 if before.isascii() else len(before.encode(self._codec)) // self._size
+        return types.Position(line - 1, units)
+
+    def offset(self, position: types.Position) -> int:
+        """Return the offset of a position, of one behind the end of a line or text that end. One
+        within a character is before it."""
+        starts, number = self.source.line_starts, int(position.line)
+        if number >= len(starts):
+            return len(self.source.text)
+        line, units = self.source.line(number + 1), int(position.character)
+        if line.isascii():
+            return starts[number] + min(units, len(line))
+        before = line.encode(self._codec)[: units * self._size]
+        return starts[number] + len(before.decode(self._codec, "ignore"))
+
+    def range(self, start: int, end: int) -> types.Range:
+        return types.Range(self.at(start), self.at(end))
+
+    def of(self, span: Span) -> types.Range:
+        """Return the range of a span of this source."""
+        return self.range(span.start, span.end)
+
+
+NAME = "rlc"
+NO_STAGE = "RL0301"
+_SEVERITIES = {
+    Severity.ERROR: types.DiagnosticSeverity.Error,
+    Severity.WARNING: types.DiagnosticSeverity.Warning,
+}
+
+
+@frozen(eq=False)
+class CheckedText:
+    """A text, what it compiled to, and the costs of the stages of its plan by their names."""
+
+    document: Document
+    compiled: CompileResult
+    costs: Mapping[str, StageCost] = field(factory=dict)
+
+    def by_path(self) -> dict[str, list[Diagnostic]]:
+        """The findings by the files that they are in: some are in imported ones."""
+        found: dict[str, list[Diagnostic]] = defaultdict(list)
+        for item in self.compiled.diagnostics:
+            found[item.file_name].append(item)
+        return found
+
+
+def check(documents: Documents, document: Document) -> CheckedText:
+    """Check an open text as `rlc check` would, had it and what it imports been saved. A file of the
+    project that others import needs no stage, and a text that is not begun has no mistakes."""
+    if not document.source.text.strip():
+        return CheckedText(document, CompileResult(None, Diagnostics()))
+    compiled = _compiled(documents, document.source)
+    if any(item.code == NO_STAGE for item in compiled.diagnostics) and any(
+        document.path in other.imports for other in documents.project()
+    ):
+        rest = (item for item in compiled.diagnostics if item.code != NO_STAGE)
+        compiled = evolve(compiled, diagnostics=Diagnostics(rest))
+    costs = plan_cost(compiled.plan) if compiled.plan is not None else ()
+    return CheckedText(document, compiled, {cost.stage: cost for cost in costs})
+
+
+def _compiled(documents: Documents, source: Source) -> CompileResult:
+    return compile_source(source, reader=Reader(), read=documents.read)
+
+
+def fixed_text(documents: Documents, document: Document) -> str:
+    """Return a text with all its safe fixes."""
+    fixed = fix_all(document.source, lambda source: _compiled(documents, source).diagnostics)
+    return fixed.source.text
+
+
+def as_diagnostic(item: Diagnostic, encoding: str) -> types.Diagnostic:
+    """Return a finding as editors show it."""
+    start = types.Range(types.Position(0, 0), types.Position(0, 0))
+    return types.Diagnostic(
+        range=Positions(item.span.source, encoding).of(item.span) if item.span else start,
+        message=f"{item.message}\nhelp: {item.help}" if item.help else item.message,
+        severity=_SEVERITIES[item.severity],
+        code=item.code,
+        source=NAME,
+        related_information=[
+            types.DiagnosticRelatedInformation(
+                types.Location(
+                    uri_of(label.span.source.name),
+                    Positions(label.span.source, encoding).of(label.span),
+                ),
+                label.text,
+            )
+            for label in item.labels
+        ],
+    )
+
+
+def fix_actions(
+    found: Iterable[Diagnostic], document: Document, asked: types.Range, encoding: str
+) -> Iterator[types.CodeAction]:
+    """Return the fixes of what is found in a part of a text, those first that need no thought."""
+    positions = Positions(document.source, encoding)
+    start, end = positions.offset(asked.start), positions.offset(asked.end)
+    for item in found:
+        span = item.span
+        if item.fix is None or span is None or span.source.name != document.path:
+            continue
+        if span.start <= end and start <= span.end:
+            yield types.CodeAction(
+                title=item.fix.title[:1].upper() + item.fix.title[1:],
+                kind=types.CodeActionKind.QuickFix,
+                diagnostics=[as_diagnostic(item, encoding)],
+                is_preferred=item.fix.safe,
+                edit=_edit(item.fix, encoding),
+            )
+
+
+def _edit(fix: Fix, encoding: str) -> types.WorkspaceEdit:
+    changes: dict[str, list[types.TextEdit]] = defaultdict(list)
+    for span, text in fix.edits:
+        edit = types.TextEdit(Positions(span.source, encoding).of(span), text)
+        changes[uri_of(span.source.name)].append(edit)
+    return types.WorkspaceEdit(changes=changes)
+
+
+# Changes of a text as edits of the lines that change
+
+
+def line_edits(source: Source, new: str, encoding: str) -> list[types.TextEdit]:
+    """Return the edits that make a text a new one and leave equal lines alone."""
+    positions = Positions(source, encoding)
+    before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (source.text, new))
+    starts = [0]
+    for line in before:
+        starts.append(starts[-1] + len(line))
+    edits = []
+    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            where = positions.range(starts[i], starts[j])
+            edits.append(types.TextEdit(where, "".join(after[k:m])))
+    return edits
+
+
+def format_edits(source: Source, encoding: str) -> list[types.TextEdit] | None:
+    """Return the edits that lay a recipe out the canonical way; None if it has syntax errors."""
+    recipe, problems = parse(source)
+    if problems.has_errors or not source.text.strip():
+        return None
+    return line_edits(source, format_text(source, recipe), encoding)
+
 
 MOST_DEFAULTS = 3  # shown at a call; its tooltip has the others
 
