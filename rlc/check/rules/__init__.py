@@ -45,9 +45,8 @@ def run_rules(
     reader: Reader | None = None,
     same: Container[str] = (),
 ) -> None:
-    """Apply to each stage every rule whose parts of it are there. A stage comes after the one whose
-    weights it continues. With a ``reader`` the files that they name are read too. Stages
-    that are the ``same`` as when they were looked at are not looked at again."""
+    """Apply to each stage the rules whose parts it has. A stage comes after the one whose weights
+    it continues. With a ``reader`` their files are read too. Stages in ``same`` were checked."""
     views: dict[str, StageView] = {}
     for name, (parts, origins) in stages.items():
         earlier = views.get(parts.get("after") or "")
@@ -61,12 +60,12 @@ def run_rules(
 
 @cache
 def _rules_of(parts: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules on a stage of which these parts are there."""
+    """Return the rules whose parts a stage has."""
     return tuple(rule for rule in RULES if rule.needs <= parts)
 
 
 def _with_demonstrations(view: StageView) -> StageView:
-    """What demonstrates is an environment of the stage too."""
+    """Return the view with the environments of its demonstrations."""
     shown, values = view.parts.get("data"), view.origins.values
     if shown is None or not shown.environments:
         return view
@@ -77,9 +76,8 @@ def _with_demonstrations(view: StageView) -> StageView:
 
 
 def check_plan(plan: Plan) -> Diagnostics:
-    """What the rules find in a plan, such as one that was changed in Python; of each code the first
-    finding. There are no places to point at. Raise UnknownBuiltinError for a name that no builtin
-    has."""
+    """Return what the rules find in a plan, of each code the first finding; it has no places.
+    Raise UnknownBuiltinError for a name that no builtin has."""
     found = Diagnostics()
     nowhere = Origins(Span(Source(plan.recipe, ""), 0, 0))
     parts = {stage.name: dict(children_of(stage) or {}) for stage in plan.stages}

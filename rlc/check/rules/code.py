@@ -37,9 +37,9 @@ UNREWARDED, NOT_PLAYED = "RL0807", "RL0808"
 def check_code(
     view: StageView, at: str, code: Code, env: EnvPlan | None = None, rows: StageRows | None = None
 ) -> None:
-    """Report code that is not there, or does not take what it will be called with: that of an
-    environment, or of a stage's data. If modules may be imported, it is also tried; a reward on the
-    first ``rows``."""
+    """Report code that is not there, or does not take the arguments of its call: that of an
+    environment, or of a stage's data. If modules may be imported, it is also called; a reward
+    on the first ``rows``."""
     module, _, name = code.target.rpartition(":")
     in_file = file_part(code.target) == module
     assert view.reader is not None
@@ -90,7 +90,6 @@ def check_code(
 def _try(
     view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
 ) -> None:
-    """Report what is wrong with code when it is imported and tried."""
     from rlc.data import TRIED_OWN, CodeTrial
 
     recipe, grader, answer = view.origins.span.source.name, None, None
@@ -140,13 +139,13 @@ def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> 
 
 
 def _shown(file: str) -> str:
-    """A file as seen from the working directory, if it is in it."""
+    """Return a path relative to the working directory, if it is inside of it."""
     near = os.path.relpath(file)
     return file if near.startswith(os.pardir) else near
 
 
 def _folders(view: StageView) -> list[str]:
-    """Where a module is looked for beside what is installed, as a run does."""
+    """Return where modules are searched beside installed ones, as in a run."""
     return [os.getcwd(), os.path.abspath(os.path.dirname(view.origins.span.source.name))]
 
 
@@ -173,7 +172,7 @@ def check_template(view: StageView, path: str, param: Param, value: str) -> None
 
 
 def check_packages(view: StageView) -> None:
-    """Warn of each package once."""
+    """Warn of each package that is missing, once."""
     for one in requirements_of("", view.parts):
         if one.kind != "package" or not is_missing(one.name):
             continue
@@ -184,5 +183,4 @@ def check_packages(view: StageView) -> None:
 
 
 def is_missing(package: str) -> bool:
-    """Return whether a package is not installed."""
     return find_spec(module_of(package)) is None

@@ -30,7 +30,6 @@ CHARACTERS_PER_TOKEN = 4
 
 @rule_on_envs()
 def _has_prompt(view: StageView, env: EnvPlan) -> None:
-    """Bare text needs a prompt around it; other sources make chats, or prompts of their own."""
     bare = source_traits(env.source).prompts == "text"
     if bare and with_role(env, "chat", "template") is None:
         message = f"nothing says how the model sees the environment `{env.name}`"
@@ -40,7 +39,6 @@ def _has_prompt(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
-    """Tools, histories and templates are for bare text, workers for calls that block."""
     player = played_as(env)
     source = source_traits(player)
     for wrapper in env.wrappers:
@@ -65,7 +63,7 @@ def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
 
 
 def shows_tools(env: EnvPlan) -> bool:
-    """Whether the policy sees a chat in which a wrapper can show tools."""
+    """Return whether the policy sees a chat in which a wrapper can show tools."""
     return (
         is_chat(env)
         and with_role(env, "game") is None
@@ -147,7 +145,6 @@ def _secrets_are_names(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _a_task_to_solve(view: StageView, env: EnvPlan) -> None:
-    """A judge compares answers to one question."""
     game = with_role(env, "game")
     if game is not None and env.max_turns != 1:
         message = f"`{env.name}` is no single question, so there are no answers to judge"
@@ -157,7 +154,7 @@ def _a_task_to_solve(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _history_has_an_effect(view: StageView, env: EnvPlan) -> None:
-    """A history of a single turn is that turn, unless it puts a chat template around it."""
+    """A history of one turn has no effect, unless it adds a chat template."""
     history = with_role(env, "history")
     if history is None or wrapper_traits(history.name).chat_template:
         return
@@ -189,7 +186,7 @@ def _chat_keeps_prefix(view: StageView, env: EnvPlan) -> None:
 
 
 def _keeps_prefix(model: ModelPlan) -> str | None:
-    """A renderer of a model of the catalogue under which a chat is one sequence."""
+    """Return a renderer of the model under which a chat is one sequence; None if it has none."""
     known = find_model(model.base)
     renderers = (model.renderer, *(known.renderers if known else ()))
     return next((name for name in renderers if renderer_keeps_prefix(name)), None)
@@ -215,7 +212,6 @@ def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _remembers(view: StageView, env: EnvPlan) -> None:
-    """Without a history the model sees the latest observation alone: no task, no rules."""
     template = with_role(env, "template")
     if template is None or history_of(env) != "latest" or max_turns(env) == 1:
         return
@@ -278,12 +274,12 @@ def _context(view: StageView, env: EnvPlan) -> None:
 
 
 def _replies_kept(env: EnvPlan, turns: int) -> int:
-    """How many replies of an episode are in its last prompt, or after it."""
+    """Return how many replies are in the last prompt of an episode, or after it."""
     return turns if history_of(env) == "all" else 1
 
 
 def _longest(env: EnvPlan, reply: int, turns: int) -> int:
-    """Tokens of the longest prompt with its reply, as far as its observations were measured."""
+    """Return the tokens of the longest prompt with its reply, as far as it was measured."""
     chars = env_facts(env).chars
     kept = 1 if history_of(env) == "latest" else turns
     seen = chars.get("prompt", 0) + (kept - 1) * chars.get("observation", 0)

@@ -24,7 +24,6 @@ from rlc.plan import ANY, EnvPlan
 
 @rule_on_envs()
 def _has_its_seats(view: StageView, env: EnvPlan) -> None:
-    """A game begins with a number of seats that it takes, and each has a role with a name."""
     seats = env.args.get("seats")
     if seats is None:
         return
@@ -47,7 +46,6 @@ def _takes_so_many_players(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _is_played(view: StageView, env: EnvPlan) -> None:
-    """Of a game of several seats it is not clear who plays; of another there is nobody to play."""
     seats = seats_of(env)
     if len(seats) > 1 and env.play is None:
         message = f"`{env.name}` has {len(seats)} seats, and nothing says who plays them"
@@ -61,7 +59,6 @@ def _is_played(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _leaves_a_seat_to_the_opponent(view: StageView, env: EnvPlan) -> None:
-    """What is said of an opponent needs one, and an opponent needs a seat."""
     play, seats, path = env.play, seats_of(env), f"envs.{env.name}.play"
     if play is None or len(seats) < 2:
         return
@@ -82,7 +79,6 @@ def _leaves_a_seat_to_the_opponent(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _program_can_play(view: StageView, env: EnvPlan) -> None:
-    """A program knows some games, or what is legal in them, and samples nothing."""
     play, path = env.play, f"envs.{env.name}.play"
     if play is None or play.script is None or len(seats_of(env)) < 2:
         return
@@ -105,7 +101,6 @@ def _program_can_play(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _has_a_past(view: StageView, env: EnvPlan) -> None:
-    """Only a stage that trains has weights of some steps ago."""
     if env.play is not None and env.play.past is not None and "optimizer" not in view.parts:
         message = "an evaluation trains nothing, so it has no past to play against"
         advice = "name the model or the stage that is the opponent: `play(against = policy)`"
@@ -114,7 +109,6 @@ def _has_a_past(view: StageView, env: EnvPlan) -> None:
 
 @rule("metrics", "envs")
 def _wins_something(view: StageView) -> None:
-    """Only of a game can it be said who has won."""
     for index, metric in enumerate(view.metrics):
         if metric_traits(metric.name).of_games and any(env.play is None for env in view.envs):
             other = next(env for env in view.envs if env.play is None)
@@ -125,7 +119,7 @@ def _wins_something(view: StageView) -> None:
 
 @rule_on_envs("metrics")
 def _evaluates_against_another(view: StageView, env: EnvPlan) -> None:
-    """Whatever a policy has learnt, it wins half of its matches against itself."""
+    """Any policy wins half of its matches against itself."""
     if env.play is not None and env.play.is_self_play and len(seats_of(env)) > 1:
         message = "an evaluation against itself does not tell a good policy from a bad one"
         advice = "take a fixed opponent, such as the model that it began as: `against = policy`"
@@ -158,7 +152,7 @@ def _seats_have_peers(view: StageView) -> None:
 
 
 def _fewest_of_a_role(env: EnvPlan) -> int:
-    """The rollouts of a task in the role that has the fewest."""
+    """Return the rollouts of a task in the role that has the fewest."""
     assert env.play is not None
     seats = seats_of(env)
     if env.play.seat == ANY:
@@ -169,7 +163,6 @@ def _fewest_of_a_role(env: EnvPlan) -> int:
 
 @rule("data")
 def _is_no_data(view: StageView) -> None:
-    """Demonstrations are of one player."""
     for env in view.data.environments:
         if len(seats_of(env)) < 2:
             continue
@@ -183,7 +176,6 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
 
 @rule_on_envs()
 def _has_a_program(view: StageView, env: EnvPlan) -> None:
-    """A function or a command, with what counts for it alone."""
     agent, path = env.agent, f"envs.{env.name}.agent"
     if agent is None:
         return
@@ -234,7 +226,6 @@ def _command_can_be_run(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _is_rewarded_once(view: StageView, env: EnvPlan) -> None:
-    """The exit status is that of a command, and counts where no grader does."""
     agent, path = env.agent, f"envs.{env.name}.agent.reward"
     if agent is None or agent.reward == "result":
         return
@@ -249,7 +240,6 @@ def _is_rewarded_once(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _has_rows_as_tasks(view: StageView, env: EnvPlan) -> None:
-    """An agent is told its task, which is a row."""
     if env.agent is not None and not source_traits(env.source).graded:
         graded = [f"`{name}(…)`" for name in names_of("env") if source_traits(name).graded]
         message = f"an agent works on rows, and `{env.source}()` has none"
@@ -259,7 +249,6 @@ def _has_rows_as_tasks(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _writes_its_prompts(view: StageView, env: EnvPlan) -> None:
-    """What the model sees is what the agent sends."""
     wrapper = with_role(env, "chat", "template", "game")
     if env.agent is None or not source_traits(env.source).graded:
         return  # or another rule says so

@@ -11,7 +11,6 @@ from rlc.algo import (
     Scale,
     WeightedSum,
     running_baseline,
-    sums_components,
 )
 from rlc.catalog import (
     BUILTINS,
@@ -37,7 +36,6 @@ from rlc.plan import MAX_TURNS, EnvPlan, FailurePlan, barriers
 
 @rule("batch", "advantage", "envs")
 def _group_needs_peers(view: StageView) -> None:
-    """A group of one has nothing to compare with."""
     alone = (e for e in view.envs if e.rollouts.group == 1 and players_of_role(e) == 1)
     env = next((env for env in alone if env.play is None), None)  # of games other rules know
     if env is None:
@@ -59,13 +57,13 @@ def _group_needs_peers(view: StageView) -> None:
 
 
 def _keeps_returns(step: AdvantageStep) -> bool:
-    """Whether what has no peers keeps its return."""
+    """Return whether a rollout without peers keeps its return."""
     return isinstance(step, Baseline) and step.singleton == "raw"
 
 
 @rule("batch", "advantage", "envs")
 def _every_role_has_peers(view: StageView) -> None:
-    """Of a game that is played once, the role of which there is one has nobody to compare with."""
+    """A role of which a group has one rollout has no peers."""
     for env in view.envs:
         game = with_role(env, "game")
         if game is None or env.rollouts.group > 1 or players_of_role(env) == 1:
@@ -81,7 +79,6 @@ def _every_role_has_peers(view: StageView) -> None:
 
 @rule("advantage", "envs")
 def _roles_are_compared_apart(view: StageView) -> None:
-    """A solver's reward says nothing about a judge's."""
     env = next((env for env in view.envs if len(roles_of(env)) > 1), None)
     for path, step in view.steps_of_scheme():
         if env is not None and getattr(step, "over", None) == "group":
@@ -94,31 +91,38 @@ def _roles_are_compared_apart(view: StageView) -> None:
 
 
 @rule("advantage")
-def _weight_counts(view: StageView) -> None:
-    """Some baselines ignore ``weight``: they have a way of counting of their own."""
+def _steps_have_an_effect(view: StageView) -> None:
+    is_summed = False
     for path, step in view.steps_of_scheme():
-        kind, weight = getattr(step, "kind", None), getattr(step, "weight", None)
-        if kind == "length_weighted" and weight == "value":
-            message = "a `length_weighted` baseline counts tokens, whatever `weight` says"
-            advice = "leave `weight` out, or write `weight = tokens`"
-            view.error("RL0408", f"{path}.weight", message, advice)
-        if kind == "best_of_others" and weight == "tokens":
-            message = "a `best_of_others` baseline is one value, and weighs nothing"
-            view.error("RL0408", f"{path}.weight", message, "leave `weight` out")
-
-
-@rule("advantage")
-def _setting_belongs(view: StageView) -> None:
-    """``ddof`` is about deviations."""
-    for path, step in view.steps_of_scheme():
-        if isinstance(step, Scale) and step.kind in ("mean", "nonzero_share") and step.ddof != 1:
-            message = f"`ddof` belongs to a deviation, and this divides by `{step.kind}`"
-            view.error("RL0312", f"{path}.ddof", message, "take it out, or divide by `std`")
+        match step:
+            case Baseline(kind="length_weighted", weight="value"):
+                message = "a `length_weighted` baseline counts tokens, whatever `weight` says"
+                advice = "leave `weight` out, or write `weight = tokens`"
+                view.error("RL0408", f"{path}.weight", message, advice)
+            case Baseline(kind="best_of_others", weight="tokens"):
+                message = "a `best_of_others` baseline is one value, and weighs nothing"
+                view.error("RL0408", f"{path}.weight", message, "leave `weight` out")
+            case Scale(kind="mean" | "nonzero_share", ddof=ddof) if ddof != 1:
+                message = f"`ddof` belongs to a deviation, and this divides by `{step.kind}`"
+                view.error("RL0312", f"{path}.ddof", message, "take it out, or divide by `std`")
+            case Clip(low=None | 0 as low, high=high) if low == high:
+                nothing = "a clip without a limit changes nothing"
+                message = "nothing but 0 is left of the advantages" if low == 0 else nothing
+                if view.advantage != NO_ADVANTAGE:
+                    view.error("RL0422", path, message, "for example `clip(-5, 5)`")
+            case WeightedSum() if is_summed:
+                message = "the components of the reward are added up before this"
+                view.error("RL0774", path, message, "take it out: one `weighted_sum()` is enough")
+            case WeightedSum():
+                is_summed = True
+    if running_baseline(view.advantage) is not None and is_summed:
+        message = "one moving average is kept, of returns, and components of a reward are added up"
+        advice = "take out `weighted_sum()`, or compare the components within groups: `gdpo()`"
+        view.error("RL0789", "advantage", message, advice)
 
 
 @rule("advantage")
 def _spread_after_baseline(view: StageView) -> None:
-    """Without a baseline, a spread of 0 turns equal returns into 0, however good they are."""
     if view.advantage.constant == "drop":
         return
     for path, step in view.steps_of_scheme():
@@ -134,18 +138,16 @@ def _spread_after_baseline(view: StageView) -> None:
 @rule("advantage", "envs", "on_error")
 def _mean_is_positive(view: StageView) -> None:
     """MaxRL means a success rate by the mean."""
-    for path, step in view.steps_of_scheme():
-        if isinstance(step, Scale) and step.kind == "mean":
-            reason = next(_negative_rewards(view.envs, view.on_error), None)
-            if reason is not None:
-                message = "it divides by the mean return, and rewards can be negative here"
-                advice = f"{reason}; where the mean is not positive all get 0: `reward(low = 0)`"
-                view.warning("RL0421", path, message, advice)
-            return
+    by_mean = (p for p, s in view.steps_of_scheme() if isinstance(s, Scale) and s.kind == "mean")
+    path, reason = next(by_mean, None), next(_negative_rewards(view.envs, view.on_error), None)
+    if path is not None and reason is not None:
+        message = "it divides by the mean return, and rewards can be negative here"
+        advice = f"{reason}; where the mean is not positive all get 0: `reward(low = 0)`"
+        view.warning("RL0421", path, message, advice)
 
 
 def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Iterator[str]:
-    """Where rewards below 0 are known to come from."""
+    """Yield where rewards below 0 are known to come from."""
     if on_error.penalty is not None and on_error.penalty < 0:
         yield f"a failed rollout counts {on_error.penalty:g}"
     for env in envs:
@@ -158,31 +160,9 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
             yield f"{what} in `{env.name}` counts -{amount:g}"
 
 
-@rule("advantage")
-def _average_of_the_whole_reward(view: StageView) -> None:
-    """A moving average is of returns, and components of a reward have none of their own."""
-    if running_baseline(view.advantage) is not None and sums_components(view.advantage):
-        message = "one moving average is kept, of returns, and components of a reward are added up"
-        advice = "take out `weighted_sum()`, or compare the components within groups: `gdpo()`"
-        view.error("RL0789", "advantage", message, advice)
-
-
-@rule("advantage")
-def _clip_leaves_something(view: StageView) -> None:
-    """A clip has a limit, and leaves more than 0."""
-    if view.advantage == NO_ADVANTAGE:
-        return
-    for path, step in view.steps_of_scheme():
-        if isinstance(step, Clip) and step.low == step.high and step.low in (None, 0):
-            nothing = "a clip without a limit changes nothing"
-            message = "nothing but 0 is left of the advantages" if step.low == 0 else nothing
-            view.error("RL0422", path, message, "for example `clip(-5, 5)`")
-
-
 @rule("advantage", "envs")
 def _roles_exist(view: StageView) -> None:
-    """Without roles, a comparison within roles is one within groups, or the batch. It is no mistake
-    if nobody wrote it: some presets do so by themselves."""
+    """Without roles, ``over = role`` means the group; a default of a preset is no mistake."""
     if any(env.play is not None or roles_of(env) for env in view.envs):
         return
     means = {"role": "group", "batch_role": "batch"}
@@ -196,41 +176,22 @@ def _roles_exist(view: StageView) -> None:
 
 
 def _sums(view: StageView) -> list[str]:
-    """The paths of the steps that add up the components of the reward."""
+    """Return the paths of the steps that add up the components of the reward."""
     return [path for path, step in view.steps_of_scheme() if isinstance(step, WeightedSum)]
 
 
-@rule("advantage")
-def _components_are_summed_once(view: StageView) -> None:
-    for path in _sums(view)[1:]:
-        message = "the components of the reward are added up before this"
-        view.error("RL0774", path, message, "take it out: one `weighted_sum()` is enough")
-
-
 @rule("advantage", "envs")
-def _there_are_components(view: StageView) -> None:
-    """What a function of the user's own returns is not known here."""
+def _components_stay_apart(view: StageView) -> None:
+    """A reward has several components, and nothing makes one number of them before."""
     paths = _sums(view)
-    if len(paths) == 1 and not any(_may_have_components(env) for env in view.envs):
+    if len(paths) == 1 and not any(map(_may_have_components, view.envs)):
         message = "the rewards have one component each, so that there is nothing to weigh"
         advice = (
             "give an environment several, `grader = { right = math  brief = grade_with(…) }`, "
             "or take `grpo()`"
         )
         view.warning("RL0775", paths[0], message, advice)
-
-
-def _may_have_components(env: EnvPlan) -> bool:
-    penalty = finds_answers(env) and bool(env.args.get("format_coef"))
-    code = any(grader_traits(part.grader).code for part in env.graders)
-    judges = bool(env.judging)  # a rubric may have several criteria
-    return code or judges or len(env.graders) + penalty > 1
-
-
-@rule("advantage", "envs")
-def _components_stay_apart(view: StageView) -> None:
-    """What is made of the whole reward makes it one number again."""
-    for env in view.envs if _sums(view) else ():
+    for env in view.envs if paths else ():
         of_the_whole = ("shaped", "nonterminal", "low", "high")
         shaped = [name for name in of_the_whole if getattr(env.reward, name) is not None]
         if shaped:
@@ -240,6 +201,13 @@ def _components_stay_apart(view: StageView) -> None:
             )
             advice = "take it out, or take an advantage of the whole reward, such as `grpo()`"
             view.error("RL0776", f"envs.{env.name}.reward.{shaped[0]}", message, advice)
+
+
+def _may_have_components(env: EnvPlan) -> bool:
+    penalty = finds_answers(env) and bool(env.args.get("format_coef"))
+    code = any(grader_traits(part.grader).code for part in env.graders)
+    judges = bool(env.judging)  # a rubric may have several criteria
+    return code or judges or len(env.graders) + penalty > 1
 
 
 @rule("advantage", "on_error")
@@ -270,7 +238,7 @@ def _fresh_rollouts(view: StageView) -> None:
 
 @rule("loss", "overlap", "batch")
 def _own_loss_is_bounded(view: StageView) -> None:
-    """The same of a recipe's own loss, which may be right all the same; and of a second update."""
+    """A loss of the recipe's own may be right without a clip, so this is a warning."""
     stale, updates = view.overlap.max_staleness, view.batch.updates
     if view.loss.program is None or (stale <= 1 and updates == 1):
         return
@@ -285,7 +253,6 @@ def _own_loss_is_bounded(view: StageView) -> None:
 
 @rule("loss", "kl", "teacher")
 def _reference_is_there(view: StageView) -> None:
-    """What a loss compares with a reference is the logprobs of that of the stage."""
     reads = loss_traits(view.loss).reference
     if reads and view.kl is None and not view.teacher:
         message = f"`{view.loss.name}` reads `ref`, and this stage has no reference"
@@ -303,7 +270,6 @@ def _reference_is_there(view: StageView) -> None:
 
 @rule("loss", "advantage", "kl", "teacher")
 def _loss_acts(view: StageView) -> None:
-    """A loss that only weighs advantages has nothing to weigh where no token has one."""
     if not learns_targets_alone(view.advantage, view.kl, view.teacher):
         return
     traits = loss_traits(view.loss)
@@ -317,7 +283,7 @@ def _loss_acts(view: StageView) -> None:
 
 @rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
 def _clip_acts(view: StageView) -> None:
-    """With one update a batch, and fresh rollouts, every ratio is 1 and no clip ever acts."""
+    """With fresh rollouts and one update a batch, every ratio is 1."""
     if loss_traits(view.loss).clip != "gradient":
         return
     if learns_targets_alone(view.advantage, view.kl, view.teacher):  # a rule above
@@ -331,8 +297,7 @@ def _clip_acts(view: StageView) -> None:
 
 @rule("loss", "advantage")
 def _clip_range(view: StageView) -> None:
-    """The bounds of a clip are ratios, which are 1 where nothing has changed; elsewhere they are
-    often given as distances ε from 1."""
+    """The bounds of a clip are ratios around 1; elsewhere they are often distances ε from 1."""
     traits = loss_traits(view.loss)
     bounds, between = traits.bounds, traits.range_of(view.loss)
     if bounds is None or between is None:
@@ -358,7 +323,7 @@ def _clip_range(view: StageView) -> None:
 
 
 def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
-    """How bounds are written that were given as distances from 1."""
+    """Return how bounds that were given as distances from 1 are written."""
     below = f"{bounds[0]} = {1 - low:g}" if 0 < low <= _EPSILON else ""
     above = f"{bounds[1]} = {1 + high:g}" if high is not None and high <= _EPSILON else ""
     if written := ", ".join(filter(None, (below, above))):
@@ -368,8 +333,7 @@ def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
 
 @rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
 def _ratio_matters(view: StageView) -> None:
-    """Without a ratio, nothing corrects for weights that are not those that sampled; nothing has
-    to, where no advantage is that of a sampled token."""
+    """Without a ratio, nothing corrects for weights that differ from those that sampled."""
     if loss_traits(view.loss).sampler_logprobs:
         return
     if learns_targets_alone(view.advantage, view.kl, view.teacher):
@@ -386,7 +350,6 @@ def _ratio_matters(view: StageView) -> None:
 
 @rule("aggregate", "sampling", "envs")
 def _norm_length(view: StageView) -> None:
-    """A fixed length to divide by is that of the longest episode."""
     length = view.aggregate.length
     longest = max(
         ((max_turns(env) or MAX_TURNS) * env.rollouts.max_tokens for env in view.envs), default=0
@@ -400,8 +363,7 @@ def _norm_length(view: StageView) -> None:
 
 @rule("loss", "aggregate")
 def _weighable(view: StageView) -> None:
-    """Weights that differ by sequence fold into the advantages only if the loss is linear
-    in them."""
+    """Weights of sequences fold into the advantages only if the loss is linear in them."""
     uniform = aggregate_traits(view.aggregate.kind).uniform
     if loss_traits(view.loss).pull is not None and not uniform:
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
@@ -443,7 +405,6 @@ def _learning_rate(view: StageView) -> None:
 
 @rule("optimizer", "steps")
 def _schedule_fits(view: StageView) -> None:
-    """A rate that only rises is never reached; one that falls to itself is constant."""
     schedule, steps = view.optimizer.schedule, view.steps
     if steps and schedule.warmup >= steps and not view.is_from_command_line("steps"):
         message = f"the rate still rises when the run ends: warmup = {schedule.warmup} of {steps}"
@@ -457,7 +418,6 @@ def _schedule_fits(view: StageView) -> None:
 
 @rule("optimizer")
 def _adam(view: StageView) -> None:
-    """The gradient's mean forgets sooner than its square; ``eps`` only keeps from dividing by 0."""
     adam = view.optimizer
     if adam.beta1 > adam.beta2:
         message = f"beta1 = {adam.beta1:g} is more than beta2 = {adam.beta2:g}"
@@ -470,7 +430,6 @@ def _adam(view: StageView) -> None:
 
 @rule("overlap", "batch")
 def _turns_do_not_overlap(view: StageView) -> None:
-    """How many episodes a batch of turns takes is known only when it is full."""
     kind = view.overlap.kind
     if kind != "synchronous" and view.batch.kind == "turns":
         label = Label(view.at("batch"), "plays episodes until there are enough turns")
@@ -480,7 +439,6 @@ def _turns_do_not_overlap(view: StageView) -> None:
 
 @rule("overlap", "batch")
 def _parts_have_groups(view: StageView) -> None:
-    """The members of a group stay together, so a part has at least one group."""
     parts, batch = view.overlap.minibatches, view.batch
     if batch.kind == "groups" and parts > batch.count:
         message = f"{batch.count:,} groups cannot come in {parts:,} parts"

@@ -27,8 +27,6 @@ from rlc.plan import (
     TINKER,
     WHERE_PATHS_START,
     EnvPlan,
-    ModelPlan,
-    ModelState,
     Samples,
     is_text_file,
     teacher_of,
@@ -70,7 +68,6 @@ def _state_is_on_service(view: StageView, path: str, state: str) -> None:
 
 @rule("model", "kl")
 def _reference_fits(view: StageView) -> None:
-    """A reference is a model like any other, and shares the tokens of the one that is trained."""
     state, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
     if state is None:
         return
@@ -100,7 +97,7 @@ def _reference_fits(view: StageView) -> None:
 
 
 def _have_other_tokens(view: StageView, one: str, other: str) -> bool:
-    """Whether two models are known to have different vocabularies."""
+    """Return whether two models are known to have different vocabularies."""
     if find_model(one) is not None or find_model(other) is not None:
         known = {tokenizer_of(one), tokenizer_of(other)}
         return None not in known and len(known) == 2
@@ -160,7 +157,7 @@ def _teacher_fits(view: StageView) -> None:
 
 @rule("teacher", "envs", "advantage")
 def _environments_are_taught(view: StageView) -> None:
-    """Each teacher has an environment; where nothing but teachers teaches, each has a teacher."""
+    """Without an advantage, each environment needs a teacher."""
     names = [env.name for env in view.envs]
     for path, teacher in teacher_paths(view):
         if teacher.name is not None and teacher.name not in names:
@@ -257,7 +254,6 @@ def _fixed_prompts(env: EnvPlan) -> str | None:
 
 @rule("data", "model")
 def _samples_can_be_learnt(view: StageView) -> None:
-    """Samples are played on the service of the stage, and shown to the student as it reads."""
     samples, own = view.data, view.model
     if not isinstance(samples, Samples):
         return

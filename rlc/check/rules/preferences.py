@@ -27,7 +27,6 @@ _LARGEST_MARGIN = 5.0  # of mean logprobs: gamma over beta
 
 @rule("data", "loss", "reference")
 def _data_fits_the_loss(view: StageView) -> None:
-    """A pair is two labelled replies; labelled replies are no pairs."""
     for path in _preferences(view):
         data = view.parts[path]
         if isinstance(data, LabelledReplies) and not preference_traits(view.loss.name).labelled:
@@ -49,7 +48,6 @@ def _reference_is_read(view: StageView) -> None:
 
 @rule("model", "reference")
 def _tokens_are_the_same(view: StageView) -> None:
-    """What a reference reads, and what another model has written, are the tokens of this one."""
     model = view.model
     asked = {name: getattr(view.parts[name], "model", None) for name in _preferences(view)}
     for path, state in {"reference": view.reference, **asked}.items():
@@ -108,7 +106,6 @@ def _divergence_can_be_estimated(view: StageView) -> None:
 
 @rule("data", "reference")
 def _replies_differ(view: StageView) -> None:
-    """A reply beside itself teaches nothing; the run leaves it out."""
     for path in _preferences(view):
         rows = rows_of_data(view, path)
         if rows is None or not isinstance(view.parts[path], Pairs):
@@ -133,7 +130,6 @@ def _replies_differ(view: StageView) -> None:
 
 @rule("data", "loss", "reference")
 def _labels_differ(view: StageView) -> None:
-    """From good replies alone nothing says what is bad."""
     data = view.data
     if view.reader is None or not isinstance(data, LabelledReplies):
         return
@@ -163,7 +159,7 @@ def _labels_differ(view: StageView) -> None:
 
 
 def _preferences(view: StageView) -> Iterator[str]:
-    """The fields that hold preferences."""
+    """Yield the fields that hold preferences."""
     for name in ("data", "heldout"):
         if getattr(view.parts.get(name), "compares", False):
             yield name
@@ -199,7 +195,6 @@ def _heldout_is_held_out(view: StageView) -> None:
 
 @rule("heldout")
 def _heldout_is_written(view: StageView) -> None:
-    """Examples are held out of files; what is played is evaluated."""
     other = view.heldout
     if other is not None and other.read is None and not other.compares:
         message = f"`{other.word}()` plays its examples, and held-out ones are the rows of a file"

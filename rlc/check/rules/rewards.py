@@ -154,7 +154,7 @@ def _rubric_can_be_read(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("model")
 def _judges_somebody_else(view: StageView, env: EnvPlan) -> None:
-    """A model that is declared for it may have the same base: then somebody wants it so."""
+    """A model that is declared for judging may have the same base."""
     for path, _, judge in _rubrics(env):
         if isinstance(judge.model, EndpointPlan) or judge.model.after is not None:
             continue
@@ -279,7 +279,6 @@ def _one_judge_of_a_game(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _judges_have_names_of_their_own(view: StageView, env: EnvPlan) -> None:
-    """A judge's name is that of its metric."""
     taken = {part.name: "a grader" for part in env.graders}
     if finds_answers(env):
         taken[FORMAT] = "the metric of whether a reply has an answer"
@@ -293,8 +292,7 @@ def _judges_have_names_of_their_own(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("model", "advantage", "batch")
 def _compared_within_a_prompt(view: StageView, env: EnvPlan) -> None:
-    """An implicit reward is known up to a number of the prompt, which a comparison of the replies
-    to one prompt takes off."""
+    """An implicit reward has an unknown offset for each prompt, which a baseline takes off."""
     if any(
         isinstance(step, Baseline) and step.over in ("group", "role")
         for _, step in view.steps_of_scheme()
@@ -368,7 +366,7 @@ def _grader_can_grade(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("model")
 def _answer_is_asked_for(view: StageView, env: EnvPlan) -> None:
-    """Where an answer is read from a mark, something must say so; what was imitated may have."""
+    """What was imitated before may ask for the marks of an answer, too."""
     marks = env_facts(env).marks
     imitates = any("data" in stage.parts for stage in view.before) or "data" in view.parts
     if not marks or imitates or view.model.weights is not None or env.agent is not None:
@@ -394,7 +392,7 @@ def _answer_is_asked_for(view: StageView, env: EnvPlan) -> None:
 
 
 def _asks(view: StageView, env: EnvPlan, marks: tuple[str, ...]) -> bool:
-    """Whether a wrapper, an argument or a file asks the model for one of the marks."""
+    """Return whether a wrapper, an argument or a file asks the model for one of the marks."""
     asked = set[str]()
     texts = [value for value in env.args.values() if isinstance(value, str)]
     for wrapper in env.wrappers:

@@ -80,17 +80,17 @@ class StageRows:
     solved: bool = False
 
     def read(self) -> FileRows:
-        """The file, as far as it can be read in time."""
+        """Return the file, as far as it can be read in time."""
         assert self.view.reader is not None
         return self.view.reader.read(self.view.located(self.file))
 
     def chosen(self) -> Sequence[DataRow]:
-        """The rows of the split. Raise DataError if there are none."""
+        """Return the rows of the split. Raise DataError if there are none."""
         read = self.read().rows
         return read if self.split is None else rows_of_split(self.file, read, self.split, self.key)
 
     def size(self) -> int | None:
-        """How many rows the split has; None if they cannot all be read in time."""
+        """Return how many rows the split has; None if they cannot all be read in time."""
         if not os.path.isfile(self.view.located(self.file)):
             return None
         try:
@@ -99,8 +99,8 @@ class StageRows:
             return None
 
     def faults(self, row: DataRow) -> list[tuple[str, FieldError]]:
-        """What is wrong with the fields of a row, each with the parameter that names the field.
-        Raise DataError for one that cannot be used for another reason."""
+        """Return what is wrong with the fields of a row, each with its parameter. Raise DataError
+        if the row cannot be used for another reason."""
         whole = self.complete(row.fields)
         found = [
             (param.name, fault)
@@ -112,7 +112,7 @@ class StageRows:
         return found
 
     def sound(self, most: int) -> list[DataRow]:
-        """The first rows of the split, without those that something is wrong with."""
+        """Return the first rows of the split that have no mistake."""
         try:
             return [row for row in self.chosen()[:most] if self._is_sound(row)]
         except DataError:  # a rule on the rows says so
@@ -133,7 +133,7 @@ class StageRows:
 
 
 def check_rows(rows: StageRows) -> None:
-    """Report what is wrong with the rows of a file that is there."""
+    """Report what is wrong with the rows of a file."""
     read = rows.read()
     if (error := read.error) is not None:
         what = error.what.removeprefix(f"{rows.view.located(rows.file)} ")
@@ -167,7 +167,6 @@ def check_rows(rows: StageRows) -> None:
 
 
 def _check_fields(rows: StageRows, chosen: Sequence[DataRow]) -> None:
-    """Report fields that are missing, empty or of the wrong type, and rows that do not fit."""
     fields: dict[tuple[str, str], Bad] = {}
     others: dict[str, Bad] = {}
     for row in chosen:
@@ -218,7 +217,7 @@ def _how_many(rows: StageRows, bad: Bad, chosen: Sequence[DataRow]) -> str:
 
 
 def _with_places(advice: str | None, bad: Bad) -> str | None:
-    """The advice, and where else than in the first place the mistake is."""
+    """Return the advice with the further places of a mistake."""
     places = [row.place for _, row in bad[1 : 1 + LISTED]]
     if not places:
         return advice
@@ -234,8 +233,8 @@ LONGEST = 100_000  # characters of a line that is shown
 
 
 def labels(place: FilePlace | None, shown: str, text: str = "") -> list[Label]:
-    """The label at a place of a file, which is called ``shown``; none if it has no lines, or cannot
-    be read."""
+    """Return the label at a place of a file, shown as ``shown``; none without a line, or if it
+    cannot be read."""
     if place is None or place.line is None:
         return []
     start = place.line - 1
@@ -254,7 +253,7 @@ SECONDS = 3.0  # that a grader may take for them; those that are pure take none
 
 
 def try_grader(view: StageView, env: EnvPlan, part: GraderPlan, files: Sequence[StageRows]) -> None:
-    """Grade the answers of the first rows, and those of solved problems as they are shown."""
+    """Grade the answers of the first rows, and solved problems as they are shown."""
     path = f"envs.{env.name}.graders.{part.name}"
     try:
         grader = Grader(part.grader, env.args["answer"], part.args.get("pattern"))

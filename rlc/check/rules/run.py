@@ -15,7 +15,6 @@ from rlc.records import frozen
 
 @rule("batch", "advantage")
 def _updates_have_groups(view: StageView) -> None:
-    """The members of a group stay together, so an update has at least one group."""
     batch = view.batch
     if batch.updates > batch.count:
         unit = "groups" if batch.kind == "groups" else "turns"
@@ -34,7 +33,6 @@ def _samples_exist(view: StageView, env: EnvPlan) -> None:
 
 @rule("batch", "envs", "advantage")
 def _tasks_for_a_step(view: StageView) -> None:
-    """A step that goes through all tasks more than once compares them with themselves."""
     batch = view.batch
     if batch.kind == "turns":
         if batch.parallel > batch.count:
@@ -77,7 +75,7 @@ def _examples_for_a_step(view: StageView) -> None:
 
 @rule("envs")
 def _every_part_is_played(view: StageView) -> None:
-    """Tasks are drawn so that each environment comes nearest to its share."""
+    """Tasks are sampled so that each environment comes nearest to its share."""
     parts = view.parts
     if "tasks" in parts:
         drawn, what = parts["tasks"], "tasks of this evaluation"
@@ -97,14 +95,13 @@ def _every_part_is_played(view: StageView) -> None:
 
 
 def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
-    """Each environment with its share of the tasks."""
+    """Yield each environment with its share of the tasks."""
     total = sum(env.weight for env in envs)
     return ((env, env.weight / total) for env in envs)
 
 
 @rule("every", "after")
 def _evaluated_on_the_way(view: StageView) -> None:
-    """``every`` counts the steps of a stage, which must have so many."""
     if view.every is None or not view.before:
         return
     stage = view.before[0]
@@ -149,7 +146,6 @@ SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sam
 
 @rule("save", "model", "steps")
 def _lasts_long_enough(view: StageView) -> None:
-    """A checkpoint that the service deletes while the run still needs it."""
     ttl, service = view.save.ttl_seconds, view.model.service
     if ttl is None or service != "tinker" or view.steps is None:
         return
@@ -174,7 +170,6 @@ def _uploads_something(view: StageView) -> None:
 
 @rule("save")
 def _keeps_the_best(view: StageView) -> None:
-    """Choosing the best checkpoint needs several of them."""
     if view.save.every is None and view.save.best:
         message = "`best` needs checkpoints to choose from"
         view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
@@ -182,7 +177,6 @@ def _keeps_the_best(view: StageView) -> None:
 
 @rule("kl_guard", "overlap")
 def _has_steps_to_stop(view: StageView) -> None:
-    """A guard can only end an overlap that the stage has."""
     guard = view.kl_guard
     if guard is not None and guard.then == "synchronous" and not view.overlap.max_staleness:
         message = "`then = synchronous` needs asynchronous steps, and these never overlap"
@@ -192,7 +186,6 @@ def _has_steps_to_stop(view: StageView) -> None:
 
 @rule("metrics", "samples")
 def _enough_samples(view: StageView) -> None:
-    """pass@k needs k episodes of a task."""
     for index, metric in enumerate(view.metrics):
         if metric.k is not None and metric.k > view.samples:
             label = Label(view.at("samples"), f"{view.samples} of each task are played")
@@ -203,7 +196,6 @@ def _enough_samples(view: StageView) -> None:
 
 @rule("every", "first", "after")
 def _during_a_stage(view: StageView) -> None:
-    """``every`` and ``first`` count the steps of a stage."""
     if view.after is not None:
         return
     for name, given in (("every", view.every is not None), ("first", view.first)):
@@ -214,7 +206,7 @@ def _during_a_stage(view: StageView) -> None:
 
 @frozen
 class _Limit:
-    """A limit of a budget, and what is expected to count against it."""
+    """A limit of a budget, and the estimates to compare it with."""
 
     unit: str
     most: float
@@ -271,7 +263,7 @@ def _is_limited(plan: StagePlan) -> bool:
 def _limits(
     plan: Training, evaluations: Sequence[Evaluation], plans: Sequence[StagePlan]
 ) -> Iterator[_Limit]:
-    """The limits of a stage's budget, which its evaluations share."""
+    """Yield the limits of a stage's budget, which its evaluations share."""
     from rlc.pricing import stage_cost  # most checks need no prices
 
     by_name = {other.name: other for other in plans}

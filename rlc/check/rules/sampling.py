@@ -34,7 +34,7 @@ def _on_policy(view: StageView) -> None:
 
 
 def _learns_targets_alone(view: StageView) -> bool:
-    """Whether no logprob of a sampled token enters the loss."""
+    """Return whether no logprob of a sampled token enters the loss."""
     known = [view.parts.get(name) for name in ("advantage", "kl", "teacher")]
     return known[0] is not None and learns_targets_alone(known[0], known[1], known[2] or ())
 
@@ -54,7 +54,6 @@ def _top_k(view: StageView) -> None:
 
 @rule("sampling", "envs")
 def _texts_end_replies(view: StageView) -> None:
-    """A text that ends replies does so before another, and before the renderer's own end."""
     own, envs = view.sampling.stop, view.envs
     _report_idle(view, "sampling.stop", own, all(map(is_chat, envs)))
     for env in envs:
@@ -82,7 +81,7 @@ def _quoted(text: str) -> str:
 
 @rule("kl", "teacher", "envs")
 def _penalty_temperature(view: StageView) -> None:
-    """The logprobs of other models are those at temperature 1; the sampler's are tempered."""
+    """The sampler's logprobs are tempered, those of other models are at temperature 1."""
     field, other = ("kl", "reference") if view.kl is not None else ("teacher", "teacher")
     if (view.kl is None and not view.teacher) or _learns_targets_alone(view):
         return
@@ -132,7 +131,7 @@ def _room_for_a_prompt(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _times_fit(view: StageView, env: EnvPlan) -> None:
-    """What is part of something else ends first."""
+    """An inner limit of time ends before an outer one."""
     own = env.rollouts
     spans = {name: getattr(own, name) for name in ("step_timeout", "turn_timeout", "timeout")}
     path = f"envs.{env.name}.rollouts"
@@ -186,7 +185,6 @@ def _seconds(span: float) -> str:
 
 @rule("sampling", "envs")
 def _samples_differ(view: StageView) -> None:
-    """What is sampled greedily is the same each time, as often as it is sampled."""
     sampling = view.sampling
     for env in view.envs:
         group = view.parts.get("samples", env.rollouts.group)

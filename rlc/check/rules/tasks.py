@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 @rule_on_envs()
 def _tasks_have_numbers(view: StageView, env: EnvPlan) -> None:
-    """What remembers tasks needs to know which one it has, and how many there are."""
     curriculum = with_role(env, "curriculum")
     if curriculum is None:
         return
@@ -62,7 +61,6 @@ def _tasks_have_numbers(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("batch", "advantage")
 def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
-    """What judges a task by its rollouts needs several of them."""
     curriculum = with_role(env, "curriculum")
     if env.rollouts.group > 1 or not (curriculum or view.batch.resample):
         return
@@ -76,7 +74,6 @@ def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
 
 @rule("data")
 def _has_an_oracle(view: StageView) -> None:
-    """Only some environments come with a player that knows the answers."""
     policy = getattr(view.data, "policy", None)
     for env in view.data.environments if policy == "oracle" else ():
         if env_facts(env).oracle:
@@ -97,7 +94,6 @@ def _rows_are_there(view: StageView) -> None:
 
 @rule_on_envs()
 def _arguments_count(view: StageView, env: EnvPlan) -> None:
-    """A word that changes nothing about this environment is a mistake."""
     source = find_builtin("env", env.source)
     ignored = env_facts(env).ignores
     for param in source.params if source else ():
@@ -118,7 +114,6 @@ def _trains_on_training_tasks(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("metrics")
 def _evaluates_on_other_tasks(view: StageView, env: EnvPlan) -> None:
-    """What was trained on says how well it was learnt by heart."""
     if not all(view.has_file(path) for _, path in files_of(env)):
         return  # reported elsewhere
     for stage in view.before:
@@ -134,7 +129,7 @@ def _evaluates_on_other_tasks(view: StageView, env: EnvPlan) -> None:
 
 
 def has_tasks_of(one: EnvPlan, other: EnvPlan) -> bool:
-    """Whether two environments have tasks in common, which only numbered ones can have."""
+    """Return whether two environments share tasks; only numbered ones can."""
     if not source_traits(one.source).numbered or env_facts(one).endless:
         return False
     mine, its = (
@@ -222,7 +217,7 @@ def _check(rows: StageRows) -> None:
 
 
 def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
-    """The rows of the files that an environment reads: its tasks, and solved ones."""
+    """Yield the rows of the files that an environment reads: its tasks, and solved ones."""
     source = find_builtin("env", env.source)
     columns = _columns(source.params if source else (), env.args)
     if view.reader is None or source is None or not columns:
@@ -274,7 +269,7 @@ def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
 
 @rule_on_envs()
 def _code_is_there(view: StageView, env: EnvPlan) -> None:
-    """The user's own functions and classes are read, not run."""
+    """Functions and classes of the user are read, not run."""
     for path, code in code_of(env) if view.reader is not None else ():
         from rlc.check.rules.code import check_code
 
@@ -293,7 +288,7 @@ def _builders_are_there(view: StageView) -> None:
 
 @rule()
 def _packages_are_installed(view: StageView) -> None:
-    """Without `--import` nothing is said of this machine: the recipe may be run on another."""
+    """Without `--import` the recipe may be run on another machine."""
     if view.reader is not None and view.reader.imports:
         from rlc.check.rules.code import check_packages
 
@@ -322,13 +317,12 @@ def _graders_fit_the_answers(view: StageView, env: EnvPlan) -> None:
 
 
 def own_rows(view: StageView, env: EnvPlan) -> StageRows | None:
-    """The rows of the file that an environment's tasks are in; None if it reads none."""
+    """Return the rows of an environment's tasks; None if it reads no file."""
     return next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
 
 
 def rows_of_data(view: StageView, name: str) -> StageRows | None:
-    """The rows of the file that a stage's ``data`` is in, or what it holds out; None if it reads
-    none."""
+    """Return the rows of a stage's ``data``, or of what it holds out; None if it reads no file."""
     data = view.parts.get(name)
     if view.reader is None or data is None or data.file is None or hub_dataset(data.file):
         return None
@@ -347,7 +341,7 @@ def rows_of_data(view: StageView, name: str) -> StageRows | None:
 
 
 def _columns(params: tuple[Param, ...], args: Mapping[str, Any]) -> tuple[tuple[Param, str], ...]:
-    """The parameters that name fields of rows, with these."""
+    """Return the parameters that name fields of rows, each with its field."""
     return tuple(
         (param, args[param.name])
         for param in params
@@ -356,7 +350,7 @@ def _columns(params: tuple[Param, ...], args: Mapping[str, Any]) -> tuple[tuple[
 
 
 def tasks_of(view: StageView, env: EnvPlan) -> int | None:
-    """How many tasks an environment has; None if that is unknown, or there is no end."""
+    """Return how many tasks an environment has; None if that is unknown, or endless."""
     if (count := task_count(env)) is not None:
         return count
     own = own_rows(view, env)
@@ -364,7 +358,7 @@ def tasks_of(view: StageView, env: EnvPlan) -> int | None:
 
 
 def examples_of(view: StageView) -> int | None:
-    """How many examples a supervised stage has; None if that is unknown."""
+    """Return how many examples a supervised stage has; None if that is unknown."""
     if view.data.count is not None:
         return int(view.data.count)
     rows = rows_of_data(view, "data")
@@ -373,7 +367,6 @@ def examples_of(view: StageView) -> int | None:
 
 @rule_on_envs("metrics")
 def _evaluates_on_other_rows(view: StageView, env: EnvPlan) -> None:
-    """What was imitated row by row says how well it was learnt by heart."""
     for stage in view.before:
         data = stage.parts.get("data")
         if data is None or data.file is None or data.file != env.id or not view.has_file(env.id):
