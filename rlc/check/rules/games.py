@@ -24,19 +24,12 @@ from rlc.plan import ANY, EnvPlan
 
 @rule_on_envs()
 def _has_its_seats(view: StageView, env: EnvPlan) -> None:
-    seats = env.args.get("seats")
-    if seats is None:
-        return
-    named = all(isinstance(role, str) and role.isidentifier() for role in seats)
-    if len(seats) < 2 or not named or ANY in seats:
+    seats, players = env.args.get("seats"), env.args.get("players")
+    named = all(isinstance(role, str) and role.isidentifier() for role in seats or ())
+    if seats is not None and (len(seats) < 2 or not named or ANY in seats):
         message = "the seats of a game are two roles or more, each with a name"
         advice = 'for example `seats = ["first", "second"]`; several may have the same role'
         view.error("RL0782", f"envs.{env.name}.args.seats", message, advice)
-
-
-@rule_on_envs()
-def _takes_so_many_players(view: StageView, env: EnvPlan) -> None:
-    players = env.args.get("players")
     known = textarena_facts(env.id)["players"] if players is not None else None
     if known is not None and players not in known:
         message = f'"{env.id}" is no game for {players}'
@@ -62,12 +55,12 @@ def _leaves_a_seat_to_the_opponent(view: StageView, env: EnvPlan) -> None:
     play, seats, path = env.play, seats_of(env), f"envs.{env.name}.play"
     if play is None or len(seats) < 2:
         return
+    given = [n for n in ("seat", "temperature", "max_tokens") if getattr(play, n) is not None]
     if play.is_self_play:
-        for name in ("seat", "temperature", "max_tokens"):
-            if getattr(play, name) is not None:
-                message = f"`{name}` is about an opponent, and with `self` there is none"
-                advice = "the policy has all seats, and all are trained: take it out"
-                view.error("RL0783", f"{path}.{name}", message, advice)
+        for name in given:
+            message = f"`{name}` is about an opponent, and with `self` there is none"
+            advice = "the policy has all seats, and all are trained: take it out"
+            view.error("RL0783", f"{path}.{name}", message, advice)
     elif play.seat != ANY and play.seat not in seats:
         message = f"`{env.name}` has no seat `{play.seat}`"
         known = ", ".join(f'"{role}"' for role in dict.fromkeys(seats))
@@ -85,9 +78,8 @@ def _program_can_play(view: StageView, env: EnvPlan) -> None:
     for name in ("temperature", "max_tokens"):
         if getattr(play, name) is not None:
             message = f"`{name}` is about a model, and the opponent is a program"
-            view.error(
-                "RL0783", f"{path}.{name}", message, "a program samples nothing: take it out"
-            )
+            advice = "a program samples nothing: take it out"
+            view.error("RL0783", f"{path}.{name}", message, advice)
     traits, named = opponent_traits(play.script.player), opponent_name(env)
     own = 'a function of your own may: `scripted("players.py:best")`'
     if traits.games is not None and env.id not in traits.games:
@@ -109,9 +101,9 @@ def _has_a_past(view: StageView, env: EnvPlan) -> None:
 
 @rule("metrics", "envs")
 def _wins_something(view: StageView) -> None:
+    other = next((env for env in view.envs if env.play is None), None)
     for index, metric in enumerate(view.metrics):
-        if metric_traits(metric.name).of_games and any(env.play is None for env in view.envs):
-            other = next(env for env in view.envs if env.play is None)
+        if metric_traits(metric.name).of_games and other is not None:
             message = f"`{metric.name}()` counts matches that are won, and `{other.name}` has none"
             advice = "take `pass_at(1)` for tasks that are solved, or `mean_reward()`"
             view.error("RL0785", f"metrics.{index}", message, advice)
@@ -164,11 +156,10 @@ def _fewest_of_a_role(env: EnvPlan) -> int:
 @rule("data")
 def _is_no_data(view: StageView) -> None:
     for env in view.data.environments:
-        if len(seats_of(env)) < 2:
-            continue
-        message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
-        advice = "train on it with a `train` stage, or take the environment of a single player"
-        view.error("RL0788", "data.env", message, advice)
+        if len(seats_of(env)) > 1:
+            message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
+            advice = "train on it with a `train` stage, or take the environment of a single player"
+            view.error("RL0788", "data.env", message, advice)
 
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
@@ -216,10 +207,9 @@ def _command_can_be_run(view: StageView, env: EnvPlan) -> None:
         view.warning("RL0805", f"{path}.command", message, "install it, if the recipe is run here")
     elif view.reader is not None:
         script = next((word for word in agent.command[1:] if not word.startswith("-")), "")
-        if script.endswith(_SCRIPTS) and not os.path.isfile(os.path.join(folder, script)):
-            message = (
-                f'there is no file "{os.path.join(folder, script)}", which `{program}` is given'
-            )
+        file = os.path.join(folder, script)
+        if script.endswith(_SCRIPTS) and not os.path.isfile(file):
+            message = f'there is no file "{file}", which `{program}` is given'
             advice = "words of a command that are paths start at its `folder`"
             view.warning("RL0805", f"{path}.command", message, advice)
 

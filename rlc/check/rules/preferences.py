@@ -15,7 +15,7 @@ from rlc.catalog import (
 from rlc.check.rules.tasks import rows_of_data
 from rlc.check.rules.view import StageView, rule
 from rlc.lang import Label
-from rlc.plan import LOCAL, LabelledReplies, Pairs, base_split
+from rlc.plan import LOCAL, LabelledReplies, Pairs
 
 _ROWS_READ = 10_000  # rows whose replies are compared
 _ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
@@ -37,15 +37,6 @@ def _data_fits_the_loss(view: StageView) -> None:
             view.error("RL0722", path, message, advice, label)
 
 
-@rule("loss", "reference")
-def _reference_is_read(view: StageView) -> None:
-    if view.reference is not None and not preference_traits(view.loss.name).reference:
-        message = f"`{view.loss.name}()` compares with no reference"
-        reading = [b.name for b in builtins_of("preference_loss") if b.traits.reference]
-        advice = f"leave it out; {', '.join(f'`{name}()`' for name in reading)} read one"
-        view.error("RL0723", "reference", message, advice)
-
-
 @rule("model", "reference")
 def _tokens_are_the_same(view: StageView) -> None:
     model = view.model
@@ -63,6 +54,11 @@ def _tokens_are_the_same(view: StageView) -> None:
 @rule("loss", "reference")
 def _settings_are_plausible(view: StageView) -> None:
     traits, config = preference_traits(view.loss.name), view.loss.config
+    if view.reference is not None and not traits.reference:
+        message = f"`{view.loss.name}()` compares with no reference"
+        reading = [b.name for b in builtins_of("preference_loss") if b.traits.reference]
+        advice = f"leave it out; {', '.join(f'`{name}()`' for name in reading)} read one"
+        view.error("RL0723", "reference", message, advice)
     beta, (low, high) = config["beta"], traits.usual_beta
     if not low <= beta <= high:
         message = f"beta = {beta:g} is far from what works with `{view.loss.name}()`"
@@ -71,17 +67,15 @@ def _settings_are_plausible(view: StageView) -> None:
     gamma = config.get("gamma", 0.0)
     if gamma > _LARGEST_MARGIN * beta:
         message = f"a margin of gamma / beta = {gamma / beta:g} nats a token is out of reach"
-        view.warning(
-            "RL0724", "loss.config.gamma", message, "gamma is mostly 0.3 to 1.6 times beta"
-        )
+        advice = "gamma is mostly 0.3 to 1.6 times beta"
+        view.warning("RL0724", "loss.config.gamma", message, advice)
 
 
 @rule("model", "optimizer", "reference")
 def _rate_is_plausible(view: StageView) -> None:
     rate, model = view.optimizer.learning_rate, find_model(view.model.base)
-    if model is None or model.service == LOCAL:
-        return  # a toy, or a folder: what is usual is not known
-    if _LARGEST_RATE < rate <= model.learning_rates[1]:
+    is_known = model is not None and model.service != LOCAL  # no toy, and no folder
+    if model and is_known and _LARGEST_RATE < rate <= model.learning_rates[1]:
         message = f"a learning rate of {rate:g} is high for preferences"
         advice = "LoRA mostly takes between 5e-6 and 1e-4 here; more soon forgets how to answer"
         view.warning("RL0725", "optimizer.learning_rate", message, advice)
@@ -115,26 +109,22 @@ def _replies_differ(view: StageView) -> None:
 
         read = rows.sound(_ROWS_READ)
         same = [row for row in read if repeats(row.fields, view.parts[path])]
-        if same:
-            marks = labels(same[0].place, rows.file)
-            message = (
-                f'the replies of {len(same):,} of {len(read):,} rows of "{rows.file}" are equal'
-            )
-            if len(same) == len(read) < _ROWS_READ:
-                advice = "nothing is compared: see which fields hold the two replies"
-                view.error("RL0731", f"{path}.path", message, advice, *marks)
-                continue
+        if not same:
+            continue
+        marks = labels(same[0].place, rows.file)
+        message = f'the replies of {len(same):,} of {len(read):,} rows of "{rows.file}" are equal'
+        if len(same) == len(read) < _ROWS_READ:
+            advice = "nothing is compared: see which fields hold the two replies"
+            view.error("RL0731", f"{path}.path", message, advice, *marks)
+        else:
             advice = "they say nothing and are left out"
             view.warning("RL0731", f"{path}.path", message, advice, *marks)
 
 
 @rule("data", "loss", "reference")
 def _labels_differ(view: StageView) -> None:
-    data = view.data
-    if view.reader is None or not isinstance(data, LabelledReplies):
-        return
-    rows = rows_of_data(view, "data")
-    if rows is None:
+    data, rows = view.data, rows_of_data(view, "data")
+    if rows is None or not isinstance(data, LabelledReplies):
         return
     from rlc.data import LabelledReply, reader_of
 
@@ -185,8 +175,7 @@ def _heldout_is_held_out(view: StageView) -> None:
     data, other = view.data, view.heldout
     if other is None or other.read is None or other.read != data.read:
         return
-    splits = [base_split("train") if one.split is None else one.split for one in (other, data)]
-    if have_tasks_in_common(*splits):
+    if have_tasks_in_common(other.split or "train", data.split or "train"):
         message = "what is held out is among what is learnt from"
         label = Label(view.at("data"), "learnt from")
         advice = "for example `split = first(90%)` here, and `split = last(10%)` there"

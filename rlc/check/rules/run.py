@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rlc.catalog import env_facts, tracker_traits
 from rlc.check.rules.tasks import examples_of, tasks_of
@@ -17,8 +17,7 @@ from rlc.records import frozen
 def _updates_have_groups(view: StageView) -> None:
     batch = view.batch
     if batch.updates > batch.count:
-        unit = "groups" if batch.kind == "groups" else "turns"
-        message = f"{batch.count:,} {unit} cannot be split into {batch.updates} updates"
+        message = f"{batch.count:,} {batch.kind} cannot be split into {batch.updates} updates"
         view.error("RL0327", "batch.updates", message, f"at most `updates = {batch.count}`")
 
 
@@ -76,20 +75,16 @@ def _examples_for_a_step(view: StageView) -> None:
 @rule("envs")
 def _every_part_is_played(view: StageView) -> None:
     """Tasks are sampled so that each environment comes nearest to its share."""
-    parts = view.parts
+    parts, batch = view.parts, view.parts.get("batch")
     if "tasks" in parts:
-        drawn, what = parts["tasks"], "tasks of this evaluation"
-    elif (
-        {"batch", "advantage"} <= parts.keys()
-        and parts.get("steps")
-        and view.batch.kind == "groups"
-    ):
-        drawn, what = view.batch.count * view.steps, "groups of all steps"
+        count, what = parts["tasks"], "tasks of this evaluation"
+    elif "advantage" in parts and parts.get("steps") and batch and batch.kind == "groups":
+        count, what = batch.count * view.steps, "groups of all steps"
     else:
         return
     for env, share in _shares(view.envs):
-        if share * drawn < 1 / len(view.envs):
-            message = f"`{env.name}` gets none of the {drawn:,} {what}"
+        if share * count < 1 / len(view.envs):
+            message = f"`{env.name}` gets none of the {count:,} {what}"
             advice = f"its share is 1 in {1 / share:,.0f}: give it more weight, or take it out"
             view.warning("RL0433", f"envs.{env.name}.weight", message, advice)
 
@@ -102,59 +97,43 @@ def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
 
 @rule("every", "after")
 def _evaluated_on_the_way(view: StageView) -> None:
-    if view.every is None or not view.before:
-        return
-    stage = view.before[0]
-    steps = stage.parts.get("steps")
-    if steps and view.every > steps and not stage.is_from_command_line("steps"):
+    stage = view.before[0] if view.before else None
+    steps = stage.parts.get("steps") if stage else None
+    if stage and steps and (view.every or 0) > steps and not stage.is_from_command_line("steps"):
         message = f"`{view.after}` has {steps:,} steps, so none is the {view.every:,}th"
         advice = "it is evaluated at the end in any case: lower `every`, or leave it out"
         view.warning("RL0436", "every", message, advice)
 
 
-@rule("steps", "save")
-def _saved_on_the_way(view: StageView) -> None:
-    every = view.save.every
-    if view.steps and every and every > view.steps and not view.is_from_command_line("steps"):
-        message = f"there are {view.steps:,} steps, so none is the {every:,}th"
+@rule("steps")
+def _happens_within_the_steps(view: StageView) -> None:
+    steps, save, limit = view.steps, view.parts.get("save"), view.parts.get("give_up")
+    stale = view.overlap.max_staleness if "overlap" in view.parts else 0
+    if not steps or view.is_from_command_line("steps"):
+        return
+    if save and save.every and save.every > steps:
+        message = f"there are {steps:,} steps, so none is the {save.every:,}th"
         advice = "the end is saved in any case: lower the number, or leave `save` out"
         view.warning("RL0436", "save.every", message, advice)
-
-
-@rule("steps", "give_up")
-def _gives_up_in_time(view: StageView) -> None:
-    limit = view.give_up
-    if limit is None or not view.steps or not view.is_written("give_up"):
-        return
-    if limit.steps > view.steps and not view.is_from_command_line("steps"):
-        label = Label(view.at("steps"), f"ends after {view.steps:,}")
+    if limit and limit.steps > steps and view.is_written("give_up"):
+        label = Label(view.at("steps"), f"ends after {steps:,}")
         message = f"{limit.steps:,} failed steps in a row never come together"
         view.warning("RL0436", "give_up.steps", message, "lower it, or leave it out", label)
-
-
-@rule("steps", "overlap")
-def _lags_within_the_run(view: StageView) -> None:
-    stale = view.overlap.max_staleness
-    if view.steps and stale >= view.steps > 1 and not view.is_from_command_line("steps"):
-        message = f"weights are never {stale} steps old in a stage of {view.steps:,}"
+    if stale >= steps > 1:
+        message = f"weights are never {stale} steps old in a stage of {steps:,}"
         advice = "all of it could be played with the first weights: lower `max_staleness`"
         view.warning("RL0436", "overlap.max_staleness", message, advice)
 
 
-SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
+_SECONDS_A_STEP = 60  # of a step on the hosted service, at the least, sampling included
 
 
 @rule("save", "model", "steps")
 def _lasts_long_enough(view: StageView) -> None:
-    ttl, service = view.save.ttl_seconds, view.model.service
-    if ttl is None or service != "tinker" or view.steps is None:
-        return
-    expected = view.steps * SECONDS_A_STEP
-    if ttl < expected:
-        message = (
-            f"a checkpoint is deleted after {show(ttl, 'duration')}, and {view.steps:,} steps "
-            f"take longer than that"
-        )
+    ttl, expected = view.save.ttl_seconds, (view.steps or 0) * _SECONDS_A_STEP
+    if ttl is not None and view.model.service == "tinker" and ttl < expected:
+        message = f"a checkpoint is deleted after {show(ttl, 'duration')}, and {view.steps:,} "
+        message += "steps take longer than that"
         advice = f"at a minute a step they take about {expected / 3_600:.0f}h; raise `ttl`"
         view.warning("RL0416", "save.ttl_seconds", message, advice)
 
@@ -187,7 +166,7 @@ def _has_steps_to_stop(view: StageView) -> None:
 @rule("metrics", "samples")
 def _enough_samples(view: StageView) -> None:
     for index, metric in enumerate(view.metrics):
-        if metric.k is not None and metric.k > view.samples:
+        if (metric.k or 0) > view.samples:
             label = Label(view.at("samples"), f"{view.samples} of each task are played")
             message = f"`{metric.name}({metric.k})` needs {metric.k} episodes of each task"
             advice = f"`samples = {metric.k}`, or a smaller k"
@@ -196,10 +175,8 @@ def _enough_samples(view: StageView) -> None:
 
 @rule("every", "first", "after")
 def _during_a_stage(view: StageView) -> None:
-    if view.after is not None:
-        return
     for name, given in (("every", view.every is not None), ("first", view.first)):
-        if given:
+        if given and view.after is None:
             message = f"`{name}` counts the steps of a stage, and this evaluates a model"
             view.error("RL0317", name, message, "`model = main` evaluates the stage `main`")
 
@@ -213,10 +190,7 @@ class _Limit:
     least_step: float  # of one step, at the very least
     step: float  # of one step, with its share of the evaluations
     whole: float
-    spec: str  # how an amount is written
-
-    def said(self, amount: float) -> str:
-        return self.spec.format(amount)
+    text: Callable[[float], str]  # an amount as it is shown
 
 
 def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
@@ -233,26 +207,19 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
         evaluations = evaluations_of(plan, plans)
         for limit in _limits(plan, evaluations, plans):
             span = stage.origins.at(f"budget.{limit.unit}")
-            most, whole = limit.said(limit.most), limit.said(limit.whole)
+            most, whole, least = map(limit.text, (limit.most, limit.whole, limit.least_step))
             if limit.least_step > limit.most:
-                found.error(
-                    "RL0460",
-                    span,
-                    f"a budget of {most} is less than one step takes",
-                    f"a step takes at least {limit.said(limit.least_step)}, and a run cannot stop "
-                    f"within it; all {plan.steps:,} steps are expected to take {whole}",
-                )
+                message = f"a budget of {most} is less than one step takes"
+                advice = f"a step takes at least {least}, and a run cannot stop within it; all "
+                advice += f"{plan.steps:,} steps are expected to take {whole}"
+                found.error("RL0460", span, message, advice)
             elif limit.whole > limit.most:
                 steps = int(limit.most / limit.step)
                 lasting = f"will do for about {steps:,} of {plan.steps:,} steps"
-                found.warning(
-                    "RL0411",
-                    span,
-                    f"a budget of {most} {lasting if steps else 'may not do for one step'}",
-                    f"all of them are expected to take {whole}"
-                    + ", evaluations included" * bool(evaluations)
-                    + "; the run stops at the budget",
-                )
+                message = f"a budget of {most} {lasting if steps else 'may not do for one step'}"
+                included = ", evaluations included" if evaluations else ""
+                advice = f"all of them are expected to take {whole}{included}; "
+                found.warning("RL0411", span, message, advice + "the run stops at the budget")
 
 
 def _is_limited(plan: StagePlan) -> bool:
@@ -272,8 +239,8 @@ def _limits(
     if (usd := plan.budget.usd) is not None:
         whole = sum(part.total("expected").usd for part in (cost, *evaluated))
         least = cost.step["low"].usd
-        yield _Limit("usd", usd, least, whole / plan.steps, whole, "${:,.2f}")
+        yield _Limit("usd", usd, least, whole / plan.steps, whole, "${:,.2f}".format)
     if (tokens := plan.budget.tokens) is not None:
         whole = sum(part.tokens("expected") for part in (cost, *evaluated))
         least = cost.step_tokens["low"].total
-        yield _Limit("tokens", tokens, least, whole / plan.steps, whole, "{:,.0f} tokens")
+        yield _Limit("tokens", tokens, least, whole / plan.steps, whole, "{:,.0f} tokens".format)

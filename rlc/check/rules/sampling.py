@@ -19,30 +19,28 @@ def _on_policy(view: StageView) -> None:
     if _learns_targets_alone(view):
         return
     compared = view.parts.get("kl") is not None or bool(view.parts.get("teacher"))  # a rule below
-    changed = {
-        "temperature": sampling.temperature != 1 and not compared,
-        "top_p": sampling.top_p < 1,
-        "top_k": sampling.top_k > 0,
-    }
-    for name, differs in changed.items():
-        if differs:
-            _report(view, f"sampling.{name}", name, getattr(sampling, name))
+    changed: dict[str, float] = {}
+    if sampling.temperature != 1 and not compared:
+        changed["sampling.temperature"] = sampling.temperature
+    if sampling.top_p < 1:
+        changed["sampling.top_p"] = sampling.top_p
+    if sampling.top_k > 0:
+        changed["sampling.top_k"] = sampling.top_k
     for env in view.parts.get("envs", ()):
         temperature = env.rollouts.temperature
         if not compared and temperature not in (None, 1, sampling.temperature):
-            _report(view, f"envs.{env.name}.rollouts.temperature", "temperature", temperature)
+            changed[f"envs.{env.name}.rollouts.temperature"] = temperature
+    for path, value in changed.items():
+        name = path.rpartition(".")[2]
+        message = f"{name} = {value:g} samples from another distribution than is trained"
+        advice = "the ratio between the two enters the loss; 1, 1 and -1 keep it at 1"
+        view.warning("RL0409", path, message, advice)
 
 
 def _learns_targets_alone(view: StageView) -> bool:
     """Return whether no logprob of a sampled token enters the loss."""
     known = [view.parts.get(name) for name in ("advantage", "kl", "teacher")]
     return known[0] is not None and learns_targets_alone(known[0], known[1], known[2] or ())
-
-
-def _report(view: StageView, path: str, name: str, value: float) -> None:
-    message = f"{name} = {value:g} samples from another distribution than is trained"
-    advice = "the ratio between the two enters the loss; 1, 1 and -1 keep it at 1"
-    view.warning("RL0409", path, message, advice)
 
 
 @rule("sampling")
@@ -64,19 +62,16 @@ def _texts_end_replies(view: StageView) -> None:
 def _report_idle(view: StageView, path: str, stop: Sequence[str], chat: bool) -> None:
     for at, text in enumerate(stop):
         shorter = next((one for one in stop if one in text and one != text), None)
+        quoted = show(text, "string")
         if chat and text in END_MARKS:
-            message = f"{_quoted(text)} ends a turn, and the renderer's own end holds anyway"
+            message = f"{quoted} ends a turn, and the renderer's own end holds anyway"
         elif shorter is not None:
-            message = f"{_quoted(text)} ends no reply: its part {_quoted(shorter)} does so before"
+            message = f"{quoted} ends no reply: its part {show(shorter, 'string')} does so before"
         elif text in stop[:at]:
-            message = f"{_quoted(text)} is there twice"
+            message = f"{quoted} is there twice"
         else:
             continue
         view.warning("RL0756", f"{path}.{at}", message, "take it out")
-
-
-def _quoted(text: str) -> str:
-    return show(text, "string")
 
 
 @rule("kl", "teacher", "envs")
@@ -92,9 +87,9 @@ def _penalty_temperature(view: StageView) -> None:
         own = "sampling" not in view.parts or temperature != view.sampling.temperature
         path = f"envs.{env.name}.rollouts.temperature" if own else "sampling.temperature"
         label = Label(view.at(field), "compares logprobs at temperature 1")
-        message = "the KL penalty compares tempered logprobs with the reference's own"
-        if field == "teacher":
-            message = "tempered logprobs are compared with the teacher's own"
+        message = "tempered logprobs are compared with the teacher's own"
+        if field == "kl":
+            message = "the KL penalty compares tempered logprobs with the reference's own"
         advice = f"sample at temperature 1, or leave the {'penalty' if view.kl else other} out"
         view.warning("RL0417", path, message, advice, label)
         return
@@ -107,13 +102,12 @@ _GREEDY = 0.02  # a temperature, or a share, with which the most likely token is
 def _room_for_a_reply(view: StageView, env: EnvPlan) -> None:
     """A reply is begun only if it could be of full length within every limit."""
     reply, whole = env.rollouts.max_tokens, view.sampling.max_episode_tokens
-    if whole is not None and whole <= reply:
-        label = Label(view.at(f"envs.{env.name}.rollouts.max_tokens"), "one reply may be as long")
-        message = (
-            f"an episode of {whole:,} tokens has no room for a prompt and a reply of {reply:,}"
-        )
-        advice = "no rollout could be played: raise max_episode_tokens, or lower max_tokens"
-        view.error("RL0328", "sampling.max_episode_tokens", message, advice, label)
+    if whole is None or whole > reply:
+        return
+    label = Label(view.at(f"envs.{env.name}.rollouts.max_tokens"), "one reply may be as long")
+    message = f"an episode of {whole:,} tokens has no room for a prompt and a reply of {reply:,}"
+    advice = "no rollout could be played: raise max_episode_tokens, or lower max_tokens"
+    view.error("RL0328", "sampling.max_episode_tokens", message, advice, label)
 
 
 @rule_on_envs("sampling", "model")
@@ -159,23 +153,17 @@ def _steps_outlast_episodes(view: StageView, env: EnvPlan) -> None:
         view.warning("RL0328", "deadlines.step", message, advice, label)
 
 
-@rule_on_envs("advantage")
-def _failures_can_be_too_many(view: StageView, env: EnvPlan) -> None:
-    own = env.rollouts
-    if own.max_failures is not None and own.max_failures >= own.group:
+@rule_on_envs()
+def _limits_can_be_reached(view: StageView, env: EnvPlan) -> None:
+    own, path = env.rollouts, f"envs.{env.name}.rollouts"
+    if "advantage" in view.parts and own.max_failures is not None and own.max_failures >= own.group:
         message = f"a group of {own.group} never has more than {own.max_failures} failures"
         advice = f"{own.group - 1} at most has an effect; 0 leaves out every group with one"
-        view.warning("RL0328", f"envs.{env.name}.rollouts.max_failures", message, advice)
-
-
-@rule_on_envs()
-def _turns_can_be_too_many(view: StageView, env: EnvPlan) -> None:
-    own, path = env.rollouts, f"envs.{env.name}.rollouts"
-    if own.max_turns >= MAX_TURNS:
-        return
-    unlimited = max_turns(evolve(env, rollouts=evolve(own, max_turns=MAX_TURNS)))
-    if unlimited is not None and own.max_turns > unlimited:
-        message = f"`{env.name}` never has more than {unlimited} turns"
+        view.warning("RL0328", f"{path}.max_failures", message, advice)
+    limitless = evolve(env, rollouts=evolve(own, max_turns=MAX_TURNS))
+    turns = max_turns(limitless) if own.max_turns < MAX_TURNS else None
+    if turns is not None and own.max_turns > turns:
+        message = f"`{env.name}` never has more than {turns} turns"
         view.warning("RL0328", f"{path}.max_turns", message, "lower it, or leave it out")
 
 
@@ -195,11 +183,10 @@ def _samples_differ(view: StageView) -> None:
             "sampling.top_p": sampling.top_p < _GREEDY,
             f"envs.{env.name}.rollouts.temperature": env.rollouts.temperature < _GREEDY,
         }
-        path = next((path for path, is_greedy in greedy.items() if is_greedy), None)
-        if path is not None:
-            training = "advantage" in view.parts
-            what = f"all {group} rollouts of a task are" if training else f"all {group} samples are"
-            message = f"{what} the most likely reply, the same each time"
-            alone = "with nothing to compare, nothing is learnt"
-            advice = f"{alone}: sample at 1" if training else "sample at 1, or take `samples = 1`"
+        for path in [path for path, is_greedy in greedy.items() if is_greedy][:1]:
+            what, advice = f"all {group} samples", "sample at 1, or take `samples = 1`"
+            if "advantage" in view.parts:
+                what = f"all {group} rollouts of a task"
+                advice = "with nothing to compare, nothing is learnt: sample at 1"
+            message = f"{what} are the most likely reply, the same each time"
             view.warning("RL0437", path, message, advice)

@@ -39,33 +39,36 @@ if TYPE_CHECKING:
 
 
 @rule_on_envs()
-def _tasks_have_numbers(view: StageView, env: EnvPlan) -> None:
+def _curriculum_chooses(view: StageView, env: EnvPlan) -> None:
     curriculum = with_role(env, "curriculum")
     if curriculum is None:
         return
-    path = f"envs.{env.name}.wrappers.{curriculum.name}"
+    path, args = f"envs.{env.name}.wrappers.{curriculum.name}", curriculum.args
+    remembers = f"`{curriculum.name}()` remembers tasks, and"
     if not source_traits(env.source).numbered:
         numbered = (n for n in names_of("env") if source_traits(n).numbered)
-        message = (
-            f"`{curriculum.name}()` remembers tasks, and those of `{env.source}()` have no numbers"
-        )
+        message = f"{remembers} those of `{env.source}()` have no numbers"
         advice = f"take it out; it works with {' and '.join(f'`{n}()`' for n in numbered)}"
         view.error("RL0320", path, message, advice)
     elif env_facts(env).uncounted and env.args["samples"] is None:
-        message = (
-            f"`{curriculum.name}()` remembers tasks, and it is not known how many `{env.name}` has"
-        )
-        advice = "give the number: `samples = 1_000` in its source"
-        view.error("RL0320", path, message, advice)
+        message = f"{remembers} it is not known how many `{env.name}` has"
+        view.error("RL0320", path, message, "give the number: `samples = 1_000` in its source")
+    if args["hopeless"] >= args["solved"]:
+        message = "every task that was played is passed over: hopeless, or solved, or both"
+        advice = "the share `hopeless` is below `solved`, for example 0% and 100%"
+        view.error("RL0443", f"{path}.args.hopeless", message, advice)
+    elif args["explore"] == 1:
+        message = "all that would be passed over is played all the same"
+        view.warning("RL0443", f"{path}.args.explore", message, "10% is enough to look again")
 
 
 @rule_on_envs("batch", "advantage")
 def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
-    curriculum = with_role(env, "curriculum")
+    curriculum, place, what = with_role(env, "curriculum"), "batch.resample", "`resample`"
     if env.rollouts.group > 1 or not (curriculum or view.batch.resample):
         return
-    place = f"envs.{env.name}.wrappers.{curriculum.name}" if curriculum else "batch.resample"
-    what = f"`{curriculum.name}()`" if curriculum else "`resample`"
+    if curriculum:
+        place, what = f"envs.{env.name}.wrappers.{curriculum.name}", f"`{curriculum.name}()`"
     label = Label(view.at(place), "compares the rollouts of a task")
     message = f"`{env.name}` plays each task once, so {what} has nothing to compare"
     advice = "play each task more often, for example `groups(16, group_size = 8)`"
@@ -74,22 +77,20 @@ def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
 
 @rule("data")
 def _has_an_oracle(view: StageView) -> None:
-    policy = getattr(view.data, "policy", None)
-    for env in view.data.environments if policy == "oracle" else ():
-        if env_facts(env).oracle:
-            continue
-        message = f"`{env.name}` has no oracle that could demonstrate it"
-        view.error("RL0321", "data.env", message, "take `policy = model`")
+    is_oracle = getattr(view.data, "policy", None) == "oracle"
+    for env in view.data.environments:
+        if is_oracle and not env_facts(env).oracle:
+            message = f"`{env.name}` has no oracle that could demonstrate it"
+            view.error("RL0321", "data.env", message, "take `policy = model`")
 
 
 @rule("data")
 def _rows_are_there(view: StageView) -> None:
     for name in LEARNT:
         path = getattr(view.parts.get(name), "path", None)
-        if path is None or hub_dataset(path) is not None:
-            continue
-        if not os.path.isfile(file := view.located(path)):
-            view.error("RL0001", f"{name}.path", f'there is no file "{file}"', WHERE_PATHS_START)
+        if path is not None and not view.has_file(path):
+            message = f'there is no file "{view.located(path)}"'
+            view.error("RL0001", f"{name}.path", message, WHERE_PATHS_START)
 
 
 @rule_on_envs()
@@ -117,41 +118,37 @@ def _evaluates_on_other_tasks(view: StageView, env: EnvPlan) -> None:
     if not all(view.has_file(path) for _, path in files_of(env)):
         return  # reported elsewhere
     for stage in view.before:
-        for trained in stage.parts.get("envs", ()):
-            if has_tasks_of(env, trained):
-                label = Label(stage.origins.span, "trains on them")
-                message = f"`{env.name}` has tasks that the model was trained on"
-                others = [name for name in env_facts(env).splits or () if name == "test"]
-                advice = "train on `split = first(90%)`, and evaluate on `split = last(10%)`"
-                advice = "evaluate on `split = test`" if others else advice
-                view.warning("RL0427", f"envs.{env.name}", message, advice, label)
-                return
+        if any(has_tasks_of(env, trained) for trained in stage.parts.get("envs", ())):
+            label = Label(stage.origins.span, "trains on them")
+            message = f"`{env.name}` has tasks that the model was trained on"
+            advice = "train on `split = first(90%)`, and evaluate on `split = last(10%)`"
+            if "test" in (env_facts(env).splits or ()):
+                advice = "evaluate on `split = test`"
+            view.warning("RL0427", f"envs.{env.name}", message, advice, label)
+            return
+
+
+@rule_on_envs("metrics")
+def _evaluates_on_other_rows(view: StageView, env: EnvPlan) -> None:
+    for stage in view.before:
+        data = stage.parts.get("data")
+        if data is None or data.file is None or data.file != env.id or not view.has_file(env.id):
+            continue
+        split = base_split(env.args["split"]) if data.split is None else data.split
+        if have_tasks_in_common(env.args["split"], split):
+            message = f"`{env.name}` has rows that the model was trained on"
+            label = Label(stage.at("data.path"), "imitates them")
+            advice = "imitate `split = first(90%)`, and evaluate on `split = last(10%)`"
+            view.warning("RL0505", f"envs.{env.name}.id", message, advice, label)
 
 
 def has_tasks_of(one: EnvPlan, other: EnvPlan) -> bool:
     """Return whether two environments share tasks; only numbered ones can."""
     if not source_traits(one.source).numbered or env_facts(one).endless:
         return False
-    mine, its = (
-        (env.source, env.id, env.args.get("variant"), env.args.get("base_url"))
-        for env in (one, other)
-    )
+    names = ("variant", "base_url")
+    mine, its = ((e.source, e.id, *map(e.args.get, names)) for e in (one, other))
     return mine == its and have_tasks_in_common(one.args["split"], other.args["split"])
-
-
-@rule_on_envs()
-def _curriculum_leaves_tasks(view: StageView, env: EnvPlan) -> None:
-    curriculum = with_role(env, "curriculum")
-    if curriculum is None:
-        return
-    path, args = f"envs.{env.name}.wrappers.{curriculum.name}.args", curriculum.args
-    if args["hopeless"] >= args["solved"]:
-        message = "every task that was played is passed over: hopeless, or solved, or both"
-        advice = "the share `hopeless` is below `solved`, for example 0% and 100%"
-        view.error("RL0443", f"{path}.hopeless", message, advice)
-    elif args["explore"] == 1:
-        message = "all that would be passed over is played all the same"
-        view.warning("RL0443", f"{path}.explore", message, "10% is enough to look again")
 
 
 @rule_on_envs()
@@ -168,23 +165,40 @@ LEARNT = ("data", "heldout")  # the fields of stages that hold data
 
 @rule_on_envs()
 def _splits_of_known_sets(view: StageView, env: EnvPlan) -> None:
-    facts, path = env_facts(env), f"envs.{env.name}.args"
+    facts, path = env_facts(env), f"envs.{env.name}.args.split"
     if facts.splits is None:
         return
     split = env.args["split"]
     if (name := base_split(split)) not in facts.splits:
         message = f"`{env.id}` has no split `{name}`"
-        view.report("RL0506", f"{path}.split", message, known_values(facts.splits, name))
+        view.report("RL0506", path, message, known_values(facts.splits, name))
     elif facts.uncounted and isinstance(split, Mapping):
         message = f"`{name}` of `{env.id}` has no end, so it has no part"
         advice = f"take another of its splits: {known_values(facts.splits)}"
-        view.report("RL0506", f"{path}.split", message, advice)
+        view.report("RL0506", path, message, advice)
 
 
 @rule_on_envs()
-def _rows_of_environments(view: StageView, env: EnvPlan) -> None:
+def _files_can_be_used(view: StageView, env: EnvPlan) -> None:
+    """Rows are read, graders tried on the first of them; code of the user is read, not run."""
+    if view.reader is None:
+        return
     for rows in rows_of_env(view, env):
         _check(rows)
+    for path, code in code_of(env):
+        from rlc.check.rules.code import check_code
+
+        check_code(view, f"envs.{env.name}.{path}", code, env, own_rows(view, env))
+    for path, param, value in templates_of(env):
+        if os.path.isfile(view.located(value)):  # another rule says so
+            from rlc.check.rules.code import check_template
+
+            check_template(view, f"envs.{env.name}.{path}", param, value)
+    for part in env.graders if source_traits(env.source).answers else ():
+        if grader_traits(part.grader).compares:
+            from rlc.check.rules.rows import try_grader
+
+            try_grader(view, env, part, [*rows_of_env(view, env)])
 
 
 @rule("teacher", "envs")
@@ -267,15 +281,6 @@ def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
             )
 
 
-@rule_on_envs()
-def _code_is_there(view: StageView, env: EnvPlan) -> None:
-    """Functions and classes of the user are read, not run."""
-    for path, code in code_of(env) if view.reader is not None else ():
-        from rlc.check.rules.code import check_code
-
-        check_code(view, f"envs.{env.name}.{path}", code, env, own_rows(view, env))
-
-
 @rule("data", "heldout")
 def _builders_are_there(view: StageView) -> None:
     for name in LEARNT if view.reader is not None else ():
@@ -293,27 +298,6 @@ def _packages_are_installed(view: StageView) -> None:
         from rlc.check.rules.code import check_packages
 
         check_packages(view)
-
-
-@rule_on_envs()
-def _templates_can_be_filled(view: StageView, env: EnvPlan) -> None:
-    for path, param, value in templates_of(env) if view.reader is not None else ():
-        if os.path.isfile(view.located(value)):  # another rule says so
-            from rlc.check.rules.code import check_template
-
-            check_template(view, f"envs.{env.name}.{path}", param, value)
-
-
-@rule_on_envs()
-def _graders_fit_the_answers(view: StageView, env: EnvPlan) -> None:
-    """Graders are tried on the first rows with their own answers."""
-    if view.reader is None or not source_traits(env.source).answers:
-        return
-    from rlc.check.rules.rows import try_grader
-
-    for part in env.graders:
-        if grader_traits(part.grader).compares:
-            try_grader(view, env, part, [*rows_of_env(view, env)])
 
 
 def own_rows(view: StageView, env: EnvPlan) -> StageRows | None:
@@ -363,17 +347,3 @@ def examples_of(view: StageView) -> int | None:
         return int(view.data.count)
     rows = rows_of_data(view, "data")
     return None if rows is None else rows.size()
-
-
-@rule_on_envs("metrics")
-def _evaluates_on_other_rows(view: StageView, env: EnvPlan) -> None:
-    for stage in view.before:
-        data = stage.parts.get("data")
-        if data is None or data.file is None or data.file != env.id or not view.has_file(env.id):
-            continue
-        split = base_split(env.args["split"]) if data.split is None else data.split
-        if have_tasks_in_common(env.args["split"], split):
-            message = f"`{env.name}` has rows that the model was trained on"
-            label = Label(stage.at("data.path"), "imitates them")
-            advice = "imitate `split = first(90%)`, and evaluate on `split = last(10%)`"
-            view.warning("RL0505", f"envs.{env.name}.id", message, advice, label)
