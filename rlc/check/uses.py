@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 from rlc.catalog import DECLARATIONS, KINDS, REQUIRED, WORDS, Param, find_anywhere, how_to_make
 from rlc.check.amendments import Amendment, filled, marked, names_in, names_of, nodes_in
 from rlc.check.bind import Owner, bind
-from rlc.check.scalars import NUMERIC, WORD, Scalars, typed
+from rlc.check.scalars import NUMBERS, WORD, Scalars, typed
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made, known_values, rename
 from rlc.check.values import UnknownValue, Value
 from rlc.lang import (
@@ -191,7 +191,7 @@ def _converted(expr: Expr, value: Value | None) -> Expr:
     plain can stand."""
     if value is None:
         return expr
-    if value.type in NUMERIC and isinstance(expr, Number | Negative) and value.data is not None:
+    if value.type in NUMBERS and isinstance(expr, Number | Negative) and value.data is not None:
         return Number(expr.span, value.data)
     if value.type == WORD and isinstance(expr, String):
         return Name(expr.span, value.data)

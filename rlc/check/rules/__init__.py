@@ -32,11 +32,8 @@ if TYPE_CHECKING:
     from rlc.data import Reader
 
 # In this order: what an earlier rule says of a place, a later one need not.
-FAMILIES = (
-    *(models, environments, games, rewards, tasks),
-    *(learning, preferences, sampling, run),
-)
-RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
+_FAMILIES = models, environments, games, rewards, tasks, learning, preferences, sampling, run
+RULES = [rule for family in _FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
 
 def run_rules(

@@ -130,11 +130,8 @@ def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> 
         return
     if error.argument is not None:
         part, _, last = path.rpartition(".")
-        path = (
-            f"{part}.args.args.{error.argument}"
-            if last == "id"
-            else f"{part}.args.{error.argument}"
-        )
+        path = f"{part}.args.args" if last == "id" else f"{part}.args"
+        path += f".{error.argument}"
     view.error(DOES_NOT_FIT, path, error.what, error.advice)
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -113,23 +114,18 @@ class StageRows:
 
     def sound(self, most: int) -> list[DataRow]:
         """Return the first rows of the split that have no mistake."""
-        try:
-            return [row for row in self.chosen()[:most] if self._is_sound(row)]
-        except DataError:  # a rule on the rows says so
-            return []
-
-    def _is_sound(self, row: DataRow) -> bool:
-        try:
-            return not self.faults(row)
-        except DataError:
-            return False
+        found = list[DataRow]()
+        with suppress(DataError):  # a rule on the rows says so
+            for row in self.chosen()[:most]:
+                with suppress(DataError):
+                    found += [] if self.faults(row) else [row]
+        return found
 
     def error(
         self, code: str, path: str, message: str, help: str | None, place: FilePlace | None = None
     ) -> None:
         """Report a mistake at an argument, and show its first place in the file."""
-        marks = labels(place, self.file)
-        self.view.report(code, path, message, help, *marks)
+        self.view.report(code, path, message, help, *labels(place, self.file))
 
 
 def check_rows(rows: StageRows) -> None:
@@ -202,11 +198,9 @@ def _column_message(
         return f"{error.what}, in {how_many}", None
     used = {other for _, other in rows.columns}
     there = [name for name in map(str, row.fields) if name not in used]
-    usual = [name for name in _USUAL.get(param.holds, ()) if name in there]
-    if likely := (closest(name, there) or usual)[:1]:
-        advice = f'write `{param.name} = "{likely[0]}"`'
-    else:
-        advice = f"there are {known_values(list(map(str, row.fields)))}"
+    likely = closest(name, there) or [n for n in _USUAL.get(param.holds, ()) if n in there]
+    advice = f"there are {known_values(list(map(str, row.fields)))}"
+    advice = f'write `{param.name} = "{likely[0]}"`' if likely else advice
     return f"there is no field `{name}` in {how_many}", advice
 
 
@@ -229,7 +223,7 @@ def _with_places(advice: str | None, bad: Bad) -> str | None:
     return also if advice is None else f"{advice}; {also}"
 
 
-LONGEST = 100_000  # characters of a line that is shown
+_LONGEST = 100_000  # characters of a line that is shown
 
 
 def labels(place: FilePlace | None, shown: str, text: str = "") -> list[Label]:
@@ -240,7 +234,7 @@ def labels(place: FilePlace | None, shown: str, text: str = "") -> list[Label]:
     start = place.line - 1
     try:
         with open(place.path, encoding="utf-8-sig", errors="replace") as file:
-            line = next(islice(file, start, None), "").rstrip("\r\n")[:LONGEST]
+            line = next(islice(file, start, None), "").rstrip("\r\n")[:_LONGEST]
     except OSError:
         return []
     at = start + min((place.column or 1) - 1, len(line))
@@ -249,7 +243,7 @@ def labels(place: FilePlace | None, shown: str, text: str = "") -> list[Label]:
     return [Label(Span(Source(shown, "\n" * start + line), at, max(end, at + 1)), text)]
 
 
-SECONDS = 3.0  # that a grader may take for them; those that are pure take none
+_SECONDS = 3.0  # that a grader may take
 
 
 def try_grader(view: StageView, env: EnvPlan, part: GraderPlan, files: Sequence[StageRows]) -> None:
@@ -268,7 +262,7 @@ def try_grader(view: StageView, env: EnvPlan, part: GraderPlan, files: Sequence[
 
 
 def _try_on(rows: StageRows, grader: Grader, path: str) -> None:
-    until, wrong, tried_on = time.monotonic() + SECONDS, list[DataRow](), 0
+    until, wrong, tried_on = time.monotonic() + _SECONDS, list[DataRow](), 0
     for row in rows.sound(TRIED):
         if time.monotonic() > until:
             break
