@@ -107,8 +107,8 @@ class Amendment:
             if now.get(own or "", own) == now.get(name.id, name.id):
                 argument = Argument(old.span, old.name, self.in_expr(old.value, depth + 1))
                 if len(rest) == 1:
-                    argument = evolve(argument, span=name.span.to(self.value.span))
-                    argument = evolve(argument, name=name if old.name else None)
+                    span, named = name.span.to(self.value.span), name if old.name else None
+                    argument = Argument(span, named, argument.value)
                 args[index] = argument
                 return evolve(call, args=tuple(args))
         if len(rest) > 1:
@@ -116,11 +116,11 @@ class Amendment:
             return call
         return evolve(call, args=(*args, Argument(name.span.to(self.value.span), name, self.value)))
 
-    def _text(self, depth: int) -> str:
+    def _text(self, depth: int | None = None) -> str:
         return ".".join(name.id for name in self.path[:depth])
 
     def _report(self, depth: int, advice: str) -> None:
-        message = f"there is nothing to set at `{self._text(len(self.path))}`"
+        message = f"there is nothing to set at `{self._text()}`"
         self.found.error(self.code, self.path[depth].span, message, advice)
 
 

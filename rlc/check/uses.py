@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import zip_longest
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from rlc.catalog import DECLARATIONS, KINDS, REQUIRED, WORDS, Param, find_anywhere, how_to_make
 from rlc.check.amendments import Amendment, filled, marked, names_in, names_of, nodes_in
@@ -27,7 +27,6 @@ from rlc.lang import (
     Label,
     Name,
     Negative,
-    Node,
     Number,
     Parameter,
     Span,
@@ -40,31 +39,48 @@ MAX_COPIES = 2_000
 AnyDecl = TypeVar("AnyDecl", bound=BlockDecl | ValueDecl)
 
 
+class ReuseContext(Protocol):
+    """The part of :class:`rlc.check.evaluate.Evaluator` that is needed here."""
+
+    scope: Scope
+    found: Diagnostics
+    scalars: Scalars
+
+    def value(self, expr: Expr, want: Param) -> Value | None: ...
+
+    def made(self, decl: NamedDecl) -> Value | None: ...
+
+    def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None: ...
+
+    def may_use(self, decl: NamedDecl, name: Name) -> bool: ...
+
+    def inside(self, name: str) -> AbstractContextManager[None]: ...
+
+
 class Uses:
     """The copies that one recipe makes of its declarations with parameters."""
 
     def __init__(self, evaluator: ReuseContext) -> None:
         self._evaluator = evaluator
-        self._found = evaluator.found
+        self._scope, self._found = evaluator.scope, evaluator.found
         self._made: dict[int, tuple[Call, BlockDecl | ValueDecl | None]] = {}  # calls keep their id
         self._wants: dict[str, tuple[Param, ...]] = {}
         self._defaults: dict[str, dict[str, Expr]] = {}
 
     def copy(self, call: Call) -> BlockDecl | ValueDecl | None:
-        """The declaration that a use stands for, with its arguments put in and no parameters; None
-        after a report, and where an argument is not known."""
+        """Return the declaration that a use stands for, with its arguments in place of parameters;
+        None after a report, and if an argument is not known."""
         if id(call) not in self._made:
             self._made[id(call)] = call, self._copied(call)
         return self._made[id(call)][1]
 
     def value(self, call: Call, name: Name, want: Param) -> Value | None:
-        """The value of a use where it stands, or None after a report."""
+        """Return the value of a use where it stands, or None after a report."""
         evaluator = self._evaluator
         decl = evaluator.scope.templates[name.id]
         kinds = NAMEABLE.get(want.type, (want.type,))
         if decl.kind.id not in kinds:
-            label = Label(decl.name.span, "declared here")
-            noun = KINDS[want.type].noun
+            label, noun = Label(decl.name.span, "declared here"), KINDS[want.type].noun
             message = f"`{name.id}()` is {declared_as(decl)}, where {noun} belongs"
             self._found.error("RL0201", name.span, message, how_to_make(want.type), label)
         elif want.type in NAMEABLE:
@@ -76,7 +92,7 @@ class Uses:
         return None
 
     def amended(self, amend: Amend, want: Param) -> Value | None:
-        """The value of a block that is amended where it stands, or None after a report."""
+        """Return the value of a block that is amended where it stands, or None after a report."""
         declared = DECLARATIONS.get(want.type)
         if want.type in NAMEABLE:
             self._report_nameless(amend, want.type)
@@ -84,7 +100,7 @@ class Uses:
             message = f"{KINDS[want.type].noun} is no block, so it has no fields to amend"
             advice = "write it whole, or declare it with parameters"
             self._found.error("RL0620", amend.span, message, advice)
-        elif (block := block_of(self._evaluator, want.type, amend)) is not None:
+        elif (block := self._block_of(want.type, amend)) is not None:
             return self._evaluator.made(block)
         return None
 
@@ -95,17 +111,18 @@ class Uses:
         self._found.error("RL0622", expr.span, message, advice)
 
     def block(self, decl: ValueDecl) -> BlockDecl | None:
-        """The block that a declaration stands for; None after a report."""
-        return made_block(self._evaluator, decl)
+        """Return the block that ``train longer = main { … }`` stands for; None after a report."""
+        made = self._block_of(decl.kind.id, decl.value)
+        return made and evolve(made, span=decl.span, name=decl.name, kind=decl.kind)
 
     def alone(self, decl: AnyDecl) -> AnyDecl:
-        """The declaration with its defaults put in; what has none is not known."""
+        """Return the declaration with its defaults put in; what has none is not known."""
         return self._filled(decl, {})
 
     @contextmanager
     def labelled(self, decl: BlockDecl | ValueDecl, call: Call) -> Iterator[None]:
-        """Say of what is found in the copy of a declaration where it is used, and of what is wrong
-        with an argument there what it was given to."""
+        """Add to the findings in a copy where it is used, and to those in arguments what takes
+        them."""
         before = len(self._found)
         yield
         label = Label(call.func.span, f"in this use of `{decl.name.id}`")
@@ -115,9 +132,9 @@ class Uses:
     def _copied(self, call: Call) -> BlockDecl | ValueDecl | None:
         assert isinstance(call.func, Name)
         found = self._found
-        decl = self._evaluator.scope.templates[call.func.id]
+        decl = self._scope.templates[call.func.id]
         name, label = decl.name.id, Label(decl.name.span, "declared here")
-        self._evaluator.scope.used.add(name)
+        self._scope.used.add(name)
         if len(self._made) >= MAX_COPIES:
             if len(self._made) == MAX_COPIES:  # said once
                 message = f"declarations with parameters are used more than {MAX_COPIES:,} times"
@@ -144,8 +161,8 @@ class Uses:
         return self._filled(decl, given) if bound.complete else None
 
     def wants(self, decl: BlockDecl | ValueDecl) -> tuple[Param, ...]:
-        """What the parameters of a declaration take. Those with a default have one that is not
-        theirs: it is put in as it is written."""
+        """Return what the parameters of a declaration take. Their defaults are put in as they are
+        written, so that None stands for each."""
         name = decl.name.id
         if name not in self._wants:
             self._wants[name] = tuple(self._want(name, each) for each in decl.parameters or ())
@@ -158,18 +175,24 @@ class Uses:
         return evolve(want, default=REQUIRED if default is None else None, optional=can_be_none)
 
     def _marked(self, expr: Expr, value: Value | None, how: str) -> Expr:
-        return marked(_converted(expr, value), how, self._evaluator.scope.templates)
+        """Return an argument with marks, a number or word as its parameter takes it: it may be put
+        where anything plain can stand."""
+        is_number = value is not None and value.type in NUMBERS and value.data is not None
+        if value is not None and is_number and isinstance(expr, Number | Negative):
+            expr = Number(expr.span, value.data)
+        elif value is not None and value.type == WORD and isinstance(expr, String):
+            expr = Name(expr.span, value.data)
+        return marked(expr, how, self._scope.templates)
 
     def _filled(self, decl: AnyDecl, given: Mapping[str, Expr]) -> AnyDecl:
-        """The declaration without its parameters: what is not given has its default, which may name
-        parameters before it."""
+        """Return the declaration without its parameters. A default may name those before it."""
         holes: dict[str, Expr] = {}
         for name, default in self._defaults_of(decl).items():
             holes[name] = given.get(name) or filled(default, holes)
         return evolve(filled(decl, holes), parameters=None)
 
     def _defaults_of(self, decl: BlockDecl | ValueDecl) -> Mapping[str, Expr]:
-        """What stands for each parameter that is not given: its default, if that is right."""
+        """Return what stands for each parameter that is not given: its default, if that is valid."""
         if decl.name.id not in self._defaults:
             defaults: dict[str, Expr] = {}
             for parameter, want in zip(decl.parameters or (), self.wants(decl), strict=True):
@@ -185,17 +208,126 @@ class Uses:
             self._defaults[decl.name.id] = defaults
         return self._defaults[decl.name.id]
 
+    def _block_of(self, kind: str, expr: Expr) -> BlockDecl | None:
+        match expr:
+            case Amend():
+                base = self._block_of(kind, expr.base)
+                return base and self._amended(base, expr)
+            case Name():
+                return self._declared(kind, expr)
+            case Call(func=Name()):
+                return self._used(kind, expr)
+            case UnknownValue():
+                return None
+        message = f"`{expr.span.text}` is no block that could be amended"
+        advice = f"name a declared `{kind}`"
+        self._found.error("RL0620", expr.span, message, advice)
+        return None
 
-def _converted(expr: Expr, value: Value | None) -> Expr:
-    """The expression, a number or word as its parameter takes it: it may be put where anything
-    plain can stand."""
-    if value is None:
-        return expr
-    if value.type in NUMBERS and isinstance(expr, Number | Negative) and value.data is not None:
-        return Number(expr.span, value.data)
-    if value.type == WORD and isinstance(expr, String):
-        return Name(expr.span, value.data)
-    return expr
+    def _declared(self, kind: str, name: Name) -> BlockDecl | None:
+        scope, found = self._scope, self._found
+        decl = scope.find(name, (kind,), found)
+        if decl is None:
+            return None
+        label = Label(decl.name.span, "declared here")
+        if not DECLARATIONS[decl.kind.id].is_block:
+            what, advice = "a param", "a block is amended, such as a model or a stage"
+            if decl.kind.id != "param":
+                what = KINDS[decl.kind.id].noun
+                advice = f"give it parameters: `{decl.kind.id} {name.id}(…) = …`"
+            message = f"`{name.id}` is {what}: it has no fields to amend"
+            found.error("RL0620", name.span, message, advice, label)
+            return None
+        if decl.kind.id != kind:
+            others = [n for n in scope.of_kind(kind) if isinstance(scope.decls[n], BlockDecl)]
+            message = f"`{name.id}` is a `{decl.kind.id}`, and no `{kind}` is made of it"
+            known = f"declared are {known_values(others)}" if others else None
+            found.error("RL0621", name.span, message, known, label)
+            return None
+        return self._evaluator.block(decl, name)
+
+    def _used(self, kind: str, call: Call) -> BlockDecl | None:
+        assert isinstance(call.func, Name)
+        scope, found, name = self._scope, self._found, call.func
+        decl = scope.templates.get(name.id)
+        if decl is None:
+            if name.id in scope.unread:
+                return None
+            candidates = [each for each, decl in scope.templates.items() if decl.kind.id == kind]
+            message, labels = f"there is no `{name.id}()` that makes a `{kind}`", list[Label]()
+            advice: str | None = known_values(candidates, name.id) if candidates else None
+            if (known := scope.decls.get(name.id)) is not None:
+                message = f"`{name.id}` is declared without parameters"
+                advice = f"write `{name.id} {{ … }}`, with what is to change"
+                labels.append(Label(known.name.span, "declared here"))
+            elif (builtin := find_anywhere(name.id)) is not None:
+                message = f"`{name.id}()` is {KINDS[builtin.kind].noun}, and no `{kind}`"
+                if builtin.kind == kind:
+                    message = f"`{name.id}()` comes with rlc: it has no fields to amend"
+                    advice = "write it with other arguments"
+            fix = rename(name.span, name.id, candidates)
+            code = "RL0208" if labels else "RL0103"
+            found.error(code, name.span, message, advice, *labels, fix=fix)
+            return None
+        if decl.kind.id != kind:
+            label = Label(decl.name.span, "declared here")
+            message = f"`{name.id}` is a `{decl.kind.id}`, and no `{kind}` is made of it"
+            found.error("RL0621", name.span, message, None, label)
+            return None
+        if not self._evaluator.may_use(decl, name):
+            return None
+        made = self.copy(call)
+        if not isinstance(made, ValueDecl):
+            return made
+        with self._evaluator.inside(name.id), self.labelled(decl, call):
+            return self.block(made)
+
+    def _amended(self, base: BlockDecl, amend: Amend) -> BlockDecl | None:
+        """Return the block with the fields of an amendment in place of its own."""
+        scope, found = self._scope, self._found
+        fields, given = base.fields, list[Field]()
+        decls = scope.decls | scope.templates
+
+        def stands_for(name: Name) -> Expr | None:
+            """Return the expression of a declared value; None if the plan has it by its name."""
+            decl = scope.decls.get(name.id)
+            kind = KINDS.get(decl.kind.id) if isinstance(decl, ValueDecl) else None
+            if kind is None or kind.named or DECLARATIONS[decl.kind.id].is_block:
+                return None
+            scope.used.add(name.id)
+            return decl.value
+
+        def another(inside: str) -> str:
+            name, _, part = inside.partition(".")
+            kind = decls[name].kind.id
+            if not DECLARATIONS[kind].is_block:
+                return f"declare another `{kind}` with its own `{part}`, and name that"
+            return f"declare another, and name that: `{kind} other = {name} {{ {part} = … }}`"
+
+        for field in amend.fields:
+            path = f"{field.name.id}."
+            ways = ((one, f"{one.name.id}.") for one in given)
+            first = next(
+                (o for o, way in ways if way.startswith(path) or path.startswith(way)), None
+            )
+            if first is not None:
+                label = Label(first.name.span, "first given here")
+                message = f"the field `{first.name.id}` is given twice"
+                found.error("RL0110", field.name.span, message, "keep one of them", label)
+                continue
+            given.append(field)
+            change = Amendment(
+                (base.name, *names_of(field.name)),
+                marked(field.value, "amended at ", scope.templates),
+                decls,
+                found,
+                "RL0623",
+                lambda whole: f"write the whole: `{whole.partition('.')[2]} = …`",
+                another,
+                stands_for,
+            )
+            fields = change.in_fields(fields, 1)
+        return evolve(base, fields=fields)
 
 
 def _explain(
@@ -212,172 +344,9 @@ def _explain(
             found[index] = evolve(item, labels=(*item.labels, label))
 
 
-def made_block(evaluator: ReuseContext, decl: ValueDecl) -> BlockDecl | None:
-    """The block that ``train longer = main { … }`` stands for; None after a report."""
-    made = block_of(evaluator, decl.kind.id, decl.value)
-    return made and evolve(made, span=decl.span, name=decl.name, kind=decl.kind)
-
-
-def block_of(evaluator: ReuseContext, kind: str, expr: Expr) -> BlockDecl | None:
-    """The block of a kind that an expression stands for; None after a report."""
-    match expr:
-        case Amend():
-            base = block_of(evaluator, kind, expr.base)
-            return base and _amended(evaluator, base, expr)
-        case Name():
-            return _declared(evaluator, kind, expr)
-        case Call(func=Name()):
-            return _used(evaluator, kind, expr)
-        case UnknownValue():
-            return None
-    message = f"`{expr.span.text}` is no block that could be amended"
-    advice = f"name a declared `{kind}`"
-    evaluator.found.error("RL0620", expr.span, message, advice)
-    return None
-
-
-def _declared(evaluator: ReuseContext, kind: str, name: Name) -> BlockDecl | None:
-    scope, found = evaluator.scope, evaluator.found
-    decl = scope.find(name, (kind,), found)
-    if decl is None:
-        return None
-    label = Label(decl.name.span, "declared here")
-    if not DECLARATIONS[decl.kind.id].is_block:
-        what = "a param" if decl.kind.id == "param" else KINDS[decl.kind.id].noun
-        message = f"`{name.id}` is {what}: it has no fields to amend"
-        advice = f"give it parameters: `{decl.kind.id} {name.id}(…) = …`"
-        if decl.kind.id == "param":
-            advice = "a block is amended, such as a model or a stage"
-        found.error("RL0620", name.span, message, advice, label)
-        return None
-    if decl.kind.id != kind:
-        message = f"`{name.id}` is a `{decl.kind.id}`, and no `{kind}` is made of it"
-        others = [each for each in scope.of_kind(kind) if isinstance(scope.decls[each], BlockDecl)]
-        known = f"declared are {known_values(others)}" if others else None
-        found.error("RL0621", name.span, message, known, label)
-        return None
-    return evaluator.block(decl, name)
-
-
-def _used(evaluator: ReuseContext, kind: str, call: Call) -> BlockDecl | None:
-    assert isinstance(call.func, Name)
-    scope, found, name = evaluator.scope, evaluator.found, call.func
-    decl = scope.templates.get(name.id)
-    if decl is None:
-        if name.id in scope.unread:
-            return None
-        candidates = [each for each, decl in scope.templates.items() if decl.kind.id == kind]
-        message, labels = f"there is no `{name.id}()` that makes a `{kind}`", list[Label]()
-        advice: str | None = known_values(candidates, name.id) if candidates else None
-        if (known := scope.decls.get(name.id)) is not None:
-            message = f"`{name.id}` is declared without parameters"
-            advice = f"write `{name.id} {{ … }}`, with what is to change"
-            labels.append(Label(known.name.span, "declared here"))
-        elif (builtin := find_anywhere(name.id)) is not None:
-            message = f"`{name.id}()` is {KINDS[builtin.kind].noun}, and no `{kind}`"
-            if builtin.kind == kind:
-                message = f"`{name.id}()` comes with rlc: it has no fields to amend"
-                advice = "write it with other arguments"
-        fix = rename(name.span, name.id, candidates)
-        code = "RL0208" if labels else "RL0103"
-        found.error(code, name.span, message, advice, *labels, fix=fix)
-        return None
-    if decl.kind.id != kind:
-        label = Label(decl.name.span, "declared here")
-        message = f"`{name.id}` is a `{decl.kind.id}`, and no `{kind}` is made of it"
-        found.error("RL0621", name.span, message, None, label)
-        return None
-    if not evaluator.may_use(decl, name):
-        return None
-    made = evaluator.uses.copy(call)
-    if not isinstance(made, ValueDecl):
-        return made
-    with evaluator.inside(name.id), evaluator.uses.labelled(decl, call):
-        return made_block(evaluator, made)
-
-
-def _amended(evaluator: ReuseContext, base: BlockDecl, amend: Amend) -> BlockDecl | None:
-    """The block with the fields of an amendment in place of its own."""
-    scope, found = evaluator.scope, evaluator.found
-    fields, given = base.fields, list[Field]()
-    decls = scope.decls | scope.templates
-
-    def stands_for(name: Name) -> Expr | None:
-        """What a part of a declared value is changed in: all but what has its name in the plan."""
-        decl = scope.decls.get(name.id)
-        if not isinstance(decl, ValueDecl) or decl.kind.id not in KINDS:
-            return None
-        if DECLARATIONS[decl.kind.id].is_block or KINDS[decl.kind.id].named:
-            return None
-        scope.used.add(name.id)
-        return decl.value
-
-    def another(inside: str) -> str:
-        name, _, part = inside.partition(".")
-        kind = decls[name].kind.id
-        if not DECLARATIONS[kind].is_block:
-            return f"declare another `{kind}` with its own `{part}`, and name that"
-        return f"declare another, and name that: `{kind} other = {name} {{ {part} = … }}`"
-
-    for field in amend.fields:
-        first = next((one for one in given if _overlap(one.name.id, field.name.id)), None)
-        if first is not None:
-            label = Label(first.name.span, "first given here")
-            message = f"the field `{first.name.id}` is given twice"
-            found.error("RL0110", field.name.span, message, "keep one of them", label)
-            continue
-        given.append(field)
-        change = Amendment(
-            (base.name, *names_of(field.name)),
-            marked(field.value, "amended at ", scope.templates),
-            decls,
-            found,
-            "RL0623",
-            lambda whole: f"write the whole: `{whole.partition('.')[2]} = …`",
-            another,
-            stands_for,
-        )
-        fields = change.in_fields(fields, 1)
-    return evolve(base, fields=fields)
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Whether one of two dotted names is the other, or a part of it."""
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
-
-
-class Copies(Protocol):
-    """What is needed of :class:`rlc.check.uses.Uses`."""
-
-    def copy(self, call: Call) -> NamedDecl | None: ...
-
-    def labelled(self, decl: NamedDecl, call: Call) -> AbstractContextManager[None]: ...
-
-
-class ReuseContext(Protocol):
-    """What is needed of :class:`rlc.check.evaluate.Evaluator`."""
-
-    scope: Scope
-    found: Diagnostics
-    scalars: Scalars
-
-    @property
-    def uses(self) -> Copies: ...
-
-    def value(self, expr: Expr, want: Param) -> Value | None: ...
-
-    def made(self, decl: NamedDecl) -> Value | None: ...
-
-    def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None: ...
-
-    def may_use(self, decl: NamedDecl, name: Name) -> bool: ...
-
-    def inside(self, name: str) -> AbstractContextManager[None]: ...
-
-
 def check_templates(scope: Scope, found: Diagnostics) -> None:
-    """Report declarations whose parameters have names that mean something else already, and those
-    that use themselves. Both are dropped."""
+    """Report and drop declarations whose parameters have names with another meaning, and those that
+    use themselves."""
     wrong = [decl for decl in scope.templates.values() if not _check_parameters(decl, scope, found)]
     for decl in {id(decl): decl for decl in [*wrong, *_circular(scope, found)]}.values():
         del scope.templates[decl.name.id]
@@ -397,48 +366,52 @@ def report_unused_parameters(scope: Scope, found: Diagnostics) -> None:
 
 
 def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> bool:
-    """Whether the name of each parameter means one thing."""
+    """Return whether the name of each parameter means one thing; report those that do not."""
     before = len(found)
     as_words = {name.id: name for name in _read_as_words(decl)}
     seen: dict[str, Name] = {}
     parts: dict[str, Name] = {}
     if isinstance(decl, BlockDecl) and _has_parts(decl.kind.id):
         parts = {field.name.id: field.name for field in decl.fields}
-    for parameter in decl.parameters or ():
-        name = parameter.name
+    for name in (parameter.name for parameter in decl.parameters or ()):
         other = scope.declaration(name.id)
         # Whoever imports a file may use the names of its parameters.
         is_here = other is not None and other.span.source is decl.span.source
+        message, advice = f"the parameter `{name.id}` has the name of", "give it another name"
         if name.id in seen:
-            label = Label(seen[name.id].span, "first given here")
+            labels = [Label(seen[name.id].span, "first given here")]
             message = f"`{decl.name.id}` has two parameters `{name.id}`"
-            found.error("RL0625", name.span, message, "give one another name", label)
+            advice = "give one another name"
         elif other is not None and is_here:
-            label = Label(other.name.span, "declared here")
-            message = f"the parameter `{name.id}` has the name of a declaration"
-            found.error("RL0625", name.span, message, "give it another name", label)
+            labels = [Label(other.name.span, "declared here")]
+            message += " a declaration"
         elif name.id in ("none", *WORDS) or getattr(find_anywhere(name.id), "word", False):
-            message = f"the parameter `{name.id}` has the name of one of the language's words"
-            found.error("RL0625", name.span, message, "give it another name")
+            labels = []
+            message += " one of the language's words"
         elif (word := as_words.get(name.id)) is not None:
-            label = Label(word.span, f"the word `{name.id}`, or the parameter?")
-            message = f"the parameter `{name.id}` has the name of a word that can stand here"
-            found.error("RL0625", name.span, message, "give it another name", label)
+            labels = [Label(word.span, f"the word `{name.id}`, or the parameter?")]
+            message += " a word that can stand here"
         elif (part := parts.get(name.id)) is not None:
-            label = Label(part.span, "the part")
-            message = f"the parameter `{name.id}` has the name of a part of `{decl.name.id}`"
-            found.error("RL0625", name.span, message, "give it another name", label)
+            labels = [Label(part.span, "the part")]
+            message += f" a part of `{decl.name.id}`"
+        else:
+            seen[name.id] = name
+            continue
         seen.setdefault(name.id, name)
+        found.error("RL0625", name.span, message, advice, *labels)
     return len(found) == before
 
 
 def _has_parts(kind: str) -> bool:
-    """Whether the fields of a block are expressions, which may name each other."""
+    """Return whether the fields of a block are expressions, which may name each other."""
     return any(field.type == "expression" for field in DECLARATIONS[kind].fields)
 
 
 def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
-    """The names in a declaration that stand where a word of that name may stand."""
+    """Yield the names in a declaration that stand where a word of that name may stand, or an input
+    of an expression."""
+    from rlc.algo import INPUTS
+
     for node in nodes_in(decl):
         pairs: Iterable[tuple[Param, Expr]] = ()
         if isinstance(node, BlockDecl):
@@ -447,30 +420,23 @@ def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
         elif isinstance(node, Call) and isinstance(node.func, Name):
             params = getattr(find_anywhere(node.func.id), "params", ())
             named = {param.name: param for param in params}
-            given = [
+            given = (
                 (named.get(arg.name.id) if arg.name else param, arg.value)
                 for arg, param in zip_longest(node.args, params)
                 if arg is not None
-            ]
+            )
             pairs = [(param, value) for param, value in given if param is not None]
             if any(param.type == "expression" for param in params):
-                yield from _inputs(node, "reward")
+                yield from (name for name in names_in(node) if name.id in INPUTS["reward"])
         if isinstance(node, BlockDecl) and _has_parts(decl.kind.id):
-            yield from _inputs(node, "loss")
+            yield from (name for name in names_in(node) if name.id in INPUTS["loss"])
         for param, value in pairs:
             if isinstance(value, Name) and value.id in param.all_choices():
                 yield value
 
 
-def _inputs(node: Node, of: Literal["loss", "reward"]) -> Iterator[Name]:
-    """The names in expressions that have a meaning of their own there."""
-    from rlc.algo import INPUTS
-
-    return (name for name in names_in(node) if name.id in INPUTS[of])
-
-
 def _circular(scope: Scope, found: Diagnostics) -> list[NamedDecl]:
-    """The declarations that use themselves, after a report of each circle."""
+    """Return the declarations that use themselves, after a report of each circle."""
     circular, done = list[NamedDecl](), set[str]()
 
     def visit(name: str, way: tuple[str, ...]) -> None:
