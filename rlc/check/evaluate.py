@@ -25,7 +25,7 @@ from rlc.catalog import (
 from rlc.check import pipelines
 from rlc.check.bind import Owner, bind
 from rlc.check.models import model_value
-from rlc.check.pipelines import name_single, report_tasks, single
+from rlc.check.pipelines import report_tasks, single
 from rlc.check.scalars import NUMBERS, Scalars, article, param_value, report_word
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit
@@ -85,7 +85,7 @@ class Evaluator:
         return Uses(self)
 
     def declared(self, decl: NamedDecl) -> Value | None:
-        """The value of a declaration; of a stage, the model that it leaves behind."""
+        """Return the value of a declaration; of a stage, the model that it leaves behind."""
         name = decl.name.id
         if name not in self.values:
             with self.inside(name):
@@ -94,16 +94,18 @@ class Evaluator:
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
-        """While a declaration is evaluated, it cannot be named again."""
+        """Mark a declaration as being evaluated: it cannot be named meanwhile."""
         self._open.append(name)
         yield
         self._open.pop()
 
     def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None:
-        """The block that a declaration of one is, or stands for; None after a report. ``name`` is
+        """Return the block that a declaration is or stands for; None after a report. ``name`` is
         where it is named."""
-        if isinstance(decl, BlockDecl) or not self.may_use(decl, name):
-            return decl if isinstance(decl, BlockDecl) else None
+        if isinstance(decl, BlockDecl):
+            return decl
+        if not self.may_use(decl, name):
+            return None
         with self.inside(decl.name.id):
             made = self.uses.block(decl)
         if made is None:
@@ -114,8 +116,8 @@ class Evaluator:
         return made
 
     def value(self, expr: Expr, want: Param) -> Value | None:
-        """Return the value of an expression as ``want`` takes it, or None after a report, and
-        without one if it is not known."""
+        """Return the value of an expression as ``want`` takes it; None after a report, and if it is
+        not known."""
         if isinstance(expr, UnknownValue):
             report_unfit(expr, want, self.found)
             return None
@@ -134,9 +136,8 @@ class Evaluator:
                 self._models[id(expr)] = self._one(expr, want)
             return self._models[id(expr)]
         value = self._one(expr, want)
-        if value is not None and value.type == "loss":  # declared at its name, used here
-            return evolve(value, span=expr.span)
-        return value
+        is_loss = value is not None and value.type == "loss"  # declared at its name, used here
+        return evolve(value, span=expr.span) if value and is_loss else value
 
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type == "expression" and not (isinstance(expr, Name) and expr.id == "none"):
@@ -198,8 +199,9 @@ class Evaluator:
         if value.type not in plain:
             kind = KINDS[want.type]
             message = f"`{want.name}` takes {kind.noun}, found {SCALARS[value.type]}"
-            number = value.type in NUMBERS
-            advice = f"write `${value.data:g}`" if number else f"for example `{kind.example}`"
+            advice = f"for example `{kind.example}`"
+            if value.type in NUMBERS:
+                advice = f"write `${value.data:g}`"
             self.found.error("RL0201", expr.span, message, advice)
             return None
         (name,) = names_of(want.type)
@@ -224,12 +226,14 @@ class Evaluator:
         if value is None or not KINDS[value.type].named:
             return value
         name: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
-        if value.type == "env":
-            return evolve(value, data=name_single(name, value.data))
-        return evolve(value, data=evolve(value.data, name=name))
+        if value.type != "env":
+            return evolve(value, data=evolve(value.data, name=name))
+        if len(value.data) > 1:  # the parts of a mixture keep their names
+            return value
+        return evolve(value, data=(evolve(value.data[0], name=name),))
 
     def _left_behind(self, stage: BlockDecl) -> Value | None:
-        """The model that a stage leaves behind, for others to continue."""
+        """Return the model that a stage leaves behind, for others to continue."""
         field = next((field for field in stage.fields if field.name.id == "model"), None)
         start = field and self.value(field.value, Param("model", "model", "a model"))
         if not start:
@@ -241,13 +245,14 @@ class Evaluator:
         builtin = find_builtin(want.type, name.id)
         if builtin is not None and builtin.word:
             self.found.note("builtin", name.span, builtin)
-            record = builtin.build(Args({}))
-            return Value(want.type, record, name.span, name.span)
+            return Value(want.type, builtin.build(Args({})), name.span, name.span)
         words = words_of(want.type)
         if words and builtin is None and not self.scope.knows(name.id):
             message = f"`{name.id}` is not {KINDS[want.type].noun}"
-            fix = rename(name.span, name.id, words)
-            advice = known_values(names_of(want.type), name.id)
+            advice, fix = (
+                known_values(names_of(want.type), name.id),
+                rename(name.span, name.id, words),
+            )
             self.found.error("RL0204", name.span, message, advice, fix=fix)
             return None
         decl = self.scope.decls.get(name.id)
@@ -262,7 +267,7 @@ class Evaluator:
         return evolve(value, data=state, span=span, origin=span)
 
     def _plain_reference(self, expr: Name | Attribute) -> Value | None:
-        """A param, or a field of a model: ``learning_rate``, ``policy.base``."""
+        """Return a param, or a field of a model: ``learning_rate``, ``policy.base``."""
         if isinstance(expr, Name):
             return self._reference(expr, ("param",), _ANY)
         if isinstance(expr.value, UnknownValue):
@@ -275,16 +280,15 @@ class Evaluator:
         model = self._reference(expr.value, ("model",), Param("model", "model", ""))
         if model is None:
             return None
-        record = model.data.model
-        kind: Any = type(record)
-        names = field_names(kind)
-        if expr.attr.id not in names:
-            message = f"a model has no field `{expr.attr.id}`"
-            advice = known_values(names, expr.attr.id)
-            fix = rename(expr.attr.span, expr.attr.id, names)
-            self.found.error("RL0104", expr.attr.span, message, advice, fix=fix)
+        record: Any = model.data.model
+        name, names = expr.attr, field_names(type(record))
+        if name.id not in names:
+            advice, fix = known_values(names, name.id), rename(name.span, name.id, names)
+            self.found.error(
+                "RL0104", name.span, f"a model has no field `{name.id}`", advice, fix=fix
+            )
             return None
-        value: Value = getattr(record, expr.attr.id)
+        value: Value = getattr(record, name.id)
         return evolve(value, span=expr.span, origin=expr.span)
 
     def _reference(self, name: Name, kinds: Sequence[str], want: Param) -> Value | None:
@@ -297,8 +301,7 @@ class Evaluator:
         label = Label(decl.name.span, "declared here")
         if decl.kind.id not in kinds:
             takes = article(want) if want.type in SCALARS else KINDS[want.type].noun
-            what = declared_as(decl)
-            message = f"`{name.id}` is {what}, where {takes} belongs"
+            message = f"`{name.id}` is {declared_as(decl)}, where {takes} belongs"
             candidates = self.scope.of_kind(*kinds)
             advice = f"declared are {known_values(candidates)}" if candidates else None
             self.found.error("RL0201", name.span, message, advice, label)
@@ -309,19 +312,19 @@ class Evaluator:
         return None if whole is None else self.declared(whole)
 
     def may_use(self, decl: NamedDecl, name: Name) -> bool:
-        """Whether a declaration can be evaluated where it is named: not inside of itself."""
-        label = Label(decl.name.span, "declared here")
+        """Return whether a declaration can be evaluated where it is named: not inside of itself."""
+        label, span = Label(decl.name.span, "declared here"), name.span
         if name.id in self._open:
             circle = " → ".join([*self._open[self._open.index(name.id) :], name.id])
             message = f"`{name.id}` is declared by itself"
-            self.found.error("RL0112", name.span, message, f"break the circle: {circle}", label)
+            self.found.error("RL0112", span, message, f"break the circle: {circle}", label)
             return False
         if len(self._open) >= MAX_OPEN:
             message = (
                 f"`{name.id}` is needed by more than {MAX_OPEN} declarations, one by the other"
             )
             advice = "put a declaration before those that name it"
-            self.found.error("RL0016", name.span, message, advice, label)
+            self.found.error("RL0016", span, message, advice, label)
             return False
         return True
 
@@ -350,7 +353,7 @@ class Evaluator:
         return evolve(value, data=single(value)) if builtin.kind == "env" else value
 
     def _arguments(self, call: Call, params: Sequence[Param]) -> Sequence[Argument]:
-        """The arguments of a call, of which an expression may stand first without its name."""
+        """Return the arguments of a call. An expression may stand first without its name."""
         own = next((param for param in params if param.type == "expression"), None)
         if own is None or not call.args or call.args[0].name is not None:
             return call.args
@@ -362,7 +365,7 @@ class Evaluator:
         return [*others, evolve(first, name=Name(first.span, own.name))]
 
     def _more(self, call: Call, builtin: Builtin, owner: Owner) -> Signature | None:
-        """The parameters that depend on the first argument; None if it is missing or wrong."""
+        """Return the parameters that depend on the first argument; None if that is not known."""
         first = builtin.params[0]
         assert builtin.more is not None
         for position, argument in enumerate(call.args):
@@ -387,13 +390,13 @@ class Evaluator:
 
 
 def _calls(expr: Expr, kind: str) -> bool:
-    """Whether an expression names a builtin of a kind."""
+    """Return whether an expression names a builtin of a kind."""
     name = expr.func if isinstance(expr, Call) else expr
     return isinstance(name, Name) and find_builtin(kind, name.id) is not None
 
 
 def dotted(func: Name | Attribute) -> str:
-    """``verl.grpo`` as a name, however it is spaced."""
+    """Return ``verl.grpo`` as a name, however it is spaced."""
     if isinstance(func, Name):
         return func.id
     head = dotted(func.value) if isinstance(func.value, Name | Attribute) else "?"

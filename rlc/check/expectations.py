@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard, get_args
 
 from rlc.catalog import Param, find_metric, metrics_of
@@ -17,7 +17,6 @@ from rlc.lang import (
     Diagnostics,
     Expectation,
     Expr,
-    Fix,
     Label,
     Name,
     Negative,
@@ -64,7 +63,7 @@ class Paths:
     found: Diagnostics
 
     def is_path(self, expr: Expr) -> bool:
-        """Whether an expression names something of the job, and not a param."""
+        """Return whether an expression names something of the job, and not a param."""
         if isinstance(expr, Name):
             decl = self.evaluator.scope.decls.get(expr.id)
             return decl is None or decl.kind.id != "param"
@@ -72,17 +71,16 @@ class Paths:
 
     def find(self, expr: Name | Attribute) -> NamedQuantity | None:
         """Return what a path names; None after a report, here or of the stage that it names."""
-        head, *rest = names = list(_names(expr))
+        head, *rest = names = _names(expr)
         inside, scope = ".".join(name.id for name in rest), self.evaluator.scope
         if head.id in scope.unread:
             return None
         decl = scope.decls.get(head.id)
         if decl is None and head.id == JOB:
             if inside in ESTIMATES:
-                unit = ESTIMATES[inside].unit
-                return NamedQuantity(
-                    QuantityPlan(f"{JOB}.{inside}", "estimate", None, inside, unit), expr.span
-                )
+                path, unit = f"{JOB}.{inside}", ESTIMATES[inside].unit
+                quantity = QuantityPlan(path, "estimate", None, inside, unit)
+                return NamedQuantity(quantity, expr.span)
             self._report_unknown(expr, [f"{JOB}.{name}" for name in ESTIMATES], "the whole job")
             return None
         if head.id in self.stages:
@@ -135,7 +133,7 @@ class Paths:
         return None
 
     def _of_model(self, expr: Expr, model: str, inside: str) -> NamedQuantity | None:
-        """A value of a declared model, which every stage on it has."""
+        """Return a value of a declared model, which every stage on it has."""
         for stage in self.stages.values():
             if stage.complete and stage.parts["model"].name == model:
                 values, key = values_of(stage.plan()), f"model.{inside}"
@@ -170,10 +168,10 @@ class Paths:
         # Names of one beginning belong together, and what ends alike is likely meant.
         beginning, ending = ".".join(path.split(".")[:2]), path.rpartition(".")[2]
         plain = [name for name in plain if name.startswith(f"{beginning}.")] or plain
-        alike = [name for name in plain if name.endswith(f".{ending}")]
+        alike = [f"`{name}`" for name in plain if name.endswith(f".{ending}")]
         advice, fix = known_values(plain, path), rename(expr.span, path, plain)
         if alike and fix is None:
-            advice = f"did you mean {' or '.join(f'`{name}`' for name in alike[:2])}?"
+            advice = f"did you mean {' or '.join(alike[:2])}?"
         self.found.error("RL0670", expr.span, message, advice, fix=fix)
 
 
@@ -181,22 +179,16 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _names(expr: Expr) -> Iterator[Name]:
+def _names(expr: Expr) -> tuple[Name, ...]:
     if isinstance(expr, Attribute):
-        yield from _names(expr.value)
-        yield expr.attr
-    elif isinstance(expr, Name):
-        yield expr
+        return *_names(expr.value), expr.attr
+    return (expr,) if isinstance(expr, Name) else ()
 
 
 _RIGHT = Param("the right side", "any", "a number")
-_NOUNS: Mapping[Unit, str] = {
-    "number": "a number",
-    "share": "a number",
-    "money": "an amount of money",
-    "duration": "a duration",
-}
 _UNITS: Mapping[str, Unit] = {"money": "money", "duration": "duration"}
+_NOUNS = {"number": "a number", "share": "a number", "money": "an amount of money"}
+_NOUNS["duration"] = "a duration"
 
 
 @frozen(eq=False)
@@ -208,7 +200,7 @@ class CheckedExpectation:
 
     @property
     def stages(self) -> frozenset[str]:
-        """The stages that it is of."""
+        """The stages of its quantities."""
         return frozenset(one.stage for one in self.plan.quantities if one.stage is not None)
 
 
@@ -250,7 +242,7 @@ class _Sum:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The least and the most that it can be."""
+        """The least and the greatest value that it can have."""
         ends = [sorted((k * found.low, k * found.high)) for k, found in self.terms if k]
         low, high = (self.constant + sum(end[i] for end in ends) for i in (0, 1))
         return low, high
@@ -283,11 +275,9 @@ class _Reader:
                 self.found.error("RL0679", one.span, message, advice)
                 return None
             if (one.quantity.kind == "metric") != plan.after:
-                early, late = (one, left) if plan.after else (left, one)
-                message = (
-                    f"`{early.quantity.path}` is known before the run, `{late.quantity.path}` only "
-                    "after it"
-                )
+                pair = (one, left) if plan.after else (left, one)
+                early, late = (f"`{each.quantity.path}`" for each in pair)
+                message = f"{early} is known before the run, {late} only after it"
                 label = Label(one.span, "at another time")
                 advice = "compare what is known at the same time: two expectations may say it"
                 self.found.error("RL0673", comparison.span, message, advice, label)
@@ -360,8 +350,7 @@ class _Reader:
         if _NOUNS[unit] == _NOUNS[right.unit]:
             return True
         message = f"`{left.quantity.path}` is {_NOUNS[unit]}, and this is {_NOUNS[right.unit]}"
-        fix: Fix | None = None
-        advice = "compare it with one of its own kind"
+        fix, advice = None, "compare it with one of its own kind"
         if unit == "money" and isinstance(expr, Number):
             fix = replace(expr.span, f"${expr.span.text}", f"write `${expr.span.text}`")
             advice = fix.title
@@ -374,8 +363,8 @@ class _Reader:
         self, plan: ExpectationPlan, left: NamedQuantity, right: _Sum, comparison: Binary
     ) -> bool:
         """Report what no run can fail, or none can fulfil."""
-        low, high = right.range
-        ends = _ends(left.low - high, left.high - low)
+        low, high = left.low - right.range[1], left.high - right.range[0]  # of their difference
+        ends = [low, high, *([0.0] if low < 0 < high else [])]
         outcomes = {COMPARES[plan.op](end, 0) for end in ends}
         if outcomes == {True, False}:
             return True
@@ -388,18 +377,12 @@ class _Reader:
             self.found.warning("RL0677", comparison.span, message, advice)
             return True
         message, advice = f"`{path}` {what}, so this can never pass", "no run would pass"
-        expr = comparison.right
-        fix: Fix | None = None
+        expr, fix = comparison.right, None
         if unit == "share" and isinstance(expr, Number) and 1 < expr.value <= 100:
             fix = replace(expr.span, f"{expr.span.text}%", f"write `{expr.span.text}%`")
             advice = f"a share is a number up to 1, or in percent: `{expr.span.text}%`"
         self.found.error("RL0676", comparison.span, message, advice, fix=fix)
         return False
-
-
-def _ends(low: float, high: float) -> Sequence[float]:
-    """The ends of a range of differences, and whether 0 is among them."""
-    return [low, high, *([0.0] if low < 0 < high else [])]
 
 
 def report_expectations(
@@ -408,14 +391,13 @@ def report_expectations(
     recipe: str,
     found: Diagnostics,
 ) -> None:
-    """Report those that do not hold, and those of which it is not known."""
+    """Report expectations that do not hold before the run, and those that cannot be checked."""
     known = [one for one in expectations if not one.plan.after]
-    by_name = {stage.name: stage for stage in stages}
-    estimated = (
-        EstimatedQuantities(tuple(stage.plan() for stage in stages), recipe) if known else None
-    )
+    if not known:
+        return
+    origins = {stage.name: stage.origins for stage in stages}
+    estimated = EstimatedQuantities(tuple(stage.plan() for stage in stages), recipe)
     for one in known:
-        assert estimated is not None
         judged, unit = one.plan.judged(estimated.value), one.plan.quantity.unit
         if judged.holds is None:
             unknown = next(q for q in one.plan.quantities if estimated.value(q) is None)
@@ -431,26 +413,12 @@ def report_expectations(
                 f"`{one.plan.quantity.path}` is {shown(judged.found, unit)}, where "
                 f"`{one.plan.op} {shown(judged.expected, unit)}` is expected"
             )
-            labels = [
-                Label(place, "its value")
-                for quantity in one.plan.quantities
-                if (place := _place(quantity, by_name)) is not None
-            ]
-            found.error("RL0674", one.span, message, _advice(one, estimated), *labels[:1])
-
-
-def _place(quantity: QuantityPlan, stages: Mapping[str, CheckedStage]) -> Span | None:
-    """Where the recipe says a value."""
-    if quantity.kind != "value":
-        return None
-    return stages[quantity.stage or ""].origins.at(quantity.key)
-
-
-def _advice(one: CheckedExpectation, estimated: EstimatedQuantities) -> str:
-    """What a number is made of, the largest part first."""
-    quantity = one.plan.quantity
-    parts = sorted(estimated.parts(quantity).items(), key=lambda part: -part[1])
-    if not parts:
-        return "change the value, or what is expected of it"
-    said = (f"{kind} {shown(number, quantity.unit)}" for kind, number in parts[:4])
-    return f"{', '.join(said)}; `rlc explain` shows what it is made of"
+            values = [quantity for quantity in one.plan.quantities if quantity.kind == "value"]
+            places = [origins[value.stage or ""].at(value.key) for value in values[:1]]
+            parts = sorted(estimated.parts(one.plan.quantity).items(), key=lambda part: -part[1])
+            advice = "change the value, or what is expected of it"
+            if parts:
+                largest = ", ".join(f"{kind} {shown(number, unit)}" for kind, number in parts[:4])
+                advice = f"{largest}; `rlc explain` shows what it is made of"
+            labels = [Label(place, "its value") for place in places]
+            found.error("RL0674", one.span, message, advice, *labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import add, mul, sub, truediv
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlc.catalog import DECLARATIONS, KINDS, PARAM_TYPES, SCALARS, Param
 from rlc.check.bind import Owner, bind
@@ -41,6 +41,19 @@ MAX_PARTS = 100_000  # values in a list or record
 MAX_DEPTH = 50  # of lists and records in each other
 LARGEST_INT = 2**53  # a float, and JSON's readers, still hold it exactly
 LARGEST = 1e300  # keeps every later conversion to a float finite
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class EvaluatorLike(Protocol):
+        """The part of :class:`rlc.check.evaluate.Evaluator` that modules below it need."""
+
+        scope: Scope
+        found: Diagnostics
+        scalars: Scalars
+
+        def value(self, expr: Expr, want: Param) -> Value | None: ...
+
 
 # Evaluates a name, or a field of a declaration; returns None after a report.
 Lookup = Callable[[Name | Attribute], Value | None]

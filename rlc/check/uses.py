@@ -7,15 +7,15 @@ evaluated; what is put in keeps its place, and how it came there."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rlc.catalog import DECLARATIONS, KINDS, REQUIRED, WORDS, Param, find_anywhere, how_to_make
 from rlc.check.amendments import Amendment, filled, marked, names_in, names_of, nodes_in
 from rlc.check.bind import Owner, bind
-from rlc.check.scalars import NUMBERS, WORD, Scalars, typed
-from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made, known_values, rename
+from rlc.check.scalars import NUMBERS, WORD, typed
+from rlc.check.scope import NAMEABLE, NamedDecl, declared_as, is_made, known_values, rename
 from rlc.check.values import UnknownValue, Value
 from rlc.lang import (
     Amend,
@@ -35,26 +35,27 @@ from rlc.lang import (
 )
 from rlc.records import evolve
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import Protocol
+
+    from rlc.check.scalars import EvaluatorLike
+    from rlc.check.scope import Scope
+
+    class ReuseContext(EvaluatorLike, Protocol):
+        """The part of :class:`rlc.check.evaluate.Evaluator` that is needed here."""
+
+        def made(self, decl: NamedDecl) -> Value | None: ...
+
+        def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None: ...
+
+        def may_use(self, decl: NamedDecl, name: Name) -> bool: ...
+
+        def inside(self, name: str) -> AbstractContextManager[None]: ...
+
+
 MAX_COPIES = 2_000
 AnyDecl = TypeVar("AnyDecl", bound=BlockDecl | ValueDecl)
-
-
-class ReuseContext(Protocol):
-    """The part of :class:`rlc.check.evaluate.Evaluator` that is needed here."""
-
-    scope: Scope
-    found: Diagnostics
-    scalars: Scalars
-
-    def value(self, expr: Expr, want: Param) -> Value | None: ...
-
-    def made(self, decl: NamedDecl) -> Value | None: ...
-
-    def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None: ...
-
-    def may_use(self, decl: NamedDecl, name: Name) -> bool: ...
-
-    def inside(self, name: str) -> AbstractContextManager[None]: ...
 
 
 class Uses:
@@ -192,7 +193,7 @@ class Uses:
         return evolve(filled(decl, holes), parameters=None)
 
     def _defaults_of(self, decl: BlockDecl | ValueDecl) -> Mapping[str, Expr]:
-        """Return what stands for each parameter that is not given: its default, if that is valid."""
+        """Return what stands for each parameter that is not given: its default, if it is valid."""
         if decl.name.id not in self._defaults:
             defaults: dict[str, Expr] = {}
             for parameter, want in zip(decl.parameters or (), self.wants(decl), strict=True):
@@ -291,8 +292,9 @@ class Uses:
         def stands_for(name: Name) -> Expr | None:
             """Return the expression of a declared value; None if the plan has it by its name."""
             decl = scope.decls.get(name.id)
-            kind = KINDS.get(decl.kind.id) if isinstance(decl, ValueDecl) else None
-            if kind is None or kind.named or DECLARATIONS[decl.kind.id].is_block:
+            if not isinstance(decl, ValueDecl) or DECLARATIONS[decl.kind.id].is_block:
+                return None
+            if decl.kind.id not in KINDS or KINDS[decl.kind.id].named:
                 return None
             scope.used.add(name.id)
             return decl.value

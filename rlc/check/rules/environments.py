@@ -198,7 +198,7 @@ def _templates_fit(view: StageView, env: EnvPlan) -> None:
     """The tokenizer of a base model may have no chat template; then GEM's chat wrappers fail."""
     model, path = find_model(view.model.base), f"envs.{env.name}.wrappers"
     for wrapper in env.wrappers if model is not None else ():
-        traits, name = wrapper_traits(wrapper.name), wrapper.args.get("name")
+        traits, name = wrapper_traits(wrapper.name), wrapper.args.get("name", "")
         if model and "role_colon" in model.renderers and traits.chat_template:
             message = (
                 f"`{wrapper.name}()` needs a chat template, and `{model.base}` is a base model"
