@@ -210,7 +210,7 @@ class Evaluator:
         return made and evolve(made, origin=expr.span)
 
     def made(self, decl: NamedDecl) -> Value | None:
-        """The value of a declaration without parameters."""
+        """Return the value of a declaration without parameters."""
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
@@ -249,10 +249,8 @@ class Evaluator:
         words = words_of(want.type)
         if words and builtin is None and not self.scope.knows(name.id):
             message = f"`{name.id}` is not {KINDS[want.type].noun}"
-            advice, fix = (
-                known_values(names_of(want.type), name.id),
-                rename(name.span, name.id, words),
-            )
+            fix = rename(name.span, name.id, words)
+            advice = known_values(names_of(want.type), name.id)
             self.found.error("RL0204", name.span, message, advice, fix=fix)
             return None
         decl = self.scope.decls.get(name.id)
@@ -280,13 +278,13 @@ class Evaluator:
         model = self._reference(expr.value, ("model",), Param("model", "model", ""))
         if model is None:
             return None
-        record: Any = model.data.model
-        name, names = expr.attr, field_names(type(record))
+        record, name = model.data.model, expr.attr
+        kind: Any = type(record)
+        names = field_names(kind)
         if name.id not in names:
+            message = f"a model has no field `{name.id}`"
             advice, fix = known_values(names, name.id), rename(name.span, name.id, names)
-            self.found.error(
-                "RL0104", name.span, f"a model has no field `{name.id}`", advice, fix=fix
-            )
+            self.found.error("RL0104", name.span, message, advice, fix=fix)
             return None
         value: Value = getattr(record, name.id)
         return evolve(value, span=expr.span, origin=expr.span)
@@ -320,9 +318,8 @@ class Evaluator:
             self.found.error("RL0112", span, message, f"break the circle: {circle}", label)
             return False
         if len(self._open) >= MAX_OPEN:
-            message = (
-                f"`{name.id}` is needed by more than {MAX_OPEN} declarations, one by the other"
-            )
+            many = f"more than {MAX_OPEN} declarations"
+            message = f"`{name.id}` is needed by {many}, one by the other"
             advice = "put a declaration before those that name it"
             self.found.error("RL0016", span, message, advice, label)
             return False

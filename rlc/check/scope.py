@@ -40,17 +40,14 @@ MAX_LISTED = 8
 
 
 def closest(word: str, candidates: Sequence[str]) -> list[str]:
-    """The candidates that were most likely meant: the nearest, else those that contain the word."""
-    match = nearest(word, candidates)
-    if match:
+    """Return the nearest candidate, else up to three that contain the word."""
+    if match := nearest(word, candidates):
         return [match]
-    plain = word.lower()
-    parts = [name for name in candidates if len(plain) > 2 and plain in name.lower()]
-    return parts[:3]
+    return [name for name in candidates if len(word) > 2 and word.lower() in name.lower()][:3]
 
 
 def known_values(candidates: Sequence[str], word: str | None = None) -> str:
-    """``did you mean …?`` for a word close to some, else what there is to choose from."""
+    """Return ``did you mean …?`` for a word close to some, else what there is to choose from."""
     likely = closest(word, candidates) if word is not None else []
     if likely:
         *others, last = (f"`{name}`" for name in likely)
@@ -76,7 +73,7 @@ def rename(span: Span, word: str, candidates: Sequence[str]) -> Fix | None:
 
 
 NamedDecl = BlockDecl | ValueDecl
-# Of which declarations a parameter may name one. Each has its name in the plan.
+# The kinds of declarations that a parameter of a type may name. Each has its name in the plan.
 NAMEABLE = {"model": ("model", *TRAINING)}
 
 
@@ -99,23 +96,23 @@ class Scope:
         return list(self.decls.values())
 
     def declaration(self, name: str) -> NamedDecl | None:
-        """What the recipe declares under a name, with parameters or without."""
+        """Return what the recipe declares under a name, with parameters or without."""
         return self.decls.get(name) or self.templates.get(name)
 
     def knows(self, name: str) -> bool:
-        """Whether the recipe declares the name, even if the declaration cannot be read."""
+        """Return whether the recipe declares the name, even if it cannot be read."""
         return name in self.decls or name in self.templates or name in self.unread
 
     @contextmanager
     def unmarked(self, name: str) -> Iterator[None]:
-        """While what is declared is checked, without that being a use of it."""
+        """Let checks of a declaration not count as uses of it."""
         before = name in self.used
         yield
         if not before:
             self.used.discard(name)
 
     def of_kind(self, *kinds: str) -> tuple[str, ...]:
-        """The declarations of some kinds; asked for with every name that is unknown."""
+        """Return the names of the declarations of some kinds."""
         if kinds not in self._of_kind:
             names = (name for name, decl in self.decls.items() if decl.kind.id in kinds)
             self._of_kind[kinds] = tuple(names)
@@ -146,7 +143,8 @@ class Scope:
         self.used.update(closest(name.id, candidates))
         forms = [DECLARATIONS[kind].written(name.id) for kind in kinds if kind in DECLARATIONS]
         advice = f"declare it: `{forms[0]}`" if forms else "write the value here"
-        advice = known_values(candidates, name.id) if candidates else advice
+        if candidates:
+            advice = known_values(candidates, name.id)
         fix = rename(name.span, name.id, candidates)
         found.error("RL0102", name.span, f"`{name.id}` is not declared", advice, fix=fix)
         return None
@@ -178,7 +176,7 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
 
 
 def usage(template: NamedDecl) -> str:
-    """The shortest use of a declaration with parameters: what has no default is given."""
+    """Return the shortest use of a declaration with parameters."""
     needed = (part.name.id for part in template.parameters or () if part.default is None)
     return f"{template.name.id}({', '.join(needed)})"
 
@@ -229,12 +227,10 @@ def _expectation(decl: Expectation, found: Diagnostics) -> Expectation | None:
 
 
 def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
-    """The kinds that were likely meant, as other tools call them or misspelt, and the fix."""
-    known = [d.kind for d in DECLARATIONS.values() if kind.id.lower() in d.aliases.split()]
-    if known:
+    """Return the kinds that were likely meant, by their names in other tools, and the fix."""
+    if known := [d.kind for d in DECLARATIONS.values() if kind.id.lower() in d.aliases.split()]:
         return known, replace(kind.span, known[0], f"write `{known[0]}`")
-    names = list(DECLARATIONS)
-    return closest(kind.id, names), rename(kind.span, kind.id, names)
+    return closest(kind.id, [*DECLARATIONS]), rename(kind.span, kind.id, [*DECLARATIONS])
 
 
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
@@ -250,7 +246,7 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
 
 
 def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
-    """Whether a declaration is written as a value, and stands for a block."""
+    """Return whether a declaration is written as a value, and stands for a block."""
     if isinstance(decl, BlockDecl) or not DECLARATIONS[decl.kind.id].is_block:
         return False
     func = decl.value.func if isinstance(decl.value, Call) else None
@@ -258,5 +254,5 @@ def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
 
 
 def declared_as(decl: BlockDecl | ValueDecl) -> str:
-    """What a declaration declares, as a message names it."""
+    """Return what a declaration declares, as a message names it."""
     return DECLARATIONS[decl.kind.id].noun or KINDS[decl.kind.id].noun

@@ -82,10 +82,7 @@ class CheckedSweep:
 
 
 def check_sweep(
-    decl: BlockDecl,
-    evaluator: Evaluator,
-    stages: Mapping[str, CheckedStage],
-    found: Diagnostics,
+    decl: BlockDecl, evaluator: Evaluator, stages: Mapping[str, CheckedStage], found: Diagnostics
 ) -> CheckedSweep | None:
     """Return a sweep of some of the ``stages``; None after a report."""
     return _Checker(decl, evaluator, stages, found).checked()

@@ -26,8 +26,8 @@ Overrides = Mapping[str, str] | Collection[str]
 
 @frozen(eq=False)
 class CompileResult:
-    """What a recipe compiles to. ``plan`` is None if there are errors or no stages; ``sweeps`` are
-    those that the recipe declares, if there are no errors."""
+    """The result of a compilation. ``plan`` is None if there are errors or no stages; ``sweeps``
+    are those of the recipe, if there are no errors."""
 
     plan: Plan | None
     diagnostics: Diagnostics
@@ -57,24 +57,19 @@ def load(
     if compiled.plan is None or not (rehearse or service):
         return compiled
 
-    def as_asked(plan: Plan) -> Plan:
-        if rehearse:
-            from rlc.compile.variants import rehearse as rehearsal_of
+    from rlc.compile import variants
 
-            plan = rehearsal_of(plan)
-        if service is not None:
-            from rlc.compile.variants import on_service
+    def finish(plan: Plan) -> Plan:
+        plan = variants.rehearse(plan) if rehearse else plan
+        return variants.on_service(plan, service) if service is not None else plan
 
-            plan = on_service(plan, service)
-        return plan
-
-    sweeps = tuple(sweep.finished(as_asked, rehearse) for sweep in compiled.sweeps)
-    return CompileResult(as_asked(compiled.plan), compiled.diagnostics, sweeps)
+    sweeps = tuple(sweep.finished(finish, rehearse) for sweep in compiled.sweeps)
+    return CompileResult(finish(compiled.plan), compiled.diagnostics, sweeps)
 
 
 def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
-    """Everything that is wrong with the recipe in a file (``-``: standard input), and with a
-    ``reader`` with the data that it names."""
+    """Return the findings in the recipe of a file (``-``: standard input), and with a ``reader`` in
+    the data that it names."""
     source, found = read_source(path)
     if source is not None:
         *_, found = _checked(source, reader=reader)
@@ -112,8 +107,8 @@ def _plan(
     plans = tuple(stage.plan() for stage in stages)
     provenance = {"seed": origin}
     for stage in stages:
-        for path, said in stage.provenance().items():
-            provenance[f"stages.{stage.name}.{path}"] = said
+        own = stage.provenance().items()
+        provenance |= {f"stages.{stage.name}.{path}": source for path, source in own}
     expected = []
     for one in expectations:
         if one.stages <= {stage.name for stage in stages}:
@@ -138,8 +133,8 @@ def _checked(
     seed: int | None = None,
     read: Read = read_source,
 ) -> tuple[Analysis | None, tuple[Sweep, ...], Diagnostics]:
-    """What a recipe declares, its sweeps and everything that was found; None and no sweeps if there
-    are errors."""
+    """Return the analysis of a recipe, its sweeps and all findings; None and no sweeps if there are
+    errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found, read)
     for text in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):

@@ -24,8 +24,8 @@ _SHOWN = 12  # differences that a message lists
 
 @frozen
 class MadeFrom:
-    """What a plan was compiled from. ``folder`` is where the paths in ``overrides`` start. The file
-    has it and ``recipe`` as seen from its own folder."""
+    """The recipe and the options of a plan. Paths in ``overrides`` start at ``folder``. The file
+    has it and ``recipe`` relative to its own folder."""
 
     recipe: str
     overrides: list[str]
@@ -42,8 +42,8 @@ class PlanFileError(Error):
 
 @frozen
 class SavedPlan:
-    """A plan and what its file says of it. ``made_from`` is None for the plan of a run folder.
-    ``hashed``: the file had the hash of its content, so it was not edited."""
+    """A plan of a file. ``made_from`` is None for the plan of a run folder. ``hashed``: the file
+    has the hash of its content, so it was not edited."""
 
     plan: Plan
     made_from: MadeFrom | None
@@ -51,10 +51,7 @@ class SavedPlan:
 
 
 def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> None:
-    """Write a plan atomically: a reader finds all of it, or what was there before.
-
-    Raise PlanFileError if it cannot be written.
-    """
+    """Write a plan atomically. Raise PlanFileError if it cannot be written."""
     target = Path(path)
     origin = asdict(made_from)
     for name in ("recipe", "folder"):
@@ -106,10 +103,8 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
             made_from = Converter().structure(origin, MadeFrom)
         except Exception as error:  # a converter may raise anything
             raise PlanFileError(f"{path} was edited: made_from is not what rlc writes") from error
-        recipe, folder = (
-            name and os.path.normpath(os.path.join(here, name))
-            for name in (made_from.recipe, made_from.folder)
-        )
+        paths = (made_from.recipe, made_from.folder)
+        recipe, folder = (p and os.path.normpath(os.path.join(here, p)) for p in paths)
         made_from = evolve(made_from, recipe=recipe, folder=folder)
     version = data.get("schema_version")
     if not isinstance(version, int):
@@ -126,8 +121,7 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
     except PlanFormatError as error:
         raise PlanFileError(f"{path} is not a plan: {error}") from error
     if intact is False:
-        saved = SavedPlan(plan, made_from)
-        lines = stale_lines(saved) if made_from else []
+        lines = stale_lines(SavedPlan(plan, made_from))
         where = "\n".join(["; it differs from its recipe in", *lines]) if lines else ""
         raise PlanFileError(
             f"{path} was edited: its hash is no longer that of its content{where}",
@@ -137,12 +131,9 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
 
 
 def stale_lines(saved: SavedPlan) -> list[str]:
-    """How the recipe of a plan differs from it by now, as lines; empty if it does not, or the
-    recipe is gone."""
-    if saved.made_from is None:
-        return []
+    """Return how the recipe of a plan differs from it, as lines; none if there is no such file."""
     made = saved.made_from
-    if not os.path.isfile(made.recipe):
+    if made is None or not os.path.isfile(made.recipe):
         return []
     from rlc.compile.recipe import load
     from rlc.data import Reader
@@ -169,12 +160,11 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _again(made_from: MadeFrom) -> str:
-    """The command that wrote a plan."""
+    """Return the command that wrote a plan."""
     import shlex
 
     words = ["rlc", "explain", made_from.recipe]
-    for override in made_from.overrides:
-        words += ["--set", override]
+    words += [word for override in made_from.overrides for word in ("--set", override)]
     words += [] if made_from.seed is None else ["--seed", str(made_from.seed)]
     words += ["--rehearse"] if made_from.rehearse else []
     words += [] if made_from.service is None else ["--service", made_from.service]

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -60,16 +61,13 @@ class Chunk:
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
-        """All that others see of its declarations, but for the fields of blocks."""
-        return tuple(
-            decl.span.text if decl.kind.id == "param" else head_of(decl)
-            for decl in self.decls
-            if isinstance(decl, NamedDecl)
-        )
+        """What others see of its declarations, except the fields of blocks."""
+        decls = (decl for decl in self.decls if isinstance(decl, NamedDecl))
+        return tuple(d.span.text if d.kind.id == "param" else _head_of(d) for d in decls)
 
     @cached_property
     def is_own(self) -> bool:
-        """Whether the notes on it are made of nothing but itself and the heads of the others."""
+        """Whether its notes depend only on itself and the heads of the others."""
         values = (decl for decl in self.decls if isinstance(decl, ValueDecl))
         return not any(decl.kind.id in DECLARATIONS and is_made(decl) for decl in values)
 
@@ -83,8 +81,8 @@ class Chunk:
         return self._noted[1]
 
 
-def head_of(decl: NamedDecl) -> str:
-    """Return a declaration up to what it is made of, as it is written."""
+def _head_of(decl: NamedDecl) -> str:
+    """Return the text of a declaration up to its value or fields."""
     text, start = decl.span.source.text, decl.span.start
     if isinstance(decl, ValueDecl):
         return text[start : decl.value.span.start]
@@ -118,16 +116,15 @@ class Document:
         starts = sorted({0, *(match.start() for match in _heads().finditer(text))})
         chunks = []
         for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-            part = text[start:end]
-            chunk = known[part].pop(0) if known[part] else self._chunk(part)
+            if same := known[text[start:end]]:
+                chunk = same.pop(0)
+            else:
+                source = Source(self.source.name, text[start:end], self.source.folder)
+                decls = parse(source)[0].decls
+                chunk = Chunk(source, (*decls, *_malformed(source, decls)))
             chunk.start = start
             chunks.append(chunk)
         return chunks
-
-    def _chunk(self, text: str) -> Chunk:
-        source = Source(self.source.name, text, self.source.folder)
-        decls = parse(source)[0].decls
-        return Chunk(source, (*decls, *_malformed(source, decls)))
 
     @cached_property
     def starts(self) -> dict[Source, int]:
@@ -148,7 +145,7 @@ class Document:
                     yield os.path.normpath(os.path.join(self.source.folder, decl.path.value))
 
     def annotator(self, chunks: list[Chunk]) -> Annotator:
-        """Return what takes notes on it where all these declarations are seen."""
+        """Return the annotator of the text with all these declarations in scope."""
         if self._annotator is None or self._annotator[0] != chunks:
             decls = [decl for chunk in chunks for decl in chunk.decls]
             self._annotator = list(chunks), Annotator(decls, self.source)
@@ -157,13 +154,13 @@ class Document:
 
 @cache
 def _heads() -> re.Pattern[str]:
-    """What a chunk starts with: a known kind at the margin, with the comment above it."""
+    """Return the pattern of a chunk's start: a kind at the margin, with the comment above it."""
     kinds = "|".join((*DECLARATIONS, IMPORT))
     return re.compile(rf'^(?:#[^\n]*\n)*(?:{kinds})[ \t]+(?=[A-Za-z_"]|$)', re.M)
 
 
 def _malformed(source: Source, decls: Sequence[Decl]) -> Iterator[Decl]:
-    """The declaration that a chunk starts with, if it cannot be read: its name is still known."""
+    """Yield the declaration that a chunk starts with, if it cannot be read: its name is known."""
     head = re.match(r"(?:\s|#[^\n]*\n)*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*[{(=:]", source.text)
     known = DECLARATIONS.get(head[1]) if head is not None else None
     if head is None or known is None or known.form is not None:
@@ -236,9 +233,8 @@ class Documents:
             return None
 
     def closure(self, document: Document) -> dict[str, Document]:
-        """A text and all that it imports, by path."""
-        found = {document.path: document}
-        waiting = [document]
+        """Return a text and all that it imports, by path."""
+        found, waiting = {document.path: document}, [document]
         while waiting:
             for path in waiting.pop().imports:
                 if path not in found and (other := self.get(path)) is not None:
@@ -246,18 +242,13 @@ class Documents:
                     waiting.append(other)
         return found
 
-    def annotator(self, document: Document) -> Annotator:
-        """Return what takes notes on a text, in the light of all that is declared in it and in what
-        it imports: its own names come first."""
-        return document.annotator(self.seen(document))
-
     def seen(self, document: Document) -> list[Chunk]:
-        """The parts of a text and of all that it imports."""
+        """Return the parts of a text and of all that it imports, its own first."""
         return [chunk for each in self.closure(document).values() for chunk in each.chunks]
 
     def scope(self, document: Document) -> Mapping[str, NamedDecl]:
-        """The names that are declared in a text and in what it imports."""
-        return self.annotator(document).declared
+        """Return the declarations of a text and of all that it imports, by name."""
+        return document.annotator(self.seen(document)).declared
 
     def notes(
         self, document: Document, chunks: Iterable[Chunk] | None = None
@@ -293,9 +284,8 @@ class Documents:
 
     def project(self) -> Iterator[Document]:
         """Every text of the project, and all that are open."""
-        paths = dict.fromkeys(self._open)
-        paths |= dict.fromkeys(_recipes(self.folders))
-        for path in paths:
+        recipes = islice(_recipes(self.folders), MOST_FILES)
+        for path in dict.fromkeys((*self._open, *recipes)):
             if (document := self.get(path)) is not None:
                 yield document
 
@@ -305,16 +295,10 @@ def _start(note: Note) -> int:
 
 
 def _recipes(folders: Iterable[str]) -> Iterator[str]:
-    count = 0
     for folder in folders:
         for root, inner, files in os.walk(folder):
             inner[:] = sorted(i for i in inner if i not in _NOT_OURS and not i.startswith("."))
-            for file in sorted(files):
-                if file.endswith(SUFFIX):
-                    count += 1
-                    if count > MOST_FILES:
-                        return
-                    yield os.path.join(root, file)
+            yield from (os.path.join(root, f) for f in sorted(files) if f.endswith(SUFFIX))
 
 
 def path_of(uri: str) -> str:
@@ -333,7 +317,7 @@ def uri_of(path: str) -> str:
 
 
 class NameUse(NamedTuple):
-    """What a name stands for: a declaration, or what is local to the one that ``decl`` is."""
+    """A name of the declaration ``decl``, or of what is local to it."""
 
     name: str
     decl: NamedDecl
@@ -376,16 +360,12 @@ def definition(documents: Documents, document: Document, offset: int) -> TextRan
     """Return where what stands at an offset is declared: a name, an imported file, a file that is
     named, or a function in it."""
     at = note_at(documents, document, offset)
-    if at is None:
-        return None
-    if at.role in ("path", "literal"):
+    if at is not None and at.role in ("path", "literal"):
         return _file(documents, document, at)
-    name = _name_of(at, document)
-    if name is None:
-        return None
-    if not name.is_local:
-        return documents.place_of(name.decl)
-    return next(uses_within(documents, document, name), None)
+    name = _name_of(at, document) if at is not None else None
+    if name is not None and name.is_local:
+        return next(uses_within(documents, document, name), None)
+    return documents.place_of(name.decl) if name is not None else None
 
 
 def _file(documents: Documents, document: Document, at: Note) -> TextRange | None:
@@ -394,13 +374,11 @@ def _file(documents: Documents, document: Document, at: Note) -> TextRange | Non
         return None
     path, _, function = text.rpartition(":") if re.search(r"\.py:\w+$", text) else (text, "", "")
     whole = os.path.normpath(os.path.join(document.source.folder, os.path.expanduser(path)))
-    other = documents.plain(whole)
-    if other is None:
+    if (other := documents.plain(whole)) is None:
         return None
-    written = re.escape(function)
-    found = re.search(
-        rf"^(?:async )?(?:def|class) +({written})\b|^({written}) *=", other.source.text, re.M
-    )
+    name = re.escape(function)
+    pattern = rf"^(?:async )?(?:def|class) +({name})\b|^({name}) *="
+    found = re.search(pattern, other.source.text, re.M)
     start, end = found.span(found.lastindex or 0) if function and found else (0, 0)
     return TextRange(other, start, end)
 
@@ -434,14 +412,9 @@ def why_not(documents: Documents, document: Document, name: NameUse, new: str) -
     if not name.is_local and is_taken(new):
         return f"`{new}` is the name of a builtin"
     for place in uses(documents, document, name):
-        if new in documents.scope(place.document) or new in _locals(documents, place):
+        other, text = place.document, place.document.source.text
+        notes = documents.notes(other, [other.chunk_at(place.start)])[0]
+        inner = {text[at.start : at.end] for at in notes if at.role in ("parameter", "local")}
+        if new in documents.scope(other) or new in inner:
             return f"`{new}` is declared already"
     return None
-
-
-def _locals(documents: Documents, place: TextRange) -> set[str]:
-    """The parameters of the declaration that a place is in, and the parts of a loss."""
-    chunk = place.document.chunk_at(place.start)
-    notes = documents.notes(place.document, [chunk])[0]
-    text = place.document.source.text
-    return {text[at.start : at.end] for at in notes if at.role in ("parameter", "local")}

@@ -85,14 +85,14 @@ _SEVERITIES = {
 
 @frozen(eq=False)
 class CheckedText:
-    """A text, what it compiled to, and the costs of the stages of its plan by their names."""
+    """A text, what it compiled to, and the costs of the stages of its plan by name."""
 
     document: Document
     compiled: CompileResult
     costs: Mapping[str, StageCost] = field(factory=dict)
 
     def by_path(self) -> dict[str, list[Diagnostic]]:
-        """The findings by the files that they are in: some are in imported ones."""
+        """Return the findings by file: some are in imported ones."""
         found: dict[str, list[Diagnostic]] = defaultdict(list)
         for item in self.compiled.diagnostics:
             found[item.file_name].append(item)
@@ -126,21 +126,20 @@ def fixed_text(documents: Documents, document: Document) -> str:
 
 def as_diagnostic(item: Diagnostic, encoding: str) -> types.Diagnostic:
     """Return a finding as editors show it."""
+
+    def location(span: Span) -> types.Location:
+        where = Positions(span.source, encoding).of(span)
+        return types.Location(uri_of(span.source.name), where)
+
     start = types.Range(types.Position(0, 0), types.Position(0, 0))
     return types.Diagnostic(
-        range=Positions(item.span.source, encoding).of(item.span) if item.span else start,
+        range=location(item.span).range if item.span else start,
         message=f"{item.message}\nhelp: {item.help}" if item.help else item.message,
         severity=_SEVERITIES[item.severity],
         code=item.code,
         source=NAME,
         related_information=[
-            types.DiagnosticRelatedInformation(
-                types.Location(
-                    uri_of(label.span.source.name),
-                    Positions(label.span.source, encoding).of(label.span),
-                ),
-                label.text,
-            )
+            types.DiagnosticRelatedInformation(location(label.span), label.text)
             for label in item.labels
         ],
     )
@@ -172,9 +171,6 @@ def _edit(fix: Fix, encoding: str) -> types.WorkspaceEdit:
         edit = types.TextEdit(Positions(span.source, encoding).of(span), text)
         changes[uri_of(span.source.name)].append(edit)
     return types.WorkspaceEdit(changes=changes)
-
-
-# Changes of a text as edits of the lines that change
 
 
 def line_edits(source: Source, new: str, encoding: str) -> list[types.TextEdit]:
@@ -233,38 +229,27 @@ def document_symbols(document: Document, positions: Positions) -> list[types.Doc
     """Return the declarations, each with its fields."""
     found = []
 
-    def range_of(span: Span) -> types.Range:
+    def symbol(
+        name: str, kind: types.SymbolKind, detail: str, span: Span, chosen: Span
+    ) -> types.DocumentSymbol:
         start = document.starts[span.source]
-        return positions.range(start + span.start, start + span.end)
+        ranges = (positions.range(start + s.start, start + s.end) for s in (span, chosen))
+        return types.DocumentSymbol(name, kind, *ranges, detail)
 
     for decl in (decl for chunk in document.chunks for decl in chunk.decls):
         if isinstance(decl, BlockDecl | ValueDecl):
-            name, chosen, kind = decl.name.id, decl.name.span, decl.kind.id
+            name, chosen = decl.name.id, decl.name.span
         elif isinstance(decl, Expectation):
-            name, chosen, kind = decl.comparison.span.text, decl.comparison.span, decl.kind.id
+            name, chosen = decl.comparison.span.text, decl.comparison.span
         else:
-            name, chosen, kind = decl.path.value, decl.path.span, decl.kind.id
-        fields = decl.fields if isinstance(decl, BlockDecl) else ()
-        children = [
-            types.DocumentSymbol(
-                name=field.name.id,
-                kind=types.SymbolKind.Field,
-                range=range_of(field.span),
-                selection_range=range_of(field.name.span),
-                detail=" ".join(field.value.span.text.split())[:60],
-            )
-            for field in fields
-        ]
-        found.append(
-            types.DocumentSymbol(
-                name=name,
-                kind=_KINDS.get(kind, types.SymbolKind.Class),
-                range=range_of(decl.span),
-                selection_range=range_of(chosen),
-                detail=kind,
-                children=children,
-            )
-        )
+            name, chosen = decl.path.value, decl.path.span
+        kind = _KINDS.get(decl.kind.id, types.SymbolKind.Class)
+        found.append(symbol(name, kind, decl.kind.id, decl.span, chosen))
+        found[-1].children = []
+        for part in decl.fields if isinstance(decl, BlockDecl) else ():
+            text = " ".join(part.value.span.text.split())[:60]
+            own = part.name.id, types.SymbolKind.Field, text, part.span, part.name.span
+            found[-1].children.append(symbol(*own))
     return found
 
 
@@ -281,19 +266,18 @@ def semantic_tokens(notes: Iterable[Note], positions: Positions) -> list[int]:
             continue
         kind = LEGEND.token_types.index(_TYPES[at.role])
         since = start.character - (column if delta == 0 else 0)
-        data += [delta, since, end.character - start.character, kind, sum(_modifiers(at))]
+        data += [delta, since, end.character - start.character, kind, _modifier(at)]
         line, column = start.line, start.character
     return data
 
 
-def _modifiers(at: Note) -> Iterator[int]:
+def _modifier(at: Note) -> int:
+    """Return the bit of a word's modifier in the legend, 0 without one."""
     if at.role == "declares" or (at.role == "local" and at.want is None):
-        yield 1
-    elif at.what is not None and not isinstance(at.what, NamedDecl) and at.role != "parameter":
-        yield 2
+        return 1
+    is_known = at.what is not None and not isinstance(at.what, NamedDecl)
+    return 2 if is_known and at.role != "parameter" else 0
 
-
-# What is unsaid
 
 _Hint = tuple[int, str, types.InlayHintKind | None, str | None]
 
@@ -308,8 +292,8 @@ def inlay_hints(
     start: int,
     end: int,
 ) -> list[types.InlayHint]:
-    """Return what is unsaid between two offsets. ``plan``: what the recipe last compiled to, with
-    the ``costs`` of its stages."""
+    """Return the hints between two offsets. ``plan``: what the recipe last compiled to, with the
+    ``costs`` of its stages."""
     calls = {(each.start, each.end): each for each in arguments if each.is_call and each.owner}
     found = [hint for given in calls.values() for hint in _of_call(given, text)]
     if plan is not None:
@@ -329,7 +313,7 @@ def inlay_hints(
 
 
 def _of_call(given: Arguments, text: str) -> Iterator[_Hint]:
-    """The names of arguments that are given by position, and the defaults of those that are not."""
+    """Yield the names of positional arguments, and the defaults of missing ones."""
     params, items = given.params, given.items
     unnamed = [item.span.start + given.by for item in items if item.name is None]
     if len(params) > 1:
@@ -340,11 +324,11 @@ def _of_call(given: Arguments, text: str) -> Iterator[_Hint]:
     named |= {param.name for param in params[: len(unnamed)]}
     left = [p for p in params if p.name not in named and not p.required]
     texts = [(param.name, describe.default_text(param)) for param in left]
-    said = [f"{name} = {text}" for name, text in texts if text not in ("none", "…")]
-    if said:
-        more = ", …" if len(said) > MOST_DEFAULTS else ""
-        label = f"{', ' if items else ''}{', '.join(said[:MOST_DEFAULTS])}{more}"
-        tooltip = f"defaults: {', '.join(said)}"
+    defaults = [f"{name} = {text}" for name, text in texts if text not in ("none", "…")]
+    if defaults:
+        more = ", …" if len(defaults) > MOST_DEFAULTS else ""
+        label = f"{', ' if items else ''}{', '.join(defaults[:MOST_DEFAULTS])}{more}"
+        tooltip = f"defaults: {', '.join(defaults)}"
         yield given.end - 1, label, types.InlayHintKind.Parameter, tooltip
 
 
@@ -354,7 +338,7 @@ def _of_plan(
     plan: Plan,
     costs: Mapping[str, StageCost],
 ) -> Iterator[_Hint]:
-    """Dollars of stages, and what was decided where the recipe leaves it open."""
+    """Yield the costs of stages, and what the plan decides where the recipe leaves it open."""
     stages = {stage.name: stage for stage in plan.stages}
     models = {stage.model.name: stage.model for stage in plan.stages}
     heads = {}

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo import (
-    AdvantageStep,
-    Baseline,
-    Clip,
-    Scale,
-    WeightedSum,
-    running_baseline,
-)
+from rlc.algo import AdvantageStep, Baseline, Clip, Scale, WeightedSum, running_baseline
 from rlc.catalog import (
     BUILTINS,
     LIKELIHOOD,

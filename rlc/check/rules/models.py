@@ -22,15 +22,7 @@ from rlc.catalog import (
 from rlc.check.rules.view import StageView, rule, teacher_paths
 from rlc.check.scope import closest, known_values
 from rlc.lang import Label
-from rlc.plan import (
-    LOCAL,
-    TINKER,
-    WHERE_PATHS_START,
-    EnvPlan,
-    Samples,
-    is_text_file,
-    teacher_of,
-)
+from rlc.plan import LOCAL, TINKER, WHERE_PATHS_START, EnvPlan, Samples, is_text_file, teacher_of
 
 _SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
