@@ -345,7 +345,8 @@ class _Checker:
 
     def values_fit(self) -> bool:
         """Return whether each value of each axis makes a recipe of its own."""
-        return all([self._values_of(axis) for axis in self.checked.axes])
+        fit = [self._values_of(axis) for axis in self.checked.axes]  # which reports
+        return all(fit)
 
     def _values_of(self, axis: Axis) -> bool:
         (plan,) = (plan for plan in self.sweep.plan.axes if plan.path == axis.name)

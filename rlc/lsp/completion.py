@@ -10,7 +10,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 from lsprotocol import types
 
 from rlc.algo import INPUTS, OPERATIONS, Operation
@@ -87,26 +87,26 @@ def complete(
     return list(proposals.in_string() if quote >= 0 else proposals.words())
 
 
+@define(eq=False)
 class _Completion:
     """Proposals at a cursor. ``text`` stands before it; the word or string that is typed begins at
     ``start``."""
 
-    def __init__(
-        self,
-        cursor: Cursor,
-        text: str,
-        start: int,
-        positions: Positions,
-        snippets: bool,
-        stages: Mapping[str, StagePlan],
-    ) -> None:
-        self.cursor, self.start, self.typed = cursor, start, text[start:]
-        self.offset, self.text = len(text), text
-        self.positions, self.snippets, self.stages = positions, snippets, stages
-        self.count = 0
-        decl = cursor.decl
-        self.within = decl.name.id if isinstance(decl, NamedDecl) else ""  # it cannot name itself
-        self.scope = cursor.annotator.declared
+    cursor: Cursor
+    text: str
+    start: int
+    positions: Positions
+    snippets: bool
+    stages: Mapping[str, StagePlan]
+    count: int = 0
+
+    @property
+    def typed(self) -> str:
+        return self.text[self.start :]
+
+    @property
+    def scope(self) -> Mapping[str, NamedDecl]:
+        return self.cursor.annotator.declared
 
     def _item(
         self, label: str, start: int, kind: Any, insert: str | None = None, **more: object
@@ -122,7 +122,7 @@ class _Completion:
             kind=kind,
             sort_text=f"{self.count:05}",
             insert_text_format=form,
-            text_edit=types.TextEdit(self.positions.range(start, self.offset), new),
+            text_edit=types.TextEdit(self.positions.range(start, len(self.text)), new),
             **more,
         )
 
@@ -236,9 +236,11 @@ class _Completion:
         return self._item(value, start, Kind.Value, insert, detail=detail, documentation=doc)
 
     def _declared(self, start: int, *kinds: str) -> Items:
+        own = self.cursor.decl  # which cannot name itself
+        within = own.name.id if isinstance(own, NamedDecl) else ""
         for decl in self.scope.values():
             kind, name = decl.kind.id, decl.name.id
-            if kind in kinds and name != self.within:
+            if kind in kinds and name != within:
                 insert = f"{name}($0)" if decl.parameters is not None else name
                 doc = _markdown(describe.declared(decl))
                 yield self._item(name, start, Kind.Variable, insert, detail=kind, documentation=doc)
@@ -260,7 +262,7 @@ class _Completion:
     def _behind_point(self) -> Items:
         head, *inner = self.typed.split(".")
         want, given = self.cursor.want, self.cursor.arguments
-        behind = self.offset - len(inner[-1])
+        behind = len(self.text) - len(inner[-1])
         for builtin in builtins_of(want.type) if want is not None else ():
             if builtin.name.startswith(f"{head}."):  # verl.grpo
                 yield self._builtin(builtin, self.start)
@@ -316,7 +318,7 @@ class _Completion:
         for each in found:
             if each.name.startswith(".") and not begun.startswith("."):
                 continue
-            behind = self.offset - len(begun)
+            behind = len(self.text) - len(begun)
             if each.is_dir():
                 yield self._item(f"{each.name}/", behind, Kind.Folder)
             elif not endings or each.name.endswith(endings):

@@ -14,6 +14,7 @@ from rlc.catalog import (
     is_chat,
     max_turns,
     played_as,
+    players_of_role,
     renderer_fits,
     renderer_keeps_prefix,
     seats_of,
@@ -137,6 +138,10 @@ def _turns_fit_the_wrappers(view: StageView, env: EnvPlan) -> None:
         message = f"`{env.name}` is no single question, so there are no answers to judge"
         advice = f"`{game.name}()` takes `problems(…)`, or a single-turn environment"
         view.error("RL0315", f"{path}.{game.name}", message, advice)
+    if game is not None and players_of_role(env) == 1:
+        message = f"the judge of `{env.name}` has one answer to choose from"
+        advice = "it is right whenever that is: `solvers = 2`, or leave the judge out"
+        view.warning("RL0441", f"{path}.{game.name}", message, advice)
     if history is not None and turns == 1 and not wrapper_traits(history.name).chat_template:
         message = f"`{env.name}` has one turn, so `{history.name}()` changes nothing"
         view.warning("RL0414", f"{path}.{history.name}", message, "leave it out")

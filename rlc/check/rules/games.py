@@ -185,6 +185,14 @@ def _has_a_program(view: StageView, env: EnvPlan) -> None:
         message = "`args` are the arguments of a function, and this is a command"
         advice = "write them as words of the command"
         view.error("RL0802", f"{path}.args", message, advice)
+    if agent.reward != "result" and agent.command is None:
+        message = "a function has no exit status"
+        advice = "let it return its reward, and leave this out"
+        view.error("RL0806", f"{path}.reward", message, advice)
+    elif agent.reward != "result" and env.graders:
+        message = f"the exit status is not read: graders reward `{env.name}`"
+        advice = "take the `grader` out, or leave `reward` out"
+        view.error("RL0806", f"{path}.reward", message, advice)
 
 
 @rule_on_envs()
@@ -215,34 +223,14 @@ def _command_can_be_run(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _is_rewarded_once(view: StageView, env: EnvPlan) -> None:
-    agent, path = env.agent, f"envs.{env.name}.agent.reward"
-    if agent is None or agent.reward == "result":
-        return
-    if agent.command is None:
-        message = "a function has no exit status"
-        view.error("RL0806", path, message, "let it return its reward, and leave this out")
-    elif env.graders:
-        message = f"the exit status is not read: graders reward `{env.name}`"
-        advice = "take the `grader` out, or leave `reward` out"
-        view.error("RL0806", path, message, advice)
-
-
-@rule_on_envs()
 def _has_rows_as_tasks(view: StageView, env: EnvPlan) -> None:
+    wrapper = with_role(env, "chat", "template", "game")
     if env.agent is not None and not source_traits(env.source).graded:
         graded = [f"`{name}(…)`" for name in names_of("env") if source_traits(name).graded]
         message = f"an agent works on rows, and `{env.source}()` has none"
         advice = f"take {' or '.join(graded)} as its tasks"
         view.error("RL0801", f"envs.{env.name}.id", message, advice)
-
-
-@rule_on_envs()
-def _writes_its_prompts(view: StageView, env: EnvPlan) -> None:
-    wrapper = with_role(env, "chat", "template", "game")
-    if env.agent is None or not source_traits(env.source).graded:
-        return  # or another rule says so
-    if wrapper is not None:
+    elif env.agent is not None and wrapper is not None:
         message = f"the agent writes the prompts of `{env.name}`, so `{wrapper.name}()` has no part"
         path = f"envs.{env.name}.wrappers.{wrapper.name}"
         view.error("RL0804", path, message, "take it out, and let the agent say it")

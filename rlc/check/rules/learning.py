@@ -274,20 +274,6 @@ def _loss_acts(view: StageView) -> None:
     view.error("RL0752", "loss", message, advice, label)
 
 
-@rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
-def _clip_acts(view: StageView) -> None:
-    """With fresh rollouts and one update a batch, every ratio is 1."""
-    if loss_traits(view.loss).clip != "gradient":
-        return
-    if learns_targets_alone(view.advantage, view.kl, view.teacher):  # a rule above
-        return
-    if view.overlap.max_staleness or view.batch.updates > 1:
-        return
-    message = f"the clip of {view.named('loss')} never acts: each batch is fresh, and used once"
-    advice = "`importance_sampling()` has the same gradient; `updates = 2` would make it matter"
-    view.warning("RL0413", "loss", message, advice)
-
-
 @rule("loss", "advantage")
 def _clip_range(view: StageView) -> None:
     """The bounds of a clip are ratios around 1; elsewhere they are often distances ε from 1."""
@@ -326,19 +312,22 @@ def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
 
 @rule("loss", "overlap", "batch", "advantage", "kl", "teacher")
 def _ratio_matters(view: StageView) -> None:
-    """Without a ratio, nothing corrects for weights that differ from those that sampled."""
-    if loss_traits(view.loss).sampler_logprobs:
+    """With fresh rollouts and one update a batch, every ratio is 1. Otherwise nothing but a ratio
+    corrects for weights that differ from those that sampled."""
+    traits, stale = loss_traits(view.loss), view.overlap.max_staleness
+    if learns_targets_alone(view.advantage, view.kl, view.teacher):  # a rule above
         return
-    if learns_targets_alone(view.advantage, view.kl, view.teacher):
-        return
-    updates, stale = view.batch.updates, view.overlap.max_staleness
-    if updates == 1 and not stale:
-        return
-    path = "overlap.max_staleness" if stale else "batch.updates"
-    label = Label(view.at(path), "these weights are others than those that sampled")
-    message = f"{view.named('loss')} takes every rollout as fresh, and not all are"
-    advice = "`importance_sampling()` corrects for it, `ppo()` and `cispo()` with a limit"
-    view.warning("RL0435", "loss", message, advice, label)
+    is_fresh = not stale and view.batch.updates == 1
+    if is_fresh and traits.clip == "gradient":
+        message = f"the clip of {view.named('loss')} never acts: each batch is fresh, and used once"
+        advice = "`importance_sampling()` has the same gradient; `updates = 2` would make it matter"
+        view.warning("RL0413", "loss", message, advice)
+    elif not is_fresh and not traits.sampler_logprobs:
+        path = "overlap.max_staleness" if stale else "batch.updates"
+        label = Label(view.at(path), "these weights are others than those that sampled")
+        message = f"{view.named('loss')} takes every rollout as fresh, and not all are"
+        advice = "`importance_sampling()` corrects for it, `ppo()` and `cispo()` with a limit"
+        view.warning("RL0435", "loss", message, advice, label)
 
 
 @rule("aggregate", "sampling", "envs")
@@ -367,10 +356,9 @@ def _weighable(view: StageView) -> None:
 
 @rule("kl")
 def _penalty_leaves_the_reward(view: StageView) -> None:
-    if view.kl is not None and view.kl.coef > 1:
-        message = (
-            f"a nat away from the reference costs {view.kl.coef:g}, more than any answer earns"
-        )
+    coef = view.kl.coef if view.kl is not None else 0
+    if coef > 1:
+        message = f"a nat away from the reference costs {coef:g}, more than any answer earns"
         view.warning("RL0440", "kl.coef", message, "0.001 to 0.1 is usual")
 
 
@@ -396,9 +384,9 @@ def _learning_rate(view: StageView) -> None:
         view.warning("RL0403", path, message, advice)
 
 
-@rule("optimizer", "steps")
-def _schedule_fits(view: StageView) -> None:
-    schedule, steps = view.optimizer.schedule, view.steps
+@rule("optimizer")
+def _optimizer_is_plausible(view: StageView) -> None:
+    adam, schedule, steps = view.optimizer, view.optimizer.schedule, view.parts.get("steps")
     if steps and schedule.warmup >= steps and not view.is_from_command_line("steps"):
         message = f"the rate still rises when the run ends: warmup = {schedule.warmup} of {steps}"
         advice = "a few steps are usual, at most a tenth of all"
@@ -407,11 +395,6 @@ def _schedule_fits(view: StageView) -> None:
         message = f"`{schedule.kind}()` with a floor of the whole rate never falls"
         advice = "take a smaller floor, or `constant()`"
         view.warning("RL0431", "optimizer.schedule.floor", message, advice)
-
-
-@rule("optimizer")
-def _adam(view: StageView) -> None:
-    adam = view.optimizer
     if adam.beta1 > adam.beta2:
         message = f"beta1 = {adam.beta1:g} is more than beta2 = {adam.beta2:g}"
         advice = "the mean of the gradient forgets sooner than that of its square; swap them"
@@ -422,17 +405,12 @@ def _adam(view: StageView) -> None:
 
 
 @rule("overlap", "batch")
-def _turns_do_not_overlap(view: StageView) -> None:
-    kind = view.overlap.kind
-    if kind != "synchronous" and view.batch.kind == "turns":
+def _overlap_fits_the_batch(view: StageView) -> None:
+    kind, parts, batch = view.overlap.kind, view.overlap.minibatches, view.batch
+    if kind != "synchronous" and batch.kind == "turns":
         label = Label(view.at("batch"), "plays episodes until there are enough turns")
         message = f"`{kind}()` cannot be combined with `turns()`"
         view.error("RL0318", "overlap", message, "take `groups()` as the batch", label)
-
-
-@rule("overlap", "batch")
-def _parts_have_groups(view: StageView) -> None:
-    parts, batch = view.overlap.minibatches, view.batch
     if batch.kind == "groups" and parts > batch.count:
         message = f"{batch.count:,} groups cannot come in {parts:,} parts"
         advice = f"at most `minibatches = {batch.count}`"

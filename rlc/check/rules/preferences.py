@@ -69,6 +69,9 @@ def _settings_are_plausible(view: StageView) -> None:
         message = f"a margin of gamma / beta = {gamma / beta:g} nats a token is out of reach"
         advice = "gamma is mostly 0.3 to 1.6 times beta"
         view.warning("RL0724", "loss.config.gamma", message, advice)
+    if traits.labelled and view.parts.get("batch", _LEAST_BATCH) < _LEAST_BATCH:
+        message = f"`{view.loss.name}()` estimates a divergence from the {view.batch} of a step"
+        view.warning("RL0729", "batch", message, "16 or more make it a usable estimate")
 
 
 @rule("model", "optimizer", "reference")
@@ -88,14 +91,6 @@ def _epochs_are_few(view: StageView) -> None:
         message = f"{epochs:,} epochs over the same preferences learn them by heart"
         advice = "one to three are usual; `heldout` shows when it stops to help"
         view.warning("RL0726", "epochs", message, advice)
-
-
-@rule("loss", "batch", "reference")
-def _divergence_can_be_estimated(view: StageView) -> None:
-    if preference_traits(view.loss.name).labelled and view.batch < _LEAST_BATCH:
-        message = f"`{view.loss.name}()` estimates a divergence from the {view.batch} of a step"
-        advice = "16 or more make it a usable estimate"
-        view.warning("RL0729", "batch", message, advice)
 
 
 @rule("data", "reference")

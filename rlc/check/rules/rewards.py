@@ -136,38 +136,6 @@ def _verdicts_are_sound(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _rubric_can_be_read(view: StageView, env: EnvPlan) -> None:
-    for path, _, judge in _rubrics(env):
-        from rlc.check.rules.rows import labels
-        from rlc.data import DataError, read_rubric
-
-        file = is_text_file(judge.rubric)
-        text = view.located(judge.rubric) if file else judge.rubric
-        if file and (view.reader is None or not os.path.isfile(text)):
-            continue  # another rule says that it is not there
-        try:
-            read_rubric(text)
-        except DataError as error:
-            shown = labels(error.place, judge.rubric)
-            view.error("RL0761", f"{path}.rubric", error.what, error.hint, *shown)
-
-
-@rule_on_envs("model")
-def _judges_somebody_else(view: StageView, env: EnvPlan) -> None:
-    """A model that is declared for judging may have the same base."""
-    for path, _, judge in _rubrics(env):
-        if isinstance(judge.model, EndpointPlan) or judge.model.after is not None:
-            continue
-        if judge.model.model.name == view.model.name:
-            message = f"`{judge.name}` is judged by `{view.model.name}`, which is trained here"
-            advice = (
-                "it is asked as it was before training, and prefers what it would say itself; take "
-                "another model, or declare one for it"
-            )
-            view.warning("RL0762", f"{path}.model", message, advice)
-
-
-@rule_on_envs()
 def _others_to_compare_with(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in _judges(env):
         asked = isinstance(judge, JudgePlan)
@@ -189,10 +157,17 @@ def _others_to_compare_with(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _question_fits(view: StageView, env: EnvPlan) -> None:
+def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in _rubrics(env):
-        asked = judge.model
-        context = asked.context if isinstance(asked, EndpointPlan) else asked.model.context
+        state = None if isinstance(judge.model, EndpointPlan) else judge.model
+        context = judge.model.context if isinstance(judge.model, EndpointPlan) else None
+        context = state.model.context if state is not None else context
+        # A model that is declared for judging may have the same base.
+        if state is not None and state.after is None and state.model.name == view.model.name:
+            message = f"`{judge.name}` is judged by `{view.model.name}`, which is trained here"
+            advice = "it is asked as it was before training, and prefers what it would say itself; "
+            advice += "take another model, or declare one for it"
+            view.warning("RL0762", f"{path}.model", message, advice)
         if context is None:
             continue
         if judge.max_tokens >= context:
@@ -216,15 +191,20 @@ def _question_fits(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _rows_have_criteria(view: StageView, env: EnvPlan) -> None:
+def _rubrics_can_be_used(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         from rlc.check.rules.rows import labels
         from rlc.data import DataError, FieldError, read_rubric
 
-        text = view.located(judge.rubric) if is_text_file(judge.rubric) else judge.rubric
+        is_file = is_text_file(judge.rubric)
+        text = view.located(judge.rubric) if is_file else judge.rubric
         try:
             rubric = read_rubric(text)
-        except DataError:  # another rule says so
+        except DataError as error:
+            # Another rule says that a file is not there.
+            if not is_file or (view.reader is not None and os.path.isfile(text)):
+                shown = labels(error.place, judge.rubric)
+                view.error("RL0761", f"{path}.rubric", error.what, error.hint, *shown)
             continue
         at = f"{path}.{'rubric' if judge.criteria is None else 'criteria'}"
         if not rubric.fields and judge.criteria is None:

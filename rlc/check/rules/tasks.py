@@ -19,7 +19,6 @@ from rlc.catalog import (
     grader_traits,
     have_tasks_in_common,
     names_of,
-    players_of_role,
     prompt_rules,
     source_traits,
     task_count,
@@ -93,17 +92,6 @@ def _rows_are_there(view: StageView) -> None:
             view.error("RL0001", f"{name}.path", message, WHERE_PATHS_START)
 
 
-@rule_on_envs()
-def _arguments_count(view: StageView, env: EnvPlan) -> None:
-    source = find_builtin("env", env.source)
-    ignored = env_facts(env).ignores
-    for param in source.params if source else ():
-        if param.name in ignored and env.args[param.name] != param.default:
-            message = f"`{param.name}` has no effect on `{env.id}`"
-            advice = "it names a field of a file, and this set has fields of its own: take it out"
-            view.error("RL0312", f"envs.{env.name}.args.{param.name}", message, advice)
-
-
 @rule_on_envs("optimizer")
 def _trains_on_training_tasks(view: StageView, env: EnvPlan) -> None:
     if env_facts(env).held_out:
@@ -151,21 +139,18 @@ def has_tasks_of(one: EnvPlan, other: EnvPlan) -> bool:
     return mine == its and have_tasks_in_common(one.args["split"], other.args["split"])
 
 
-@rule_on_envs()
-def _a_choice_to_judge(view: StageView, env: EnvPlan) -> None:
-    game = with_role(env, "game")
-    if game is not None and players_of_role(env) == 1:
-        message = f"the judge of `{env.name}` has one answer to choose from"
-        advice = "it is right whenever that is: `solvers = 2`, or leave the judge out"
-        view.warning("RL0441", f"envs.{env.name}.wrappers.{game.name}", message, advice)
-
-
 LEARNT = ("data", "heldout")  # the fields of stages that hold data
 
 
 @rule_on_envs()
-def _splits_of_known_sets(view: StageView, env: EnvPlan) -> None:
+def _arguments_fit_known_sets(view: StageView, env: EnvPlan) -> None:
     facts, path = env_facts(env), f"envs.{env.name}.args.split"
+    source = find_builtin("env", env.source)
+    for param in source.params if source else ():
+        if param.name in facts.ignores and env.args[param.name] != param.default:
+            message = f"`{param.name}` has no effect on `{env.id}`"
+            advice = "it names a field of a file, and this set has fields of its own: take it out"
+            view.error("RL0312", f"envs.{env.name}.args.{param.name}", message, advice)
     if facts.splits is None:
         return
     split = env.args["split"]
