@@ -28,12 +28,11 @@ from rlc.records import evolve, fields, frozen
 
 @frozen(eq=False)
 class Amendment:
-    """A value, and the names that lead to where it belongs, those of ``decls`` first.
+    """A value, and the names that lead to its place, those of ``decls`` first.
 
-    ``stands_for`` gives the expression that a name stands for, if a part of that may change.
-    Where there is nothing to change, ``code`` is reported: ``whole`` says how the part is set that
-    is there, ``declared`` what to do about one that is declared apart.
-    """
+    ``stands_for`` gives the expression of a name, if a part of that may change. Where there is
+    nothing to change, ``code`` is reported with the advice of ``whole`` or, for a part that is
+    declared apart, of ``declared``."""
 
     path: Sequence[Name]
     value: Expr
@@ -45,8 +44,8 @@ class Amendment:
     stands_for: Callable[[Name], Expr | None] = lambda _: None
 
     def in_fields(self, fields: Sequence[Field], depth: int) -> tuple[Field, ...]:
-        """The fields with the one replaced or added that the path names from ``depth`` on. A field
-        may have a name of several parts itself."""
+        """Return the fields with the one replaced or added that the path names from ``depth`` on. A
+        field may have a dotted name itself."""
         rest = self.path[depth:]
         changed = list(fields)
         for length in range(len(rest), 0, -1):
@@ -63,12 +62,12 @@ class Amendment:
         return tuple(changed)
 
     def field(self, depth: int) -> Field:
-        """A field of its own, for what the path names from ``depth`` on."""
+        """Return a field for what the path names from ``depth`` on."""
         name = _joined(self.path[depth:])
         return Field(name.span.to(self.value.span), name, self.value)
 
     def in_expr(self, expr: Expr, depth: int) -> Expr:
-        """``expr`` with the part replaced that the path names from ``depth`` on."""
+        """Return ``expr`` with the part replaced that the path names from ``depth`` on."""
         rest = self.path[depth:]
         if not rest:
             return self.value
@@ -90,7 +89,7 @@ class Amendment:
         return expr
 
     def in_call(self, call: Call, depth: int) -> Call:
-        """The call with one argument replaced or added; unknown names are left to the checker."""
+        """Return the call with one argument replaced or added; the checker knows the names."""
         rest = self.path[depth:]
         name = rest[0]
         template = self.decls.get(call.func.id) if isinstance(call.func, Name) else None
@@ -125,14 +124,13 @@ class Amendment:
 
 
 def names_of(dotted: Name) -> Iterator[Name]:
-    """The names of a dotted one, each with its place."""
+    """Yield the names of a dotted one, each with its place."""
     source, start = dotted.span.source, dotted.span.start
     for part in re.finditer(r"(?:#[^\n]*\n|[\s.])*(\w+)", dotted.span.text):
         yield Name(Span(source, start + part.start(1), start + part.end(1)), part[1])
 
 
 def _joined(names: Sequence[Name]) -> Name:
-    """Several names as a dotted one."""
     if len(names) == 1:
         return names[0]
     return Name(names[0].span.to(names[-1].span), ".".join(name.id for name in names))
@@ -146,8 +144,8 @@ _LABELS = ("name", "attr", "func", "kind", "type", "parameters")
 
 @frozen(eq=False)
 class ReuseSpan(Span):
-    """The span of what is put in somewhere else; ``how`` says how it came there, before its place:
-    ``argument of digits, recipes/x.rl:12``. Equal to the plain span of the same characters."""
+    """The span of what is put in elsewhere, equal to the plain span of the same characters; ``how``
+    stands before its place: ``argument of digits, recipes/x.rl:12``."""
 
     how: str
 
@@ -165,12 +163,12 @@ class ReuseSpan(Span):
 
 
 def filled(node: AnyNode, holes: Mapping[str, Expr]) -> AnyNode:
-    """The tree with each name of ``holes`` replaced. Parts without one are those of ``node``."""
+    """Return the tree with each name of ``holes`` replaced."""
     return _changed(node, lambda name: holes.get(name.id, name))
 
 
 def nodes_in(node: Node) -> Iterator[Node]:
-    """A node and all that stands for a value in it."""
+    """Yield a node and all that stands for a value in it."""
     yield node
     for part in _parts(node):
         value = getattr(node, part)
@@ -180,7 +178,7 @@ def nodes_in(node: Node) -> Iterator[Node]:
 
 
 def names_in(node: Node) -> Iterator[Name]:
-    """The names that stand for values in a tree."""
+    """Yield the names that stand for values in a tree."""
     return (part for part in nodes_in(node) if isinstance(part, Name))
 
 
@@ -207,8 +205,8 @@ def _parts(node: Node) -> list[str]:
 
 
 def marked(node: AnyNode, how: str, templates: Container[str]) -> AnyNode:
-    """The tree with marks of how it came where it is put. What has one, and what is from the
-    command line, keeps its own; arguments of ``templates`` get theirs when these are used."""
+    """Return the tree with marks of how it came where it is put. Existing marks and those of the
+    command line stay; arguments of ``templates`` are marked by their use."""
     changes: dict[str, Any] = {}
     span = node.span
     if not isinstance(span, ReuseSpan) and not is_command_line(span):

@@ -118,8 +118,7 @@ def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:
 def _in_order(
     written: Iterable[CheckedStage], stages: Mapping[str, CheckedStage], found: Diagnostics
 ) -> list[CheckedStage]:
-    """Return stages as they are written, but each after those whose weights it needs. Report those
-    that need each other's."""
+    """Return stages as they are written, but each after those that it needs. Report circles."""
     ordered: dict[str, CheckedStage] = {}
 
     def add(stage: CheckedStage, waiting: tuple[str, ...]) -> None:
@@ -161,14 +160,10 @@ def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) ->
         earlier = first.setdefault(name, stage)
         if earlier.name in stage.needs:  # its teacher, say, and the one that it teaches
             continue
-        if earlier is not stage and not _share_model(earlier, stage):
+        fields = [f for s in (stage, earlier) for f in s.decl.fields if f.name.id == "model"]
+        is_shared = len(fields) == 2 and fields[0] is fields[1]  # one amends the other, or a third
+        if earlier is not stage and not is_shared:
             label = Label(earlier.decl.name.span, "trains its own")
             message = f"`{stage.name}` does not go on from `{earlier.name}`: its adapter is fresh"
             advice = f"`model = {earlier.name}` goes on from it; declare a second model if not"
             found.warning("RL0412", stage.decl.name.span, message, advice, label)
-
-
-def _share_model(stage: CheckedStage, other: CheckedStage) -> bool:
-    """Return whether one of two stages amends the other, or both a third."""
-    fields = [f for s in (stage, other) for f in s.decl.fields if f.name.id == "model"]
-    return len(fields) == 2 and fields[0] is fields[1]

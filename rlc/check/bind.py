@@ -29,7 +29,7 @@ Evaluate = Callable[[Expr, Param], Value | None]
 
 @frozen(eq=False)
 class Owner:
-    """What the arguments are for, as messages and provenance name it."""
+    """The builtin or declaration that the arguments are for, as messages name it."""
 
     name: str  # "adam", "train"
     title: str  # "`adam()`", "a `train` stage"

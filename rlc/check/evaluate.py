@@ -79,7 +79,7 @@ class Evaluator:
 
     @cached_property
     def uses(self) -> Uses:
-        """What is made of declarations; most recipes only have what they declare."""
+        """The uses of declarations with parameters, which most recipes do not have."""
         from rlc.check.uses import Uses
 
         return Uses(self)
@@ -179,7 +179,6 @@ class Evaluator:
         return None
 
     def _list(self, expr: Expr, want: Param) -> Value | None:
-        """Evaluate a list; a single item needs no brackets."""
         one = evolve(want, many=False)
         if want.optional and isinstance(expr, Name) and expr.id == "none":
             return self.scalars.fitting(expr, one)
@@ -387,7 +386,6 @@ class Evaluator:
 
 
 def _calls(expr: Expr, kind: str) -> bool:
-    """Return whether an expression names a builtin of a kind."""
     name = expr.func if isinstance(expr, Call) else expr
     return isinstance(name, Name) and find_builtin(kind, name.id) is not None
 

@@ -61,8 +61,7 @@ class Lowering:
     """Makes the nodes of one program, and reports what cannot be one.
 
     ``components`` can be read like inputs. ``parts`` has the node of each named part, None after a
-    report; ``uses`` the parts that each expression names, with those of ``defining``.
-    """
+    report; ``uses`` the parts that each expression names, with those of ``defining``."""
 
     def __init__(
         self, evaluator: EvaluatorLike, kind: Kind, components: Collection[str] = ()
@@ -341,7 +340,6 @@ def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
 
 
 def _parts(decl: BlockDecl, evaluator: EvaluatorLike) -> list[Field]:
-    """Return the fields that can be parts, each once."""
     known: dict[str, Field] = {}
     for field in decl.fields:
         name = field.name.id
@@ -382,7 +380,6 @@ def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
 
 
 def _program(result: Field, output: int, lowering: Lowering) -> Program | None:
-    """Return the program of the result; None after a report if it is not what its field says."""
     builder, kind = lowering.builder, result.name.id
     span, shape = result.value.span, builder.shape(output)
     if not builder.is_condition(output) and shape not in ("number", _RESULTS[kind]):
@@ -401,7 +398,6 @@ def _program(result: Field, output: int, lowering: Lowering) -> Program | None:
 
 
 def _report_unused(parts: list[Field], result: Field, lowering: Lowering) -> None:
-    """Warn of parts that the result is not made of."""
     used, waiting = set[str](), [result.name.id]
     while waiting:
         if (name := waiting.pop()) not in used:
@@ -513,7 +509,6 @@ def _components(env: EnvPlan) -> tuple[str, ...] | None:
 
 
 def _names(node: Any) -> Iterator[Name]:
-    """Yield the names that an expression reads."""
     if isinstance(node, Name):
         yield node
     elif isinstance(node, Call):

@@ -29,7 +29,7 @@ def model_value(
     decl: BlockDecl, evaluate: Evaluate, recipe: str, found: Diagnostics
 ) -> Value | None:
     """Return the model of a declaration (a ModelState), completed from the catalogue; ``recipe`` is
-    the path of the recipe that it is compiled for."""
+    the path of the recipe."""
     owner = Owner("model", "a `model`", "field", decl.name.span, unread=decl.unread)
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
     base = bound.values.get("base")
@@ -51,8 +51,8 @@ def model_value(
 
 
 def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -> bool:
-    """Make a model of the reference of a KL penalty that is named by a text: a base, or weights of
-    the model that is trained. Return False after a report."""
+    """Make a model of the reference of a KL penalty that is a text: a base, or weights of the model
+    that is trained. Return False after a report."""
     kl = values["kl"]
     named: Any = kl.data and kl.data.reference
     if not isinstance(named, Value) or named.type == "model":
@@ -77,7 +77,6 @@ def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -
 
 
 def _has_weights(name: str) -> bool:
-    """Return whether a path is one of saved weights, and not the folder of a base model."""
     from rlc.catalog import ADAPTER_CONFIG, weights_folder
 
     folder = weights_folder(name)
@@ -141,8 +140,8 @@ def _same_model(one: str, other: str, certain: bool) -> bool:
 
 
 def _from_here(given: Value, recipe: str) -> str | None:
-    """Return a path as the recipe would write it that was written as seen from the working
-    directory; None if there is no such folder."""
+    """Return the path that the recipe should have, for one relative to the working directory; None
+    if there is no such folder."""
     from rlc.catalog import weights_folder
 
     path = str(given.data)

@@ -269,7 +269,6 @@ class Annotator:
         return None
 
     def _axis(self, field: Field, want: Param) -> None:
-        """Note the path of an axis, and its values."""
         head, *rest = names_of(field.name)
         decl = self.declared.get(head.id)
         if decl is None:
@@ -292,7 +291,6 @@ class Annotator:
                 self.evaluator.value(item, evolve(param, many=param.many and item is value))
 
     def _measure(self, expr: Expr, want: Param) -> None:
-        """Note the paths in a measure, or in what is compared with it."""
         if isinstance(expr, UnknownValue):
             self.notes.note("hole", expr.span, want=want)
         self._refer(expr)

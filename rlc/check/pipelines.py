@@ -193,7 +193,6 @@ def _with_setting(
 
 
 def _may_follow(evaluator: EvaluatorLike, head: Value, stage: Value, expr: Expr) -> bool:
-    """Return whether a wrapper can come after those before it; report if not."""
     name = unwrap(stage.data.name)
     builtin = find_builtin("wrapper", name)
     assert builtin is not None
@@ -237,7 +236,6 @@ def mixture(evaluator: EvaluatorLike, expr: Binary, want: Param) -> Value | None
 def _weight_and_rest(
     evaluator: EvaluatorLike, expr: Binary, want: Param, weight: Param
 ) -> tuple[Value | None, Value | None]:
-    """Return the two sides of ``3 * a``, each None after a report."""
     if isinstance(expr.right, Number):
         message = f"a weight comes before its {KINDS[want.type].noun.partition(' ')[2]}"
         advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"

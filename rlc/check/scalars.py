@@ -364,7 +364,7 @@ _FOLDER = re.compile(r"\$\{[A-Z][A-Z0-9_]*\}(?:/|$)")
 
 
 def report_word(name: Name, want: Param, found: Diagnostics) -> bool:
-    """Report a word that other languages have for a plain value, ``True`` or ``null``, if it is."""
+    """Report ``True``, ``null`` and the like of other languages; return whether it is one."""
     from rlc.catalog import WORDS  # only needed for a mistake
 
     meant = WORDS.get(name.id, name.id)
@@ -381,7 +381,7 @@ def report_word(name: Name, want: Param, found: Diagnostics) -> bool:
 
 
 def _is_unquoted(expr: Expr, scope: Scope) -> bool:
-    """Return whether it reads as a path or dotted name: one word of undeclared names."""
+    """Return whether it is one word of undeclared names, such as a path or dotted name."""
     parts, names = [expr], list[str]()
     while parts:
         match parts.pop():

@@ -189,22 +189,26 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
 
             report_comparison(decl.comparison, found)
             return ValueDecl(decl.span, decl.kind, name, None, decl.comparison.right)
-        case Expectation():
-            return _expectation(decl, found)
+    kind, span, known = decl.kind.id, decl.kind.span, DECLARATIONS.get(decl.kind.id)
+    message = f"`{kind}` is not a kind of declaration"
+    if isinstance(decl, Expectation):
+        if known is None:
+            meant = replace(span, EXPECT, f"write `{EXPECT}`")
+            found.error("RL0101", span, message, meant.title, fix=meant)
+        elif known.form is None:
+            message = f"`{kind}` is declared another way"
+            found.error("RL0303", span, message, f"write `{known.written()}`")
+        return decl if known is not None and known.form is not None else None
     if not isinstance(decl, NamedDecl):  # imports were followed before: a misspelt word
-        message = f"`{decl.kind.id}` is not a kind of declaration"
-        advice = known_values(["import", *DECLARATIONS], decl.kind.id)
-        found.error("RL0101", decl.kind.span, message, advice)
+        found.error("RL0101", span, message, known_values(["import", *DECLARATIONS], kind))
         return None
-    if decl.kind.id not in DECLARATIONS:
+    if known is None:
         likely, fix = _likely_kind(decl.kind)
-        advice = known_values(list(DECLARATIONS), likely[0] if likely else decl.kind.id)
-        message = f"`{decl.kind.id}` is not a kind of declaration"
-        found.error("RL0101", decl.kind.span, message, advice, fix=fix)
+        advice = known_values(list(DECLARATIONS), likely[0] if likely else kind)
+        found.error("RL0101", span, message, advice, fix=fix)
         if not likely or _form_problem(DECLARATIONS[likely[0]], decl):
             return None
         return evolve(decl, kind=evolve(decl.kind, id=likely[0]))
-    known = DECLARATIONS[decl.kind.id]
     if problem := _form_problem(known, decl):
         advice = f"write `{known.written()}`"
         if known.is_block and isinstance(decl, ValueDecl) and isinstance(decl.value, Name):
@@ -212,18 +216,6 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
         found.error("RL0303", decl.kind.span, problem, advice)
         return None
     return decl
-
-
-def _expectation(decl: Expectation, found: Diagnostics) -> Expectation | None:
-    known = DECLARATIONS.get(decl.kind.id)
-    if known is None:
-        meant = replace(decl.kind.span, EXPECT, f"write `{EXPECT}`")
-        message = f"`{decl.kind.id}` is not a kind of declaration"
-        found.error("RL0101", decl.kind.span, message, meant.title, fix=meant)
-    elif known.form is None:
-        message = f"`{known.kind}` is declared another way"
-        found.error("RL0303", decl.kind.span, message, f"write `{known.written()}`")
-    return decl if known is not None and known.form is not None else None
 
 
 def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:

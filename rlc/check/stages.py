@@ -49,10 +49,8 @@ Values = dict[str, Value]
 
 @frozen(eq=False)
 class CheckedStage:
-    """A stage's declaration: its settled parts by field, and where they came from.
-
-    Parts that could not be read are missing; :attr:`complete` says whether any are.
-    """
+    """A stage's declaration: its settled parts by field, and their origins. Parts that could not be
+    read are missing; :attr:`complete` says whether any are."""
 
     decl: BlockDecl
     parts: dict[str, Any]
@@ -65,16 +63,16 @@ class CheckedStage:
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """The stages whose weights it continues, or asks."""
+        """The stages whose weights it continues or queries."""
         after = self.parts.get("after")
         return tuple(dict.fromkeys([*([after] if after else []), *needed_stages(self.parts)]))
 
     def provenance(self) -> dict[str, str]:
-        """Where each leaf of the plan came from, by dotted path."""
+        """Return the origin of each leaf of the plan by its dotted path."""
         return {"name": self.decl.name.span.place(), **self.origins.provenance()}
 
     def plan(self) -> StagePlan:
-        """The stage's plan; only for a complete one."""
+        """Return the stage's plan; only for a complete one."""
         loss = self.parts.get("loss")
         labelled = type(loss) is PreferenceLossPlan and preference_traits(loss.name).labelled
         return stage_of(self.decl.kind.id, self.name, self.parts, labelled)
@@ -212,7 +210,9 @@ def _steps(
         return False
     if steps.data is not None:
         return True
-    tasks, per_step = _tasks(values, recipe, reader), _tasks_in_step(values)
+    tasks, per_step, batch = _tasks(values, recipe, reader), None, values.get("batch")
+    if batch is not None and (batch.type == "int" or unwrap(batch.data.kind) == "groups"):
+        per_step = int(batch.data if batch.type == "int" else unwrap(batch.data.count))
     if tasks is not None and per_step is not None:
         count = ceil(epochs.data * tasks / per_step)
         plural = "s" * (epochs.data != 1)
@@ -232,7 +232,6 @@ def _steps(
 
 
 def _from_file(values: Values) -> bool:
-    """Return whether the tasks of an epoch are the rows of a file."""
     if "data" in values:
         path = unwrap(getattr(values["data"].data, "path", None))
         return path is not None and hub_dataset(path) is None
@@ -259,13 +258,6 @@ def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
         return count
     key = next(env.args[param.name] for param in source.params if param.holds is not None)
     return reader.count(located(env.id, recipe), env.args["split"], key)
-
-
-def _tasks_in_step(values: Values) -> int | None:
-    batch = values.get("batch")
-    if batch is None or (batch.type != "int" and unwrap(batch.data.kind) != "groups"):
-        return None
-    return int(batch.data if batch.type == "int" else unwrap(batch.data.count))
 
 
 def _sampling_of_stage(
@@ -309,7 +301,6 @@ def _decided_envs(
 
 
 def _origin_of(leaf: Any, around: Value | None) -> Value | None:
-    """Return a leaf with its own origin, or with that of the value that it is part of."""
     if leaf is None or around is None or isinstance(leaf, Value):
         return leaf if isinstance(leaf, Value) else None
     return evolve(around, type="any", data=leaf)

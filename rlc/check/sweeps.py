@@ -238,7 +238,6 @@ class _Checker:
         return None
 
     def _search_fits(self, sweep: CheckedSweep, evaluation: CheckedStage) -> bool:
-        """Return whether a search can choose among these axes; report if not."""
         search, kind = sweep.search, sweep.search.kind
         endless = next((axis for axis in sweep.axes if axis.range is not None), None)
         if endless is not None and search.n is None:
@@ -260,7 +259,6 @@ class _Checker:
 
 
 def _path(expr: Expr) -> tuple[Name | None, list[str]]:
-    """Return the name that a path begins with, and the rest; None for another expression."""
     if isinstance(expr, Attribute):
         head, rest = _path(expr.value)
         return head, [*rest, expr.attr.id]
@@ -290,7 +288,6 @@ def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterat
 
 
 def _trained(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[Any]:
-    """Yield the environments of a stage and of those whose weights it continues."""
     earlier: CheckedStage | None = stage
     while earlier is not None:
         yield from earlier.parts.get("envs", ())

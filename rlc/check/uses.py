@@ -122,8 +122,7 @@ class Uses:
 
     @contextmanager
     def labelled(self, decl: BlockDecl | ValueDecl, call: Call) -> Iterator[None]:
-        """Add to the findings in a copy where it is used, and to those in arguments what takes
-        them."""
+        """Label the findings in a copy with its use, those in arguments with the declaration."""
         before = len(self._found)
         yield
         label = Label(call.func.span, f"in this use of `{decl.name.id}`")
@@ -176,8 +175,7 @@ class Uses:
         return evolve(want, default=REQUIRED if default is None else None, optional=can_be_none)
 
     def _marked(self, expr: Expr, value: Value | None, how: str) -> Expr:
-        """Return an argument with marks, a number or word as its parameter takes it: it may be put
-        where anything plain can stand."""
+        """Return an argument with marks, as its parameter takes it: it may be put anywhere."""
         is_number = value is not None and value.type in NUMBERS and value.data is not None
         if value is not None and is_number and isinstance(expr, Number | Negative):
             expr = Number(expr.span, value.data)
@@ -284,7 +282,6 @@ class Uses:
             return self.block(made)
 
     def _amended(self, base: BlockDecl, amend: Amend) -> BlockDecl | None:
-        """Return the block with the fields of an amendment in place of its own."""
         scope, found = self._scope, self._found
         fields, given = base.fields, list[Field]()
         decls = scope.decls | scope.templates
@@ -347,8 +344,8 @@ def _explain(
 
 
 def check_templates(scope: Scope, found: Diagnostics) -> None:
-    """Report and drop declarations whose parameters have names with another meaning, and those that
-    use themselves."""
+    """Report and drop declarations whose parameters have names with another meaning, and circular
+    ones."""
     wrong = [decl for decl in scope.templates.values() if not _check_parameters(decl, scope, found)]
     for decl in {id(decl): decl for decl in [*wrong, *_circular(scope, found)]}.values():
         del scope.templates[decl.name.id]
@@ -368,7 +365,6 @@ def report_unused_parameters(scope: Scope, found: Diagnostics) -> None:
 
 
 def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> bool:
-    """Return whether the name of each parameter means one thing; report those that do not."""
     before = len(found)
     as_words = {name.id: name for name in _read_as_words(decl)}
     seen: dict[str, Name] = {}
@@ -410,8 +406,7 @@ def _has_parts(kind: str) -> bool:
 
 
 def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
-    """Yield the names in a declaration that stand where a word of that name may stand, or an input
-    of an expression."""
+    """Yield the names that stand where a word or input of an expression of that name may stand."""
     from rlc.algo import INPUTS
 
     for node in nodes_in(decl):

@@ -45,8 +45,8 @@ def unwrap(node: Any) -> Any:
 
 @frozen(eq=False)
 class UnknownValue(Expr):
-    """A parameter that has no value, while its declaration is checked alone. It may be any value
-    that fits ``want``; what depends on it is not known either."""
+    """A parameter without a value, while its declaration is checked alone: any value that fits
+    ``want``."""
 
     want: Param
 

@@ -132,7 +132,6 @@ def _made_by(decl: ValueDecl, base: Expr, change: Amendment) -> Call | None:
 def _has_field(
     decl: BlockDecl | ValueDecl, fields: Sequence[Field], path: Sequence[Name], found: Diagnostics
 ) -> bool:
-    """Return whether a block has the field to set, or can have it; report if not."""
     own = [field.name.id for field in fields]
     if len(path) == 1:
         names = ", ".join(f"`{decl.name.id}.{name}`" for name in own)

@@ -103,7 +103,6 @@ def _plan(
     origin: str,
     reader: Reader | None,
 ) -> Plan:
-    """Put a plan together, with the expectations of its stages."""
     plans = tuple(stage.plan() for stage in stages)
     provenance = {"seed": origin}
     for stage in stages:

@@ -160,7 +160,6 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _again(made_from: MadeFrom) -> str:
-    """Return the command that wrote a plan."""
     import shlex
 
     words = ["rlc", "explain", made_from.recipe]

@@ -98,7 +98,6 @@ class TrialCompiler:
 
 
 def _reached(name: str, decls: Mapping[str, NamedDecl]) -> set[str]:
-    """Return the names of the declarations that one depends on, itself included."""
     reached, waiting = set[tuple[str, bool]](), [(name, True)]
     while waiting:
         one = name, whole = waiting.pop()
@@ -115,7 +114,6 @@ def _reached(name: str, decls: Mapping[str, NamedDecl]) -> set[str]:
 
 
 def _names(node: Any) -> Iterator[str]:
-    """Yield every name in a node."""
     if isinstance(node, Name):
         yield node.id.partition(".")[0]
     elif isinstance(node, tuple):
@@ -401,7 +399,6 @@ class _Checker:
         return not any(item.severity is Severity.ERROR for item in tried.found)
 
     def _lacks_metric(self, tried: TriedRecipe, place: Span) -> bool:
-        """Return whether a value takes the metric of the sweep away; report it."""
         metric = self.checked.metric
         measured = next(stage for stage in tried.analysis.stages if stage.name == metric.stage)
         labels = [metric_label(each) for each in measured.parts.get("metrics", ())]

@@ -219,7 +219,6 @@ def _preferred(data: PreferredPairs, model: ModelPlan) -> PreferredPairs:
 
 
 def _few(data: D) -> D:
-    """Return the first of the data, if the recipe gives a number."""
     return data if data.count is None else evolve(data, count=min(data.count, MAX_DEMONSTRATIONS))
 
 

@@ -159,7 +159,6 @@ class _Completion:
         yield self._item(IMPORT, start, Kind.Keyword, 'import "$0"', detail=detail)
 
     def _named(self, given: Arguments, start: int, kind: Any) -> Items:
-        """Yield what can still be given by name, required ones first."""
         items = [item for item in given.items if item.span.start < self.cursor.at]
         unnamed = sum(item.name is None for item in items)
         taken = {item.name.id for item in items if item.name is not None}
@@ -172,7 +171,6 @@ class _Completion:
             yield self._item(param.name, start, kind, insert, detail=detail, documentation=doc)
 
     def _values(self, want: Param | None, start: int) -> Items:
-        """Yield what makes a value for a parameter."""
         if want is None:
             return
         if want.type == EXPRESSION:
@@ -368,7 +366,6 @@ def signature_help(
 
 
 def _active(given: Arguments, at: int) -> int | None:
-    """Return the index of the parameter at the cursor: by name, or by position."""
     for position, item in enumerate(given.items):
         if item.span.start <= at < item.span.end:
             names = [param.name for param in given.params]
@@ -469,7 +466,6 @@ def cursor_at(
 
 
 def _with_hole(decl: Decl, hole: UnknownValue) -> Decl:
-    """Return the declaration with an unknown value in place of the hole."""
     made = filled(decl, {HOLE: hole})
     if not isinstance(made, NamedDecl) or not made.parameters:
         return made

@@ -41,8 +41,6 @@ _NOT_OURS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
 class TextRange(NamedTuple):
-    """A range of a text, in characters."""
-
     document: Document
     start: int
     end: int
@@ -82,7 +80,6 @@ class Chunk:
 
 
 def _head_of(decl: NamedDecl) -> str:
-    """Return the text of a declaration up to its value or fields."""
     text, start = decl.span.source.text, decl.span.start
     if isinstance(decl, ValueDecl):
         return text[start : decl.value.span.start]

@@ -186,13 +186,11 @@ class RecipeServer(LanguageServer):
         return self.documents.get(path_of(params.text_document.uri))
 
     def _at(self, params: Any) -> tuple[Document, int] | None:
-        """Return the text and the offset of a request; None if there is no such text."""
         if (document := self._document(params)) is None:
             return None
         return document, self._positions(document).offset(params.position)
 
     def _plan(self, document: Document) -> tuple[Plan | None, Mapping[str, StageCost]]:
-        """Return what a text last compiled to, and the costs of its stages."""
         known = self._planned.get(document.path)
         return (known.compiled.plan, known.costs) if known is not None else (None, {})
 

@@ -57,12 +57,10 @@ def run_rules(
 
 @cache
 def _rules_of(parts: frozenset[str]) -> tuple[Rule, ...]:
-    """Return the rules whose parts a stage has."""
     return tuple(rule for rule in RULES if rule.needs <= parts)
 
 
 def _with_demonstrations(view: StageView) -> StageView:
-    """Return the view with the environments of its demonstrations."""
     shown, values = view.parts.get("data"), view.origins.values
     if shown is None or not shown.environments:
         return view

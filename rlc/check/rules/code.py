@@ -43,8 +43,10 @@ def check_code(
     module, _, name = code.target.rpartition(":")
     in_file = file_part(code.target) == module
     assert view.reader is not None
+    # Beside what is installed, modules are searched where a run does.
+    folders = [os.getcwd(), os.path.abspath(os.path.dirname(view.origins.span.source.name))]
     try:
-        file = view.located(module) if in_file else module_file(module, _folders(view))
+        file = view.located(module) if in_file else module_file(module, folders)
         if in_file and not os.path.isfile(str(file)):  # another rule says so
             return
         signature = None if file is None else written_signature(_shown(file), name)
@@ -124,7 +126,6 @@ def _try(
 
 
 def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> None:
-    """Report code that cannot be called as it will be, at the argument that is wrong."""
     if code.kind in ("reward", "comparison"):
         view.error(NO_REWARD, path, error.what, error.advice)
         return
@@ -136,14 +137,8 @@ def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> 
 
 
 def _shown(file: str) -> str:
-    """Return a path relative to the working directory, if it is inside of it."""
     near = os.path.relpath(file)
     return file if near.startswith(os.pardir) else near
-
-
-def _folders(view: StageView) -> list[str]:
-    """Return where modules are searched beside installed ones, as in a run."""
-    return [os.getcwd(), os.path.abspath(os.path.dirname(view.origins.span.source.name))]
 
 
 def check_template(view: StageView, path: str, param: Param, value: str) -> None:

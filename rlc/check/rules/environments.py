@@ -30,16 +30,12 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 @rule_on_envs()
-def _has_prompt(view: StageView, env: EnvPlan) -> None:
+def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
     bare = source_traits(env.source).prompts == "text"
     if bare and with_role(env, "chat", "template") is None:
         message = f"nothing says how the model sees the environment `{env.name}`"
         advice = "end it with `|> chat()`, or with `|> template(qwen3_game)`"
         view.error("RL0307", f"envs.{env.name}", message, advice)
-
-
-@rule_on_envs()
-def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
     player = played_as(env)
     source = source_traits(player)
     shows_tools = is_chat(env) and with_role(env, "game") is None and source.prompts != "own"
@@ -81,7 +77,6 @@ def _servers_can_be_started(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _tasks_can_be_run(view: StageView, env: EnvPlan) -> None:
-    """Tasks in folders are there and can be played, in containers or, knowingly, without."""
     source = find_builtin("env", env.source)
     if source is None or not source.params[0].folders:
         return
@@ -117,11 +112,7 @@ def _can_be_made(view: StageView, env: EnvPlan) -> None:
         if not os.path.isfile(file := view.located(value)):
             message = f'there is no file "{file}"'
             view.error("RL0001", f"envs.{env.name}.{path}", message, WHERE_PATHS_START)
-
-
-@rule_on_envs()
-def _secrets_are_names(view: StageView, env: EnvPlan) -> None:
-    """A secret itself would be shown by `explain`, and kept in the plan and in every run."""
+    # A secret itself would be shown by `explain`, and kept in the plan and in every run.
     for name in env.args.get("secrets") or ():
         if not is_variable(name) and masked(str(name)) == name:  # else it was reported as a key
             message = "these are names of variables of the environment, and one is no name"
@@ -219,7 +210,6 @@ def _templates_fit(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("model", "sampling")
 def _context(view: StageView, env: EnvPlan) -> None:
-    """prompt + turns × (reply + observation) against the model's context."""
     context = view.model.context
     if context is None:
         return

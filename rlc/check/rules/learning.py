@@ -50,13 +50,11 @@ def _group_needs_peers(view: StageView) -> None:
 
 
 def _keeps_returns(step: AdvantageStep) -> bool:
-    """Return whether a rollout without peers keeps its return."""
     return isinstance(step, Baseline) and step.singleton == "raw"
 
 
 @rule("batch", "advantage", "envs")
 def _every_role_has_peers(view: StageView) -> None:
-    """A role of which a group has one rollout has no peers."""
     for env in view.envs:
         game = with_role(env, "game")
         if game is None or env.rollouts.group > 1 or players_of_role(env) == 1:
@@ -140,7 +138,6 @@ def _mean_is_positive(view: StageView) -> None:
 
 
 def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Iterator[str]:
-    """Yield where rewards below 0 are known to come from."""
     if on_error.penalty is not None and on_error.penalty < 0:
         yield f"a failed rollout counts {on_error.penalty:g}"
     for env in envs:
@@ -169,7 +166,6 @@ def _roles_exist(view: StageView) -> None:
 
 
 def _sums(view: StageView) -> list[str]:
-    """Return the paths of the steps that add up the components of the reward."""
     return [path for path, step in view.steps_of_scheme() if isinstance(step, WeightedSum)]
 
 
@@ -302,7 +298,6 @@ def _clip_range(view: StageView) -> None:
 
 
 def _as_ratios(bounds: tuple[str, str], low: float, high: float | None) -> str:
-    """Return how bounds that were given as distances from 1 are written."""
     below = f"{bounds[0]} = {1 - low:g}" if 0 < low <= _EPSILON else ""
     above = f"{bounds[1]} = {1 + high:g}" if high is not None and high <= _EPSILON else ""
     if written := ", ".join(filter(None, (below, above))):

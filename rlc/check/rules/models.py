@@ -50,7 +50,6 @@ def _model_can_be_trained(view: StageView) -> None:
 
 
 def _state_is_on_service(view: StageView, path: str, state: str) -> None:
-    """Report a saved state that another service has saved."""
     service = view.model.service
     other = next((s for s, scheme in _SCHEMES.items() if state.startswith(scheme)), service)
     if other != service:
@@ -89,7 +88,6 @@ def _reference_fits(view: StageView) -> None:
 
 
 def _have_other_tokens(view: StageView, one: str, other: str) -> bool:
-    """Return whether two models are known to have different vocabularies."""
     if find_model(one) is not None or find_model(other) is not None:
         known = {tokenizer_of(one), tokenizer_of(other)}
         return None not in known and len(known) == 2
@@ -107,7 +105,6 @@ def _have_other_tokens(view: StageView, one: str, other: str) -> bool:
 
 
 def _home(base: str) -> str:
-    """The service of a model in the catalogue, wherever this stage is to run."""
     known = find_model(base)
     return known.service if known else LOCAL
 

@@ -144,7 +144,6 @@ def _labels_differ(view: StageView) -> None:
 
 
 def _preferences(view: StageView) -> Iterator[str]:
-    """Yield the fields that hold preferences."""
     for name in ("data", "heldout"):
         if getattr(view.parts.get(name), "compares", False):
             yield name

@@ -60,12 +60,17 @@ def _something_rewards(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _there_is_an_answer(view: StageView, env: EnvPlan) -> None:
-    compare = (part for part in env.graders if grader_traits(part.grader).compares)
-    for part in compare if not source_traits(env.source).answers else ():
-        message = f"`{part.grader}` compares with the answer of a row, and `{env.name}` has none"
-        advice = f'take `problems("{env.id}", answer = "…")`, or a function of your own'
-        view.error("RL0531", f"envs.{env.name}.graders.{part.name}", message, advice)
+def _graders_can_grade(view: StageView, env: EnvPlan) -> None:
+    able, answers = env_facts(env).graders, source_traits(env.source).answers
+    for part in env.graders:
+        name, path = part.grader, f"envs.{env.name}.graders.{part.name}"
+        if grader_traits(name).compares and not answers:
+            message = f"`{name}` compares with the answer of a row, and `{env.name}` has none"
+            advice = f'take `problems("{env.id}", answer = "…")`, or a function of your own'
+            view.error("RL0531", path, message, advice)
+        if able and name not in able:
+            message = f"`grader = {name}` cannot tell right answers of `{env.id}`"
+            view.error("RL0324", path, message, f"its answers need `grader = {able[0]}`")
 
 
 @rule_on_envs()
@@ -246,7 +251,7 @@ def _functions_compare_pairs(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _one_judge_of_a_game(view: StageView, env: EnvPlan) -> None:
+def _judges_have_their_place(view: StageView, env: EnvPlan) -> None:
     game = with_role(env, "game")
     for path, judging, _ in _judges(env) if game or env.play else ():
         message = f"`{judging.name}()` judges the episodes of one player, and a match has several"
@@ -255,10 +260,7 @@ def _one_judge_of_a_game(view: StageView, env: EnvPlan) -> None:
             message = f"`{game.name}()` has a judge of its own, who is trained"
             advice = f"take `{judging.name}()` out, or the game"
         view.error("RL0768", path.rpartition(".judges.")[0], message, advice)
-
-
-@rule_on_envs()
-def _judges_have_names_of_their_own(view: StageView, env: EnvPlan) -> None:
+    # A judge has a metric of its name.
     taken = {part.name: "a grader" for part in env.graders}
     if finds_answers(env):
         taken[FORMAT] = "the metric of whether a reply has an answer"
@@ -294,28 +296,20 @@ _PEEK = 65_536  # bytes of a file that are searched
 
 @rule_on_envs()
 def _reward_bounds(view: StageView, env: EnvPlan) -> None:
-    low, high = env.reward.low, env.reward.high
-    if low is None or high is None:
+    low, high, path = env.reward.low, env.reward.high, f"envs.{env.name}.reward"
+    if high is None:
         return
-    if low > high:
+    if low is not None and low > high:
         message = f"low = {low:g} is more than high = {high:g}"
-        view.error("RL0202", f"envs.{env.name}.reward.low", message, "swap them")
-    learnt_alone = view.parts.get("kl") is not None or view.parts.get("teacher")
-    if low == high and not learnt_alone:
+        view.error("RL0202", f"{path}.low", message, "swap them")
+    if low == high and view.parts.get("kl") is None and not view.parts.get("teacher"):
         message = f"every reward of `{env.name}` is {low:g}, whatever the model does"
         advice = "fine for a control run; else there is nothing to learn: take one limit out"
-        view.warning("RL0430", f"envs.{env.name}.reward.high", message, advice)
-
-
-@rule_on_envs()
-def _success_is_possible(view: StageView, env: EnvPlan) -> None:
-    high = env.reward.high
-    if high is None or high >= SOLVED:
-        return
+        view.warning("RL0430", f"{path}.high", message, advice)
     counts = [f"`{metric.name}()`" for metric in view.parts.get("metrics", ()) if metric.k]
     if (curriculum := with_role(env, "curriculum")) is not None:
         counts.append(f"`{curriculum.name}()`")
-    if counts:
+    if counts and high < SOLVED:
         message = f"rewards of `{env.name}` end at {high:g}, and {counts[0]} counts those of 1"
         advice = "every task would be called unsolved: raise `high`, or leave it out"
         view.warning("RL0444", f"envs.{env.name}.reward.high", message, advice)
@@ -332,16 +326,6 @@ def _demonstrations_are_good_enough(view: StageView, env: EnvPlan) -> None:
             f"at most `keep = at_least({high:g})`" if keep else f"at most `min_reward = {high:g}`"
         )
         view.error("RL0444", "data.keep" if keep else "data.min_reward", message, advice)
-
-
-@rule_on_envs()
-def _grader_can_grade(view: StageView, env: EnvPlan) -> None:
-    able = env_facts(env).graders
-    for part in env.graders:
-        if able and part.grader not in able:
-            message = f"`grader = {part.grader}` cannot tell right answers of `{env.id}`"
-            advice = f"its answers need `grader = {able[0]}`"
-            view.error("RL0324", f"envs.{env.name}.graders.{part.name}", message, advice)
 
 
 @rule_on_envs("model")
@@ -372,7 +356,6 @@ def _answer_is_asked_for(view: StageView, env: EnvPlan) -> None:
 
 
 def _asks(view: StageView, env: EnvPlan, marks: tuple[str, ...]) -> bool:
-    """Return whether a wrapper, an argument or a file asks the model for one of the marks."""
     asked = set[str]()
     texts = [value for value in env.args.values() if isinstance(value, str)]
     for wrapper in env.wrappers:

@@ -211,7 +211,6 @@ def _how_many(rows: StageRows, bad: Bad, chosen: Sequence[DataRow]) -> str:
 
 
 def _with_places(advice: str | None, bad: Bad) -> str | None:
-    """Return the advice with the further places of a mistake."""
     places = [row.place for _, row in bad[1 : 1 + LISTED]]
     if not places:
         return advice

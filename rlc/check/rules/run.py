@@ -8,6 +8,7 @@ from rlc.catalog import env_facts, tracker_traits
 from rlc.check.rules.tasks import examples_of, tasks_of
 from rlc.check.rules.view import StageView, rule, rule_on_envs
 from rlc.check.stages import CheckedStage
+from rlc.check.values import said
 from rlc.lang import Diagnostics, Label
 from rlc.plan import EnvPlan, Evaluation, StagePlan, Training, evaluations_of, is_training, show
 from rlc.records import frozen
@@ -90,7 +91,6 @@ def _every_part_is_played(view: StageView) -> None:
 
 
 def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
-    """Yield each environment with its share of the tasks."""
     total = sum(env.weight for env in envs)
     return ((env, env.weight / total) for env in envs)
 
@@ -115,7 +115,9 @@ def _happens_within_the_steps(view: StageView) -> None:
         message = f"there are {steps:,} steps, so none is the {save.every:,}th"
         advice = "the end is saved in any case: lower the number, or leave `save` out"
         view.warning("RL0436", "save.every", message, advice)
-    if limit and limit.steps > steps and view.is_written("give_up"):
+    own = view.origins.values.get("give_up")
+    is_written = own is not None and not said(own.origin).startswith("default of ")
+    if limit and limit.steps > steps and is_written:
         label = Label(view.at("steps"), f"ends after {steps:,}")
         message = f"{limit.steps:,} failed steps in a row never come together"
         view.warning("RL0436", "give_up.steps", message, "lower it, or leave it out", label)
@@ -230,7 +232,6 @@ def _is_limited(plan: StagePlan) -> bool:
 def _limits(
     plan: Training, evaluations: Sequence[Evaluation], plans: Sequence[StagePlan]
 ) -> Iterator[_Limit]:
-    """Yield the limits of a stage's budget, which its evaluations share."""
     from rlc.pricing import stage_cost  # most checks need no prices
 
     by_name = {other.name: other for other in plans}

@@ -77,9 +77,13 @@ def _report_idle(view: StageView, path: str, stop: Sequence[str], chat: bool) ->
 @rule("kl", "teacher", "envs")
 def _penalty_temperature(view: StageView) -> None:
     """The sampler's logprobs are tempered, those of other models are at temperature 1."""
-    field, other = ("kl", "reference") if view.kl is not None else ("teacher", "teacher")
     if (view.kl is None and not view.teacher) or _learns_targets_alone(view):
         return
+    field, other = "teacher", "teacher"
+    message = "tempered logprobs are compared with the teacher's own"
+    if view.kl is not None:
+        field, other = "kl", "penalty"
+        message = "the KL penalty compares tempered logprobs with the reference's own"
     for env in view.envs:
         temperature = env.rollouts.temperature
         if temperature in (None, 1):
@@ -87,10 +91,7 @@ def _penalty_temperature(view: StageView) -> None:
         own = "sampling" not in view.parts or temperature != view.sampling.temperature
         path = f"envs.{env.name}.rollouts.temperature" if own else "sampling.temperature"
         label = Label(view.at(field), "compares logprobs at temperature 1")
-        message = "tempered logprobs are compared with the teacher's own"
-        if field == "kl":
-            message = "the KL penalty compares tempered logprobs with the reference's own"
-        advice = f"sample at temperature 1, or leave the {'penalty' if view.kl else other} out"
+        advice = f"sample at temperature 1, or leave the {other} out"
         view.warning("RL0417", path, message, advice, label)
         return
 
@@ -101,26 +102,20 @@ _GREEDY = 0.02  # a temperature, or a share, with which the most likely token is
 @rule_on_envs("sampling")
 def _room_for_a_reply(view: StageView, env: EnvPlan) -> None:
     """A reply is begun only if it could be of full length within every limit."""
+    context = view.model.context if "model" in view.parts else None
     reply, whole = env.rollouts.max_tokens, view.sampling.max_episode_tokens
-    if whole is None or whole > reply:
-        return
-    label = Label(view.at(f"envs.{env.name}.rollouts.max_tokens"), "one reply may be as long")
-    message = f"an episode of {whole:,} tokens has no room for a prompt and a reply of {reply:,}"
-    advice = "no rollout could be played: raise max_episode_tokens, or lower max_tokens"
-    view.error("RL0328", "sampling.max_episode_tokens", message, advice, label)
-
-
-@rule_on_envs("sampling", "model")
-def _room_for_a_prompt(view: StageView, env: EnvPlan) -> None:
-    context, prompt = view.model.context, view.sampling.max_prompt_tokens
-    reply = env.rollouts.max_tokens
-    if context is None or prompt is None or reply >= context or prompt + reply <= context:
-        return
-    message = (
-        f"a prompt of {prompt:,} tokens and a reply of {reply:,} outgrow {context:,}, the context"
-    )
-    advice = f"the limit never acts; with {context - reply:,} or less it does"
-    view.warning("RL0328", "sampling.max_prompt_tokens", message, advice)
+    prompt = view.sampling.max_prompt_tokens
+    if whole is not None and whole <= reply:
+        label = Label(view.at(f"envs.{env.name}.rollouts.max_tokens"), "one reply may be as long")
+        room = f"no room for a prompt and a reply of {reply:,}"
+        advice = "no rollout could be played: raise max_episode_tokens, or lower max_tokens"
+        message = f"an episode of {whole:,} tokens has {room}"
+        view.error("RL0328", "sampling.max_episode_tokens", message, advice, label)
+    if context is not None and prompt is not None and reply < context < prompt + reply:
+        outgrow = f"outgrow {context:,}, the context"
+        message = f"a prompt of {prompt:,} tokens and a reply of {reply:,} {outgrow}"
+        advice = f"the limit never acts; with {context - reply:,} or less it does"
+        view.warning("RL0328", "sampling.max_prompt_tokens", message, advice)
 
 
 @rule_on_envs()

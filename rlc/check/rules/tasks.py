@@ -188,7 +188,6 @@ def _files_can_be_used(view: StageView, env: EnvPlan) -> None:
 
 @rule("teacher", "envs")
 def _rows_have_demonstrations(view: StageView) -> None:
-    """A teacher that is shown a field of the row needs rows that have it."""
     for path, teacher in teacher_paths(view):
         builtin = find_builtin("teacher", teacher.kind)
         shown = [p for p in builtin.params if p.name == "demonstration"] if builtin else []
@@ -310,7 +309,6 @@ def rows_of_data(view: StageView, name: str) -> StageRows | None:
 
 
 def _columns(params: tuple[Param, ...], args: Mapping[str, Any]) -> tuple[tuple[Param, str], ...]:
-    """Return the parameters that name fields of rows, each with its field."""
     return tuple(
         (param, args[param.name])
         for param in params

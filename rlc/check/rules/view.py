@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlc.algo import AdvantageStep
-from rlc.check.values import Origins, is_command_line, said
+from rlc.check.values import Origins, is_command_line
 from rlc.lang import Diagnostics, Label, Span
 from rlc.plan import EnvPlan, TeacherPlan, hub_dataset, located
 from rlc.records import frozen
@@ -59,11 +59,6 @@ class StageView:
         """Return whether a part was set there: a rule on the recipe's own numbers need not hold."""
         value = self.origins.values.get(part)
         return value is not None and is_command_line(value.origin)
-
-    def is_written(self, part: str) -> bool:
-        """Return whether the recipe sets a part."""
-        value = self.origins.values.get(part)
-        return value is not None and not said(value.origin).startswith("default of ")
 
     def steps_of_scheme(self) -> Iterator[tuple[str, AdvantageStep]]:
         """Yield the steps of the advantage scheme, each with its path."""
