@@ -1,9 +1,8 @@
 """Names, types, ranges and rules: everything that can be wrong with a recipe that parses.
 
-Read ``analyse`` first. ``scope`` collects the declarations, ``uses`` copies those with parameters
-and amends blocks, ``evaluate`` turns expressions into ``values`` (``scalars``, ``pipelines``,
-``models``), and ``bind`` binds arguments to the parameters of the catalogue. ``stages`` puts a
-stage together, and ``rules/`` looks at the result.
+Read ``analyse`` first. ``scope`` collects declarations, ``uses`` copies and amends them,
+``evaluate`` turns expressions into ``values`` (``scalars``, ``pipelines``, ``models``), ``bind``
+binds arguments to parameters, ``stages`` puts stages together, and ``rules/`` check them.
 """
 
 TYPE_CHECKING = False

@@ -38,10 +38,8 @@ class Analysis:
 def analyse(
     recipe: Recipe, found: Diagnostics, reader: Reader | None = None, same: Analysis | None = None
 ) -> Analysis:
-    """Check a recipe and report all that is wrong with it, each mistake once.
-
-    For a trial of a sweep, ``same`` has what its values do not change; that is not checked again.
-    """
+    """Check a recipe and report all that is wrong with it, each mistake once. For a trial of a sweep,
+    ``same`` has what its values do not change; that is not checked again."""
     scope = collect(recipe, found)
     templates = {} if same is not None else scope.templates
     if templates:
@@ -71,15 +69,16 @@ def analyse(
             evaluator.declared(decl)
     for decl in templates.values():
         if decl.kind.id in STAGES and (whole := _alone(decl, evaluator)) is not None:
-            with scope.unmarked(decl.name.id):
-                check_stage(whole, evaluator, stages, found, reader)
+            used = set(scope.used)
+            check_stage(whole, evaluator, stages, found, reader)
+            scope.used -= {decl.name.id} - used  # its own check does not use it
     sweeps: list[CheckedSweep] = []
     for decl in scope.in_order:
         if isinstance(decl, BlockDecl) and decl.kind.id == SWEEP:
-            from rlc.check.sweeps import check_sweep  # most recipes have none
+            from rlc.check.sweeps import SweepChecker  # most recipes have none
 
             scope.used.add(decl.name.id)
-            if (sweep := check_sweep(decl, evaluator, stages, found)) is not None:
+            if (sweep := SweepChecker(decl, evaluator, stages, found).checked()) is not None:
                 sweeps.append(sweep)
     expectations: tuple[CheckedExpectation, ...] = ()
     if scope.expectations:

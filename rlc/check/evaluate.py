@@ -69,9 +69,7 @@ class Evaluator:
         found: Diagnostics,
         values: Mapping[str, Value | None] | None = None,
     ) -> None:
-        self.scope = scope
-        self.recipe = recipe
-        self.found = found
+        self.scope, self.recipe, self.found = scope, recipe, found
         self.scalars = Scalars(self._plain_reference, scope, recipe, found)
         self.values = dict(values or {})
         self._open: list[str] = []
@@ -146,7 +144,9 @@ class Evaluator:
             return shaped_reward(expr, self)
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
             return self.scalars.fitting(expr, want)
-        if (also := KINDS[want.type].also) and not _calls(expr, want.type):
+        func = expr.func if isinstance(expr, Call) else expr
+        also = KINDS[want.type].also
+        if also and not (isinstance(func, Name) and find_builtin(want.type, func.id)):
             return self.value(expr, evolve(want, type=also))
         is_declared = isinstance(expr, Name) and expr.id in self.scope.of_kind(want.type)
         as_is = None if is_declared else KINDS[want.type].as_is
@@ -209,7 +209,8 @@ class Evaluator:
         return made and evolve(made, origin=expr.span)
 
     def made(self, decl: NamedDecl) -> Value | None:
-        """Return the value of a declaration without parameters."""
+        """Return the value of a declaration without parameters; of a stage, the model that it
+        leaves behind."""
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
@@ -217,7 +218,12 @@ class Evaluator:
                 from rlc.check.expressions import own_loss  # most recipes have none
 
                 return own_loss(decl, self)
-            return self._left_behind(decl)
+            field = next((field for field in decl.fields if field.name.id == "model"), None)
+            start = field and self.value(field.value, Param("model", "model", "a model"))
+            if not start:
+                return None
+            after: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
+            return evolve(start, data=ModelState(start.data.model, after))
         if decl.kind.id == "param":
             return param_value(decl, self.scalars, self.found)
         want = Param(decl.name.id, decl.kind.id, f"what `{decl.name.id}` stands for")
@@ -230,15 +236,6 @@ class Evaluator:
         if len(value.data) > 1:  # the parts of a mixture keep their names
             return value
         return evolve(value, data=(evolve(value.data[0], name=name),))
-
-    def _left_behind(self, stage: BlockDecl) -> Value | None:
-        """Return the model that a stage leaves behind, for others to continue."""
-        field = next((field for field in stage.fields if field.name.id == "model"), None)
-        start = field and self.value(field.value, Param("model", "model", "a model"))
-        if not start:
-            return None
-        after: Any = Value("string", stage.name.id, stage.name.span, stage.name.span)
-        return evolve(start, data=ModelState(start.data.model, after))
 
     def _name(self, name: Name, want: Param) -> Value | None:
         builtin = find_builtin(want.type, name.id)
@@ -383,11 +380,6 @@ class Evaluator:
 
         report_call(call.func, name, want, self.scope, self.found)
         return None
-
-
-def _calls(expr: Expr, kind: str) -> bool:
-    name = expr.func if isinstance(expr, Call) else expr
-    return isinstance(name, Name) and find_builtin(kind, name.id) is not None
 
 
 def dotted(func: Name | Attribute) -> str:

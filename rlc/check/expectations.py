@@ -138,7 +138,13 @@ class _Reader:
         """Return what is expected; None after a report."""
         comparison = decl.comparison
         assert isinstance(comparison.left, Name | Attribute)
-        left = self._left(comparison.left)
+        if not self._is_path(comparison.left):
+            span = comparison.left.span
+            message = f"`{span.text}` is a param, of which everything is known already"
+            advice = "name the value that it decides, such as `main.optimizer.learning_rate`"
+            self.found.error("RL0671", span, message, advice)
+            return None
+        left = self._find(comparison.left)
         right = None if left is None else self._sum(comparison.right)
         if left is None or right is None or not self._units_fit(left, right, comparison):
             return None
@@ -166,14 +172,6 @@ class _Reader:
         if plan.after and not self._can_turn_out_either_way(plan, left, right, comparison):
             return None
         return CheckedExpectation(plan, comparison.span)
-
-    def _left(self, expr: Name | Attribute) -> NamedQuantity | None:
-        if self._is_path(expr):
-            return self._find(expr)
-        message = f"`{expr.span.text}` is a param, of which everything is known already"
-        advice = "name the value that it decides, such as `main.optimizer.learning_rate`"
-        self.found.error("RL0671", expr.span, message, advice)
-        return None
 
     def _sum(self, expr: Expr) -> _Sum | None:
         match expr:

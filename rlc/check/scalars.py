@@ -55,18 +55,18 @@ if TYPE_CHECKING:
         def value(self, expr: Expr, want: Param) -> Value | None: ...
 
 
-# Evaluates a name, or a field of a declaration; returns None after a report.
-Lookup = Callable[[Name | Attribute], Value | None]
-
-
 class Scalars:
-    """Evaluates expressions to plain values."""
+    """Evaluates expressions to plain values. ``lookup`` evaluates a name, or a field of a
+    declaration; it returns None after a report."""
 
-    def __init__(self, lookup: Lookup, scope: Scope, recipe: str, found: Diagnostics) -> None:
-        self._lookup = lookup
-        self._scope = scope
-        self._recipe = recipe
-        self._found = found
+    def __init__(
+        self,
+        lookup: Callable[[Name | Attribute], Value | None],
+        scope: Scope,
+        recipe: str,
+        found: Diagnostics,
+    ) -> None:
+        self._lookup, self._scope, self._recipe, self._found = lookup, scope, recipe, found
         # Lists and records by their ids, with how many values they hold and how deep they nest.
         self._extents: dict[int, tuple[Any, int, int]] = {}
 

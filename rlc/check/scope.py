@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TypeGuard
 
 from rlc.catalog import (
@@ -79,10 +78,8 @@ NAMEABLE = {"model": ("model", *TRAINING)}
 
 @define(eq=False)
 class Scope:
-    """Declarations by name; every name has one meaning in the whole recipe.
-
-    Those with parameters are ``templates``: they stand for nothing until they are used.
-    """
+    """Declarations by name; every name has one meaning in the whole recipe. Those with parameters are
+    ``templates``: they stand for nothing until they are used."""
 
     decls: dict[str, NamedDecl] = field(factory=dict)
     templates: dict[str, NamedDecl] = field(factory=dict)
@@ -102,14 +99,6 @@ class Scope:
     def knows(self, name: str) -> bool:
         """Return whether the recipe declares the name, even if it cannot be read."""
         return name in self.decls or name in self.templates or name in self.unread
-
-    @contextmanager
-    def unmarked(self, name: str) -> Iterator[None]:
-        """Let checks of a declaration not count as uses of it."""
-        before = name in self.used
-        yield
-        if not before:
-            self.used.discard(name)
 
     def of_kind(self, *kinds: str) -> tuple[str, ...]:
         """Return the names of the declarations of some kinds."""
@@ -132,7 +121,9 @@ class Scope:
             found.note("reference", name.span, template)
             label = Label(template.name.span, "declared here")
             message = f"`{name.id}` has parameters and needs its parentheses"
-            found.error("RL0208", name.span, message, f"write `{usage(template)}`", label)
+            needed = (part.name.id for part in template.parameters or () if part.default is None)
+            advice = f"write `{name.id}({', '.join(needed)})`"
+            found.error("RL0208", name.span, message, advice, label)
             return None
         builtin = find_anywhere(name.id)
         if builtin is not None and not builtin.word:
@@ -173,12 +164,6 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
         else:
             scope.decls[decl.name.id] = decl
     return scope
-
-
-def usage(template: NamedDecl) -> str:
-    """Return the shortest use of a declaration with parameters."""
-    needed = (part.name.id for part in template.parameters or () if part.default is None)
-    return f"{template.name.id}({', '.join(needed)})"
 
 
 def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | None:

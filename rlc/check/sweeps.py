@@ -76,26 +76,18 @@ class CheckedSweep:
     def name(self) -> str:
         return self.decl.name.id
 
-    def at(self, path: str) -> Span:
-        """Return the place of ``search.n`` and the like, or that of the sweep's name."""
-        return self.origins.at(path)
-
-
-def check_sweep(
-    decl: BlockDecl, evaluator: Evaluator, stages: Mapping[str, CheckedStage], found: Diagnostics
-) -> CheckedSweep | None:
-    """Return a sweep of some of the ``stages``; None after a report."""
-    return _Checker(decl, evaluator, stages, found).checked()
-
 
 @frozen(eq=False)
-class _Checker:
+class SweepChecker:
+    """Checks the sweep of a declaration, which is of some of the ``stages``."""
+
     decl: BlockDecl
     evaluator: Evaluator
     stages: Mapping[str, CheckedStage]
     found: Diagnostics
 
     def checked(self) -> CheckedSweep | None:
+        """Return the sweep; None after a report."""
         decl = self.decl
         owner = Owner(SWEEP, "a `sweep`", "field", decl.name.span, unread=decl.unread)
         bound = bind(decl.fields, DECLARATIONS[SWEEP].fields, owner, self._value, self.found)
@@ -253,7 +245,7 @@ class _Checker:
             )
             label = Label(evaluation.decl.name.span, "has no `every`")
             advice = f"for example `every = 20` in `{evaluation.name}`"
-            self.found.error("RL0607", sweep.at("search"), message, advice, label)
+            self.found.error("RL0607", sweep.origins.at("search"), message, advice, label)
             return False
         return True
 

@@ -78,10 +78,8 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 @define(eq=False)
 class Origins:
-    """The origin of each leaf of a stage, and the place of each part, by dotted path.
-
-    ``span`` is the place of the stage itself; ``values`` are its parts as they were evaluated.
-    """
+    """The origins of the leaves of a stage, and the places of its parts, by dotted path. ``span`` is
+    the place of the stage; ``values`` are its parts as they were evaluated."""
 
     span: Span
     values: dict[str, Value] = field(factory=dict)
@@ -97,10 +95,6 @@ class Origins:
             while isinstance(node, Value):
                 place, node = node.span, node.data
         return place
-
-    def is_default(self, path: str) -> bool:
-        """Return whether a leaf has the default of its parameter."""
-        return self.provenance()[path].startswith("default of ")
 
     def provenance(self) -> dict[str, str]:
         """Return the origin of every leaf by its path, in order."""

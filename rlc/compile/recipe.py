@@ -43,13 +43,10 @@ def load(
     folder: str = "",
     reader: Reader | None = None,
 ) -> CompileResult:
-    """Compile the recipe in a file (``-``: standard input). With a ``reader`` the data that it
-    names is read and checked too.
-
-    Paths in ``overrides`` start at ``folder``, by default the working directory. With ``rehearse``
-    the plan is a rehearsal of it; with ``service`` it runs there. Raise
-    :class:`rlc.compile.variants.ServiceMismatchError` if that service does not have the model.
-    """
+    """Compile the recipe in a file (``-``: standard input). With a ``reader`` its data is read and
+    checked too. Paths in ``overrides`` start at ``folder``, by default the working directory. With
+    ``rehearse`` the plan is a rehearsal; with ``service`` it runs there. Raise
+    :class:`rlc.compile.variants.ServiceMismatchError` if that does not have the model."""
     source, found = read_source(path)
     if source is None:
         return CompileResult(None, found)

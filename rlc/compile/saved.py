@@ -1,9 +1,7 @@
 """Plans in files, with their hash.
 
-A saved plan is the plan's JSON with two more keys: ``plan_hash``, and ``made_from``, the recipe and
-the options that it was compiled from. A plan that was edited is refused, and so is a stale one,
-whose recipe now compiles to something else.
-"""
+A saved plan is its JSON with two more keys: ``plan_hash``, and ``made_from``: recipe and options.
+One that was edited is refused, and so is one whose recipe compiles to something else by now."""
 
 from __future__ import annotations
 

@@ -330,14 +330,14 @@ class _Checker:
         if samples is None and size > MOST_LISTED:
             message = f"this sweep has {size:,} configurations, more than {MOST_LISTED:,}"
             advice = "give fewer values, or draw some: `search = random(100)`"
-            self.found.error("RL0610", self.checked.at("over"), message, advice)
+            self.found.error("RL0610", self.checked.origins.at("over"), message, advice)
             return False
         if samples is not None and samples > size:
             message = f"{samples:,} configurations are to be sampled, none twice, of {size:,}"
             advice = "draw fewer, or give a range more values"
             if all(axis.values for axis in self.checked.axes):
                 advice = "`grid()` runs each of them; a range has more values than a list"
-            self.found.error("RL0611", self.checked.at("search.n"), message, advice)
+            self.found.error("RL0611", self.checked.origins.at("search.n"), message, advice)
             return False
         return True
 
@@ -418,7 +418,9 @@ class _Checker:
                 values = ", ".join(f"{path} = {text}" for path, text in configuration.items())
                 message = f"not all values go together: {wrong.message}, with {values}"
                 labels = [] if wrong.span is None else [Label(wrong.span, "then wrong")]
-                self.found.error("RL0605", self.checked.at("over"), message, wrong.help, *labels)
+                self.found.error(
+                    "RL0605", self.checked.origins.at("over"), message, wrong.help, *labels
+                )
                 return False
         return True
 
@@ -468,7 +470,7 @@ class _Checker:
             return True
         message = f"runs are first compared after {search.first:,} steps, and `{of}` has {steps:,}"
         advice = f"`first` is at most {steps - 1:,}, and the evaluation's `every` as well"
-        self.found.error("RL0607", self.checked.at("search"), message, advice)
+        self.found.error("RL0607", self.checked.origins.at("search"), message, advice)
         return False
 
     def check_budget(self) -> None:
@@ -480,10 +482,10 @@ class _Checker:
         if budget.tokens is not None and cost.least_tokens > budget.tokens:
             message = f"a budget of {budget.tokens:,} tokens is less than any trial takes"
             advice = f"the cheapest is expected to take {cost.least_tokens:,.0f}"
-            self.found.error("RL0608", self.checked.at("budget.tokens"), message, advice)
+            self.found.error("RL0608", self.checked.origins.at("budget.tokens"), message, advice)
         if (most := budget.usd) is None:
             return
-        place, whole = self.checked.at("budget.usd"), cost.total["expected"].usd
+        place, whole = self.checked.origins.at("budget.usd"), cost.total["expected"].usd
         least, own = cost.least.usd, f"a budget of ${most:,.2f}"
         if least > most:
             advice = f"the cheapest is expected to cost ${least:,.2f}, all of them ${whole:,.2f}"

@@ -60,8 +60,15 @@ class Chunk:
     @cached_property
     def heads(self) -> tuple[str, ...]:
         """What others see of its declarations, except the fields of blocks."""
-        decls = (decl for decl in self.decls if isinstance(decl, NamedDecl))
-        return tuple(d.span.text if d.kind.id == "param" else _head_of(d) for d in decls)
+        found = []
+        for decl in (decl for decl in self.decls if isinstance(decl, NamedDecl)):
+            start, end = decl.span.start, decl.span.end
+            if isinstance(decl, BlockDecl) and decl.fields:
+                end = decl.fields[0].span.start
+            elif isinstance(decl, ValueDecl) and decl.kind.id != "param":
+                end = decl.value.span.start
+            found.append(decl.span.source.text[start:end])
+        return tuple(found)
 
     @cached_property
     def is_own(self) -> bool:
@@ -77,13 +84,6 @@ class Chunk:
                 annotator.annotate(decl)
             self._noted = of, annotator.notes.sources[self.source]
         return self._noted[1]
-
-
-def _head_of(decl: NamedDecl) -> str:
-    text, start = decl.span.source.text, decl.span.start
-    if isinstance(decl, ValueDecl):
-        return text[start : decl.value.span.start]
-    return text[start : decl.fields[0].span.start if decl.fields else decl.span.end]
 
 
 class Document:

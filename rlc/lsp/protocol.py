@@ -204,22 +204,18 @@ _KINDS = {
     "env": types.SymbolKind.Interface,
 }
 
-# What a word of each role is for a theme; those that are missing have the colours of the grammar.
+# The type of a word for a theme, by its role; other roles have the colours of the grammar.
+_VARIABLES: tuple[Role, ...] = ("declares", "reference", "local", "input")
+_PROPERTIES: tuple[Role, ...] = ("field", "argument", "key", "attribute")
 _TYPES: dict[Role, str] = {
     "kind": "keyword",
-    "declares": "variable",
+    **dict.fromkeys(_VARIABLES, "variable"),
     "type": "type",
-    "field": "property",
-    "argument": "property",
-    "key": "property",
+    **dict.fromkeys(_PROPERTIES, "property"),
     "builtin": "function",
     "function": "function",
     "word": "enumMember",
-    "reference": "variable",
     "parameter": "parameter",
-    "local": "variable",
-    "input": "variable",
-    "attribute": "property",
 }
 _MODIFIERS = ("declaration", "defaultLibrary")
 LEGEND = types.SemanticTokensLegend(list(dict.fromkeys(_TYPES.values())), list(_MODIFIERS))
@@ -347,7 +343,9 @@ def _of_plan(
             kind, name = at.what.kind.id, at.what.name.id
             heads[at.what.span] = name
             if kind in STAGES and name in costs:
-                yield at.end, price_of(costs[name]), None, bill_of(costs[name])
+                cost = costs[name]
+                price = "free" if cost.free else f"about {dollars(cost.total('expected'))}"
+                yield at.end, price, None, bill_of(cost)
             elif kind == "model" and name in models:
                 label = ", ".join(filter(None, (models[name].service, models[name].renderer)))
                 yield at.end, label, None, "where it is trained, and how a chat becomes tokens"
@@ -358,11 +356,6 @@ def _of_plan(
             if written and item.name.id == "epochs" and name in stages:  # type: ignore[union-attr]
                 steps = count(stages[name].steps or 0, "step")
                 yield item.span.end + block.by, f"= {steps}", None, f"`{name}` in steps"
-
-
-def price_of(cost: StageCost) -> str:
-    """Return what a stage is expected to cost."""
-    return "free" if cost.free else f"about {dollars(cost.total('expected'))}"
 
 
 def bill_of(cost: StageCost) -> str:

@@ -35,10 +35,6 @@ def _has_its_seats(view: StageView, env: EnvPlan) -> None:
         message = f'"{env.id}" is no game for {players}'
         advice = f"it takes {', '.join(map(str, known[:-1]))} or {known[-1]} players"
         view.error("RL0782", f"envs.{env.name}.args.players", message, advice)
-
-
-@rule_on_envs()
-def _is_played(view: StageView, env: EnvPlan) -> None:
     seats = seats_of(env)
     if len(seats) > 1 and env.play is None:
         message = f"`{env.name}` has {len(seats)} seats, and nothing says who plays them"
@@ -124,8 +120,12 @@ def _seats_have_peers(view: StageView) -> None:
     for env in view.envs:
         if env.play is None or len(seats_of(env)) < 2 or not trained_seats(env):
             continue
-        rollouts = env.rollouts.group * len(trained_seats(env))
-        fewest = {"role": _fewest_of_a_role(env), "group": rollouts}
+        seats, group = seats_of(env), env.rollouts.group
+        trained = [seats[seat] for seat in trained_seats(env)]
+        of_a_role = group * min(trained.count(role) for role in trained)
+        if env.play.seat == ANY:
+            of_a_role = group // len(seats)
+        fewest = {"role": of_a_role, "group": group * len(trained)}
         for path, step in view.steps_of_scheme():
             over = getattr(step, "over", "")
             alone = isinstance(step, Baseline) and step.singleton == "raw"
@@ -133,7 +133,7 @@ def _seats_have_peers(view: StageView) -> None:
                 continue
             label = Label(view.at(path), f"this compares within a {over}")
             if over == "role" and env.play.seat == ANY:
-                need = 2 * len(seats_of(env))
+                need = 2 * len(seats)
                 message = f"a seat of `{env.name}` has too few rollouts of a task to be compared"
                 advice = f"the seats are taken in turn: `group_size = {need}`, or a fixed `seat`"
             else:
@@ -141,25 +141,6 @@ def _seats_have_peers(view: StageView) -> None:
                 advice = "play each task more often, for example `group_size = 8`, or take `rae()`"
             view.error("RL0787", f"envs.{env.name}.rollouts.group", message, advice, label)
             return
-
-
-def _fewest_of_a_role(env: EnvPlan) -> int:
-    """Return the rollouts of a task in the role that has the fewest."""
-    assert env.play is not None
-    seats = seats_of(env)
-    if env.play.seat == ANY:
-        return env.rollouts.group // len(seats)
-    trained = [seats[seat] for seat in trained_seats(env)]
-    return env.rollouts.group * min(trained.count(role) for role in trained)
-
-
-@rule("data")
-def _is_no_data(view: StageView) -> None:
-    for env in view.data.environments:
-        if len(seats_of(env)) > 1:
-            message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
-            advice = "train on it with a `train` stage, or take the environment of a single player"
-            view.error("RL0788", "data.env", message, advice)
 
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")

@@ -69,15 +69,25 @@ def _every_role_has_peers(view: StageView) -> None:
 
 
 @rule("advantage", "envs")
-def _roles_are_compared_apart(view: StageView) -> None:
+def _roles_are_compared(view: StageView) -> None:
+    """Without roles, ``over = role`` means the group; a default of a preset is no mistake."""
     env = next((env for env in view.envs if len(roles_of(env)) > 1), None)
+    have_roles = any(env.play is not None or roles_of(env) for env in view.envs)
+    means = {} if have_roles else {"role": "group", "batch_role": "batch"}
     for path, step in view.steps_of_scheme():
-        if env is not None and getattr(step, "over", None) == "group":
+        over, at = getattr(step, "over", ""), f"{path}.over"
+        if env is not None and over == "group":
             game = with_role(env, "game")
             where = f"`{game.name}()`" if game else f"`{env.name}`"
             message = f"all roles of {where} are compared with each other here"
             advice = "compare each with its like: `scope = role`, or `over = role` in a step"
-            view.warning("RL0425", f"{path}.over", message, advice)
+            view.warning("RL0425", at, message, advice)
+            return
+        own = over in means and view.at(at) != view.at(path)
+        if own and not view.origins.provenance()[at].startswith("default of "):
+            message = f"no environment here has roles, so `{over}` means `{means[over]}`"
+            advice = f"write `{means[over]}`, or give roles to one: `|> solver_judge()`"
+            view.warning("RL0423", at, message, advice)
             return
 
 
@@ -150,21 +160,6 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
             yield f"{what} in `{env.name}` counts -{amount:g}"
 
 
-@rule("advantage", "envs")
-def _roles_exist(view: StageView) -> None:
-    """Without roles, ``over = role`` means the group; a default of a preset is no mistake."""
-    if any(env.play is not None or roles_of(env) for env in view.envs):
-        return
-    means = {"role": "group", "batch_role": "batch"}
-    for path, step in view.steps_of_scheme():
-        over, at = getattr(step, "over", ""), f"{path}.over"
-        if over in means and view.at(at) != view.at(path) and not view.origins.is_default(at):
-            message = f"no environment here has roles, so `{over}` means `{means[over]}`"
-            advice = f"write `{means[over]}`, or give roles to one: `|> solver_judge()`"
-            view.warning("RL0423", at, message, advice)
-            return
-
-
 def _sums(view: StageView) -> list[str]:
     return [path for path, step in view.steps_of_scheme() if isinstance(step, WeightedSum)]
 
@@ -214,30 +209,29 @@ _EPSILON = 0.5  # what is no larger may be meant as a distance from 1
 
 
 @rule("loss", "overlap")
-def _fresh_rollouts(view: StageView) -> None:
-    """Without a clip, the ratio of a stale rollout can grow without bound."""
-    stale, name = view.overlap.max_staleness, view.named("loss")
-    if stale > 1 and view.loss.program is None and not loss_traits(view.loss).takes_stale:
-        label = Label(view.at("overlap.max_staleness"), f"rollouts may be {stale} steps old")
-        message = f"{name} has no clip, and rollouts may come from weights {stale} steps old"
+def _ratios_are_bounded(view: StageView) -> None:
+    """Without a clip, the ratio of a stale rollout can grow without bound. A loss of the recipe's
+    own may be right all the same, so that is a warning."""
+    stale, is_own = view.overlap.max_staleness, view.loss.program is not None
+    updates = view.batch.updates if "batch" in view.parts else 1
+    if loss_traits(view.loss).takes_stale:
+        return
+    path, why = "overlap.max_staleness", f"rollouts may be {stale} steps old"
+    if stale <= 1:
+        path, why = "batch.updates", "the later ones are off-policy"
+    if stale > 1 and not is_own:
+        label = Label(view.at(path), why)
+        message = f"{view.named('loss')} has no clip, and rollouts may come from weights {stale} "
+        message += "steps old"
         stable = (b for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale)
         *others, last = (f"`{builtin.usage()}`" for builtin in stable)
         view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
-
-
-@rule("loss", "overlap", "batch")
-def _own_loss_is_bounded(view: StageView) -> None:
-    """A loss of the recipe's own may be right without a clip, so this is a warning."""
-    stale, updates = view.overlap.max_staleness, view.batch.updates
-    if view.loss.program is None or (stale <= 1 and updates == 1):
-        return
-    if loss_traits(view.loss).takes_stale:
-        return
-    path = "overlap.max_staleness" if stale > 1 else "batch.updates"
-    said = f"rollouts may be {stale} steps old" if stale > 1 else "the later ones are off-policy"
-    message = f"nothing in `{view.loss.name}` bounds the weight of a token whose ratio has grown"
-    advice = "`min`, `clip` or `sigmoid` of the ratio bounds it, as `ppo()` and `cispo()` do"
-    view.warning("RL0651", "loss", message, advice, Label(view.at(path), said))
+    elif is_own and (stale > 1 or updates > 1):
+        message = (
+            f"nothing in `{view.loss.name}` bounds the weight of a token whose ratio has grown"
+        )
+        advice = "`min`, `clip` or `sigmoid` of the ratio bounds it, as `ppo()` and `cispo()` do"
+        view.warning("RL0651", "loss", message, advice, Label(view.at(path), why))
 
 
 @rule("loss", "kl", "teacher")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from rlc.catalog import (
     builtins_of,
@@ -164,22 +165,19 @@ def _heldout_is_compared(view: StageView) -> None:
         view.warning("RL0436", "every", message, "at the end they are compared anyway")
 
 
-@rule("data", "heldout")
+@rule("heldout")
 def _heldout_is_held_out(view: StageView) -> None:
-    data, other = view.data, view.heldout
-    if other is None or other.read is None or other.read != data.read:
+    data: Any = view.parts.get("data")
+    other = view.heldout
+    if other is None:
         return
-    if have_tasks_in_common(other.split or "train", data.split or "train"):
+    is_same = data is not None and other.read is not None and other.read == data.read
+    if is_same and have_tasks_in_common(other.split or "train", data.split or "train"):
         message = "what is held out is among what is learnt from"
         label = Label(view.at("data"), "learnt from")
         advice = "for example `split = first(90%)` here, and `split = last(10%)` there"
         view.warning("RL0728", "heldout", message, advice, label)
-
-
-@rule("heldout")
-def _heldout_is_written(view: StageView) -> None:
-    other = view.heldout
-    if other is not None and other.read is None and not other.compares:
+    if other.read is None and not other.compares:
         message = f"`{other.word}()` plays its examples, and held-out ones are the rows of a file"
         advice = "take `chats()` or `rows()`, or an `eval` that plays the environment"
         view.error("RL0755", "heldout", message, advice)

@@ -14,14 +14,6 @@ from rlc.plan import EnvPlan, Evaluation, StagePlan, Training, evaluations_of, i
 from rlc.records import frozen
 
 
-@rule("batch", "advantage")
-def _updates_have_groups(view: StageView) -> None:
-    batch = view.batch
-    if batch.updates > batch.count:
-        message = f"{batch.count:,} {batch.kind} cannot be split into {batch.updates} updates"
-        view.error("RL0327", "batch.updates", message, f"at most `updates = {batch.count}`")
-
-
 @rule_on_envs()
 def _samples_exist(view: StageView, env: EnvPlan) -> None:
     samples, there = env.args.get("samples"), env_facts(env).tasks
@@ -31,16 +23,19 @@ def _samples_exist(view: StageView, env: EnvPlan) -> None:
         view.error("RL0327", f"envs.{env.name}.args.samples", message, advice)
 
 
-@rule("batch", "envs", "advantage")
+@rule("batch", "advantage")
 def _tasks_for_a_step(view: StageView) -> None:
     batch = view.batch
+    if batch.updates > batch.count:
+        message = f"{batch.count:,} {batch.kind} cannot be split into {batch.updates} updates"
+        view.error("RL0327", "batch.updates", message, f"at most `updates = {batch.count}`")
     if batch.kind == "turns":
         if batch.parallel > batch.count:
             message = f"{batch.parallel:,} episodes are played for {batch.count:,} turns"
             advice = "each has one turn at least, so the rest is thrown away: lower `parallel`"
             view.warning("RL0439", "batch.parallel", message, advice)
         return
-    for env, share in _shares(view.envs):
+    for env, share in _shares(view.parts.get("envs", ())):
         tasks = tasks_of(view, env)
         if tasks is None:
             continue
@@ -130,10 +125,15 @@ def _happens_within_the_steps(view: StageView) -> None:
 _SECONDS_A_STEP = 60  # of a step on the hosted service, at the least, sampling included
 
 
-@rule("save", "model", "steps")
-def _lasts_long_enough(view: StageView) -> None:
-    ttl, expected = view.save.ttl_seconds, (view.steps or 0) * _SECONDS_A_STEP
-    if ttl is not None and view.model.service == "tinker" and ttl < expected:
+@rule("save")
+def _checkpoints_are_there(view: StageView) -> None:
+    """Choosing the best needs several, and the service must not delete one that is needed."""
+    if view.save.every is None and view.save.best:
+        message = "`best` needs checkpoints to choose from"
+        view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
+    service = view.model.service if "model" in view.parts else ""
+    ttl, expected = view.save.ttl_seconds, (view.parts.get("steps") or 0) * _SECONDS_A_STEP
+    if ttl is not None and service == "tinker" and ttl < expected:
         message = f"a checkpoint is deleted after {show(ttl, 'duration')}, and {view.steps:,} "
         message += "steps take longer than that"
         advice = f"at a minute a step they take about {expected / 3_600:.0f}h; raise `ttl`"
@@ -147,13 +147,6 @@ def _uploads_something(view: StageView) -> None:
         if source is not None and all(env.source != source for env in view.envs):
             message = f"`{tracker.name}()` uploads episodes of OpenReward, and there are none"
             view.error("RL0312", "track", message, "take it out")
-
-
-@rule("save")
-def _keeps_the_best(view: StageView) -> None:
-    if view.save.every is None and view.save.best:
-        message = "`best` needs checkpoints to choose from"
-        view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
 
 
 @rule("kl_guard", "overlap")

@@ -136,15 +136,12 @@ def _times_fit(view: StageView, env: EnvPlan) -> None:
         message = f"a step of `{env.name}` ends after {_seconds(step)}, before `{tool.name}()` does"
         advice = "lower its timeout, or raise step_timeout: `rollouts(step_timeout = …)`"
         view.warning("RL0328", path, message, advice)
-
-
-@rule_on_envs("deadlines")
-def _steps_outlast_episodes(view: StageView, env: EnvPlan) -> None:
-    step, episode = view.deadlines.step, env.rollouts.timeout
-    if step is not None and episode is not None and episode >= step:
+    deadline = view.deadlines.step if "deadlines" in view.parts else None
+    if deadline is not None and own.timeout is not None and own.timeout >= deadline:
         label = Label(view.at(f"envs.{env.name}.rollouts.timeout"), "one episode may take as long")
-        message = f"a step of {_seconds(step)} has no time for an episode of {_seconds(episode)}"
+        room = f"no time for an episode of {_seconds(own.timeout)}"
         advice = "one slow episode would end the run: raise the deadline, or lower its timeout"
+        message = f"a step of {_seconds(deadline)} has {room}"
         view.warning("RL0328", "deadlines.step", message, advice, label)
 
 

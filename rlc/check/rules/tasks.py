@@ -20,6 +20,7 @@ from rlc.catalog import (
     have_tasks_in_common,
     names_of,
     prompt_rules,
+    seats_of,
     source_traits,
     task_count,
     templates_of,
@@ -75,21 +76,23 @@ def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
 
 
 @rule("data")
-def _has_an_oracle(view: StageView) -> None:
+def _data_can_be_made(view: StageView) -> None:
     is_oracle = getattr(view.data, "policy", None) == "oracle"
     for env in view.data.environments:
         if is_oracle and not env_facts(env).oracle:
             message = f"`{env.name}` has no oracle that could demonstrate it"
             view.error("RL0321", "data.env", message, "take `policy = model`")
-
-
-@rule("data")
-def _rows_are_there(view: StageView) -> None:
+        if len(seats_of(env)) > 1:
+            message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
+            advice = "train on it with a `train` stage, or take the environment of a single player"
+            view.error("RL0788", "data.env", message, advice)
     for name in LEARNT:
         path = getattr(view.parts.get(name), "path", None)
         if path is not None and not view.has_file(path):
             message = f'there is no file "{view.located(path)}"'
             view.error("RL0001", f"{name}.path", message, WHERE_PATHS_START)
+        if (rows := rows_of_data(view, name)) is not None:
+            _check(rows)
 
 
 @rule_on_envs("optimizer")
@@ -198,13 +201,6 @@ def _rows_have_demonstrations(view: StageView) -> None:
             for rows in rows_of_env(view, env) if teacher.name in (None, env.name) else ():
                 if not rows.solved:
                     _check(evolve(rows, args=path, columns=columns, require=lambda _: None))
-
-
-@rule("data")
-def _rows_of_examples(view: StageView) -> None:
-    for name in LEARNT:
-        if (rows := rows_of_data(view, name)) is not None:
-            _check(rows)
 
 
 def _check(rows: StageRows) -> None:

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class StageView:
-    """The parts of one stage that could be read, and their places.
-
-    ``before`` are the stages whose weights it continues, the latest first. With a ``reader`` the
-    files that it names may be read.
-    """
+    """The parts of one stage that could be read, and their places. ``before`` are the stages whose
+    weights it continues, the latest first. With a ``reader`` its files may be read."""
 
     parts: Mapping[str, Any]
     origins: Origins
