@@ -38,8 +38,8 @@ class Analysis:
 def analyse(
     recipe: Recipe, found: Diagnostics, reader: Reader | None = None, same: Analysis | None = None
 ) -> Analysis:
-    """Check a recipe and report all that is wrong with it, each mistake once. For a trial of a sweep,
-    ``same`` has what its values do not change; that is not checked again."""
+    """Check a recipe and report all that is wrong with it, each mistake once. For trials of sweeps,
+    ``same`` has what their values do not change; that is not checked again."""
     scope = collect(recipe, found)
     templates = {} if same is not None else scope.templates
     if templates:

@@ -78,7 +78,7 @@ NAMEABLE = {"model": ("model", *TRAINING)}
 
 @define(eq=False)
 class Scope:
-    """Declarations by name; every name has one meaning in the whole recipe. Those with parameters are
+    """Declarations by name, which has one meaning in the whole recipe. Those with parameters are
     ``templates``: they stand for nothing until they are used."""
 
     decls: dict[str, NamedDecl] = field(factory=dict)

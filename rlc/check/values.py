@@ -78,8 +78,8 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 @define(eq=False)
 class Origins:
-    """The origins of the leaves of a stage, and the places of its parts, by dotted path. ``span`` is
-    the place of the stage; ``values`` are its parts as they were evaluated."""
+    """The origins of the leaves of a stage, and the places of its parts, by dotted path. ``span``
+    is the place of the stage; ``values`` are its parts as they were evaluated."""
 
     span: Span
     values: dict[str, Value] = field(factory=dict)
