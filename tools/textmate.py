@@ -8,7 +8,7 @@ from typing import Any
 
 from rlc.catalog.declarations import DECLARATIONS, PARAM_TYPES
 from rlc.catalog.index import KINDS
-from rlc.check.reuse.types import WORD
+from rlc.check.scalars import WORD
 from rlc.lang.words import ESCAPES, vocabulary
 from rlc.lsp.documents import IMPORT
 

@@ -1,20 +1,17 @@
 """Names, types, ranges and rules: everything that can be wrong with a recipe that parses.
 
-Read ``analyse`` first. ``scope`` collects the declarations, ``evaluate`` turns expressions into
-``values`` (``scalars``, ``pipelines``, ``mixtures``, ``models``), and ``bind`` binds arguments to
-the parameters of the catalogue. ``stages`` puts a stage together, ``settle`` makes its values
-plain, and ``rules/`` looks at the result.
+Read ``analyse`` first. ``scope`` collects declarations, ``uses`` copies and amends them,
+``evaluate`` turns expressions into ``values`` (``scalars``, ``pipelines``, ``models``), ``bind``
+binds arguments to parameters, ``stages`` puts stages together, and ``rules/`` check them.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.check.amendments import *
     from rlc.check.expectations import *
     from rlc.check.notes import *
-    from rlc.check.reuse.changes import *
-    from rlc.check.reuse.copies import *
-    from rlc.check.reuse.types import *
     from rlc.check.rules import *
-    from rlc.check.rules.budget import *
+    from rlc.check.rules.run import *
     from rlc.check.scalars import *
     from rlc.check.scope import *
     from rlc.check.stages import *
@@ -26,15 +23,13 @@ else:
     __getattr__ = door(
         __name__,
         """
+        amendments: Amendment filled
         expectations: CheckedExpectation report_expectations
         notes: AXIS Annotations Annotator Arguments EXPRESSION KEYS_ARE_NAMES MEASURE Note Role
             STAGE_OF_SWEEP WrittenDefault field_of fields_of
-        reuse.changes: Amendment
-        reuse.copies: filled
-        reuse.types: WORD
         rules: check_plan
-        rules.budget: report_budgets
-        scalars: bounds
+        rules.run: report_budgets
+        scalars: WORD bounds
         scope: NAMEABLE NamedDecl is_made known_values
         stages: CheckedStage TAKEN
         sweeps: Axis CheckedSweep

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class Analysis:
-    """What a recipe declares: its stages, each after those whose weights it needs, its sweeps
-    and its expectations, as far as they can be read, and the values of its declarations."""
+    """The stages of a recipe, each after those whose weights it needs, its sweeps and expectations,
+    as far as they can be read, and the values of its declarations."""
 
     stages: tuple[CheckedStage, ...]
     sweeps: tuple[CheckedSweep, ...] = ()
@@ -36,21 +36,15 @@ class Analysis:
 
 
 def analyse(
-    recipe: Recipe,
-    found: Diagnostics,
-    reader: Reader | None = None,
-    same: Analysis | None = None,
+    recipe: Recipe, found: Diagnostics, reader: Reader | None = None, same: Analysis | None = None
 ) -> Analysis:
-    """Check a recipe and report all that is wrong with it, each mistake once.
-
-    Of a trial, stages and values that are the ``same`` as those of its recipe are not checked
-    again, nor are declarations with parameters: only what uses make of these is new.
-    """
+    """Check a recipe and report all that is wrong with it, each mistake once. For trials of sweeps,
+    ``same`` has what their values do not change; that is not checked again."""
     scope = collect(recipe, found)
     templates = {} if same is not None else scope.templates
     if templates:
         # Most recipes have none.
-        from rlc.check.reuse.templates import check_templates, report_unused_parameters
+        from rlc.check.uses import check_templates, report_unused_parameters
 
         check_templates(scope, found)
     same = same or Analysis(())
@@ -75,14 +69,17 @@ def analyse(
             evaluator.declared(decl)
     for decl in templates.values():
         if decl.kind.id in STAGES and (whole := _alone(decl, evaluator)) is not None:
-            with scope.unmarked(decl.name.id):
-                check_stage(whole, evaluator, stages, found, reader)
-    sweeps = [
-        sweep
-        for decl in scope.in_order
-        if isinstance(decl, BlockDecl) and decl.kind.id == SWEEP
-        if (sweep := _sweep(decl, evaluator, stages, found)) is not None
-    ]
+            used = set(scope.used)
+            check_stage(whole, evaluator, stages, found, reader)
+            scope.used -= {decl.name.id} - used  # its own check does not use it
+    sweeps: list[CheckedSweep] = []
+    for decl in scope.in_order:
+        if isinstance(decl, BlockDecl) and decl.kind.id == SWEEP:
+            from rlc.check.sweeps import SweepChecker  # most recipes have none
+
+            scope.used.add(decl.name.id)
+            if (sweep := SweepChecker(decl, evaluator, stages, found).checked()) is not None:
+                sweeps.append(sweep)
     expectations: tuple[CheckedExpectation, ...] = ()
     if scope.expectations:
         from rlc.check.expectations import check_expectations  # most recipes have none
@@ -94,8 +91,11 @@ def analyse(
     run_rules(parts, found, reader, known)
     if len(ordered) > 1 or scope.templates:
         found.drop_repeated()  # what several copies of one text have in common
-    if not scope.templates:  # made to be imported, as a file with them is
-        _report_no_stage(recipe, ordered, found)
+    if not (scope.templates or ordered or found.has_errors):  # those with templates are imported
+        message = "this recipe has no stage, so there is nothing to run"
+        last = recipe.decls[-1].span if recipe.decls else recipe.span
+        advice = "add `train main { model = …  env = … }`, or import it from one that has"
+        found.warning("RL0301", last, message, advice)
     if not found.has_errors:
         _report_unused(scope, recipe, found)
         if templates:
@@ -105,8 +105,7 @@ def analyse(
 
 
 def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:
-    """Check a declaration with parameters as if it were used with its defaults; return the block
-    that it then is."""
+    """Check a declaration with parameters by its defaults; return the block that it then is."""
     with evaluator.inside(decl.name.id):
         whole = evaluator.uses.alone(decl)
         made = evaluator.uses.block(whole) if is_made(whole) else whole
@@ -115,23 +114,10 @@ def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:
     return made if isinstance(made, BlockDecl) else None
 
 
-def _sweep(
-    decl: BlockDecl,
-    evaluator: Evaluator,
-    stages: Mapping[str, CheckedStage],
-    found: Diagnostics,
-) -> CheckedSweep | None:
-    from rlc.check.sweeps import check_sweep  # most recipes have none
-
-    evaluator.scope.used.add(decl.name.id)
-    return check_sweep(decl, evaluator, stages, found)
-
-
 def _in_order(
     written: Iterable[CheckedStage], stages: Mapping[str, CheckedStage], found: Diagnostics
 ) -> list[CheckedStage]:
-    """Return stages as they are written, but each after those whose weights it needs. Report those
-    that need each other's."""
+    """Return stages as they are written, but each after those that it needs. Report circles."""
     ordered: dict[str, CheckedStage] = {}
 
     def add(stage: CheckedStage, waiting: tuple[str, ...]) -> None:
@@ -149,15 +135,6 @@ def _in_order(
     for stage in written:
         add(stage, ())
     return list(ordered.values())
-
-
-def _report_no_stage(recipe: Recipe, stages: list[CheckedStage], found: Diagnostics) -> None:
-    """Warn of a file without a stage: others may import it, but it compiles to no plan."""
-    if not stages and not found.has_errors:
-        message = "this recipe has no stage, so there is nothing to run"
-        last = recipe.decls[-1].span if recipe.decls else recipe.span
-        advice = "add `train main { model = …  env = … }`, or import it from one that has"
-        found.warning("RL0301", last, message, advice)
 
 
 def _report_unused(scope: Scope, recipe: Recipe, found: Diagnostics) -> None:
@@ -182,15 +159,10 @@ def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) ->
         earlier = first.setdefault(name, stage)
         if earlier.name in stage.needs:  # its teacher, say, and the one that it teaches
             continue
-        if earlier is not stage and not _share_model(earlier, stage):
+        fields = [f for s in (stage, earlier) for f in s.decl.fields if f.name.id == "model"]
+        is_shared = len(fields) == 2 and fields[0] is fields[1]  # one amends the other, or a third
+        if earlier is not stage and not is_shared:
             label = Label(earlier.decl.name.span, "trains its own")
             message = f"`{stage.name}` does not go on from `{earlier.name}`: its adapter is fresh"
             advice = f"`model = {earlier.name}` goes on from it; declare a second model if not"
             found.warning("RL0412", stage.decl.name.span, message, advice, label)
-
-
-def _share_model(stage: CheckedStage, other: CheckedStage) -> bool:
-    """Whether one of two stages amends the other, or both a third: they are meant to differ only in
-    what is amended."""
-    fields = [f for s in (stage, other) for f in s.decl.fields if f.name.id == "model"]
-    return len(fields) == 2 and fields[0] is fields[1]

@@ -29,7 +29,7 @@ Evaluate = Callable[[Expr, Param], Value | None]
 
 @frozen(eq=False)
 class Owner:
-    """What the arguments are for, as messages and provenance name it."""
+    """The builtin or declaration that the arguments are for, as messages name it."""
 
     name: str  # "adam", "train"
     title: str  # "`adam()`", "a `train` stage"
@@ -57,8 +57,7 @@ def bind(
 ) -> Bound:
     """Match names and positions, evaluate, and fill in defaults."""
     binder = _Binder(items, params, owner, found)
-    binder.match()
-    bound = binder.bound
+    bound = binder.match()
     for param in params:
         item = binder.slots.get(param.name)
         value = evaluate(item.value, param) if item else binder.absent(param)
@@ -74,7 +73,7 @@ def bind(
 
 @define(eq=False)
 class _Binder:
-    """``slots`` has what was written for each parameter."""
+    """``slots`` has the item of each parameter."""
 
     items: Sequence[Argument | Field]
     params: Sequence[Param]
@@ -83,7 +82,7 @@ class _Binder:
     bound: Bound = field(factory=Bound)
     slots: dict[str, Argument | Field] = field(factory=dict)
 
-    def match(self) -> None:
+    def match(self) -> Bound:
         """Find the parameter of each item."""
         self._unfold()
         named = False
@@ -104,9 +103,10 @@ class _Binder:
                 label = Label(where, "first given here")
                 message = f"the {self.owner.slot} `{param.name}` is given twice"
                 self.found.error(code, span, message, "keep one of them", label)
+        return self.bound
 
     def _meant(self, item: Argument | Field) -> Argument | Field:
-        """The item, or what ``name == value`` was meant as, after a report."""
+        """Return the item, ``name == value`` as ``name = value`` after a report."""
         match item:
             case Argument(name=None, value=Binary(op="==", left=Name() as name) as given):
                 if any(name.id == param.name for param in self.params):
@@ -124,20 +124,17 @@ class _Binder:
             given = {item.name.id: item for item in self.items if item.name}
             item = given.get(param.name)
             word = item.value if item else None
-            old = word.id if isinstance(word, Name) else getattr(word, "value", None)
-            if item is None or word is None or str(old) not in param.folded:
-                continue
-            name, builtin = param.folded[str(old)]
+            old = str(word.id if isinstance(word, Name) else getattr(word, "value", None))
+            name, builtin = param.folded.get(old, ("", ""))
             moved = given.get(name)
-            if moved is None:
+            if word is None or moved is None:
                 continue
             inner = Argument(moved.value.span, None, moved.value)
             call = Call(word.span, Name(word.span, builtin), (inner,))
             new = f"{builtin}({moved.value.span.text})"
             advice = f"write `{param.name} = {new}`"
             message = f"`{name}` is what `{builtin}()` takes now"
-            source, (start, end) = moved.span.source, _with_comma(moved.span)
-            edits = ((word.span, new), (Span(source, start, end), ""))
+            edits = ((word.span, new), (_with_comma(moved.span), ""))
             self.found.warning("RL0116", moved.span, message, advice, fix=Fix(advice, edits))
             kept = (other for other in self.items if other is not moved)
             self.items = [evolve(i, value=call) if i is item else i for i in kept]
@@ -149,12 +146,11 @@ class _Binder:
             return None
         if position < len(self.params):
             return self.params[position]
-        count = len(self.params)
-        takes = (
-            f"{count} argument{'s' * (count != 1)}, this is one more" if count else "no arguments"
-        )
-        names = ", ".join(f"`{param.name}`" for param in self.params)
-        advice = self.owner.why_no_other or (f"they are {names}" if names else "leave it out")
+        takes, advice, count = "no arguments", "leave it out", len(self.params)
+        if count:
+            takes = f"{count} argument{'s' * (count != 1)}, this is one more"
+            advice = f"they are {', '.join(f'`{param.name}`' for param in self.params)}"
+        advice = self.owner.why_no_other or advice
         self.found.error("RL0206", span, f"{self.owner.title} takes {takes}", advice)
         return None
 
@@ -163,36 +159,34 @@ class _Binder:
         if name.id in names:
             return self.params[names.index(name.id)]
         if (param := next((p for p in self.params if name.id in p.formerly), None)) is not None:
-            advice = f"write `{param.name}`"
+            fix = replace(name.span, param.name, f"write `{param.name}`")
             message = f"`{name.id}` is called `{param.name}` now"
-            new = replace(name.span, param.name, advice, True)
-            self.found.warning("RL0116", name.span, message, advice, fix=new)
+            self.found.warning("RL0116", name.span, message, fix.title, fix=fix)
             return param
         from rlc.catalog import advice_for, alias_of  # only needed for a mistake
 
         owner, given = self.owner, {item.name.id for item in self.items if item.name}
-        code = "RL0105" if owner.slot == "argument" else "RL0104"
+        code, fixed = "RL0105" if owner.slot == "argument" else "RL0104", None
         if (alias := alias_of(name.id, self.params)) is not None:
             self.bound.unknown.append(alias.name)
-            advice, fix = f"it is called `{alias.name}` here", None
+            advice = f"it is called `{alias.name}` here"
             if alias.name not in given:
-                fix = replace(name.span, alias.name, f"write `{alias.name}`")
-        elif not owner.why_no_other and (elsewhere := advice_for(name.id, self.params)):
-            advice = elsewhere
+                fixed = replace(name.span, alias.name, f"write `{alias.name}`")
+        elif not owner.why_no_other and (known := advice_for(name.id, self.params)):
+            advice = known
             self.bound.unknown += closest(name.id, names)
-            fix = None
         else:
             self.bound.unknown += closest(name.id, names) or ["*"]
             advice = known_values(names, name.id) if names else "it takes none"
-            fix = rename(name.span, name.id, [other for other in names if other not in given])
+            fixed = rename(name.span, name.id, [other for other in names if other not in given])
         if owner.why_no_other:
             advice = f"{owner.why_no_other}; {advice}"
         message = f"{owner.title} has no {owner.slot} `{name.id}`"
-        self.found.error(code, name.span, message, advice, fix=fix)
+        self.found.error(code, name.span, message, advice, fix=fixed)
         return None
 
     def absent(self, param: Param) -> Value | None:
-        """The default, or None for a required parameter."""
+        """Return the default, or None for a required parameter."""
         owner, default, given = self.owner, param.default, ""
         if param.implied is not None and param.implied[0] in self.slots:
             given, default = f" with `{param.implied[0]}`", param.implied[1]
@@ -202,17 +196,16 @@ class _Binder:
         return Value(param.type, default, owner.span, origin)
 
     def report_missing(self) -> None:
-        """Say what is missing, except what a misspelt name may have been meant for."""
+        """Report what is missing, except what a misspelt name may stand for."""
         owner, unknown = self.owner, self.bound.unknown
         there = {*self.slots, *self.bound.values, *owner.unread, *unknown}
         missing = [param for param in self.params if param.required and param.name not in there]
         if not missing or "*" in unknown:
             return
         code = "RL0205" if owner.slot == "argument" else "RL0302"
-        names = ", ".join(f"`{param.name}`" for param in missing)
-        message = f"{owner.title} needs {names}"
-        few = missing if len(missing) <= 2 else []
-        advice = "; ".join(f"{param.name}: {param.doc}" for param in few) or None
+        message = f"{owner.title} needs {', '.join(f'`{param.name}`' for param in missing)}"
+        docs = (f"{param.name}: {param.doc}" for param in missing)
+        advice = "; ".join(docs) if len(missing) <= 2 else None
         self.found.error(code, owner.span, message, advice)
 
     def report_without_effect(self) -> None:
@@ -233,12 +226,10 @@ class _Binder:
                 self.bound.complete = False
 
 
-def _with_comma(span: Span) -> tuple[int, int]:
-    """Where an argument starts and ends in its text, with the comma between it and the next one to
-    the left, or else to the right."""
+def _with_comma(span: Span) -> Span:
+    """Return the span of an argument with the comma to the left of it, or else to the right."""
     text, start, end = span.source.text, span.start, span.end
-    before = text[:start].rstrip()
+    before, after = text[:start].rstrip(), re.match(r"\s*,\s*", text[end:])
     if before.endswith(","):
-        return len(before) - 1, end
-    after = re.match(r"\s*,\s*", text[end:])
-    return start, end + (after.end() if after else 0)
+        return Span(span.source, len(before) - 1, end)
+    return Span(span.source, start, end + (after.end() if after else 0))

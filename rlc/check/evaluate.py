@@ -24,11 +24,9 @@ from rlc.catalog import (
 )
 from rlc.check import pipelines
 from rlc.check.bind import Owner, bind
-from rlc.check.foreign import report_word
 from rlc.check.models import model_value
-from rlc.check.pipelines import name_single, report_tasks, single
-from rlc.check.reuse.types import param_value
-from rlc.check.scalars import NUMBERS, Scalars, article
+from rlc.check.pipelines import report_tasks, single
+from rlc.check.scalars import NUMBERS, Scalars, article, param_value, report_word
 from rlc.check.scope import NAMEABLE, NamedDecl, Scope, declared_as, is_made, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit
 from rlc.lang import (
@@ -51,7 +49,7 @@ from rlc.plan import ModelState
 from rlc.records import evolve, field_names
 
 if TYPE_CHECKING:
-    from rlc.check.reuse.uses import Uses
+    from rlc.check.uses import Uses
 
 T = TypeVar("T")
 
@@ -71,9 +69,7 @@ class Evaluator:
         found: Diagnostics,
         values: Mapping[str, Value | None] | None = None,
     ) -> None:
-        self.scope = scope
-        self.recipe = recipe
-        self.found = found
+        self.scope, self.recipe, self.found = scope, recipe, found
         self.scalars = Scalars(self._plain_reference, scope, recipe, found)
         self.values = dict(values or {})
         self._open: list[str] = []
@@ -81,13 +77,13 @@ class Evaluator:
 
     @cached_property
     def uses(self) -> Uses:
-        """What is made of declarations; most recipes only have what they declare."""
-        from rlc.check.reuse.uses import Uses
+        """The uses of declarations with parameters, which most recipes do not have."""
+        from rlc.check.uses import Uses
 
         return Uses(self)
 
     def declared(self, decl: NamedDecl) -> Value | None:
-        """The value of a declaration; of a stage, the model that it leaves behind."""
+        """Return the value of a declaration; of a stage, the model that it leaves behind."""
         name = decl.name.id
         if name not in self.values:
             with self.inside(name):
@@ -96,16 +92,18 @@ class Evaluator:
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
-        """While a declaration is evaluated, it cannot be named again."""
+        """Mark a declaration as being evaluated: it cannot be named meanwhile."""
         self._open.append(name)
         yield
         self._open.pop()
 
     def block(self, decl: NamedDecl, name: Name) -> BlockDecl | None:
-        """The block that a declaration of one is, or stands for; None after a report. ``name`` is
+        """Return the block that a declaration is or stands for; None after a report. ``name`` is
         where it is named."""
-        if isinstance(decl, BlockDecl) or not self.may_use(decl, name):
-            return decl if isinstance(decl, BlockDecl) else None
+        if isinstance(decl, BlockDecl):
+            return decl
+        if not self.may_use(decl, name):
+            return None
         with self.inside(decl.name.id):
             made = self.uses.block(decl)
         if made is None:
@@ -116,8 +114,8 @@ class Evaluator:
         return made
 
     def value(self, expr: Expr, want: Param) -> Value | None:
-        """Return the value of an expression as ``want`` takes it, or None after a report, and
-        without one if it is not known."""
+        """Return the value of an expression as ``want`` takes it; None after a report, and if it is
+        not known."""
         if isinstance(expr, UnknownValue):
             report_unfit(expr, want, self.found)
             return None
@@ -136,9 +134,8 @@ class Evaluator:
                 self._models[id(expr)] = self._one(expr, want)
             return self._models[id(expr)]
         value = self._one(expr, want)
-        if value is not None and value.type == "loss":  # declared at its name, used here
-            return evolve(value, span=expr.span)
-        return value
+        is_loss = value is not None and value.type == "loss"  # declared at its name, used here
+        return evolve(value, span=expr.span) if value and is_loss else value
 
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type == "expression" and not (isinstance(expr, Name) and expr.id == "none"):
@@ -147,7 +144,9 @@ class Evaluator:
             return shaped_reward(expr, self)
         if want.type in SCALARS or (want.optional and isinstance(expr, Name) and expr.id == "none"):
             return self.scalars.fitting(expr, want)
-        if (also := KINDS[want.type].also) and not _calls(expr, want.type):
+        func = expr.func if isinstance(expr, Call) else expr
+        also = KINDS[want.type].also
+        if also and not (isinstance(func, Name) and find_builtin(want.type, func.id)):
             return self.value(expr, evolve(want, type=also))
         is_declared = isinstance(expr, Name) and expr.id in self.scope.of_kind(want.type)
         as_is = None if is_declared else KINDS[want.type].as_is
@@ -180,7 +179,6 @@ class Evaluator:
         return None
 
     def _list(self, expr: Expr, want: Param) -> Value | None:
-        """Evaluate a list; a single item needs no brackets."""
         one = evolve(want, many=False)
         if want.optional and isinstance(expr, Name) and expr.id == "none":
             return self.scalars.fitting(expr, one)
@@ -200,8 +198,9 @@ class Evaluator:
         if value.type not in plain:
             kind = KINDS[want.type]
             message = f"`{want.name}` takes {kind.noun}, found {SCALARS[value.type]}"
-            number = value.type in NUMBERS
-            advice = f"write `${value.data:g}`" if number else f"for example `{kind.example}`"
+            advice = f"for example `{kind.example}`"
+            if value.type in NUMBERS:
+                advice = f"write `${value.data:g}`"
             self.found.error("RL0201", expr.span, message, advice)
             return None
         (name,) = names_of(want.type)
@@ -210,7 +209,8 @@ class Evaluator:
         return made and evolve(made, origin=expr.span)
 
     def made(self, decl: NamedDecl) -> Value | None:
-        """The value of a declaration without parameters."""
+        """Return the value of a declaration without parameters; of a stage, the model that it
+        leaves behind."""
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
@@ -218,7 +218,12 @@ class Evaluator:
                 from rlc.check.expressions import own_loss  # most recipes have none
 
                 return own_loss(decl, self)
-            return self._left_behind(decl)
+            field = next((field for field in decl.fields if field.name.id == "model"), None)
+            start = field and self.value(field.value, Param("model", "model", "a model"))
+            if not start:
+                return None
+            after: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
+            return evolve(start, data=ModelState(start.data.model, after))
         if decl.kind.id == "param":
             return param_value(decl, self.scalars, self.found)
         want = Param(decl.name.id, decl.kind.id, f"what `{decl.name.id}` stands for")
@@ -226,25 +231,17 @@ class Evaluator:
         if value is None or not KINDS[value.type].named:
             return value
         name: Any = Value("string", decl.name.id, decl.name.span, decl.name.span)
-        if value.type == "env":
-            return evolve(value, data=name_single(name, value.data))
-        return evolve(value, data=evolve(value.data, name=name))
-
-    def _left_behind(self, stage: BlockDecl) -> Value | None:
-        """The model that a stage leaves behind, for others to continue."""
-        field = next((field for field in stage.fields if field.name.id == "model"), None)
-        start = field and self.value(field.value, Param("model", "model", "a model"))
-        if not start:
-            return None
-        after: Any = Value("string", stage.name.id, stage.name.span, stage.name.span)
-        return evolve(start, data=ModelState(start.data.model, after))
+        if value.type != "env":
+            return evolve(value, data=evolve(value.data, name=name))
+        if len(value.data) > 1:  # the parts of a mixture keep their names
+            return value
+        return evolve(value, data=(evolve(value.data[0], name=name),))
 
     def _name(self, name: Name, want: Param) -> Value | None:
         builtin = find_builtin(want.type, name.id)
         if builtin is not None and builtin.word:
             self.found.note("builtin", name.span, builtin)
-            record = builtin.build(Args({}))
-            return Value(want.type, record, name.span, name.span)
+            return Value(want.type, builtin.build(Args({})), name.span, name.span)
         words = words_of(want.type)
         if words and builtin is None and not self.scope.knows(name.id):
             message = f"`{name.id}` is not {KINDS[want.type].noun}"
@@ -264,7 +261,7 @@ class Evaluator:
         return evolve(value, data=state, span=span, origin=span)
 
     def _plain_reference(self, expr: Name | Attribute) -> Value | None:
-        """A param, or a field of a model: ``learning_rate``, ``policy.base``."""
+        """Return a param, or a field of a model: ``learning_rate``, ``policy.base``."""
         if isinstance(expr, Name):
             return self._reference(expr, ("param",), _ANY)
         if isinstance(expr.value, UnknownValue):
@@ -277,16 +274,15 @@ class Evaluator:
         model = self._reference(expr.value, ("model",), Param("model", "model", ""))
         if model is None:
             return None
-        record = model.data.model
+        record, name = model.data.model, expr.attr
         kind: Any = type(record)
         names = field_names(kind)
-        if expr.attr.id not in names:
-            message = f"a model has no field `{expr.attr.id}`"
-            advice = known_values(names, expr.attr.id)
-            fix = rename(expr.attr.span, expr.attr.id, names)
-            self.found.error("RL0104", expr.attr.span, message, advice, fix=fix)
+        if name.id not in names:
+            message = f"a model has no field `{name.id}`"
+            advice, fix = known_values(names, name.id), rename(name.span, name.id, names)
+            self.found.error("RL0104", name.span, message, advice, fix=fix)
             return None
-        value: Value = getattr(record, expr.attr.id)
+        value: Value = getattr(record, name.id)
         return evolve(value, span=expr.span, origin=expr.span)
 
     def _reference(self, name: Name, kinds: Sequence[str], want: Param) -> Value | None:
@@ -299,8 +295,7 @@ class Evaluator:
         label = Label(decl.name.span, "declared here")
         if decl.kind.id not in kinds:
             takes = article(want) if want.type in SCALARS else KINDS[want.type].noun
-            what = declared_as(decl)
-            message = f"`{name.id}` is {what}, where {takes} belongs"
+            message = f"`{name.id}` is {declared_as(decl)}, where {takes} belongs"
             candidates = self.scope.of_kind(*kinds)
             advice = f"declared are {known_values(candidates)}" if candidates else None
             self.found.error("RL0201", name.span, message, advice, label)
@@ -311,19 +306,18 @@ class Evaluator:
         return None if whole is None else self.declared(whole)
 
     def may_use(self, decl: NamedDecl, name: Name) -> bool:
-        """Whether a declaration can be evaluated where it is named: not inside of itself."""
-        label = Label(decl.name.span, "declared here")
+        """Return whether a declaration can be evaluated where it is named: not inside of itself."""
+        label, span = Label(decl.name.span, "declared here"), name.span
         if name.id in self._open:
             circle = " → ".join([*self._open[self._open.index(name.id) :], name.id])
             message = f"`{name.id}` is declared by itself"
-            self.found.error("RL0112", name.span, message, f"break the circle: {circle}", label)
+            self.found.error("RL0112", span, message, f"break the circle: {circle}", label)
             return False
         if len(self._open) >= MAX_OPEN:
-            message = (
-                f"`{name.id}` is needed by more than {MAX_OPEN} declarations, one by the other"
-            )
+            many = f"more than {MAX_OPEN} declarations"
+            message = f"`{name.id}` is needed by {many}, one by the other"
             advice = "put a declaration before those that name it"
-            self.found.error("RL0016", name.span, message, advice, label)
+            self.found.error("RL0016", span, message, advice, label)
             return False
         return True
 
@@ -352,7 +346,7 @@ class Evaluator:
         return evolve(value, data=single(value)) if builtin.kind == "env" else value
 
     def _arguments(self, call: Call, params: Sequence[Param]) -> Sequence[Argument]:
-        """The arguments of a call, of which an expression may stand first without its name."""
+        """Return the arguments of a call. An expression may stand first without its name."""
         own = next((param for param in params if param.type == "expression"), None)
         if own is None or not call.args or call.args[0].name is not None:
             return call.args
@@ -364,7 +358,7 @@ class Evaluator:
         return [*others, evolve(first, name=Name(first.span, own.name))]
 
     def _more(self, call: Call, builtin: Builtin, owner: Owner) -> Signature | None:
-        """The parameters that depend on the first argument; None if it is missing or wrong."""
+        """Return the parameters that depend on the first argument; None if that is not known."""
         first = builtin.params[0]
         assert builtin.more is not None
         for position, argument in enumerate(call.args):
@@ -388,14 +382,8 @@ class Evaluator:
         return None
 
 
-def _calls(expr: Expr, kind: str) -> bool:
-    """Whether an expression names a builtin of a kind."""
-    name = expr.func if isinstance(expr, Call) else expr
-    return isinstance(name, Name) and find_builtin(kind, name.id) is not None
-
-
 def dotted(func: Name | Attribute) -> str:
-    """``verl.grpo`` as a name, however it is spaced."""
+    """Return ``verl.grpo`` as a name, however it is spaced."""
     if isinstance(func, Name):
         return func.id
     head = dotted(func.value) if isinstance(func.value, Name | Attribute) else "?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard, get_args
 
 from rlc.catalog import Param, find_metric, metrics_of
@@ -17,7 +17,6 @@ from rlc.lang import (
     Diagnostics,
     Expectation,
     Expr,
-    Fix,
     Label,
     Name,
     Negative,
@@ -54,35 +53,234 @@ class NamedQuantity:
     high: float = math.inf
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _names(expr: Expr) -> tuple[Name, ...]:
+    if isinstance(expr, Attribute):
+        return *_names(expr.value), expr.attr
+    return (expr,) if isinstance(expr, Name) else ()
+
+
+_RIGHT = Param("the right side", "any", "a number")
+_UNITS: Mapping[str, Unit] = {"money": "money", "duration": "duration"}
+_NOUNS = {"number": "a number", "share": "a number", "money": "an amount of money"}
+_NOUNS["duration"] = "a duration"
+
+
 @frozen(eq=False)
-class Paths:
-    """Finds what paths name. ``evaluator`` knows the declarations, ``stages`` are those of them
-    that run."""
+class CheckedExpectation:
+    """An expectation whose words are all understood, and where it is written."""
+
+    plan: ExpectationPlan
+    span: Span
+
+    @property
+    def stages(self) -> frozenset[str]:
+        """The stages of its quantities."""
+        return frozenset(one.stage for one in self.plan.quantities if one.stage is not None)
+
+
+def check_expectations(
+    written: Iterable[Expectation],
+    evaluator: Evaluator,
+    stages: Mapping[str, CheckedStage],
+    found: Diagnostics,
+) -> tuple[CheckedExpectation, ...]:
+    """Return the expectations that can be read, after a report of what is wrong with the others."""
+    reader, known = _Reader(evaluator, stages, found), dict[str, CheckedExpectation]()
+    for decl in written:
+        one = reader.read(decl)
+        if one is None:
+            continue
+        first = known.setdefault(one.plan.text, one)
+        if first is not one:
+            label = Label(first.span, "the first time")
+            message = f"`{one.plan.text}` is expected twice"
+            found.warning("RL0678", one.span, message, "keep one of them", label)
+    return tuple(known.values())
+
+
+@define(eq=False)
+class _Sum:
+    """A side of a comparison: a number, and quantities with their factors."""
+
+    unit: Unit
+    constant: float = 0.0
+    terms: list[tuple[float, NamedQuantity]] = field(factory=list)
+
+    def times(self, factor: float) -> _Sum:
+        terms = [(factor * own, found) for own, found in self.terms]
+        return _Sum(self.unit, factor * self.constant, terms)
+
+    def plus(self, other: _Sum) -> _Sum:
+        unit: Unit = "share" if "share" in (self.unit, other.unit) else self.unit
+        return _Sum(unit, self.constant + other.constant, [*self.terms, *other.terms])
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest value that it can have."""
+        ends = [sorted((k * found.low, k * found.high)) for k, found in self.terms if k]
+        low, high = (self.constant + sum(end[i] for end in ends) for i in (0, 1))
+        return low, high
+
+
+@frozen(eq=False)
+class _Reader:
+    """``stages`` are the declared ones that run."""
 
     evaluator: Evaluator
     stages: Mapping[str, CheckedStage]
     found: Diagnostics
 
-    def is_path(self, expr: Expr) -> bool:
-        """Whether an expression names something of the job, and not a param."""
+    def read(self, decl: Expectation) -> CheckedExpectation | None:
+        """Return what is expected; None after a report."""
+        comparison = decl.comparison
+        assert isinstance(comparison.left, Name | Attribute)
+        if not self._is_path(comparison.left):
+            span = comparison.left.span
+            message = f"`{span.text}` is a param, of which everything is known already"
+            advice = "name the value that it decides, such as `main.optimizer.learning_rate`"
+            self.found.error("RL0671", span, message, advice)
+            return None
+        left = self._find(comparison.left)
+        right = None if left is None else self._sum(comparison.right)
+        if left is None or right is None or not self._units_fit(left, right, comparison):
+            return None
+        terms: dict[str, TermPlan] = {}
+        for factor, one in right.terms:
+            path = one.quantity.path
+            factor += terms[path].factor if path in terms else 0
+            terms[path] = TermPlan(factor, one.quantity)
+        used = tuple(term for term in terms.values() if term.factor)
+        plan = ExpectationPlan(left.quantity, comparison.op, right.constant, used)  # type: ignore[arg-type]
+        for one in (found for _, found in right.terms):
+            if one.quantity.path == left.quantity.path:
+                message = f"`{one.quantity.path}` is compared with itself"
+                advice = "compare it with a number, or with another quantity"
+                self.found.error("RL0679", one.span, message, advice)
+                return None
+            if (one.quantity.kind == "metric") != plan.after:
+                pair = (one, left) if plan.after else (left, one)
+                early, late = (f"`{each.quantity.path}`" for each in pair)
+                message = f"{early} is known before the run, {late} only after it"
+                label = Label(one.span, "at another time")
+                advice = "compare what is known at the same time: two expectations may say it"
+                self.found.error("RL0673", comparison.span, message, advice, label)
+                return None
+        if plan.after and not self._can_turn_out_either_way(plan, left, right, comparison):
+            return None
+        return CheckedExpectation(plan, comparison.span)
+
+    def _sum(self, expr: Expr) -> _Sum | None:
+        match expr:
+            case Name() | Attribute() if self._is_path(expr):
+                one = self._find(expr)
+                return None if one is None else _Sum(one.quantity.unit, 0.0, [(1.0, one)])
+            case Negative():
+                inner = self._sum(expr.operand)
+                return None if inner is None else inner.times(-1)
+            case Binary(op="+" | "-" | "*" | "/"):
+                left, right = self._sum(expr.left), self._sum(expr.right)
+                if left is None or right is None:
+                    return None
+                return self._computed(expr, left, right)
+        value = self.evaluator.scalars.plain(expr, _RIGHT)
+        if value is None:
+            return None
+        if value.type in (*NUMBERS, *_UNITS):
+            unit = _UNITS.get(value.type, "number")
+            return _Sum("share" if expr.span.text.endswith("%") else unit, float(value.data))
+        message = f"an expectation compares numbers, found {describe(expr)}"
+        self.found.error("RL0679", expr.span, message, "for example `expect job.cost.high < $20`")
+        return None
+
+    def _computed(self, expr: Binary, left: _Sum, right: _Sum) -> _Sum | None:
+        plain = [not side.terms and side.unit in ("number", "share") for side in (left, right)]
+        if expr.op in "+-":
+            if _NOUNS[left.unit] == _NOUNS[right.unit]:
+                return left.plus(right if expr.op == "+" else right.times(-1))
+            message = f"`{expr.op}` does not work on {_NOUNS[left.unit]} and {_NOUNS[right.unit]}"
+            self.found.error("RL0672", expr.span, message, "both sides are of one kind")
+            return None
+        if expr.op == "*" and any(plain):
+            return left.times(right.constant) if plain[1] else right.times(left.constant)
+        if expr.op == "*" and not (left.terms and right.terms):
+            # A price for each: `$0.10 * main.steps`.
+            fixed, other = (right, left) if left.terms else (left, right)
+            if other.unit in ("number", "share"):
+                made = other.times(fixed.constant)
+                made.unit = fixed.unit
+                return made
+        if expr.op == "/" and plain[1]:
+            if right.constant:
+                return left.times(1 / right.constant)
+            self.found.error("RL0203", expr.span, "this divides by zero")
+            return None
+        message = "an expectation adds quantities, each with a factor that is a number"
+        advice = "divide by none of them, and multiply no two: `cost < $0.10 * main.steps`"
+        self.found.error("RL0679", expr.span, message, advice)
+        return None
+
+    def _units_fit(self, left: NamedQuantity, right: _Sum, comparison: Binary) -> bool:
+        unit, expr = left.quantity.unit, comparison.right
+        if _NOUNS[unit] == _NOUNS[right.unit]:
+            return True
+        message = f"`{left.quantity.path}` is {_NOUNS[unit]}, and this is {_NOUNS[right.unit]}"
+        fix, advice = None, "compare it with one of its own kind"
+        if unit == "money" and isinstance(expr, Number):
+            fix = replace(expr.span, f"${expr.span.text}", f"write `${expr.span.text}`")
+            advice = fix.title
+        elif unit == "duration" and isinstance(expr, Number):
+            advice = f"give a unit: `{expr.span.text}s`, `{expr.span.text}m`, `{expr.span.text}h`"
+        self.found.error("RL0672", expr.span, message, advice, fix=fix)
+        return False
+
+    def _can_turn_out_either_way(
+        self, plan: ExpectationPlan, left: NamedQuantity, right: _Sum, comparison: Binary
+    ) -> bool:
+        """Return whether runs can pass and fail; report if not."""
+        low, high = left.low - right.range[1], left.high - right.range[0]  # of their difference
+        ends = [low, high, *([0.0] if low < 0 < high else [])]
+        outcomes = {COMPARES[plan.op](end, 0) for end in ends}
+        if outcomes == {True, False}:
+            return True
+        unit, path = left.quantity.unit, left.quantity.path
+        spans = [amount(end, unit) for end in (left.low, left.high) if math.isfinite(end)]
+        what = f"is from {' to '.join(spans)}" if len(spans) == 2 else f"is never below {spans[0]}"
+        if outcomes == {True}:
+            message = f"`{path}` {what}, so this always passes"
+            advice = "expect something that a bad run would not fulfil"
+            self.found.warning("RL0677", comparison.span, message, advice)
+            return True
+        message, advice = f"`{path}` {what}, so this can never pass", "no run would pass"
+        expr, fix = comparison.right, None
+        if unit == "share" and isinstance(expr, Number) and 1 < expr.value <= 100:
+            fix = replace(expr.span, f"{expr.span.text}%", f"write `{expr.span.text}%`")
+            advice = f"a share is a number up to 1, or in percent: `{expr.span.text}%`"
+        self.found.error("RL0676", comparison.span, message, advice, fix=fix)
+        return False
+
+    def _is_path(self, expr: Expr) -> bool:
+        """Return whether an expression names something of the job, and not a param."""
         if isinstance(expr, Name):
             decl = self.evaluator.scope.decls.get(expr.id)
             return decl is None or decl.kind.id != "param"
         return isinstance(expr, Attribute)
 
-    def find(self, expr: Name | Attribute) -> NamedQuantity | None:
+    def _find(self, expr: Name | Attribute) -> NamedQuantity | None:
         """Return what a path names; None after a report, here or of the stage that it names."""
-        head, *rest = names = list(_names(expr))
+        head, *rest = names = _names(expr)
         inside, scope = ".".join(name.id for name in rest), self.evaluator.scope
         if head.id in scope.unread:
             return None
         decl = scope.decls.get(head.id)
         if decl is None and head.id == JOB:
             if inside in ESTIMATES:
-                unit = ESTIMATES[inside].unit
-                return NamedQuantity(
-                    QuantityPlan(f"{JOB}.{inside}", "estimate", None, inside, unit), expr.span
-                )
+                path, unit = f"{JOB}.{inside}", ESTIMATES[inside].unit
+                quantity = QuantityPlan(path, "estimate", None, inside, unit)
+                return NamedQuantity(quantity, expr.span)
             self._report_unknown(expr, [f"{JOB}.{name}" for name in ESTIMATES], "the whole job")
             return None
         if head.id in self.stages:
@@ -135,7 +333,7 @@ class Paths:
         return None
 
     def _of_model(self, expr: Expr, model: str, inside: str) -> NamedQuantity | None:
-        """A value of a declared model, which every stage on it has."""
+        """Return a value of a declared model, which every stage on it has."""
         for stage in self.stages.values():
             if stage.complete and stage.parts["model"].name == model:
                 values, key = values_of(stage.plan()), f"model.{inside}"
@@ -170,236 +368,11 @@ class Paths:
         # Names of one beginning belong together, and what ends alike is likely meant.
         beginning, ending = ".".join(path.split(".")[:2]), path.rpartition(".")[2]
         plain = [name for name in plain if name.startswith(f"{beginning}.")] or plain
-        alike = [name for name in plain if name.endswith(f".{ending}")]
+        alike = [f"`{name}`" for name in plain if name.endswith(f".{ending}")]
         advice, fix = known_values(plain, path), rename(expr.span, path, plain)
         if alike and fix is None:
-            advice = f"did you mean {' or '.join(f'`{name}`' for name in alike[:2])}?"
+            advice = f"did you mean {' or '.join(alike[:2])}?"
         self.found.error("RL0670", expr.span, message, advice, fix=fix)
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _names(expr: Expr) -> Iterator[Name]:
-    if isinstance(expr, Attribute):
-        yield from _names(expr.value)
-        yield expr.attr
-    elif isinstance(expr, Name):
-        yield expr
-
-
-_RIGHT = Param("the right side", "any", "a number")
-_NOUNS: Mapping[Unit, str] = {
-    "number": "a number",
-    "share": "a number",
-    "money": "an amount of money",
-    "duration": "a duration",
-}
-_UNITS: Mapping[str, Unit] = {"money": "money", "duration": "duration"}
-
-
-@frozen(eq=False)
-class CheckedExpectation:
-    """An expectation whose words are all understood, and where it is written."""
-
-    plan: ExpectationPlan
-    span: Span
-
-    @property
-    def stages(self) -> frozenset[str]:
-        """The stages that it is of."""
-        return frozenset(one.stage for one in self.plan.quantities if one.stage is not None)
-
-
-def check_expectations(
-    written: Iterable[Expectation],
-    evaluator: Evaluator,
-    stages: Mapping[str, CheckedStage],
-    found: Diagnostics,
-) -> tuple[CheckedExpectation, ...]:
-    """Return the expectations that can be read, after a report of what is wrong with the others."""
-    reader, known = _Reader(Paths(evaluator, stages, found), found), dict[str, CheckedExpectation]()
-    for decl in written:
-        one = reader.read(decl)
-        if one is None:
-            continue
-        first = known.setdefault(one.plan.text, one)
-        if first is not one:
-            label = Label(first.span, "the first time")
-            message = f"`{one.plan.text}` is expected twice"
-            found.warning("RL0678", one.span, message, "keep one of them", label)
-    return tuple(known.values())
-
-
-@define(eq=False)
-class _Sum:
-    """A side of a comparison: a number, and quantities with their factors."""
-
-    unit: Unit
-    constant: float = 0.0
-    terms: list[tuple[float, NamedQuantity]] = field(factory=list)
-
-    def times(self, factor: float) -> _Sum:
-        terms = [(factor * own, found) for own, found in self.terms]
-        return _Sum(self.unit, factor * self.constant, terms)
-
-    def plus(self, other: _Sum) -> _Sum:
-        unit: Unit = "share" if "share" in (self.unit, other.unit) else self.unit
-        return _Sum(unit, self.constant + other.constant, [*self.terms, *other.terms])
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """The least and the most that it can be."""
-        ends = [sorted((k * found.low, k * found.high)) for k, found in self.terms if k]
-        low, high = (self.constant + sum(end[i] for end in ends) for i in (0, 1))
-        return low, high
-
-
-@frozen(eq=False)
-class _Reader:
-    paths: Paths
-    found: Diagnostics
-
-    def read(self, decl: Expectation) -> CheckedExpectation | None:
-        """Return what is expected; None after a report."""
-        comparison = decl.comparison
-        assert isinstance(comparison.left, Name | Attribute)
-        left = self._left(comparison.left)
-        right = None if left is None else self._sum(comparison.right)
-        if left is None or right is None or not self._units_fit(left, right, comparison):
-            return None
-        terms: dict[str, TermPlan] = {}
-        for factor, one in right.terms:
-            path = one.quantity.path
-            factor += terms[path].factor if path in terms else 0
-            terms[path] = TermPlan(factor, one.quantity)
-        used = tuple(term for term in terms.values() if term.factor)
-        plan = ExpectationPlan(left.quantity, comparison.op, right.constant, used)  # type: ignore[arg-type]
-        for one in (found for _, found in right.terms):
-            if one.quantity.path == left.quantity.path:
-                message = f"`{one.quantity.path}` is compared with itself"
-                advice = "compare it with a number, or with another quantity"
-                self.found.error("RL0679", one.span, message, advice)
-                return None
-            if (one.quantity.kind == "metric") != plan.after:
-                early, late = (one, left) if plan.after else (left, one)
-                message = (
-                    f"`{early.quantity.path}` is known before the run, `{late.quantity.path}` only "
-                    "after it"
-                )
-                label = Label(one.span, "at another time")
-                advice = "compare what is known at the same time: two expectations may say it"
-                self.found.error("RL0673", comparison.span, message, advice, label)
-                return None
-        if plan.after and not self._can_turn_out_either_way(plan, left, right, comparison):
-            return None
-        return CheckedExpectation(plan, comparison.span)
-
-    def _left(self, expr: Name | Attribute) -> NamedQuantity | None:
-        if self.paths.is_path(expr):
-            return self.paths.find(expr)
-        message = f"`{expr.span.text}` is a param, of which everything is known already"
-        advice = "name the value that it decides, such as `main.optimizer.learning_rate`"
-        self.found.error("RL0671", expr.span, message, advice)
-        return None
-
-    def _sum(self, expr: Expr) -> _Sum | None:
-        """Return the sum that an expression is; None after a report."""
-        match expr:
-            case Name() | Attribute() if self.paths.is_path(expr):
-                one = self.paths.find(expr)
-                return None if one is None else _Sum(one.quantity.unit, 0.0, [(1.0, one)])
-            case Negative():
-                inner = self._sum(expr.operand)
-                return None if inner is None else inner.times(-1)
-            case Binary(op="+" | "-" | "*" | "/"):
-                left, right = self._sum(expr.left), self._sum(expr.right)
-                if left is None or right is None:
-                    return None
-                return self._computed(expr, left, right)
-        value = self.paths.evaluator.scalars.plain(expr, _RIGHT)
-        if value is None:
-            return None
-        if value.type in (*NUMBERS, *_UNITS):
-            unit = _UNITS.get(value.type, "number")
-            return _Sum("share" if expr.span.text.endswith("%") else unit, float(value.data))
-        message = f"an expectation compares numbers, found {describe(expr)}"
-        self.found.error("RL0679", expr.span, message, "for example `expect job.cost.high < $20`")
-        return None
-
-    def _computed(self, expr: Binary, left: _Sum, right: _Sum) -> _Sum | None:
-        plain = [not side.terms and side.unit in ("number", "share") for side in (left, right)]
-        if expr.op in "+-":
-            if _NOUNS[left.unit] == _NOUNS[right.unit]:
-                return left.plus(right if expr.op == "+" else right.times(-1))
-            message = f"`{expr.op}` does not work on {_NOUNS[left.unit]} and {_NOUNS[right.unit]}"
-            self.found.error("RL0672", expr.span, message, "both sides are of one kind")
-            return None
-        if expr.op == "*" and any(plain):
-            return left.times(right.constant) if plain[1] else right.times(left.constant)
-        if expr.op == "*" and not (left.terms and right.terms):
-            # A price for each: `$0.10 * main.steps`.
-            fixed, other = (right, left) if left.terms else (left, right)
-            if other.unit in ("number", "share"):
-                made = other.times(fixed.constant)
-                made.unit = fixed.unit
-                return made
-        if expr.op == "/" and plain[1]:
-            if right.constant:
-                return left.times(1 / right.constant)
-            self.found.error("RL0203", expr.span, "this divides by zero")
-            return None
-        message = "an expectation adds quantities, each with a factor that is a number"
-        advice = "divide by none of them, and multiply no two: `cost < $0.10 * main.steps`"
-        self.found.error("RL0679", expr.span, message, advice)
-        return None
-
-    def _units_fit(self, left: NamedQuantity, right: _Sum, comparison: Binary) -> bool:
-        unit, expr = left.quantity.unit, comparison.right
-        if _NOUNS[unit] == _NOUNS[right.unit]:
-            return True
-        message = f"`{left.quantity.path}` is {_NOUNS[unit]}, and this is {_NOUNS[right.unit]}"
-        fix: Fix | None = None
-        advice = "compare it with one of its own kind"
-        if unit == "money" and isinstance(expr, Number):
-            fix = replace(expr.span, f"${expr.span.text}", f"write `${expr.span.text}`")
-            advice = fix.title
-        elif unit == "duration" and isinstance(expr, Number):
-            advice = f"give a unit: `{expr.span.text}s`, `{expr.span.text}m`, `{expr.span.text}h`"
-        self.found.error("RL0672", expr.span, message, advice, fix=fix)
-        return False
-
-    def _can_turn_out_either_way(
-        self, plan: ExpectationPlan, left: NamedQuantity, right: _Sum, comparison: Binary
-    ) -> bool:
-        """Report what no run can fail, or none can fulfil."""
-        low, high = right.range
-        ends = _ends(left.low - high, left.high - low)
-        outcomes = {COMPARES[plan.op](end, 0) for end in ends}
-        if outcomes == {True, False}:
-            return True
-        unit, path = left.quantity.unit, left.quantity.path
-        spans = [amount(end, unit) for end in (left.low, left.high) if math.isfinite(end)]
-        what = f"is from {' to '.join(spans)}" if len(spans) == 2 else f"is never below {spans[0]}"
-        if outcomes == {True}:
-            message = f"`{path}` {what}, so this always passes"
-            advice = "expect something that a bad run would not fulfil"
-            self.found.warning("RL0677", comparison.span, message, advice)
-            return True
-        message, advice = f"`{path}` {what}, so this can never pass", "no run would pass"
-        expr = comparison.right
-        fix: Fix | None = None
-        if unit == "share" and isinstance(expr, Number) and 1 < expr.value <= 100:
-            fix = replace(expr.span, f"{expr.span.text}%", f"write `{expr.span.text}%`")
-            advice = f"a share is a number up to 1, or in percent: `{expr.span.text}%`"
-        self.found.error("RL0676", comparison.span, message, advice, fix=fix)
-        return False
-
-
-def _ends(low: float, high: float) -> Sequence[float]:
-    """The ends of a range of differences, and whether 0 is among them."""
-    return [low, high, *([0.0] if low < 0 < high else [])]
 
 
 def report_expectations(
@@ -408,14 +381,13 @@ def report_expectations(
     recipe: str,
     found: Diagnostics,
 ) -> None:
-    """Report those that do not hold, and those of which it is not known."""
+    """Report expectations that do not hold before the run, and those that cannot be checked."""
     known = [one for one in expectations if not one.plan.after]
-    by_name = {stage.name: stage for stage in stages}
-    estimated = (
-        EstimatedQuantities(tuple(stage.plan() for stage in stages), recipe) if known else None
-    )
+    if not known:
+        return
+    origins = {stage.name: stage.origins for stage in stages}
+    estimated = EstimatedQuantities(tuple(stage.plan() for stage in stages), recipe)
     for one in known:
-        assert estimated is not None
         judged, unit = one.plan.judged(estimated.value), one.plan.quantity.unit
         if judged.holds is None:
             unknown = next(q for q in one.plan.quantities if estimated.value(q) is None)
@@ -431,26 +403,12 @@ def report_expectations(
                 f"`{one.plan.quantity.path}` is {shown(judged.found, unit)}, where "
                 f"`{one.plan.op} {shown(judged.expected, unit)}` is expected"
             )
-            labels = [
-                Label(place, "its value")
-                for quantity in one.plan.quantities
-                if (place := _place(quantity, by_name)) is not None
-            ]
-            found.error("RL0674", one.span, message, _advice(one, estimated), *labels[:1])
-
-
-def _place(quantity: QuantityPlan, stages: Mapping[str, CheckedStage]) -> Span | None:
-    """Where the recipe says a value."""
-    if quantity.kind != "value":
-        return None
-    return stages[quantity.stage or ""].origins.at(quantity.key)
-
-
-def _advice(one: CheckedExpectation, estimated: EstimatedQuantities) -> str:
-    """What a number is made of, the largest part first."""
-    quantity = one.plan.quantity
-    parts = sorted(estimated.parts(quantity).items(), key=lambda part: -part[1])
-    if not parts:
-        return "change the value, or what is expected of it"
-    said = (f"{kind} {shown(number, quantity.unit)}" for kind, number in parts[:4])
-    return f"{', '.join(said)}; `rlc explain` shows what it is made of"
+            values = [quantity for quantity in one.plan.quantities if quantity.kind == "value"]
+            places = [origins[value.stage or ""].at(value.key) for value in values[:1]]
+            parts = sorted(estimated.parts(one.plan.quantity).items(), key=lambda part: -part[1])
+            advice = "change the value, or what is expected of it"
+            if parts:
+                largest = ", ".join(f"{kind} {shown(number, unit)}" for kind, number in parts[:4])
+                advice = f"{largest}; `rlc explain` shows what it is made of"
+            labels = [Label(place, "its value") for place in places]
+            found.error("RL0674", one.span, message, advice, *labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rlc.algo import (
     INPUTS,
@@ -23,8 +23,8 @@ from rlc.algo import (
     ranges,
 )
 from rlc.catalog import FORMAT, Param, finds_answers, grader_traits, known_loss, with_role
-from rlc.check.scalars import NUMBERS, Scalars, describe
-from rlc.check.scope import Scope, closest, known_values, rename
+from rlc.check.scalars import NUMBERS, describe
+from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit, said, settle, unwrap
 from rlc.lang import (
     COMPARISONS,
@@ -48,29 +48,23 @@ from rlc.lang import (
 from rlc.plan import EnvPlan, LossPlan
 from rlc.records import evolve, fields, has
 
+if TYPE_CHECKING:
+    from rlc.check.scalars import EvaluatorLike
+
 FUNCTIONS = tuple(name for name in OPERATIONS if name.isidentifier() and name != "neg")
 _OPERATORS = (*"+-*/", *COMPARISONS)
 _PLAIN = Param("expression", "float", "a number of an expression")
 _EXPRESSION = Param("expression", "expression", "a part of an expression")
 
 
-class LoweringContext(Protocol):
-    """What lowering asks of the evaluator of a recipe."""
-
-    scope: Scope
-    found: Diagnostics
-    scalars: Scalars
-
-
 class Lowering:
     """Makes the nodes of one program, and reports what cannot be one.
 
     ``components`` can be read like inputs. ``parts`` has the node of each named part, None after a
-    report; ``uses`` the parts that each expression names, with those of ``defining``.
-    """
+    report; ``uses`` the parts that each expression names, with those of ``defining``."""
 
     def __init__(
-        self, evaluator: LoweringContext, kind: Kind, components: Collection[str] = ()
+        self, evaluator: EvaluatorLike, kind: Kind, components: Collection[str] = ()
     ) -> None:
         self.evaluator, self.found, self.kind = evaluator, evaluator.found, kind
         self.builder = Builder(kind, components)
@@ -81,11 +75,9 @@ class Lowering:
         self._spans: dict[int, Span] = {}
 
     def span_of(self, position: int, otherwise: Span) -> Span:
-        """The text that a node of the program that was made last was first written as."""
-        for node, at in self.builder.positions.items():
-            if at == position and node in self._spans:
-                return self._spans[node]
-        return otherwise
+        """Return the first text of a node in the last program."""
+        nodes = (node for node, at in self.builder.positions.items() if at == position)
+        return next((self._spans[node] for node in nodes if node in self._spans), otherwise)
 
     def node(self, expr: Expr) -> int | None:
         """Return the node of an expression, or None after a report."""
@@ -118,7 +110,7 @@ class Lowering:
         return None
 
     def _plain(self, expr: Expr) -> int | None:
-        """A number: written as one, a param, or a field of a model."""
+        """Return the node of a number: written as one, a param, or a field of a model."""
         if isinstance(expr, Attribute) and isinstance(expr.value, Name):
             decl = self.evaluator.scope.decls.get(expr.value.id)
             if decl is not None and decl.kind.id == "loss":
@@ -164,9 +156,8 @@ class Lowering:
             return None
         params = self.evaluator.scope.of_kind("param")
         known = [*self.parts, *self.builder.names, *params]
-        message = (
-            f"there is no `{name.id}` in {'a' if self.kind == 'reward' else 'the'} {self.kind}"
-        )
+        where = "a reward" if self.kind == "reward" else "the loss"
+        message = f"there is no `{name.id}` in {where}"
         self.evaluator.scope.used.update(closest(name.id, params))
         advice, fix = _suggested(name.span, name.id, known, INPUTS[self.kind])
         self.found.error("RL0640", name.span, message, advice, fix=fix)
@@ -186,12 +177,11 @@ class Lowering:
             return None
         self.found.note("function", span, OPERATIONS[name])
         self.found.note_arguments(OPERATIONS[name], call.span, call.args, ())
-        for argument in call.args:
-            if argument.name is not None:
-                message = f"the arguments of `{name}` have no names"
-                advice = f"write `{OPERATIONS[name].usage}`"
-                self.found.error("RL0642", argument.name.span, message, advice)
-                return None
+        named = next((argument.name for argument in call.args if argument.name), None)
+        if named is not None:
+            message = f"the arguments of `{name}` have no names"
+            self.found.error("RL0642", named.span, message, f"write `{OPERATIONS[name].usage}`")
+            return None
         return self._apply(name, call.span, [argument.value for argument in call.args], span)
 
     def _apply(self, op: str, span: Span, args: list[Expr], named: Span) -> int | None:
@@ -210,17 +200,13 @@ class Lowering:
         try:
             return self.builder.apply(op, *known)
         except ExpressionError as error:
-            if error.argument is None:
-                self.found.error("RL0656", span, str(error), "name parts of it, or take some out")
-            else:
-                place = args[error.argument].span
-                of_batch = operation.params[min(error.argument, wanted - 1)] == SHARE
-                self.found.error(
-                    "RL0659" if of_batch else "RL0643",
-                    place,
-                    str(error),
-                    "0.0002 is one token in 5,000" if of_batch else error.hint,
-                )
+            code, place = "RL0656", span
+            advice: str | None = "name parts of it, or take some out"
+            if error.argument is not None:
+                code, place, advice = "RL0643", args[error.argument].span, error.hint
+                if operation.params[min(error.argument, wanted - 1)] == SHARE:
+                    code, advice = "RL0659", "0.0002 is one token in 5,000"
+            self.found.error(code, place, str(error), advice)
             return None
 
 
@@ -230,8 +216,7 @@ def _suggested(
     known: Sequence[str],
     table: Mapping[str, Input] | Mapping[str, Operation],
 ) -> tuple[str, Fix | None]:
-    """What an unknown word was likely meant for, and the fix: what is called so elsewhere, or the
-    nearest of the known names."""
+    """Return the advice on an unknown word and its fix: its name in other tools, or the nearest."""
     from rlc.catalog import EXPRESSIONS  # only needed for a mistake
 
     for name in table:
@@ -241,20 +226,13 @@ def _suggested(
     return known_values(known, word), rename(span, word, known)
 
 
-def taken(kind: Kind, name: str) -> str | None:
-    """What a name means in expressions of a kind already; None if nothing."""
-    if name in INPUTS[kind]:
-        return INPUTS[kind][name].doc
-    return OPERATIONS[name].doc if name in FUNCTIONS else None
-
-
 _TOO_LARGE = "it, or its gradient, is infinite where the ratio and the advantage are 1 or near it"
 _RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
 
 
 def report_findings(program: Program, lowering: Lowering, result: Span, found: Diagnostics) -> None:
-    """Report what a loss cannot be trained with, and what is likely a mistake. ``result`` is where
-    it ends; ``lowering`` made it, and knows the text of its nodes."""
+    """Report what a loss cannot be trained with, and likely mistakes. ``result`` is where it ends;
+    ``lowering`` has the text of its nodes."""
     if not differentiable(program)[program.output]:
         _report_no_gradient(program, lowering, result, found)
         return
@@ -287,14 +265,12 @@ def _report_no_gradient(
     program: Program, lowering: Lowering, result: Span, found: Diagnostics
 ) -> None:
     labels = []
-    if "logp" not in program.inputs:
-        message = "the loss does not depend on `logp`, so there is nothing to train"
-        advice = "`logp`, or `ratio`, is what the weights change"
-    else:
+    message = "the loss does not depend on `logp`, so there is nothing to train"
+    advice = "`logp`, or `ratio`, is what the weights change"
+    if "logp" in program.inputs:
         message = "no gradient reaches `logp`: the loss would train nothing"
-        advice = (
-            "`stop(…)`, conditions and a factor of 0 pass none; leave one `logp` outside of them"
-        )
+        advice = "`stop(…)`, conditions and a factor of 0 pass none; leave one `logp` outside of "
+        advice += "them"
         cuts = [n for n, node in enumerate(program.nodes) if node.op == "stop"]
         labels = [Label(lowering.span_of(n, result), "cut here") for n in cuts[:1]]
     found.error("RL0644", result, message, advice, *labels)
@@ -320,7 +296,6 @@ def report_undefined(
 
 
 def _text(span: Span) -> str:
-    """What stands there, on one line."""
     return " ".join(span.text.split())
 
 
@@ -333,7 +308,7 @@ _SAID: Mapping[Shape, str] = {
 }
 
 
-def own_loss(decl: BlockDecl, evaluator: LoweringContext) -> Value | None:
+def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     """Return the loss of a block, or None after a report."""
     found = evaluator.found
     lowering = Lowering(evaluator, "loss")
@@ -364,36 +339,35 @@ def own_loss(decl: BlockDecl, evaluator: LoweringContext) -> Value | None:
     return Value("loss", LossPlan(called, {}, made, mean), place, place)
 
 
-def _parts(decl: BlockDecl, evaluator: LoweringContext) -> list[Field]:
-    """The fields that can be parts, each once."""
+def _parts(decl: BlockDecl, evaluator: EvaluatorLike) -> list[Field]:
     known: dict[str, Field] = {}
     for field in decl.fields:
         name = field.name.id
+        meant = INPUTS["loss"].get(name) or (OPERATIONS[name] if name in FUNCTIONS else None)
         if (first := known.setdefault(name, field)) is not field:
             label = Label(first.name.span, "first given here")
             message = f"the field `{name}` is given twice"
             evaluator.found.error("RL0110", field.name.span, message, "keep one of them", label)
-        elif "." in name or taken("loss", name):
-            meaning = taken("loss", name) or "a part has a plain name"
+        elif "." in name or meant:
             message = f"no part of a loss can be called `{name}`"
-            evaluator.found.error("RL0653", field.name.span, message, f"{name}: {meaning}")
+            advice = f"{name}: {meant.doc if meant else 'a part has a plain name'}"
+            evaluator.found.error("RL0653", field.name.span, message, advice)
             del known[name]
     return list(known.values())
 
 
-def _result(decl: BlockDecl, evaluator: LoweringContext) -> Field | None:
-    """The field that says what is minimised, or None after a report."""
+def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
+    """Return the field that says what is minimised, or None after a report."""
     results = [field for field in decl.fields if field.name.id in _RESULTS]
+    if not results and not decl.unread & set(_RESULTS):
+        advice = "end with `token = …`, a loss for each token, or `sequence = …`, one for all"
+        last = decl.fields[-1].name if decl.fields else None
+        fix = rename(last.span, last.id, list(_RESULTS)) if last else None
+        if last and fix:
+            advice = known_values(list(_RESULTS), last.id)
+        message = f"nothing says what the loss `{decl.name.id}` is"
+        evaluator.found.error("RL0647", decl.name.span, message, advice, fix=fix)
     if not results:
-        if not decl.unread & set(_RESULTS):
-            advice = "end with `token = …`, a loss for each token, or `sequence = …`, one for all"
-            fix = None
-            if decl.fields:
-                last = decl.fields[-1].name
-                fix = rename(last.span, last.id, list(_RESULTS))
-                advice = known_values(list(_RESULTS), last.id) if fix else advice
-            message = f"nothing says what the loss `{decl.name.id}` is"
-            evaluator.found.error("RL0647", decl.name.span, message, advice, fix=fix)
         return None
     first, *others = results
     for other in others:
@@ -406,16 +380,13 @@ def _result(decl: BlockDecl, evaluator: LoweringContext) -> Field | None:
 
 
 def _program(result: Field, output: int, lowering: Lowering) -> Program | None:
-    """The program of the result, if it is what its field says."""
     builder, kind = lowering.builder, result.name.id
     span, shape = result.value.span, builder.shape(output)
     if not builder.is_condition(output) and shape not in ("number", _RESULTS[kind]):
         message = f"`{kind}` is {_SAID[_RESULTS[kind]]}, and this is {_SAID[shape]}"
-        advice = "`mean(…)` or `sum(…)` makes one value of those of the tokens"
-        fix = None
+        advice, fix = "`mean(…)` or `sum(…)` makes one value of those of the tokens", None
         if kind == "token":
-            advice = "write `sequence = …`"
-            fix = rename(result.name.span, kind, ["sequence"])
+            advice, fix = "write `sequence = …`", rename(result.name.span, kind, ["sequence"])
         lowering.found.error("RL0643", span, message, advice, fix=fix)
         return None
     try:
@@ -427,7 +398,6 @@ def _program(result: Field, output: int, lowering: Lowering) -> Program | None:
 
 
 def _report_unused(parts: list[Field], result: Field, lowering: Lowering) -> None:
-    """Warn of parts that the result is not made of."""
     used, waiting = set[str](), [result.name.id]
     while waiting:
         if (name := waiting.pop()) not in used:
@@ -440,8 +410,8 @@ def _report_unused(parts: list[Field], result: Field, lowering: Lowering) -> Non
 
 
 def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
-    """Return a recipe's own loss as the service's, where it is one of those by another name;
-    otherwise as it is. ``stage`` has the other parts of the stage that it is for."""
+    """Return a recipe's own loss as the service's of the same formula, if there is one. ``stage``
+    has the other parts of its stage."""
     program = unwrap(loss.data.program)
     if program is None:
         return loss
@@ -451,16 +421,14 @@ def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
     own = loss.data.name
     origin = f"`{own.data}`, {said(own.origin)}, which is this one"
     name: Any = evolve(own, data=known.name, origin=origin)
-    config: Any = {
-        key: Value("float", value, own.span, origin) for key, value in known.config.items()
-    }
+    config: Any = {k: Value("float", v, own.span, origin) for k, v in known.config.items()}
     none: Any = Value("loss", None, own.span, f"definition of {known.name}")
     mean: Any = Value("bool", known.mean, own.span, origin if known.mean else none.origin)
     return evolve(loss, data=LossPlan(name, config, none, mean))
 
 
 def _has_one_advantage(stage: Mapping[str, Value]) -> bool:
-    """Whether all tokens of a sequence have the same advantage."""
+    """Return whether all tokens of a sequence have the same advantage."""
     if "advantage" not in stage or "kl" not in stage:
         return False
     kl = settle(stage["kl"])
@@ -468,16 +436,16 @@ def _has_one_advantage(stage: Mapping[str, Value]) -> bool:
 
 
 _INPUTS = INPUTS["reward"]
-_NAMING = ("grader", "judge")  # what is declared of these kinds gives a component its name
+_NAMING = ("grader", "judge")  # declarations of these kinds name components
 
 
 def is_shape(expr: Expr, words: Collection[str]) -> bool:
-    """Whether an expression shapes a reward, and is not one of the ``words`` that reduce one, nor
-    meant as such."""
+    """Return whether an expression shapes a reward, and is none of the ``words`` that reduce one,
+    nor meant as such."""
     return expr.id in _INPUTS and expr.id not in words if isinstance(expr, Name) else True
 
 
-def shaped_reward(expr: Expr, evaluator: LoweringContext) -> Value | None:
+def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
     """Return the program of a shaped reward, or None after a report."""
     scope, found = evaluator.scope, evaluator.found
     others = (name for name, decl in scope.decls.items() if decl.kind.id not in _NAMING)
@@ -528,7 +496,7 @@ def report_components(
 
 
 def _components(env: EnvPlan) -> tuple[str, ...] | None:
-    """The parts of an environment's reward by name; None if they are not known before it runs."""
+    """Return the components of an environment's reward; None if only a run can tell."""
     if not env.graders or with_role(env, "game") is not None:
         return None
     names = [part.name for part in env.graders] + [FORMAT] * finds_answers(env)
@@ -541,7 +509,6 @@ def _components(env: EnvPlan) -> tuple[str, ...] | None:
 
 
 def _names(node: Any) -> Iterator[Name]:
-    """The names that an expression reads."""
     if isinstance(node, Name):
         yield node
     elif isinstance(node, Call):

@@ -29,7 +29,7 @@ def model_value(
     decl: BlockDecl, evaluate: Evaluate, recipe: str, found: Diagnostics
 ) -> Value | None:
     """Return the model of a declaration (a ModelState), completed from the catalogue; ``recipe`` is
-    the path of the recipe that it is compiled for."""
+    the path of the recipe."""
     owner = Owner("model", "a `model`", "field", decl.name.span, unread=decl.unread)
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
     base = bound.values.get("base")
@@ -51,8 +51,8 @@ def model_value(
 
 
 def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -> bool:
-    """Make a model of the reference of a KL penalty that is named by a text: a base, or weights of
-    the model that is trained. Return False after a report."""
+    """Make a model of the reference of a KL penalty that is a text: a base, or weights of the model
+    that is trained. Return False after a report."""
     kl = values["kl"]
     named: Any = kl.data and kl.data.reference
     if not isinstance(named, Value) or named.type == "model":
@@ -77,7 +77,6 @@ def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -
 
 
 def _has_weights(name: str) -> bool:
-    """Whether a path is one of saved weights, and not the folder of a base model."""
     from rlc.catalog import ADAPTER_CONFIG, weights_folder
 
     folder = weights_folder(name)
@@ -86,8 +85,8 @@ def _has_weights(name: str) -> bool:
 
 
 def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagnostics) -> bool:
-    """Say exactly which weights are started from. What the model leaves open is theirs, and what it
-    says has to be. Return False after a report."""
+    """Give the weights their exact name. What the model leaves open is theirs, and what it says has
+    to be. Return False after a report."""
     given = values["weights"]
     if given.data is None:
         return True
@@ -103,10 +102,8 @@ def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagn
         advice = f'as seen from this file it is "{seen}"' if seen else WHERE_PATHS_START
         found.error("RL0330", given.span, error.message, error.hint or advice, fix=fix)
         return False
-    chosen = f": {weights.chosen}" if weights.chosen else ""
-    values["weights"] = evolve(
-        given, data=weights.exact_name(given.data), origin=f"{said(given.origin)}{chosen}"
-    )
+    origin = said(given.origin) + (f": {weights.chosen}" if weights.chosen else "")
+    values["weights"] = evolve(given, data=weights.exact_name(given.data), origin=origin)
     base, label = values["base"], Label(given.span, "these are the weights")
     own = located(base.data, recipe) if base.type == "path" else base.data
     if weights.service != service.data:
@@ -134,8 +131,8 @@ def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagn
 
 
 def _same_model(one: str, other: str, certain: bool) -> bool:
-    """Whether two names are of one model. If it is not ``certain`` what the first one names, only
-    two models of the catalogue are known to differ: PEFT may name one by a folder."""
+    """Return whether two names are of one model. Unless the first one is ``certain``, only two
+    models of the catalogue are known to differ: PEFT may name one by a folder."""
     if os.path.isdir(one) and os.path.isdir(other):
         return os.path.samefile(one, other) or not certain
     unknown = find_model(one) is None or find_model(other) is None
@@ -143,19 +140,18 @@ def _same_model(one: str, other: str, certain: bool) -> bool:
 
 
 def _from_here(given: Value, recipe: str) -> str | None:
-    """The path of a folder that is not there, but is one as seen from the working directory."""
+    """Return the path that the recipe should have, for one relative to the working directory; None
+    if there is no such folder."""
     from rlc.catalog import weights_folder
 
     path = str(given.data)
     folder = weights_folder(path)
-    rest = path.removeprefix(folder)
-    seen = rebased(folder, "", recipe)
-    there = not os.path.isabs(path) and os.path.isdir(folder) and seen + rest != path
-    return seen + rest if there else None
+    seen = rebased(folder, "", recipe) + path.removeprefix(folder)
+    return seen if not os.path.isabs(path) and os.path.isdir(folder) and seen != path else None
 
 
 def _folder(base: Value, recipe: str) -> Value:
-    """A folder as the plan names it, even if it is written like the name of a model."""
+    """Return a folder as the plan names it, even if it is written like the name of a model."""
     known = base.type == "path" or find_model(base.data) or find_retired(base.data)
     if known or not os.path.isdir(os.path.join(base.span.source.folder, base.data)):
         return base
@@ -189,10 +185,9 @@ def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnosti
         return Value("word", model.service, base.span, CATALOGUE)
     if chosen.data != model.service:
         message = f'"{base.data}" is not on the service `{chosen.data}`'
+        advice = "to train it here, give the folder that holds its weights as `base`"
         if model.service == LOCAL:
             advice = "it is on this machine: `service = local`"
-        else:
-            advice = "to train it here, give the folder that holds its weights as `base`"
         found.error("RL0306", chosen.span, message, advice)
         return None
     return chosen

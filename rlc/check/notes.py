@@ -22,12 +22,11 @@ from rlc.catalog import (
     builtins_of,
     find_anywhere,
 )
+from rlc.check.amendments import names_in, names_of, nodes_in
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator, dotted
-from rlc.check.reuse.changes import names_of
-from rlc.check.reuse.copies import names_in, nodes_in
-from rlc.check.reuse.templates import check_templates
 from rlc.check.scope import NamedDecl, collect, is_made
+from rlc.check.uses import check_templates
 from rlc.check.values import UnknownValue, Value
 from rlc.lang import (
     Amend,
@@ -75,16 +74,16 @@ Role = Literal[
 ]
 What = Declaration | Param | Builtin | NamedDecl | Operation | Input
 
-# Types of the fields of sweeps, and of what is written as an expression.
+# Types of the fields of sweeps, and of expressions.
 STAGE_OF_SWEEP, AXIS, MEASURE, EXPRESSION = "stage", "axis", "measure", "expression"
 KEYS_ARE_NAMES = (AXIS, "teacher")  # the keys of a record for one of these are names of the recipe
 _ANY = Param("value", "any", "a value")
 
 
 class Note(NamedTuple):
-    """What the word from ``start`` to ``end`` is. ``what`` it stands for, if that is known;
-    ``want``: what takes it, if it is a value; ``owner``: what the field or argument that it names
-    belongs to. A "hole" stands for a value that is not known."""
+    """The meaning of the word from ``start`` to ``end``: ``what`` it stands for, the parameter
+    ``want`` of which it is a value, and the ``owner`` of the field or argument that it names. A
+    "hole" stands for a value that is not known."""
 
     role: Role
     start: int
@@ -103,8 +102,8 @@ class WrittenDefault:
 
 @frozen(eq=False)
 class Arguments:
-    """What is given to ``owner``, of which these are the ``params``, in a call or a block: at its
-    span, ``by`` further on. ``owner`` is None for a type."""
+    """The arguments of a call or a block of ``owner``, which has the ``params``, at its span,
+    ``by`` further on. ``owner`` is None for a type."""
 
     owner: Builtin | Declaration | NamedDecl | Operation | None
     span: Span
@@ -135,8 +134,8 @@ class Annotations:
 
 
 class Notes(Diagnostics):
-    """Diagnostics that take note of what words mean, by the source that they stand in. Of two notes
-    on one word the first counts: the later ones are of copies."""
+    """Diagnostics that note the meaning of words, by their source. Of two notes on one word the
+    first counts: the later ones are of copies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,13 +164,12 @@ class Notes(Diagnostics):
         self.sources[span.source].arguments.append(given)
 
     def has(self, node: Expr) -> bool:
-        """Whether there is a note on an expression."""
-        span = node.span
-        return (span.start, span.end) in self.sources[span.source].words
+        """Return whether there is a note on an expression."""
+        return (node.span.start, node.span.end) in self.sources[node.span.source].words
 
 
 class Annotator:
-    """Checks declarations one by one, in the light of all that are declared."""
+    """Checks declarations one by one, with all that are declared in scope."""
 
     def __init__(self, decls: Iterable[Decl], source: Source) -> None:
         self.notes = Notes()
@@ -183,7 +181,7 @@ class Annotator:
         self.evaluator = Evaluator(scope, source.name, self.notes)
 
     def annotate(self, decl: Decl) -> None:
-        """Take note of what the words of a declaration mean."""
+        """Note what the words of a declaration mean."""
         note, kind = self.notes.note, decl.kind
         note("kind", kind.span, DECLARATIONS.get(kind.id))
         if isinstance(decl, ImportDecl):
@@ -205,7 +203,7 @@ class Annotator:
         self._rest(decl)
 
     def parameters(self, decl: NamedDecl) -> tuple[Param, ...]:
-        """What the parameters of a declaration take."""
+        """Return what the parameters of a declaration take."""
         return as_written(decl, self.evaluator.uses.wants(decl)) if decl.parameters else ()
 
     def _check(self, decl: NamedDecl) -> None:
@@ -220,11 +218,11 @@ class Annotator:
                     self.notes.note("parameter", name.span, wants[name.id])
             decl = uses.alone(decl)
         known = DECLARATIONS[decl.kind.id]
-        if known.is_block and isinstance(decl, ValueDecl) and isinstance(decl.value, UnknownValue):
-            want = Param(decl.name.id, known.kind, f"what `{decl.name.id}` stands for")
-            self.notes.note("hole", decl.value.span, want=want)
-            return
         if isinstance(decl, ValueDecl):
+            if known.is_block and isinstance(decl.value, UnknownValue):
+                want = Param(decl.name.id, known.kind, f"what `{decl.name.id}` stands for")
+                self.notes.note("hole", decl.value.span, want=want)
+                return
             if not known.is_block or not is_made(decl):
                 self.evaluator.made(decl)
                 return
@@ -242,22 +240,19 @@ class Annotator:
         bind(decl.fields, known.fields, owner, value, self.notes)
 
     def _expressions(self, decl: Any, known: Declaration) -> None:
-        """The parts of a loss, and what it ends with; while that is not written, anything."""
+        """Note the parts of a loss, and its result; a hole while that is not written."""
         fields = {param.name: param for param in known.fields}
         for field in decl.fields:
-            param = fields.get(field.name.id)
-            part = Param(field.name.id, EXPRESSION, "a part of the expression")
-            owner = known.kind if param else None
-            self.notes.note(
-                "field" if param else "local", field.name.span, param or part, owner=owner
-            )
+            param, place = fields.get(field.name.id), field.name.span
+            if param is not None:
+                self.notes.note("field", place, param, owner=known.kind)
+            else:
+                self.notes.note("local", place)
         if not fields.keys() & {field.name.id for field in decl.fields}:
             span, name = decl.name.span, next(iter(fields))
             result = Field(span, Name(span, name), UnknownValue(span, fields[name]))
             decl = evolve(decl, fields=(*decl.fields, result))
         self.evaluator.made(decl)
-
-    # Names of the recipe, as sweeps and expectations have them
 
     def _swept(self, expr: Expr, want: Param) -> Value | None:
         if isinstance(expr, UnknownValue):
@@ -274,7 +269,6 @@ class Annotator:
         return None
 
     def _axis(self, field: Field, want: Param) -> None:
-        """What is varied, and the values that are tried."""
         head, *rest = names_of(field.name)
         decl = self.declared.get(head.id)
         if decl is None:
@@ -297,25 +291,19 @@ class Annotator:
                 self.evaluator.value(item, evolve(param, many=param.many and item is value))
 
     def _measure(self, expr: Expr, want: Param) -> None:
-        """The paths in what is measured, or compared with that."""
         if isinstance(expr, UnknownValue):
             self.notes.note("hole", expr.span, want=want)
-        elif isinstance(expr, Attribute):
-            self._measure(expr.value, want)
-        elif isinstance(expr, Name):
-            self._refer(expr)
-        else:
-            for part in (getattr(expr, name, None) for name in ("left", "right", "operand")):
-                if part is not None:
-                    self._measure(part, want)
+        self._refer(expr)
+        for name in ("left", "right", "operand", *(["value"] * isinstance(expr, Attribute))):
+            if (part := getattr(expr, name, None)) is not None:
+                self._measure(part, want)
 
     def _refer(self, expr: Expr) -> None:
         if isinstance(expr, Name) and expr.id in self.declared and not self.notes.has(expr):
             self.notes.note("reference", expr.span, self.declared[expr.id])
 
-    # What the check did not come to, because of a mistake
-
     def _rest(self, decl: Decl) -> None:
+        """Note what the check did not reach because of a mistake."""
         kind = DECLARATIONS.get(decl.kind.id)
         for node in nodes_in(decl):
             match node:
@@ -326,7 +314,11 @@ class Annotator:
                 case Call():
                     self._call(node)
                 case Attribute() if not self.notes.has(node):
-                    self._attribute(node)
+                    fields: Sequence[Param] = ()
+                    if isinstance(node.value, Name) and node.value.id in self.declared:
+                        known = DECLARATIONS[self.declared[node.value.id].kind.id]
+                        fields = known.fields if known.is_block else ()
+                    self.notes.note("attribute", node.attr.span, field_of(fields, node.attr.id))
                 case Name():
                     self._refer(node)
                 case Bool() | Number() | Quantity() | String() if not self.notes.has(node):
@@ -336,7 +328,7 @@ class Annotator:
                         self._key(field)
 
     def _call(self, call: Call) -> None:
-        """A call that makes nothing of the kind that is wanted."""
+        """Note a call of a builtin that is not of the wanted kind."""
         self._refer(call.func)
         noted = self.notes.sources[call.span.source].arguments
         builtin = find_anywhere(dotted(call.func))
@@ -352,33 +344,26 @@ class Annotator:
     def _amended(self, amend: Amend, known: Declaration) -> None:
         self.notes.note_arguments(known, amend.span, amend.fields, known.fields)
         for field in amend.fields:
-            within: Param | Sequence[Param] | None = known.fields
-            for number, name in enumerate(names_of(field.name)):
+            head, *rest = names_of(field.name)
+            within = field_of(known.fields, head.id)
+            self.notes.note("field", head.span, within, owner=known.kind)
+            for name in rest:
                 within = field_of(within, name.id)
-                role = "attribute" if number else "field"
-                self.notes.note(role, name.span, within, owner=None if number else known.kind)
-
-    def _attribute(self, node: Attribute) -> None:
-        fields: Sequence[Param] = ()
-        if isinstance(node.value, Name) and node.value.id in self.declared:
-            known = DECLARATIONS[self.declared[node.value.id].kind.id]
-            fields = known.fields if known.is_block else ()
-        self.notes.note("attribute", node.attr.span, field_of(fields, node.attr.id))
+                self.notes.note("attribute", name.span, within)
 
     def _key(self, field: Field) -> None:
         name = field.name
         words = self.notes.sources[name.span.source].words
         at = name.span.start, name.span.end
-        known = words.get(at)
-        of_names = known is not None and known.want is not None
-        if of_names and known.want.type in KEYS_ARE_NAMES and name.id in self.declared:  # type: ignore[union-attr]
+        want = words[at].want if at in words else None
+        if want is not None and want.type in KEYS_ARE_NAMES and name.id in self.declared:
             words[at] = Note("reference", *at, self.declared[name.id])
         elif "." not in name.id:
             self.notes.note("key", name.span)
 
 
 def as_written(decl: NamedDecl, params: Iterable[Param]) -> tuple[Param, ...]:
-    """The parameters of a declaration, each default as it is written."""
+    """Return the parameters of a declaration, each default as it is written."""
     defaults = (parameter.default for parameter in decl.parameters or ())
     return tuple(
         param if default is None else evolve(param, default=WrittenDefault(default.span.text))
@@ -387,8 +372,8 @@ def as_written(decl: NamedDecl, params: Iterable[Param]) -> tuple[Param, ...]:
 
 
 def fields_of(param: Param | None) -> tuple[Param, ...]:
-    """What can stand behind the point of a field, as in `optimizer.learning_rate`: the settings of
-    all that makes such a thing."""
+    """Return the parameters of all builtins that make a value for a parameter: they may follow the
+    dot in `optimizer.learning_rate`."""
     if param is None or param.type not in KINDS:
         return ()
     every = (each for builtin in builtins_of(param.type) for each in builtin.params)
@@ -396,6 +381,6 @@ def fields_of(param: Param | None) -> tuple[Param, ...]:
 
 
 def field_of(within: Param | Sequence[Param] | None, name: str) -> Param | None:
-    """What a name means among some fields, or behind one; None if that is not known."""
+    """Return the field of a name among some fields, or after the dot of one; None if unknown."""
     fields = fields_of(within) if isinstance(within, Param) else within or ()
     return next((each for each in fields if each.name == name), None)

@@ -4,7 +4,8 @@ together."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from rlc.catalog import AS_THEY_COME, KINDS, UNDECIDED, Param, find_builtin, how_to_make, retry_then
@@ -16,27 +17,13 @@ from rlc.plan.leaves import children_of
 from rlc.records import evolve
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from rlc.check.scalars import Scalars
-    from rlc.check.scope import Scope
-    from rlc.lang import Diagnostics
-
-    class Evaluator(Protocol):
-        """What is needed of :class:`rlc.check.evaluate.Evaluator`."""
-
-        scope: Scope
-        found: Diagnostics
-        scalars: Scalars
-
-        def value(self, expr: Expr, want: Param) -> Value | None: ...
-
+    from rlc.check.scalars import EvaluatorLike
 
 Mixture = tuple[EnvPlan, ...]
 
 
 def single(env: Value) -> Mixture:
-    """A mixture of one. Its leaves get origins of their own: a mixture may have several sources."""
+    """Return a mixture of one, whose leaves have origins of their own: others may be added."""
     record = env.data
     leaves = {
         name: evolve(env, type="any", data=part)
@@ -48,8 +35,8 @@ def single(env: Value) -> Mixture:
 
 
 def report_tasks(given: Mapping[str, Value], found: Diagnostics) -> bool:
-    """Whether what is given as the tasks of an agent is one environment, and what rewards it is
-    given once; else this is reported."""
+    """Return whether the tasks of an agent are one environment, and its graders are given once;
+    report if not."""
     tasks, graders = given["tasks"], given["grader"]
     if tasks.data is None:
         message = "nothing says what the agent works on"
@@ -70,26 +57,9 @@ def report_tasks(given: Mapping[str, Value], found: Diagnostics) -> bool:
     return True
 
 
-def weighted(weight: Value, envs: Mixture) -> Mixture:
-    """Every weight times ``weight``: ``3 * (2 * a + b)`` is ``6 * a + 3 * b``."""
-
-    def scaled(env: EnvPlan) -> Any:
-        return evolve(weight, data=float(weight.data * unwrap(env.weight)))
-
-    return tuple(evolve(env, weight=scaled(env)) for env in envs)
-
-
-def name_single(name: Any, envs: Mixture) -> Mixture:
-    """A declared environment takes the declaration's name; the parts of a mixture keep theirs."""
-    return (evolve(envs[0], name=name),) if len(envs) == 1 else envs
-
-
-def added(left: Mixture, right: Mixture) -> Mixture:
-    """A sum; one environment that stands in both is one part, so that ``x + x`` does not double.
-
-    Its leaves identify it: those of a declared environment are the same objects wherever it is
-    named. What is written twice stays apart until :func:`merged`.
-    """
+def _added(left: Mixture, right: Mixture) -> Mixture:
+    """Return the sum of two mixtures. An environment in both is one part: its leaves are the same
+    objects wherever its name stands. Equal ones stay apart until :func:`merged`."""
     parts = {_identity(env): env for env in left}
     for env in right:
         earlier = parts.get(_identity(env))
@@ -117,25 +87,19 @@ def merged(envs: Mixture) -> Mixture:
         same = next((index for index, one in alike if one == facts), None)
         if same is None:
             alike.append((len(parts), facts))
-            parts.append(evolve(env, name=_unique(env, taken)))
-            taken.add(str(unwrap(parts[-1].name)))
+            own, name = env.name, str(facts.name)
+            if name in taken:
+                name = next(n for i in count(2) if (n := f"{facts.name}_{i}") not in taken)
+                own = evolve(own, data=name) if isinstance(own, Value) else name
+            parts.append(evolve(env, name=own))
+            taken.add(name)
         else:
             parts[same] = _heavier(parts[same], env)
     return tuple(parts)
 
 
-def _unique(env: EnvPlan, taken: Collection[str]) -> Any:
-    """The environment's name, with a number if a different one has it already."""
-    name = str(unwrap(env.name))
-    if name not in taken:
-        return env.name
-    number = next(n for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
-    numbered = f"{name}_{number}"
-    return evolve(env.name, data=numbered) if isinstance(env.name, Value) else numbered
-
-
 MAX_PARTS = 1_000  # of a mixture
-# The settings of an environment: field of its record, and the value of it where nothing is said.
+# The settings of an environment: field of its record, and its default value.
 _SETTINGS: dict[type, tuple[str, Any]] = {
     RolloutsPlan: ("rollouts", UNDECIDED),
     RewardPlan: ("reward", AS_THEY_COME),
@@ -144,8 +108,8 @@ _SETTINGS: dict[type, tuple[str, Any]] = {
 _WEIGHT = Param("weight", "float", "share of the tasks, relative to the others", above=0)
 
 
-def pipeline(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
-    """``head |> stage``: the head is of the same kind, the stage one of its steps."""
+def pipeline(evaluator: EvaluatorLike, expr: Binary, want: Param) -> Value | None:
+    """Evaluate ``head |> stage``: the head is of the wanted kind, the stage one of its steps."""
     head = evaluator.value(expr.left, want)
     kind = KINDS[want.type].step
     assert kind is not None
@@ -157,8 +121,8 @@ def pipeline(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     return head
 
 
-def part(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
-    """Several stages that follow each other, with a name of their own: ``wrapper polite = …``."""
+def part(evaluator: EvaluatorLike, expr: Binary, want: Param) -> Value | None:
+    """Evaluate stages that follow each other, with a name of their own: ``wrapper polite = …``."""
     left, right = evaluator.value(expr.left, want), _stages(evaluator, expr.right, want)
     if left is None or right is None:
         return None
@@ -166,13 +130,18 @@ def part(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
 
 
 def stages_of(value: Value) -> tuple[Value, ...]:
-    """The stages that a value stands for: itself, or those of a declared part of a pipeline."""
+    """Return the stages that a value stands for: itself, or those of a part of a pipeline."""
     return value.data if isinstance(value.data, tuple) else (value,)
 
 
-def _followed(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> Value | None:
+def _followed(evaluator: EvaluatorLike, head: Value, stage: Value, expr: Binary) -> Value | None:
     if stage.type == "step":
-        return evolve(head, data=_with_step(head, stage), span=expr.span)
+        scheme: Any = head.data
+        text = f"{unwrap(scheme.name)} |> {said(stage.origin).removeprefix('definition of ')}"
+        own = scheme.name if isinstance(scheme.name, Value) else head
+        name = Value("string", text, own.span, own.origin)
+        scheme = evolve(scheme, name=name, steps=(*scheme.steps, stage))
+        return evolve(head, data=scheme, span=expr.span)
     if isinstance(stage.data, tuple(_SETTINGS)):
         return _with_setting(evaluator, head, stage, expr)
     if isinstance(stage.data, JudgingPlan):
@@ -184,7 +153,7 @@ def _followed(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> 
     return evolve(head, data=envs, span=expr.span)
 
 
-def _stages(evaluator: Evaluator, expr: Expr, want: Param) -> tuple[Value, ...] | None:
+def _stages(evaluator: EvaluatorLike, expr: Expr, want: Param) -> tuple[Value, ...] | None:
     if isinstance(expr, Name) and find_builtin(want.type, expr.id):
         message = f"`{expr.id}` is a builtin and needs its parentheses"
         evaluator.found.error("RL0208", expr.span, message, f"write `{expr.id}()`")
@@ -197,12 +166,14 @@ def _stages(evaluator: Evaluator, expr: Expr, want: Param) -> tuple[Value, ...] 
     return None if value is None else stages_of(value)
 
 
-def _is_declared(evaluator: Evaluator, expr: Expr) -> bool:
+def _is_declared(evaluator: EvaluatorLike, expr: Expr) -> bool:
     return isinstance(expr, Name) and evaluator.scope.knows(expr.id)
 
 
-def _with_setting(evaluator: Evaluator, head: Value, stage: Value, expr: Binary) -> Value | None:
-    """An environment with its own rollout policy or reduction of rewards, or with its players."""
+def _with_setting(
+    evaluator: EvaluatorLike, head: Value, stage: Value, expr: Binary
+) -> Value | None:
+    """Return the environments with rollout settings, a reduction of rewards, or players."""
     name, unset = _SETTINGS[type(stage.data)]
     for env in head.data:
         earlier = getattr(env, name)
@@ -221,8 +192,7 @@ def _with_setting(evaluator: Evaluator, head: Value, stage: Value, expr: Binary)
     return evolve(head, data=envs, span=expr.span)
 
 
-def _may_follow(evaluator: Evaluator, head: Value, stage: Value, expr: Expr) -> bool:
-    """Whether a wrapper can come after those before it."""
+def _may_follow(evaluator: EvaluatorLike, head: Value, stage: Value, expr: Expr) -> bool:
     name = unwrap(stage.data.name)
     builtin = find_builtin("wrapper", name)
     assert builtin is not None
@@ -237,27 +207,20 @@ def _may_follow(evaluator: Evaluator, head: Value, stage: Value, expr: Expr) -> 
     return True
 
 
-def _with_step(head: Value, stage: Value) -> Any:
-    scheme: Any = head.data
-    origin = scheme.name if isinstance(scheme.name, Value) else head
-    name = f"{unwrap(scheme.name)} |> {said(stage.origin).removeprefix('definition of ')}"
-    return evolve(
-        scheme,
-        name=Value("string", name, origin.span, origin.origin),
-        steps=(*scheme.steps, stage),
-    )
-
-
-def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
-    """``3 * a + 1 * b``; the parts keep their own settings."""
+def mixture(evaluator: EvaluatorLike, expr: Binary, want: Param) -> Value | None:
+    """Evaluate ``3 * a + 1 * b``; ``3 * (2 * a + b)`` is ``6 * a + 3 * b``."""
     if expr.op == "+":
         left, right = evaluator.value(expr.left, want), evaluator.value(expr.right, want)
-        parts = None if left is None or right is None else added(left.data, right.data)
     else:
-        weight, env = weight_and_rest(evaluator, expr, want, _WEIGHT)
-        parts = None if weight is None or env is None else weighted(weight, env.data)
-    if parts is None:
+        left, right = _weight_and_rest(evaluator, expr, want, _WEIGHT)
+    if left is None or right is None:
         return None
+    parts: Mixture
+    if expr.op == "+":
+        parts = _added(left.data, right.data)
+    else:
+        weights: Any = (evolve(left, data=float(left.data * unwrap(e.weight))) for e in right.data)
+        parts = tuple(evolve(e, weight=w) for e, w in zip(right.data, weights, strict=True))
     if len(parts) > MAX_PARTS:
         message = f"this mixture has {len(parts):,} parts, more than {MAX_PARTS:,}"
         advice = "each part is one environment with its wrappers; is a sum repeated in sums?"
@@ -270,10 +233,9 @@ def mixture(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     return Value("env", parts, expr.span, expr.span)
 
 
-def weight_and_rest(
-    evaluator: Evaluator, expr: Binary, want: Param, weight: Param
+def _weight_and_rest(
+    evaluator: EvaluatorLike, expr: Binary, want: Param, weight: Param
 ) -> tuple[Value | None, Value | None]:
-    """The two sides of ``3 * a``, each None after a report."""
     if isinstance(expr.right, Number):
         message = f"a weight comes before its {KINDS[want.type].noun.partition(' ')[2]}"
         advice = f"write `{expr.right.span.text} * {expr.left.span.text}`"
@@ -282,8 +244,8 @@ def weight_and_rest(
     return evaluator.scalars.fitting(expr.left, weight), evaluator.value(expr.right, want)
 
 
-def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
-    """``retry(n) then …``."""
+def then(evaluator: EvaluatorLike, expr: Binary, want: Param) -> Value | None:
+    """Evaluate ``retry(n) then …``."""
     if not (isinstance(expr.left, Call | UnknownValue) or _is_declared(evaluator, expr.left)):
         message = f"`then` comes after a number of retries, found {describe(expr.left)}"
         example = f"for example `{KINDS[want.type].example}`"
@@ -297,12 +259,9 @@ def then(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
     return Value("failure", retry_then(retry.data, after.data), expr.span, expr.span)
 
 
-# Records of things by their names: `{ correct = math  brief = 0.2 * grade_with("r.py:brief") }`.
-# Each is a part of what the record stands for, by its name and, where it has one, its weight.
-
-
-def named_parts(evaluator: Evaluator, expr: Expr, want: Param) -> Value | None:
-    """Evaluate a record of parts; a single part needs no record, and keeps its own name."""
+def named_parts(evaluator: EvaluatorLike, expr: Expr, want: Param) -> Value | None:
+    """Evaluate a record of parts: ``{ right = math  brief = 0.2 * grade_with("r.py:brief") }``. A
+    single part needs no record, and keeps its own name."""
     one = evolve(want, named=False)
     if not isinstance(expr, RecordExpr):
         part = evaluator.value(expr, one)
@@ -324,9 +283,9 @@ def named_parts(evaluator: Evaluator, expr: Expr, want: Param) -> Value | None:
     return Value(want.type, tuple(parts.values()), expr.span, expr.span)
 
 
-def weighted_part(evaluator: Evaluator, expr: Binary, want: Param) -> Value | None:
-    """``0.2 * part``."""
-    weight, part = weight_and_rest(evaluator, expr, want, Param("weight", "float", "its share"))
+def weighted_part(evaluator: EvaluatorLike, expr: Binary, want: Param) -> Value | None:
+    """Evaluate ``0.2 * part``."""
+    weight, part = _weight_and_rest(evaluator, expr, want, Param("weight", "float", "its share"))
     if weight is None or part is None:
         return None
     product: Any = evolve(weight, data=weight.data * unwrap(part.data.weight))
@@ -334,9 +293,9 @@ def weighted_part(evaluator: Evaluator, expr: Binary, want: Param) -> Value | No
 
 
 def _with_origins(part: Value) -> Value:
-    """The part, whose name was written before it, and whose weight may have been left out."""
-    record, said = part.data, f"definition of {part.type}"
-    leaves: dict[str, Any] = {"name": evolve(part, type="string", data=record.name, origin=said)}
+    """Return the part with origins of its name, which stands before it, and of its weight."""
+    record, origin = part.data, f"definition of {part.type}"
+    leaves: dict[str, Any] = {"name": evolve(part, type="string", data=record.name, origin=origin)}
     if not isinstance(getattr(record, "weight", part), Value):
         leaves["weight"] = evolve(part, type="float", data=record.weight, origin="default")
     return evolve(part, data=evolve(record, **leaves))

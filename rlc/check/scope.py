@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TypeGuard
 
 from rlc.catalog import (
@@ -40,17 +39,14 @@ MAX_LISTED = 8
 
 
 def closest(word: str, candidates: Sequence[str]) -> list[str]:
-    """The candidates that were most likely meant: the nearest, else those that contain the word."""
-    match = nearest(word, candidates)
-    if match:
+    """Return the nearest candidate, else up to three that contain the word."""
+    if match := nearest(word, candidates):
         return [match]
-    plain = word.lower()
-    parts = [name for name in candidates if len(plain) > 2 and plain in name.lower()]
-    return parts[:3]
+    return [name for name in candidates if len(word) > 2 and word.lower() in name.lower()][:3]
 
 
 def known_values(candidates: Sequence[str], word: str | None = None) -> str:
-    """``did you mean …?`` for a word close to some, else what there is to choose from."""
+    """Return ``did you mean …?`` for a word close to some, else what there is to choose from."""
     likely = closest(word, candidates) if word is not None else []
     if likely:
         *others, last = (f"`{name}`" for name in likely)
@@ -76,16 +72,14 @@ def rename(span: Span, word: str, candidates: Sequence[str]) -> Fix | None:
 
 
 NamedDecl = BlockDecl | ValueDecl
-# Of which declarations a parameter may name one. Each has its name in the plan.
+# The kinds of declarations that a parameter of a type may name. Each has its name in the plan.
 NAMEABLE = {"model": ("model", *TRAINING)}
 
 
 @define(eq=False)
 class Scope:
-    """Declarations by name; every name has one meaning in the whole recipe.
-
-    Those with parameters are ``templates``: they stand for nothing until they are used.
-    """
+    """Declarations by name, which has one meaning in the whole recipe. Those with parameters are
+    ``templates``: they stand for nothing until they are used."""
 
     decls: dict[str, NamedDecl] = field(factory=dict)
     templates: dict[str, NamedDecl] = field(factory=dict)
@@ -99,23 +93,15 @@ class Scope:
         return list(self.decls.values())
 
     def declaration(self, name: str) -> NamedDecl | None:
-        """What the recipe declares under a name, with parameters or without."""
+        """Return what the recipe declares under a name, with parameters or without."""
         return self.decls.get(name) or self.templates.get(name)
 
     def knows(self, name: str) -> bool:
-        """Whether the recipe declares the name, even if the declaration cannot be read."""
+        """Return whether the recipe declares the name, even if it cannot be read."""
         return name in self.decls or name in self.templates or name in self.unread
 
-    @contextmanager
-    def unmarked(self, name: str) -> Iterator[None]:
-        """While what is declared is checked, without that being a use of it."""
-        before = name in self.used
-        yield
-        if not before:
-            self.used.discard(name)
-
     def of_kind(self, *kinds: str) -> tuple[str, ...]:
-        """The declarations of some kinds; asked for with every name that is unknown."""
+        """Return the names of the declarations of some kinds."""
         if kinds not in self._of_kind:
             names = (name for name, decl in self.decls.items() if decl.kind.id in kinds)
             self._of_kind[kinds] = tuple(names)
@@ -135,7 +121,9 @@ class Scope:
             found.note("reference", name.span, template)
             label = Label(template.name.span, "declared here")
             message = f"`{name.id}` has parameters and needs its parentheses"
-            found.error("RL0208", name.span, message, f"write `{usage(template)}`", label)
+            needed = (part.name.id for part in template.parameters or () if part.default is None)
+            advice = f"write `{name.id}({', '.join(needed)})`"
+            found.error("RL0208", name.span, message, advice, label)
             return None
         builtin = find_anywhere(name.id)
         if builtin is not None and not builtin.word:
@@ -146,7 +134,8 @@ class Scope:
         self.used.update(closest(name.id, candidates))
         forms = [DECLARATIONS[kind].written(name.id) for kind in kinds if kind in DECLARATIONS]
         advice = f"declare it: `{forms[0]}`" if forms else "write the value here"
-        advice = known_values(candidates, name.id) if candidates else advice
+        if candidates:
+            advice = known_values(candidates, name.id)
         fix = rename(name.span, name.id, candidates)
         found.error("RL0102", name.span, f"`{name.id}` is not declared", advice, fix=fix)
         return None
@@ -177,12 +166,6 @@ def collect(recipe: Recipe, found: Diagnostics) -> Scope:
     return scope
 
 
-def usage(template: NamedDecl) -> str:
-    """The shortest use of a declaration with parameters: what has no default is given."""
-    needed = (part.name.id for part in template.parameters or () if part.default is None)
-    return f"{template.name.id}({', '.join(needed)})"
-
-
 def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | None:
     """Return the declaration, a misspelt one as it was meant; None if it cannot be used."""
     match decl:
@@ -191,22 +174,26 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
 
             report_comparison(decl.comparison, found)
             return ValueDecl(decl.span, decl.kind, name, None, decl.comparison.right)
-        case Expectation():
-            return _expectation(decl, found)
+    kind, span, known = decl.kind.id, decl.kind.span, DECLARATIONS.get(decl.kind.id)
+    message = f"`{kind}` is not a kind of declaration"
+    if isinstance(decl, Expectation):
+        if known is None:
+            meant = replace(span, EXPECT, f"write `{EXPECT}`")
+            found.error("RL0101", span, message, meant.title, fix=meant)
+        elif known.form is None:
+            message = f"`{kind}` is declared another way"
+            found.error("RL0303", span, message, f"write `{known.written()}`")
+        return decl if known is not None and known.form is not None else None
     if not isinstance(decl, NamedDecl):  # imports were followed before: a misspelt word
-        message = f"`{decl.kind.id}` is not a kind of declaration"
-        advice = known_values(["import", *DECLARATIONS], decl.kind.id)
-        found.error("RL0101", decl.kind.span, message, advice)
+        found.error("RL0101", span, message, known_values(["import", *DECLARATIONS], kind))
         return None
-    if decl.kind.id not in DECLARATIONS:
+    if known is None:
         likely, fix = _likely_kind(decl.kind)
-        advice = known_values(list(DECLARATIONS), likely[0] if likely else decl.kind.id)
-        message = f"`{decl.kind.id}` is not a kind of declaration"
-        found.error("RL0101", decl.kind.span, message, advice, fix=fix)
+        advice = known_values(list(DECLARATIONS), likely[0] if likely else kind)
+        found.error("RL0101", span, message, advice, fix=fix)
         if not likely or _form_problem(DECLARATIONS[likely[0]], decl):
             return None
         return evolve(decl, kind=evolve(decl.kind, id=likely[0]))
-    known = DECLARATIONS[decl.kind.id]
     if problem := _form_problem(known, decl):
         advice = f"write `{known.written()}`"
         if known.is_block and isinstance(decl, ValueDecl) and isinstance(decl.value, Name):
@@ -216,25 +203,11 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
     return decl
 
 
-def _expectation(decl: Expectation, found: Diagnostics) -> Expectation | None:
-    known = DECLARATIONS.get(decl.kind.id)
-    if known is None:
-        meant = replace(decl.kind.span, EXPECT, f"write `{EXPECT}`")
-        message = f"`{decl.kind.id}` is not a kind of declaration"
-        found.error("RL0101", decl.kind.span, message, meant.title, fix=meant)
-    elif known.form is None:
-        message = f"`{known.kind}` is declared another way"
-        found.error("RL0303", decl.kind.span, message, f"write `{known.written()}`")
-    return decl if known is not None and known.form is not None else None
-
-
 def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
-    """The kinds that were likely meant, as other tools call them or misspelt, and the fix."""
-    known = [d.kind for d in DECLARATIONS.values() if kind.id.lower() in d.aliases.split()]
-    if known:
+    """Return the kinds that were likely meant, by their names in other tools, and the fix."""
+    if known := [d.kind for d in DECLARATIONS.values() if kind.id.lower() in d.aliases.split()]:
         return known, replace(kind.span, known[0], f"write `{known[0]}`")
-    names = list(DECLARATIONS)
-    return closest(kind.id, names), rename(kind.span, kind.id, names)
+    return closest(kind.id, [*DECLARATIONS]), rename(kind.span, kind.id, [*DECLARATIONS])
 
 
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
@@ -250,7 +223,7 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
 
 
 def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
-    """Whether a declaration is written as a value, and stands for a block."""
+    """Return whether a declaration is written as a value, and stands for a block."""
     if isinstance(decl, BlockDecl) or not DECLARATIONS[decl.kind.id].is_block:
         return False
     func = decl.value.func if isinstance(decl.value, Call) else None
@@ -258,5 +231,5 @@ def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
 
 
 def declared_as(decl: BlockDecl | ValueDecl) -> str:
-    """What a declaration declares, as a message names it."""
+    """Return what a declaration declares, as a message names it."""
     return DECLARATIONS[decl.kind.id].noun or KINDS[decl.kind.id].noun

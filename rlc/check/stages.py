@@ -49,10 +49,8 @@ Values = dict[str, Value]
 
 @frozen(eq=False)
 class CheckedStage:
-    """A stage's declaration: its settled parts by field, and where they came from.
-
-    Parts that could not be read are missing; :attr:`complete` says whether any are.
-    """
+    """A stage's declaration: its settled parts by field, and their origins. Parts that could not be
+    read are missing; :attr:`complete` says whether any are."""
 
     decl: BlockDecl
     parts: dict[str, Any]
@@ -65,16 +63,16 @@ class CheckedStage:
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """The stages whose weights it continues, or asks."""
+        """The stages whose weights it continues or queries."""
         after = self.parts.get("after")
         return tuple(dict.fromkeys([*([after] if after else []), *needed_stages(self.parts)]))
 
     def provenance(self) -> dict[str, str]:
-        """Where each leaf of the plan came from, by dotted path."""
+        """Return the origin of each leaf of the plan by its dotted path."""
         return {"name": self.decl.name.span.place(), **self.origins.provenance()}
 
     def plan(self) -> StagePlan:
-        """The stage's plan; only for a complete one."""
+        """Return the stage's plan; only for a complete one."""
         loss = self.parts.get("loss")
         labelled = type(loss) is PreferenceLossPlan and preference_traits(loss.name).labelled
         return stage_of(self.decl.kind.id, self.name, self.parts, labelled)
@@ -87,16 +85,18 @@ def check_stage(
     found: Diagnostics,
     reader: Reader | None = None,
 ) -> CheckedStage:
-    """Bind a stage's fields and decide what one field leaves to another; with a ``reader`` the rows
-    of files are counted where that decides something."""
+    """Bind a stage's fields and decide what depends on several; with a ``reader`` the rows of files
+    are counted where that decides something."""
     kind = decl.kind.id
     article = "an" if kind[0] in "aeios" and kind != "sweep" else "a"
     owner = Owner(kind, f"{article} `{kind}` stage", "field", decl.name.span, unread=decl.unread)
     evaluator.scope.used.add(decl.name.id)
     bound = bind(decl.fields, DECLARATIONS[kind].fields, owner, evaluator.value, found)
     values, complete = dict(bound.values), bound.complete
-    if "model" in values:
-        _split_model(values)
+    if "model" in values:  # which may be a stage whose weights are continued
+        model = values["model"]
+        values["model"] = evolve(model, data=model.data.model)
+        values["after"] = model.data.after or Value("string", None, model.span, "a fresh start")
     if kind == "eval":
         complete &= _sampling_of_stage(decl, values, earlier, found)
     else:
@@ -109,8 +109,12 @@ def check_stage(
     if "env" in values:
         deciding = map(values.get, ("batch", "samples", "sampling"))
         values["env"] = _decided_envs(values["env"], *deciding)
-    if "reference" in values:
-        _reference(values)
+    if "reference" in values and {"loss", "model"} <= values.keys():
+        reference = values["reference"]
+        if reference.data is None and preference_traits(values["loss"].data.name).reference:
+            start = ModelState(settle(values["model"].data), values["after"].data)
+            origin = "default: what it starts from"
+            values["reference"] = evolve(reference, data=start, origin=origin)
     if "kl" in values and "model" in values:
         from rlc.check.models import reference_model
 
@@ -127,29 +131,11 @@ def check_stage(
     return CheckedStage(decl, parts, Origins(decl.name.span, written), complete)
 
 
-def _split_model(values: Values) -> None:
-    """Split the field ``model`` into the model and the stage whose weights it continues."""
-    value = values["model"]
-    after = value.data.after
-    values["model"] = evolve(value, data=value.data.model)
-    values["after"] = after or Value("string", None, value.span, "a fresh start")
-
-
-def _reference(values: Values) -> None:
-    """Let a loss that needs a reference compare with what the stage starts from."""
-    reference, loss = values["reference"], values.get("loss")
-    if reference.data is not None or loss is None or "model" not in values:
-        return
-    if preference_traits(loss.data.name).reference:
-        start = ModelState(settle(values["model"].data), values["after"].data)
-        values["reference"] = evolve(reference, data=start, origin="default: what it starts from")
-
-
 def _learnt_rewards(
     node: Any, earlier: Mapping[str, CheckedStage], found: Diagnostics
 ) -> tuple[Any, bool]:
-    """The same part of a stage, each reward that another stage has learnt with what that stage says
-    of it; and whether all of that is known."""
+    """Return the part of a stage with its implicit rewards completed from the stages that learnt
+    them, and whether all of these are known."""
     if isinstance(node, RewardModelPlan):
         return _learnt_reward(node, earlier, found)
     if isinstance(node, tuple):
@@ -163,13 +149,8 @@ def _learnt_rewards(
     return evolve(node, **{str(name): made}), known
 
 
-# Where in the parts of a stage judges are.
-_TOWARDS: Mapping[type[Any], str] = {
-    Value: "data",
-    EnvPlan: "judging",
-    JudgingPlan: "judges",
-    EpisodeData: "env",
-}
+# The attributes that lead to judges in the parts of a stage.
+_TOWARDS = {Value: "data", EnvPlan: "judging", JudgingPlan: "judges", EpisodeData: "env"}
 
 
 def _learnt_reward(
@@ -192,16 +173,15 @@ def _learnt_reward(
         message = f"`{name}` learns by `{loss.name}()`, which compares with no reference"
         able = [f"`{n}()`" for n in names_of("preference_loss") if preference_traits(n).reference]
         advice = "what it learns cannot be told from what was likely before; losses with one are "
-        advice += ", ".join(able)
-        label = Label(stage.origins.at("loss"), "its loss")
+        advice, label = advice + ", ".join(able), Label(stage.origins.at("loss"), "its loss")
         found.error("RL0779", model.span, message, advice, label)
         return judge, False
     reference = evolve(stage.origins.values["reference"], origin=f"default: reference of {name}")
-    said_by = evolve(model, origin=f"loss of {name}")
+    of_loss = evolve(model, origin=f"loss of {name}")
     filled: dict[str, Any] = {
         "reference": evolve(reference, data=settle(reference.data)),
-        "beta": evolve(said_by, type="float", data=loss.config["beta"]),
-        "mean": evolve(said_by, type="bool", data=traits.mean),
+        "beta": evolve(of_loss, type="float", data=loss.config["beta"]),
+        "mean": evolve(of_loss, type="bool", data=traits.mean),
     }
     return evolve(judge, **filled), True
 
@@ -218,39 +198,40 @@ def _steps(
     steps, epochs = values.get("steps"), values.get("epochs")
     if steps is None or epochs is None:
         return False
-    if (steps.data is None) == (epochs.data is None):
-        if steps.data is None:
-            if not {"steps", "epochs", "*"} & set(misread):
-                message = f"`{decl.name.id}` needs `steps` or `epochs`"
-                found.error("RL0309", decl.name.span, message, "for example `steps = 100`")
-        else:
-            label = Label(steps.span, "and here in steps")
-            message = f"`{decl.name.id}` says twice how long it trains"
-            found.error("RL0309", epochs.span, message, "keep one of them", label)
+    if steps.data is None and epochs.data is None:
+        if not {"steps", "epochs", "*"} & set(misread):
+            message = f"`{decl.name.id}` needs `steps` or `epochs`"
+            found.error("RL0309", decl.name.span, message, "for example `steps = 100`")
         return False
-    if steps.data is None:
-        tasks, per_step = _tasks(values, recipe, reader), _tasks_in_step(values)
-        if tasks is None or per_step is None:
-            if _from_file(values) and reader is not None:
-                return False  # a rule on the file says why it cannot be counted
-            if _from_file(values):
-                message = "it is not known how many tasks an epoch has: the data is not read"
-                found.warning("RL0310", epochs.span, message, "check it with its data")
-            elif "env" in values or "data" in values:
-                message = "it is not known how many tasks an epoch has"
-                most = "samples" if "env" in values else "n"
-                advice = f"give `steps`, or the number of tasks (`{most} = 1_000` in the source)"
-                found.error("RL0310", epochs.span, message, advice)
-            return False
+    if steps.data is not None and epochs.data is not None:
+        label = Label(steps.span, "and here in steps")
+        message = f"`{decl.name.id}` says twice how long it trains"
+        found.error("RL0309", epochs.span, message, "keep one of them", label)
+        return False
+    if steps.data is not None:
+        return True
+    tasks, per_step, batch = _tasks(values, recipe, reader), None, values.get("batch")
+    if batch is not None and (batch.type == "int" or unwrap(batch.data.kind) == "groups"):
+        per_step = int(batch.data if batch.type == "int" else unwrap(batch.data.count))
+    if tasks is not None and per_step is not None:
         count = ceil(epochs.data * tasks / per_step)
         plural = "s" * (epochs.data != 1)
         origin = f"{said(epochs.origin)}: {epochs.data} epoch{plural} of {tasks:,} tasks"
         values["steps"] = evolve(epochs, data=count, origin=origin)
-    return True
+        return True
+    message = "it is not known how many tasks an epoch has"
+    if _from_file(values):
+        if reader is None:  # else a rule on the file says why it cannot be counted
+            message += ": the data is not read"
+            found.warning("RL0310", epochs.span, message, "check it with its data")
+    elif "env" in values or "data" in values:
+        most = "samples" if "env" in values else "n"
+        advice = f"give `steps`, or the number of tasks (`{most} = 1_000` in the source)"
+        found.error("RL0310", epochs.span, message, advice)
+    return False
 
 
 def _from_file(values: Values) -> bool:
-    """Whether the tasks of an epoch are the rows of a file."""
     if "data" in values:
         path = unwrap(getattr(values["data"].data, "path", None))
         return path is not None and hub_dataset(path) is None
@@ -260,15 +241,14 @@ def _from_file(values: Values) -> bool:
 
 
 def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
-    """Tasks of one epoch; None if unknown, and for a mixture."""
+    """Return the tasks of one epoch; None if unknown, and for a mixture."""
     if "data" in values:
         data = settle(values["data"].data)
         if data.count is not None or reader is None or not _from_file(values):
             return None if data.count is None else int(data.count)
         from rlc.data import hashed, kept
 
-        path = located(data.path, recipe)
-        return reader.count(path, data.split, hashed(data), kept(data))
+        return reader.count(located(data.path, recipe), data.split, hashed(data), kept(data))
     envs: Mixture = values["env"].data if "env" in values else ()
     if len(merged(envs)) != 1:
         return None
@@ -276,17 +256,8 @@ def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
     count, source = task_count(env), find_builtin("env", env.source)
     if count is not None or reader is None or source is None or not _from_file(values):
         return count
-    asked = next(env.args[param.name] for param in source.params if param.holds is not None)
-    return reader.count(located(env.id, recipe), env.args["split"], asked)
-
-
-def _tasks_in_step(values: Values) -> int | None:
-    batch = values.get("batch")
-    if batch is None:
-        return None
-    if batch.type == "int":
-        return int(batch.data)
-    return int(unwrap(batch.data.count)) if unwrap(batch.data.kind) == "groups" else None
+    key = next(env.args[param.name] for param in source.params if param.holds is not None)
+    return reader.count(located(env.id, recipe), env.args["split"], key)
 
 
 def _sampling_of_stage(
@@ -318,7 +289,7 @@ def _sampling_of_stage(
 def _decided_envs(
     envs: Value, batch: Value | None, samples: Value | None, sampling: Value | None
 ) -> Value:
-    """Each environment once, its rollouts as it says, else as the stage says."""
+    """Return each environment once, its rollouts as it says, else as the stage says."""
     given = {
         name: _origin_of(sampling and getattr(sampling.data, name), sampling)
         for name in OF_EACH_ENVIRONMENT
@@ -330,14 +301,13 @@ def _decided_envs(
 
 
 def _origin_of(leaf: Any, around: Value | None) -> Value | None:
-    """Return a leaf with its own origin, or with that of the value that it is part of."""
     if leaf is None or around is None or isinstance(leaf, Value):
         return leaf if isinstance(leaf, Value) else None
     return evolve(around, type="any", data=leaf)
 
 
 def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
-    """Give what plays for data the settings of its only environment: demonstrations play each task
+    """Decide the rollouts of the environment that data is played in: demonstrations play each task
     once, samples as they say, preferences are made of several samples."""
     data = values[name]
     made = data.data
@@ -353,8 +323,8 @@ def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
     }
     given["group"] = evolve(defaults, data=1)
     if size is not None and how is not None:
-        drawn = {key: _origin_of(getattr(how.data, key), how) for key in OF_EACH_ENVIRONMENT}
-        given = {"group": size, **{key: v for key, v in drawn.items() if v is not None}}
+        sampled = {key: _origin_of(getattr(how.data, key), how) for key in OF_EACH_ENVIRONMENT}
+        given = {"group": size, **{key: v for key, v in sampled.items() if v is not None}}
     decided = _with_rollouts(envs[0], given, defaults)
     if samples is not None:
         own = decided.rollouts
@@ -366,7 +336,7 @@ def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
 
 
 def _with_rollouts(env: Any, given: Mapping[str, Value | None], defaults: Value) -> Any:
-    """An environment with its own rollout settings, else those given, else the defaults."""
+    """Return an environment with its own rollout settings, else those given, else the defaults."""
     own: Any = unwrap(env.rollouts)
     settings = {}
     for name, value in (children_of(own) or {}).items():

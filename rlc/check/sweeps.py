@@ -7,10 +7,10 @@ from math import floor, inf
 from typing import Any
 
 from rlc.catalog import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
+from rlc.check.amendments import names_of
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.mismatches import report_misfit
-from rlc.check.reuse.changes import names_of
 from rlc.check.rules.tasks import has_tasks_of
 from rlc.check.scalars import describe
 from rlc.check.scope import known_values, rename
@@ -36,8 +36,8 @@ _DUE_AT = ("eval/", "heldout/")  # what is measured every so many steps, and not
 
 @frozen(eq=False)
 class Axis:
-    """What is varied: the names of its path, and the expressions of its values, or a range.
-    ``span`` is where it is named, ``place`` where its values are."""
+    """An axis: the names of its path, and the expressions of its values, or a range. ``span`` is
+    the place of its name, ``place`` that of its values."""
 
     path: tuple[Name, ...]
     span: Span
@@ -51,7 +51,7 @@ class Axis:
 
     @property
     def size(self) -> float:
-        """How many values there are to try; infinity in a range without steps."""
+        """The number of values to try; infinity for a range without steps."""
         if self.range is None:
             return len(self.values)
         step = self.range.step or (1 if self.range.whole else 0)
@@ -61,7 +61,7 @@ class Axis:
 
 @frozen(eq=False)
 class CheckedSweep:
-    """A sweep whose words are all understood. Its values have not been tried yet."""
+    """A sweep that can be read. Its values have not been tried yet."""
 
     decl: BlockDecl
     of: str
@@ -76,29 +76,18 @@ class CheckedSweep:
     def name(self) -> str:
         return self.decl.name.id
 
-    def at(self, path: str) -> Span:
-        """The place of ``search.n`` and the like, or that of the sweep's name."""
-        return self.origins.at(path)
-
-
-def check_sweep(
-    decl: BlockDecl,
-    evaluator: Evaluator,
-    stages: Mapping[str, CheckedStage],
-    found: Diagnostics,
-) -> CheckedSweep | None:
-    """Return a sweep of some of the ``stages``; None after a report."""
-    return _Checker(decl, evaluator, stages, found).checked()
-
 
 @frozen(eq=False)
-class _Checker:
+class SweepChecker:
+    """Checks the sweep of a declaration, which is of some of the ``stages``."""
+
     decl: BlockDecl
     evaluator: Evaluator
     stages: Mapping[str, CheckedStage]
     found: Diagnostics
 
     def checked(self) -> CheckedSweep | None:
+        """Return the sweep; None after a report."""
         decl = self.decl
         owner = Owner(SWEEP, "a `sweep`", "field", decl.name.span, unread=decl.unread)
         bound = bind(decl.fields, DECLARATIONS[SWEEP].fields, owner, self._value, self.found)
@@ -126,14 +115,12 @@ class _Checker:
         """Evaluate a field. What a metric names is looked up once the stage is known."""
         match want.type:
             case "stage":
-                decl = None
-                if isinstance(expr, Name):
-                    decl = self.evaluator.scope.find(expr, TRAINING, self.found)
-                    if decl is None:
-                        return None
+                scope, is_name = self.evaluator.scope, isinstance(expr, Name)
+                decl = scope.find(expr, TRAINING, self.found) if isinstance(expr, Name) else None
                 if decl is not None and decl.kind.id in TRAINING:
                     return Value("stage", decl.name.id, expr.span, expr.span)
-                report_misfit(expr, want, self.evaluator.scope, self.found)
+                if decl is not None or not is_name:
+                    report_misfit(expr, want, scope, self.found)
                 return None
             case "axis":
                 axes = self._axes(expr, want)
@@ -143,15 +130,13 @@ class _Checker:
         return self.evaluator.value(expr, want)
 
     def _axes(self, expr: Expr, want: Any) -> tuple[Axis, ...] | None:
+        advice = "for example `over = { learning_rate = [1e-5, 4e-5] }`"
         if not isinstance(expr, RecordExpr):
             message = f"`over` takes a record of values to try, found {describe(expr)}"
-            advice = "for example `over = { learning_rate = [1e-5, 4e-5] }`"
             self.found.error("RL0201", expr.span, message, advice)
             return None
         if not expr.fields:
-            message = "this sweep varies nothing"
-            advice = "for example `over = { learning_rate = [1e-5, 4e-5] }`"
-            self.found.error("RL0601", expr.span, message, advice)
+            self.found.error("RL0601", expr.span, "this sweep varies nothing", advice)
         axes: dict[str, Axis] = {}
         for field in expr.fields:
             name = field.name
@@ -161,16 +146,16 @@ class _Checker:
                 message = f"the field `{name.id}` is given twice"
                 self.found.error("RL0110", name.span, message, "keep one of them", label)
                 return None
-            values, drawn = self._values(name, field.value, want)
-            if not values and drawn is None:
+            values, sampled = self._values(name, field.value, want)
+            if not values and sampled is None:
                 return None
-            axes[name.id] = Axis(path, name.span, field.value.span, values, drawn)
+            axes[name.id] = Axis(path, name.span, field.value.span, values, sampled)
         return tuple(axes.values()) or None
 
     def _values(
         self, name: Name, expr: Expr, want: Any
     ) -> tuple[tuple[Expr, ...], RangePlan | None]:
-        """What an axis is tried with: expressions, or a range; neither after a report."""
+        """Return the expressions of an axis, or its range; neither after a report."""
         one = evolve(want, name=name.id, named=False)
         if isinstance(expr, ListExpr):
             if not expr.items:
@@ -181,18 +166,17 @@ class _Checker:
             report_misfit(expr, one, self.evaluator.scope, self.found)
             return (), None
         made = self.evaluator.call(expr, one)
-        drawn: RangePlan | None = None if made is None else settle(made)
-        if drawn is not None and drawn.low >= drawn.high:
-            message = f"there is nothing between {drawn.low:g} and {drawn.high:g}"
+        sampled: RangePlan | None = None if made is None else settle(made)
+        if sampled is not None and sampled.low >= sampled.high:
+            message = f"there is nothing between {sampled.low:g} and {sampled.high:g}"
             self.found.error("RL0601", expr.span, message, "give the smaller number first")
             return (), None
-        return (), drawn
+        return (), sampled
 
     def _evaluations_are_wrong(self, stage: CheckedStage, metric: Expr | None) -> bool:
-        """Whether an error, which is reported, hides what the runs can be compared by."""
-        named = None
-        if isinstance(metric, Attribute) and isinstance(metric.value, Name):
-            named = metric.value.id
+        """Return whether an evaluation that the runs can be compared by has an error."""
+        head = metric.value if isinstance(metric, Attribute) else None
+        named = head.id if isinstance(head, Name) else None
         return any(
             not other.complete
             and (other.name == named if named else other.parts.get("after") in (stage.name, None))
@@ -201,20 +185,17 @@ class _Checker:
         )
 
     def _metric(self, stage: CheckedStage, given: Value) -> MeasurePlan | None:
-        """Find what runs are compared by; None after a report."""
+        """Return what runs are compared by; None after a report."""
         known = {measure.name: measure for measure in _measures(stage, self.stages)}
-        expr = given.data
-        if expr is None:
-            chosen = next((m for m in known.values() if m.held_out), next(iter(known.values())))
-        elif (written := self._written_metric(expr, stage, known)) is not None:
-            chosen = written
+        held_out = [measure for measure in known.values() if measure.held_out]
+        if given.data is None:
+            chosen: MeasurePlan | None = [*held_out, *known.values()][0]
         else:
-            return None
-        if not chosen.held_out:
+            chosen = self._written_metric(given.data, stage, known)
+        if chosen is not None and not chosen.held_out:
             message = f"the runs are compared by `{chosen.name}`, of tasks that they are trained on"
-            others = [measure.name for measure in known.values() if measure.held_out]
-            advice = f"held out: {', '.join(f'`{name}`' for name in others)}"
-            if not others:
+            advice = f"held out: {', '.join(f'`{measure.name}`' for measure in held_out)}"
+            if not held_out:
                 more = f"add `eval held_out {{ model = {stage.name}  env = … }}` on other tasks"
                 if "heldout" in stage.parts:
                     watched = (STAGES[stage.decl.kind.id].watched or "").removesuffix("/mean")
@@ -249,35 +230,27 @@ class _Checker:
         return None
 
     def _search_fits(self, sweep: CheckedSweep, evaluation: CheckedStage) -> bool:
-        """Report a search that cannot choose among these axes."""
-        search = sweep.search
-        for axis in sweep.axes:
-            if axis.range is not None and search.n is None:
-                message = (
-                    f"`{search.kind}()` tries every value of `{axis.name}`, and a range has no list"
-                )
-                drawn = "random(20)" if search.eta is None else f"{search.kind}(n = 20)"
-                advice = f"list its values, or draw some: `search = {drawn}`"
-                self.found.error("RL0604", axis.place, message, advice)
-                return False
-        if (
-            search.eta is not None
-            and sweep.metric.key.startswith(_DUE_AT)
-            and evaluation.parts["every"] is None
-        ):
+        search, kind = sweep.search, sweep.search.kind
+        endless = next((axis for axis in sweep.axes if axis.range is not None), None)
+        if endless is not None and search.n is None:
+            message = f"`{kind}()` tries every value of `{endless.name}`, and a range has no list"
+            some = "random(20)" if search.eta is None else f"{kind}(n = 20)"
+            advice = f"list its values, or draw some: `search = {some}`"
+            self.found.error("RL0604", endless.place, message, advice)
+            return False
+        is_due = sweep.metric.key.startswith(_DUE_AT)
+        if search.eta is not None and is_due and evaluation.parts["every"] is None:
             message = (
-                f"`{search.kind}()` compares runs on their way, and `{evaluation.name}` is at the "
-                "end"
+                f"`{kind}()` compares runs on their way, and `{evaluation.name}` is at the end"
             )
             label = Label(evaluation.decl.name.span, "has no `every`")
             advice = f"for example `every = 20` in `{evaluation.name}`"
-            self.found.error("RL0607", sweep.at("search"), message, advice, label)
+            self.found.error("RL0607", sweep.origins.at("search"), message, advice, label)
             return False
         return True
 
 
 def _path(expr: Expr) -> tuple[Name | None, list[str]]:
-    """The name that a path begins with, and what follows; None for another expression."""
     if isinstance(expr, Attribute):
         head, rest = _path(expr.value)
         return head, [*rest, expr.attr.id]
@@ -285,7 +258,7 @@ def _path(expr: Expr) -> tuple[Name | None, list[str]]:
 
 
 def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[MeasurePlan]:
-    """What runs of a stage can be compared by, its evaluations' metrics first."""
+    """Yield what runs of a stage can be compared by, the metrics of its evaluations first."""
     trained = list(_trained(stage, stages))
     for other in stages.values():
         if other.decl.kind.id != EVAL or other.parts.get("after") != stage.name:
@@ -307,7 +280,6 @@ def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterat
 
 
 def _trained(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[Any]:
-    """The environments of a stage and of those whose weights it continues."""
     earlier: CheckedStage | None = stage
     while earlier is not None:
         yield from earlier.parts.get("envs", ())

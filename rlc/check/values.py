@@ -28,27 +28,25 @@ class Value:
 
 
 def said(origin: str | Span) -> str:
-    """An origin as provenance says it: a place is ``recipes/x.rl:12``; the command line has no
-    lines."""
+    """Return an origin as provenance has it: ``recipes/x.rl:12``, or the option without a line."""
     if isinstance(origin, str):
         return origin
     return origin.source.name if is_command_line(origin) else origin.place()
 
 
 def is_command_line(origin: str | Span) -> bool:
-    text = origin if isinstance(origin, str) else origin.source.name
-    return text.startswith("--")
+    return (origin if isinstance(origin, str) else origin.source.name).startswith("--")
 
 
 def unwrap(node: Any) -> Any:
-    """The plain value of a leaf."""
+    """Return the plain value of a leaf."""
     return unwrap(node.data) if isinstance(node, Value) else node
 
 
 @frozen(eq=False)
 class UnknownValue(Expr):
-    """A parameter that has no value, while its declaration is checked alone. It may be any value
-    that fits ``want``; what depends on it is not known either."""
+    """A parameter without a value, while its declaration is checked alone: any value that fits
+    ``want``."""
 
     want: Param
 
@@ -66,8 +64,7 @@ def report_unfit(unknown: UnknownValue, want: Param, found: Diagnostics) -> None
         or (have == "any" and (kind is None or bool(kind.plain) or kind.as_is is not None))
     )
     if not fits:
-        takes = KINDS[need].noun if need in KINDS else SCALARS[need]
-        is_a = KINDS[have].noun if have in KINDS else SCALARS[have]
+        takes, is_a = (KINDS[k].noun if k in KINDS else SCALARS[k] for k in (need, have))
         message = f"`{want.name}` takes {takes}, and the parameter `{unknown.want.name}` is {is_a}"
         advice = "change its type, or use another"
         if have == "any":  # it was given no type
@@ -81,16 +78,14 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 @define(eq=False)
 class Origins:
-    """The origin of each leaf of a stage, and the place of each part, by dotted path.
-
-    ``span`` is the place of the stage itself; ``values`` are its parts as they were evaluated.
-    """
+    """The origins of the leaves of a stage, and the places of its parts, by dotted path. ``span``
+    is the place of the stage; ``values`` are its parts as they were evaluated."""
 
     span: Span
     values: dict[str, Value] = field(factory=dict)
 
     def at(self, path: str) -> Span:
-        """The place of ``batch.size`` and the like, or of the nearest part around it."""
+        """Return the place of ``batch.size`` and the like, or of the nearest part around it."""
         node: Any = self.values
         place = self.span
         for key in path.split("."):
@@ -101,12 +96,8 @@ class Origins:
                 place, node = node.span, node.data
         return place
 
-    def is_default(self, path: str) -> bool:
-        """Return whether a leaf has the default of its parameter."""
-        return self.provenance()[path].startswith("default of ")
-
     def provenance(self) -> dict[str, str]:
-        """What is said of every leaf's origin, in order."""
+        """Return the origin of every leaf by its path, in order."""
         found: dict[str, str] = {}
         for name, value in self.values.items():
             _trace(value, name, value, found)
@@ -114,7 +105,7 @@ class Origins:
 
 
 def settle(node: Any) -> Any:
-    """The plain record or value."""
+    """Return the plain record or value."""
     while (kind := type(node)) is Value:
         node = node.data
     if kind in _PLAIN:
@@ -129,7 +120,7 @@ def settle(node: Any) -> Any:
 
 
 def _trace(node: Any, path: str, here: Value, found: dict[str, str]) -> None:
-    """``here`` is the innermost value around ``node``: what has no origin of its own has its."""
+    """Note the origins of leaves, by default that of ``here``, the innermost value around them."""
     if isinstance(node, Value):
         _trace(node.data, path, node, found)
     elif (children := children_of(node, unwrap)) is not None:

@@ -29,11 +29,9 @@ WEIGHTS = "--weights"  # an override of its own, which stands for the weights of
 def apply_overrides(
     recipe: Recipe, overrides: Mapping[str, str] | Iterable[str], folder: str, found: Diagnostics
 ) -> Recipe:
-    """The recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name.
-
-    Paths in the values start at ``folder``. ``--weights=runs/x`` are the weights of the model that
-    is trained first.
-    """
+    """Return the recipe with ``name=value`` and ``decl.field=value`` put in, the last of each name.
+    ``--weights=runs/x`` are those of the model that is trained first. Paths in the values start at
+    ``folder``."""
     if isinstance(overrides, Mapping):
         overrides = [f"{name}={value}" for name, value in overrides.items()]
     for text in overrides:
@@ -56,10 +54,10 @@ def apply_overrides(
 
 
 def _first_trained(recipe: Recipe) -> str | None:
-    """The declared model that the first stage of a recipe trains; stages after it go on with it."""
+    """Return the declared model that the first stage trains; None if it has no name."""
     decls = [d for d in recipe.decls if isinstance(d, BlockDecl | ValueDecl)]
     known = {decl.name.id for decl in decls if decl.kind.id == "model"}
-    stages = [d for d in recipe.decls if isinstance(d, BlockDecl) and d.kind.id in TRAINING]
+    stages = [d for d in decls if isinstance(d, BlockDecl) and d.kind.id in TRAINING]
     given = [field.value for stage in stages for field in stage.fields if field.name.id == "model"]
     return next((v.id for v in given if isinstance(v, Name) and v.id in known), None)
 
@@ -71,40 +69,33 @@ def put_in(
     found: Diagnostics,
     written: str = "--set '{}=…'",
 ) -> Recipe:
-    """The recipe with one value put in, where ``path`` names a declaration or a part of one;
-    ``written`` is how whoever puts it in would write another path."""
+    """Return the recipe with one value put in, where ``path`` names a declaration or a part of one;
+    ``written`` is the form of such a change in messages."""
     head = path[0]
-    decls = list(recipe.decls)
-    places = {d.name.id: i for i, d in enumerate(decls) if isinstance(d, BlockDecl | ValueDecl)}
-    index = places.get(head.id)
-    if index is None:
+    known = {d.name.id: d for d in recipe.decls if isinstance(d, BlockDecl | ValueDecl)}
+    if (old := known.get(head.id)) is None:
         if head.id not in recipe.unread:
-            advice = known_values(list(places), head.id) if places else None
+            advice = known_values(list(known), head.id) if known else None
             found.error("RL0106", head.span, f"this recipe declares no `{head.id}`", advice)
         return recipe
-    known = {d.name.id: d for d in decls if isinstance(d, BlockDecl | ValueDecl)}
     change = Amendment(
-        path,
-        value,
-        known,
-        found,
-        "RL0106",
-        lambda whole: f"set the whole: `{written.format(whole)}`",
-        lambda inside: f"set it where it is declared: `{written.format(inside)}`",
+        *(path, value, known, found, "RL0106"),
+        whole=lambda whole: f"set the whole: `{written.format(whole)}`",
+        declared=lambda inside: f"set it where it is declared: `{written.format(inside)}`",
     )
-    decls[index] = _changed(known[head.id], change, found)
-    return evolve(recipe, decls=tuple(decls))
+    new = _changed(old, change, found)
+    return evolve(recipe, decls=tuple(new if decl is old else decl for decl in recipe.decls))
 
 
 def _changed(
     decl: BlockDecl | ValueDecl, change: Amendment, found: Diagnostics
 ) -> BlockDecl | ValueDecl:
     path, value = change.path, change.value
-    for parameter in decl.parameters or ():
-        if [name.id for name in path[1:]] == [parameter.name.id]:
-            new = evolve(parameter, default=value)
-            others = (new if each is parameter else each for each in decl.parameters or ())
-            return evolve(decl, parameters=tuple(others))
+    names = [name.id for name in path[1:]]
+    own = decl.parameters or ()
+    if any(names == [parameter.name.id] for parameter in own):
+        new = (evolve(p, default=value) if names == [p.name.id] else p for p in own)
+        return evolve(decl, parameters=tuple(new))
     declared = DECLARATIONS.get(decl.kind.id)
     if declared is None:
         return decl  # its kind is misspelt, which is reported
@@ -122,14 +113,14 @@ def _changed(
         return evolve(decl, value=base if call is made else evolve(amend, base=base))
     if not _has_field(decl, amend.fields, path, found):
         return decl
-    names = ".".join(name.id for name in path[1:])
-    given = any(f"{names}.".startswith(f"{field.name.id}.") for field in amend.fields)
+    part = ".".join([*names, ""])
+    given = any(part.startswith(f"{field.name.id}.") for field in amend.fields)
     fields = change.in_fields(amend.fields, 1) if given else (*amend.fields, change.field(1))
     return evolve(decl, value=evolve(amend, fields=fields))
 
 
 def _made_by(decl: ValueDecl, base: Expr, change: Amendment) -> Call | None:
-    """The use of a declaration that a block is made by, if the path names a parameter of it."""
+    """Return the use of a declaration that makes a block, if the path names a parameter of it."""
     if not (isinstance(base, Call) and isinstance(base.func, Name)) or len(change.path) < 2:
         return None
     used, name = change.decls.get(base.func.id), change.path[1].id
@@ -141,7 +132,6 @@ def _made_by(decl: ValueDecl, base: Expr, change: Amendment) -> Call | None:
 def _has_field(
     decl: BlockDecl | ValueDecl, fields: Sequence[Field], path: Sequence[Name], found: Diagnostics
 ) -> bool:
-    """Whether a block has the field to set, or may be given it; report it if not."""
     own = [field.name.id for field in fields]
     if len(path) == 1:
         names = ", ".join(f"`{decl.name.id}.{name}`" for name in own)

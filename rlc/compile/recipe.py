@@ -26,8 +26,8 @@ Overrides = Mapping[str, str] | Collection[str]
 
 @frozen(eq=False)
 class CompileResult:
-    """What a recipe compiles to. ``plan`` is None if there are errors or no stages; ``sweeps`` are
-    those that the recipe declares, if there are no errors."""
+    """The result of a compilation. ``plan`` is None if there are errors or no stages; ``sweeps``
+    are those of the recipe, if there are no errors."""
 
     plan: Plan | None
     diagnostics: Diagnostics
@@ -43,13 +43,10 @@ def load(
     folder: str = "",
     reader: Reader | None = None,
 ) -> CompileResult:
-    """Compile the recipe in a file (``-``: standard input). With a ``reader`` the data that it
-    names is read and checked too.
-
-    Paths in ``overrides`` start at ``folder``, by default the working directory. With ``rehearse``
-    the plan is a rehearsal of it; with ``service`` it runs there. Raise
-    :class:`rlc.compile.variants.ServiceMismatchError` if that service does not have the model.
-    """
+    """Compile the recipe in a file (``-``: standard input). With a ``reader`` its data is read and
+    checked too. Paths in ``overrides`` start at ``folder``, by default the working directory. With
+    ``rehearse`` the plan is a rehearsal; with ``service`` it runs there. Raise
+    :class:`rlc.compile.variants.ServiceMismatchError` if that does not have the model."""
     source, found = read_source(path)
     if source is None:
         return CompileResult(None, found)
@@ -57,24 +54,19 @@ def load(
     if compiled.plan is None or not (rehearse or service):
         return compiled
 
-    def as_asked(plan: Plan) -> Plan:
-        if rehearse:
-            from rlc.compile.variants import rehearse as rehearsal_of
+    from rlc.compile import variants
 
-            plan = rehearsal_of(plan)
-        if service is not None:
-            from rlc.compile.variants import on_service
+    def finish(plan: Plan) -> Plan:
+        plan = variants.rehearse(plan) if rehearse else plan
+        return variants.on_service(plan, service) if service is not None else plan
 
-            plan = on_service(plan, service)
-        return plan
-
-    sweeps = tuple(sweep.finished(as_asked, rehearse) for sweep in compiled.sweeps)
-    return CompileResult(as_asked(compiled.plan), compiled.diagnostics, sweeps)
+    sweeps = tuple(sweep.finished(finish, rehearse) for sweep in compiled.sweeps)
+    return CompileResult(finish(compiled.plan), compiled.diagnostics, sweeps)
 
 
 def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
-    """Everything that is wrong with the recipe in a file (``-``: standard input), and with a
-    ``reader`` with the data that it names."""
+    """Return the findings in the recipe of a file (``-``: standard input), and with a ``reader`` in
+    the data that it names."""
     source, found = read_source(path)
     if source is not None:
         *_, found = _checked(source, reader=reader)
@@ -108,12 +100,11 @@ def _plan(
     origin: str,
     reader: Reader | None,
 ) -> Plan:
-    """Put a plan together, with the expectations of its stages."""
     plans = tuple(stage.plan() for stage in stages)
     provenance = {"seed": origin}
     for stage in stages:
-        for path, said in stage.provenance().items():
-            provenance[f"stages.{stage.name}.{path}"] = said
+        own = stage.provenance().items()
+        provenance |= {f"stages.{stage.name}.{path}": source for path, source in own}
     expected = []
     for one in expectations:
         if one.stages <= {stage.name for stage in stages}:
@@ -138,8 +129,8 @@ def _checked(
     seed: int | None = None,
     read: Read = read_source,
 ) -> tuple[Analysis | None, tuple[Sweep, ...], Diagnostics]:
-    """What a recipe declares, its sweeps and everything that was found; None and no sweeps if there
-    are errors."""
+    """Return the analysis of a recipe, its sweeps and all findings; None and no sweeps if there are
+    errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found, read)
     for text in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):

@@ -1,9 +1,7 @@
 """Plans in files, with their hash.
 
-A saved plan is the plan's JSON with two more keys: ``plan_hash``, and ``made_from``, the recipe and
-the options that it was compiled from. A plan that was edited is refused, and so is a stale one,
-whose recipe now compiles to something else.
-"""
+A saved plan is its JSON with two more keys: ``plan_hash``, and ``made_from``: recipe and options.
+One that was edited is refused, and so is one whose recipe compiles to something else by now."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ _SHOWN = 12  # differences that a message lists
 
 @frozen
 class MadeFrom:
-    """What a plan was compiled from. ``folder`` is where the paths in ``overrides`` start. The file
-    has it and ``recipe`` as seen from its own folder."""
+    """The recipe and the options of a plan. Paths in ``overrides`` start at ``folder``. The file
+    has it and ``recipe`` relative to its own folder."""
 
     recipe: str
     overrides: list[str]
@@ -42,8 +40,8 @@ class PlanFileError(Error):
 
 @frozen
 class SavedPlan:
-    """A plan and what its file says of it. ``made_from`` is None for the plan of a run folder.
-    ``hashed``: the file had the hash of its content, so it was not edited."""
+    """A plan of a file. ``made_from`` is None for the plan of a run folder. ``hashed``: the file
+    has the hash of its content, so it was not edited."""
 
     plan: Plan
     made_from: MadeFrom | None
@@ -51,10 +49,7 @@ class SavedPlan:
 
 
 def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> None:
-    """Write a plan atomically: a reader finds all of it, or what was there before.
-
-    Raise PlanFileError if it cannot be written.
-    """
+    """Write a plan atomically. Raise PlanFileError if it cannot be written."""
     target = Path(path)
     origin = asdict(made_from)
     for name in ("recipe", "folder"):
@@ -106,10 +101,8 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
             made_from = Converter().structure(origin, MadeFrom)
         except Exception as error:  # a converter may raise anything
             raise PlanFileError(f"{path} was edited: made_from is not what rlc writes") from error
-        recipe, folder = (
-            name and os.path.normpath(os.path.join(here, name))
-            for name in (made_from.recipe, made_from.folder)
-        )
+        paths = (made_from.recipe, made_from.folder)
+        recipe, folder = (p and os.path.normpath(os.path.join(here, p)) for p in paths)
         made_from = evolve(made_from, recipe=recipe, folder=folder)
     version = data.get("schema_version")
     if not isinstance(version, int):
@@ -126,8 +119,7 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
     except PlanFormatError as error:
         raise PlanFileError(f"{path} is not a plan: {error}") from error
     if intact is False:
-        saved = SavedPlan(plan, made_from)
-        lines = stale_lines(saved) if made_from else []
+        lines = stale_lines(SavedPlan(plan, made_from))
         where = "\n".join(["; it differs from its recipe in", *lines]) if lines else ""
         raise PlanFileError(
             f"{path} was edited: its hash is no longer that of its content{where}",
@@ -137,12 +129,9 @@ def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
 
 
 def stale_lines(saved: SavedPlan) -> list[str]:
-    """How the recipe of a plan differs from it by now, as lines; empty if it does not, or the
-    recipe is gone."""
-    if saved.made_from is None:
-        return []
+    """Return how the recipe of a plan differs from it, as lines; none if there is no such file."""
     made = saved.made_from
-    if not os.path.isfile(made.recipe):
+    if made is None or not os.path.isfile(made.recipe):
         return []
     from rlc.compile.recipe import load
     from rlc.data import Reader
@@ -169,12 +158,10 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _again(made_from: MadeFrom) -> str:
-    """The command that wrote a plan."""
     import shlex
 
     words = ["rlc", "explain", made_from.recipe]
-    for override in made_from.overrides:
-        words += ["--set", override]
+    words += [word for override in made_from.overrides for word in ("--set", override)]
     words += [] if made_from.seed is None else ["--seed", str(made_from.seed)]
     words += ["--rehearse"] if made_from.rehearse else []
     words += [] if made_from.service is None else ["--service", made_from.service]

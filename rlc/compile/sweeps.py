@@ -24,7 +24,6 @@ from rlc.compile.overrides import put_in
 from rlc.errors import Error
 from rlc.lang import (
     BlockDecl,
-    Diagnostic,
     Diagnostics,
     Expr,
     Label,
@@ -48,23 +47,23 @@ if TYPE_CHECKING:
     from rlc.data import Reader
 
 
-# What is put in: a path, and the expression of its value.
+# A path, and the expression that is put there.
 Change = tuple[Sequence[Name], Expr]
 
-_AXIS = "{} = […]"  # how a sweep writes what is put in
+_AXIS = "{} = […]"  # the form of a change in messages
 
 
 @frozen(eq=False)
 class TriedRecipe:
-    """What a recipe is with some values: its stages, and what is wrong with these values alone."""
+    """A recipe with some values: its analysis, and the findings that it has not without them."""
 
     analysis: Analysis
     found: Diagnostics
 
 
 class TrialCompiler:
-    """Compiles a sound recipe with some values changed. ``own`` is what it declares without them,
-    and ``known`` is what is found in it anyway."""
+    """Compiles a sound recipe with some values changed. ``own`` is its analysis without them, and
+    ``known`` has its findings."""
 
     def __init__(
         self, recipe: Recipe, own: Analysis, reader: Reader | None, known: Diagnostics
@@ -76,15 +75,17 @@ class TrialCompiler:
         self._own, self._reached = own, {name: _reached(name, named) for name in named}
 
     def with_values(self, changes: Sequence[Change]) -> TriedRecipe:
-        """Check the recipe with values put in; the findings are those that it has not without."""
-        found = Diagnostics()
-        recipe = self._recipe
+        """Return the recipe with values put in, as it is checked."""
+        found, recipe, analysis = Diagnostics(), self._recipe, Analysis(())
         for path, value in changes:
             recipe = put_in(recipe, path, value, found, _AXIS)
-        analysis = Analysis(())
         if not found.has_errors:
-            same = self._unchanged({path[0].id for path, _ in changes})
-            analysis = analyse(recipe, found, self._reader, same)
+            changed = {path[0].id for path, _ in changes}
+            # The names of the declarations that depend on none of these.
+            same = {name for name, reached in self._reached.items() if reached.isdisjoint(changed)}
+            values = {name: value for name, value in self._own.values.items() if name in same}
+            stages = tuple(stage for stage in self._own.stages if stage.name in same)
+            analysis = analyse(recipe, found, self._reader, Analysis(stages, values=values))
             if not found.has_errors and analysis.complete:
                 name = recipe.span.source.name
                 report_budgets(analysis.stages, name, found)
@@ -92,20 +93,11 @@ class TrialCompiler:
                     from rlc.check import report_expectations
 
                     report_expectations(analysis.expectations, analysis.stages, name, found)
-        return TriedRecipe(analysis, Diagnostics(item for item in found if self._is_new(item)))
-
-    def _unchanged(self, changed: set[str]) -> Analysis:
-        """Return what depends on none of the declarations that are changed."""
-        same = {name for name, reached in self._reached.items() if reached.isdisjoint(changed)}
-        values = {name: value for name, value in self._own.values.items() if name in same}
-        return Analysis(tuple(s for s in self._own.stages if s.name in same), values=values)
-
-    def _is_new(self, item: Diagnostic) -> bool:
-        return (item.code, item.span, item.message) not in self._known
+        new = (i for i in found if (i.code, i.span, i.message) not in self._known)
+        return TriedRecipe(analysis, Diagnostics(new))
 
 
 def _reached(name: str, decls: Mapping[str, NamedDecl]) -> set[str]:
-    """Return the names of the declarations that one depends on, itself included."""
     reached, waiting = set[tuple[str, bool]](), [(name, True)]
     while waiting:
         one = name, whole = waiting.pop()
@@ -122,7 +114,6 @@ def _reached(name: str, decls: Mapping[str, NamedDecl]) -> set[str]:
 
 
 def _names(node: Any) -> Iterator[str]:
-    """Every name in a node, whatever it names."""
     if isinstance(node, Name):
         yield node.id.partition(".")[0]
     elif isinstance(node, tuple):
@@ -134,7 +125,7 @@ def _names(node: Any) -> Iterator[str]:
 
 
 REHEARSED = 4  # configurations of a rehearsal
-# Configurations that are checked together, each of them; of those that are more, so many.
+# All configurations up to a number are checked together; of more, a sample.
 MOST_LISTED, SAMPLED = 2_000, 500
 
 
@@ -152,8 +143,8 @@ class NoSweepError(Error):
 class Sweep:
     """A sweep of a recipe; ``seed`` is the first of its seeds.
 
-    ``assemble`` makes a plan of checked stages and expectations, with a seed; ``finish`` makes of
-    it what the options of a command do: a rehearsal, a plan on another service.
+    ``assemble`` makes a plan of checked stages and expectations, with a seed; ``finish`` applies
+    the options of a command: a rehearsal, another service.
     """
 
     plan: SweepPlan
@@ -168,7 +159,7 @@ class Sweep:
 
     @property
     def size(self) -> int:
-        """How many configurations are tried."""
+        """The number of configurations that are tried."""
         size = self.plan.search.n or prod(len(axis.values) for axis in self.plan.axes)
         return size if self.most is None else min(size, self.most)
 
@@ -178,33 +169,33 @@ class Sweep:
 
     @property
     def combinations(self) -> int:
-        """How many configurations the axes' values have together; a range counts with its ends."""
+        """The number of configurations of the values of all axes; a range has its two ends."""
         return prod(len(texts_of(axis)) for axis in self.plan.axes)
 
     def configurations(self) -> Iterator[Configuration]:
-        """Every configuration of the axes' values; the last axis varies first. A range stands
-        there with its two ends. Of more than :data:`MOST_LISTED`, from which a search only draws,
-        it is a sample: the ends of the axes, then others at random."""
+        """Yield every configuration of the values of the axes; the last axis varies first, a range
+        has its two ends. Of more than :data:`MOST_LISTED`, yield the ends of the axes, then others
+        at random."""
         paths = [axis.path for axis in self.plan.axes]
         texts = [texts_of(axis) for axis in self.plan.axes]
         listed: Iterable[tuple[str, ...]] = product(*texts)
         if self.combinations > MOST_LISTED:
             ends = islice(product(*((text[0], text[-1]) for text in texts)), SAMPLED // 2)
-            drawn = Random(self.plan.name)
-            others = (tuple(drawn.choice(text) for text in texts) for _ in count())
+            random = Random(self.plan.name)
+            others = (tuple(random.choice(text) for text in texts) for _ in count())
             listed = islice(dict.fromkeys(chain(ends, islice(others, SAMPLED))), SAMPLED)
         for values in listed:
             yield dict(zip(paths, values, strict=True))
 
     def plan_of(self, configuration: Configuration, seed: int) -> Plan:
-        """The plan of a trial. Raise TrialError if its values make no recipe."""
+        """Return the plan of a trial. Raise TrialError if its values make no recipe."""
         stages = self.stages(configuration)
         expectations = self.with_values(configuration).analysis.expectations
         plan = self._assemble(stages, expectations, seed)
         return plan if self._finish is None else self._finish(plan)
 
     def finished(self, finish: Callable[[Plan], Plan], rehearse: bool) -> Sweep:
-        """The same sweep with all plans changed; of a rehearsal a few trials, and no budget."""
+        """Return the sweep with all plans changed; of a rehearsal a few trials, and no budget."""
         changed = evolve(self, finish=finish)
         if not rehearse:
             return changed
@@ -212,7 +203,7 @@ class Sweep:
         return evolve(changed, plan=plan, most=REHEARSED)
 
     def stages(self, configuration: Configuration) -> tuple[CheckedStage, ...]:
-        """The stages of a trial: the one that is tried, with those that it continues and its
+        """Return the stages of a trial: the stage of the sweep, those that it continues, and its
         evaluations. Raise TrialError if the values make no recipe."""
         tried = self.with_values(configuration)
         errors = [item for item in tried.found if item.severity is Severity.ERROR]
@@ -221,7 +212,7 @@ class Sweep:
         return needed(tried.analysis.stages, self.plan.of)
 
     def with_values(self, configuration: Configuration) -> TriedRecipe:
-        """The recipe with the values of some axes put in, as it is checked."""
+        """Return the recipe with the values of some axes put in, as it is checked."""
         key = tuple(configuration.items())
         if key not in self._known:
             axes = (axis for axis in self._axes if axis.name in configuration)
@@ -231,14 +222,14 @@ class Sweep:
 
     @cached_property
     def cost(self) -> SweepCost:
-        """What all trials cost together. Raise TrialError if values make no recipe."""
-        stages = map(self._stage_plans, self.configurations())
-        return sweep_cost(self.plan, stages, self.recipe)
+        """The cost of all trials. Raise TrialError if values make no recipe."""
 
-    def _stage_plans(self, configuration: Configuration) -> tuple[StagePlan, ...]:
-        if self._finish is not None:
-            return self.plan_of(configuration, self.seed).stages
-        return tuple(stage.plan() for stage in self.stages(configuration))
+        def plans_of(configuration: Configuration) -> tuple[StagePlan, ...]:
+            if self._finish is not None:
+                return self.plan_of(configuration, self.seed).stages
+            return tuple(stage.plan() for stage in self.stages(configuration))
+
+        return sweep_cost(self.plan, map(plans_of, self.configurations()), self.recipe)
 
 
 def find_sweep(sweeps: Sequence[Sweep], name: str | None, recipe: str) -> Sweep:
@@ -257,19 +248,19 @@ def find_sweep(sweeps: Sequence[Sweep], name: str | None, recipe: str) -> Sweep:
 
 
 def texts_of(axis: AxisPlan) -> tuple[str, ...]:
-    """The values of an axis as they are written; of a range its two ends."""
+    """Return the values of an axis as they are written; of a range its two ends."""
     if axis.range is None:
         return axis.values
     return tuple(number_text(end, axis.range.whole) for end in (axis.range.low, axis.range.high))
 
 
 def number_text(number: float, whole: bool) -> str:
-    """A number as a recipe writes it."""
+    """Return a number as a recipe writes it."""
     return str(int(number)) if whole else repr(float(number))
 
 
 def expression(axis: Axis, text: str) -> Expr:
-    """The expression of a value of an axis. Raise TrialError if it has no such value."""
+    """Return the expression of a value of an axis. Raise TrialError if it has no such value."""
     for expr in axis.values:
         if format_expression(expr) == text:
             return expr
@@ -281,7 +272,7 @@ def expression(axis: Axis, text: str) -> Expr:
 
 
 def needed(stages: Sequence[CheckedStage], of: str) -> tuple[CheckedStage, ...]:
-    """A stage with its evaluations, and all stages whose weights these need."""
+    """Return a stage with its evaluations, and all stages whose weights these need."""
     by_name = {stage.name: stage for stage in stages}
     evaluations = [s.name for s in stages if s.decl.kind.id == EVAL and s.parts["after"] == of]
     names, waiting = set[str](), [of, *evaluations]
@@ -289,23 +280,6 @@ def needed(stages: Sequence[CheckedStage], of: str) -> tuple[CheckedStage, ...]:
         names.add(name := waiting.pop())
         waiting += [earlier for earlier in by_name[name].needs if earlier not in names]
     return tuple(stage for stage in stages if stage.name in names)
-
-
-def record_of(checked: CheckedSweep) -> SweepPlan:
-    """The record of a sweep."""
-    axes = (
-        AxisPlan(axis.name, tuple(map(format_expression, axis.values)), axis.range)
-        for axis in checked.axes
-    )
-    return SweepPlan(
-        checked.name,
-        checked.of,
-        tuple(axes),
-        checked.seeds,
-        checked.metric,
-        checked.search,
-        checked.budget,
-    )
 
 
 def checked_sweeps(
@@ -328,7 +302,13 @@ def checked_sweeps(
 
     made = []
     for checked in own.sweeps:
-        sweep = Sweep(record_of(checked), name, seed, checked.axes, compiler, plan)
+        axes = tuple(
+            AxisPlan(axis.name, tuple(map(format_expression, axis.values)), axis.range)
+            for axis in checked.axes
+        )
+        how = checked.seeds, checked.metric, checked.search, checked.budget
+        record = SweepPlan(checked.name, checked.of, axes, *how)
+        sweep = Sweep(record, name, seed, checked.axes, compiler, plan)
         checker = _Checker(sweep, checked, found)
         fits = checker.sizes_fit() and checker.values_fit() and checker.combinations_fit()
         if fits and checker.axes_differ() and checker.halves():
@@ -344,28 +324,26 @@ class _Checker:
     found: Diagnostics
 
     def sizes_fit(self) -> bool:
-        """Whether there are few enough configurations to list, and enough to draw from."""
-        drawn = self.checked.search.n
+        """Return whether there are few enough configurations to list, or enough to sample."""
+        samples = self.checked.search.n
         size = prod(axis.size for axis in self.checked.axes)
-        if drawn is None and size > MOST_LISTED:
+        if samples is None and size > MOST_LISTED:
             message = f"this sweep has {size:,} configurations, more than {MOST_LISTED:,}"
             advice = "give fewer values, or draw some: `search = random(100)`"
-            self.found.error("RL0610", self.checked.at("over"), message, advice)
+            self.found.error("RL0610", self.checked.origins.at("over"), message, advice)
             return False
-        if drawn is not None and drawn > size:
-            message = f"{drawn:,} configurations are to be sampled, none twice, of {size:,}"
-            advice = (
-                "`grid()` runs each of them; a range has more values than a list"
-                if all(axis.values for axis in self.checked.axes)
-                else "draw fewer, or give a range more values"
-            )
-            self.found.error("RL0611", self.checked.at("search.n"), message, advice)
+        if samples is not None and samples > size:
+            message = f"{samples:,} configurations are to be sampled, none twice, of {size:,}"
+            advice = "draw fewer, or give a range more values"
+            if all(axis.values for axis in self.checked.axes):
+                advice = "`grid()` runs each of them; a range has more values than a list"
+            self.found.error("RL0611", self.checked.origins.at("search.n"), message, advice)
             return False
         return True
 
     def values_fit(self) -> bool:
-        """Whether each value of each axis makes a recipe of its own."""
-        fit = [self._values_of(axis) for axis in self.checked.axes]
+        """Return whether each value of each axis makes a recipe of its own."""
+        fit = [self._values_of(axis) for axis in self.checked.axes]  # which reports
         return all(fit)
 
     def _values_of(self, axis: Axis) -> bool:
@@ -373,16 +351,14 @@ class _Checker:
         made: dict[str, Span] = {}  # the first value of each trial
         trained, again, warned = set[str](), None, dict[str, int]()
         for text in texts_of(plan):
-            value = expression(axis, text)
+            place = expression(axis, text).span
             tried = self.sweep.with_values({axis.name: text})
-            if not self._is_right(tried, value.span, warned) or self._lacks_metric(
-                tried, value.span
-            ):
+            if not self._is_right(tried, place, warned) or self._lacks_metric(tried, place):
                 return False
             stages = [stage.plan() for stage in needed(tried.analysis.stages, self.checked.of)]
             trained.add(repr([stage for stage in stages if stage.trains]))
-            first = made.setdefault(repr(stages), value.span)
-            again = again if first is value.span else (first, value.span)
+            first = made.setdefault(repr(stages), place)
+            again = again if first is place else (first, place)
         if len(made) > 1 and again is None:
             if len(trained) == 1:
                 message = f"`{axis.name}` changes how `{self.checked.of}` is evaluated, and not it"
@@ -403,9 +379,9 @@ class _Checker:
         return False
 
     def _is_right(self, tried: TriedRecipe, place: Span, warned: dict[str, int]) -> bool:
-        """Report what is wrong with a value: errors wherever they are, warnings of the value
-        alone; what a trial says of other places need not matter to who compares it. What an
-        earlier value is ``warned`` of, code -> finding, is said of both at once."""
+        """Return whether a value makes a recipe. Report errors, and warnings at the value itself,
+        once for all values of an axis: ``warned`` has the index of the finding of each code."""
+        own = self.checked.decl.span
         for item in tried.found:
             matters = item.severity is Severity.ERROR or item.span == place
             if item.severity is Severity.WARNING and item.span == place:
@@ -414,20 +390,15 @@ class _Checker:
                     labels = (*self.found[first].labels, Label(place, "this value too"))
                     self.found[first] = evolve(self.found[first], labels=labels)
                     continue
-            shown = [item.span, *(label.span for label in item.labels)]
-            if not any(self._is_inside(span) for span in shown if span is not None):
+            shown = (item.span, *(label.span for label in item.labels))
+            here = (span for span in shown if span is not None and span.source is own.source)
+            if not any(own.start <= span.start < own.end for span in here):
                 item = evolve(item, labels=(*item.labels, Label(place, "with this value")))
             if matters and item not in self.found:
                 self.found.append(item)
         return not any(item.severity is Severity.ERROR for item in tried.found)
 
-    def _is_inside(self, span: Span) -> bool:
-        """Whether a place is in the sweep's own text."""
-        own = self.checked.decl.span
-        return span.source is own.source and own.start <= span.start < own.end
-
     def _lacks_metric(self, tried: TriedRecipe, place: Span) -> bool:
-        """Report a value with which the stage is no longer measured by the sweep's metric."""
         metric = self.checked.metric
         measured = next(stage for stage in tried.analysis.stages if stage.name == metric.stage)
         labels = [metric_label(each) for each in measured.parts.get("metrics", ())]
@@ -439,7 +410,7 @@ class _Checker:
         return True
 
     def combinations_fit(self) -> bool:
-        """Whether every configuration makes a recipe, also of those that a search may draw."""
+        """Return whether every configuration makes a recipe, even if a search only samples them."""
         for configuration in self.sweep.configurations():
             tried = self.sweep.with_values(configuration)
             wrong = next((i for i in tried.found if i.severity is Severity.ERROR), None)
@@ -447,27 +418,24 @@ class _Checker:
                 values = ", ".join(f"{path} = {text}" for path, text in configuration.items())
                 message = f"not all values go together: {wrong.message}, with {values}"
                 labels = [] if wrong.span is None else [Label(wrong.span, "then wrong")]
-                self.found.error("RL0605", self.checked.at("over"), message, wrong.help, *labels)
+                self.found.error(
+                    "RL0605", self.checked.origins.at("over"), message, wrong.help, *labels
+                )
                 return False
         return True
 
     def axes_differ(self) -> bool:
-        """Whether the values of each axis still make runs of their own where the others are put in
-        too: one of two axes may write over what the other has put in."""
+        """Return whether the values of each axis make runs of their own with the others put in:
+        one axis may overwrite another."""
         plans = self.sweep.plan.axes
         ends = [{plan.path: texts_of(plan)[end] for plan in plans} for end in (0, -1)]
         for axis, plan in zip(self.checked.axes, plans, strict=True):
             if not self._runs_again(plan, ends):
                 continue
-            other = next(
-                other
-                for other in self.checked.axes
-                if other is self.checked.axes[-1]
-                or (
-                    other is not axis
-                    and self._runs_again(plan, [{other.name: end[other.name]} for end in ends])
-                )
-            )
+            for other in self.checked.axes:
+                alone = [{other.name: end[other.name]} for end in ends]
+                if other is not axis and self._runs_again(plan, alone):
+                    break
             message = f"`{axis.name}` makes the same runs again where `{other.name}` is put in"
             advice = "take one of the two out"
             if axis.name.startswith(f"{other.name}."):
@@ -478,7 +446,7 @@ class _Checker:
         return True
 
     def _runs_again(self, plan: AxisPlan, others: Sequence[Configuration]) -> bool:
-        """Whether values of an axis make the same trial, with any of some values of others."""
+        """Return whether values of an axis make the same trial, with any of the other values."""
         for configuration in others:
             made = list[str]()
             for text in texts_of(plan):
@@ -491,7 +459,7 @@ class _Checker:
         return True
 
     def halves(self) -> bool:
-        """Whether a halving compares runs before their last step."""
+        """Return whether a halving compares runs before their last step."""
         search, of = self.checked.search, self.checked.of
         if search.eta is None or search.first is None:
             return True
@@ -502,7 +470,7 @@ class _Checker:
             return True
         message = f"runs are first compared after {search.first:,} steps, and `{of}` has {steps:,}"
         advice = f"`first` is at most {steps - 1:,}, and the evaluation's `every` as well"
-        self.found.error("RL0607", self.checked.at("search"), message, advice)
+        self.found.error("RL0607", self.checked.origins.at("search"), message, advice)
         return False
 
     def check_budget(self) -> None:
@@ -514,22 +482,17 @@ class _Checker:
         if budget.tokens is not None and cost.least_tokens > budget.tokens:
             message = f"a budget of {budget.tokens:,} tokens is less than any trial takes"
             advice = f"the cheapest is expected to take {cost.least_tokens:,.0f}"
-            self.found.error("RL0608", self.checked.at("budget.tokens"), message, advice)
+            self.found.error("RL0608", self.checked.origins.at("budget.tokens"), message, advice)
         if (most := budget.usd) is None:
             return
-        place, whole, least = self.checked.at("budget.usd"), cost.total["expected"].usd, cost.least
-        if least.usd > most:
-            message = f"a budget of ${most:,.2f} is less than any trial costs"
-            advice = (
-                f"the cheapest is expected to cost ${least.usd:,.2f}, all of them ${whole:,.2f}"
-            )
-            self.found.error("RL0608", place, message, advice)
+        place, whole = self.checked.origins.at("budget.usd"), cost.total["expected"].usd
+        least, own = cost.least.usd, f"a budget of ${most:,.2f}"
+        if least > most:
+            advice = f"the cheapest is expected to cost ${least:,.2f}, all of them ${whole:,.2f}"
+            self.found.error("RL0608", place, f"{own} is less than any trial costs", advice)
         elif whole > most:
-            count = int(cost.trials * most / whole)
-            message = (
-                f"a budget of ${most:,.2f} will do for about {count:,} of {cost.trials:,} trials"
-            )
+            message = f"{own} will do for about {int(cost.trials * most / whole):,} of "
             advice = (
                 f"all of them are expected to cost ${whole:,.2f}; the sweep stops at the budget"
             )
-            self.found.warning("RL0609", place, message, advice)
+            self.found.warning("RL0609", place, f"{message}{cost.trials:,} trials", advice)

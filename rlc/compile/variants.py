@@ -48,27 +48,20 @@ class ServiceMismatchError(Error, ValueError):
 
 
 def on_service(plan: Plan, service: str) -> Plan:
-    """Return the same plan with every model on ``service``.
-
-    Any server that speaks Tinker's protocol may serve any model, so `tinker` takes them all; the
-    embedded engine has only those of this machine.
-
-    Raises:
-        ServiceMismatchError: the embedded engine does not have a model.
-    """
+    """Return the same plan with every model on ``service``. Any server with Tinker's protocol may
+    serve any model. Raise ServiceMismatchError if the embedded engine does not have one."""
     provenance = dict(plan.provenance)
 
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=evolve(state.model, service=service))
 
     for stage in plan.stages:
-        own = ("model", ModelState(stage.model, stage.after))
-        asked = ((f"{path}.model", state) for path, state in asked_models(stage))
-        for path, state in (own, *asked):
-            model = find_model(state.model.base)
-            if service == LOCAL and model is not None and model.service != LOCAL:
+        others = {f"{path}.model": state.model for path, state in asked_models(stage)}
+        for path, model in {"model": stage.model, **others}.items():
+            known = find_model(model.base)
+            if service == LOCAL and known is not None and known.service != LOCAL:
                 raise ServiceMismatchError(
-                    f'"{state.model.base}" is not on this machine; give the folder that holds its '
+                    f'"{model.base}" is not on this machine; give the folder that holds its '
                     "weights as `base`, or rehearse the job with `--rehearse`"
                 )
             provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
@@ -90,10 +83,8 @@ MAX_TASKS, MAX_SAMPLES = 4, 4
 
 
 def rehearse(plan: Plan) -> Plan:
-    """The plan to rehearse ``plan`` with: same stages, environments, wrappers, advantage, loss.
-
-    What is changed says ``--rehearse`` in its provenance.
-    """
+    """Return a rehearsal of a plan: same stages, environments, wrappers, advantage, loss. What is
+    changed has ``--rehearse`` as its provenance."""
     stages = tuple(_stage(stage) for stage in plan.stages)
     provenance = dict(plan.provenance)
     for before, after in zip(plan.stages, stages, strict=True):
@@ -105,8 +96,7 @@ def rehearse(plan: Plan) -> Plan:
 
 
 def left_out(plan: Plan) -> str | None:
-    """What a rehearsal leaves out although the recipe or an option asks for it; None for nothing,
-    and for a plan that is no rehearsal."""
+    """Return what a rehearsal leaves out of the recipe, as a sentence; None if nothing."""
     changed = (path for path, origin in plan.provenance.items() if origin == REHEARSAL)
     if any(path.endswith(".model.weights") for path in changed):
         return "a rehearsal starts from the tiny model as it is, not from saved weights"
@@ -193,7 +183,7 @@ def _env(env: EnvPlan, group: int, model: ModelPlan) -> EnvPlan:
 
 
 def _judge(judge: AnyJudge, model: ModelPlan) -> AnyJudge:
-    """The tiny model is asked instead. It is no judge: what it does not say is drawn."""
+    """Return the judge with the tiny model, a stand-in whose missing verdicts are random."""
     if not isinstance(judge, JudgePlan):
         return judge
     state = judge.model
@@ -229,7 +219,6 @@ def _preferred(data: PreferredPairs, model: ModelPlan) -> PreferredPairs:
 
 
 def _few(data: D) -> D:
-    """The first of the data, where the recipe says how much of it there is."""
     return data if data.count is None else evolve(data, count=min(data.count, MAX_DEMONSTRATIONS))
 
 

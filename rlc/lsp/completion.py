@@ -1,5 +1,4 @@
-"""What may come next where the cursor is, and the call that it is in: also in a text that does not
-parse yet."""
+"""Completion at the cursor, and the call that it is in, also in a text that does not parse yet."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 from lsprotocol import types
 
 from rlc.algo import INPUTS, OPERATIONS, Operation
@@ -50,7 +49,7 @@ from rlc.lang import Decl, ImportDecl, Source, Span, read_words
 from rlc.lang.syntax import parse
 from rlc.lsp import describe
 from rlc.lsp.documents import IMPORT, Document, Documents
-from rlc.lsp.positions import Positions
+from rlc.lsp.protocol import Positions
 from rlc.plan import StagePlan
 from rlc.pricing import ESTIMATES, JOB
 
@@ -71,19 +70,16 @@ def complete(
     snippets: bool = False,
     stages: Mapping[str, StagePlan] = MappingProxyType({}),
 ) -> list[types.CompletionItem]:
-    """Return the proposals at an offset, the best first. With ``snippets`` those that go on in
-    parentheses or braces put the cursor into them. ``stages`` are those of the last plan that the
-    recipe compiled to, which says what is measured."""
+    """Return the proposals at an offset, the best first. With ``snippets`` the cursor goes into
+    parentheses or braces. ``stages`` are those of the last plan, which says what is measured."""
     text = document.source.text[:offset]
     line = text[text.rfind("\n") + 1 :]
     rest = _STRINGS.sub(lambda match: " " * len(match[0]), line)
     quote = rest.find('"')
     if "#" in (rest if quote < 0 else rest[:quote]):
         return []  # a comment
-    written = _WORD.search(text)
-    start = written.start() if written else offset
-    if quote >= 0:
-        start = offset - len(line) + quote
+    word = _WORD.search(text)
+    start = offset - len(line) + quote if quote >= 0 else word.start() if word else offset
     cursor = cursor_at(documents, document, start, quoted=quote >= 0)
     if cursor is None:
         return []
@@ -91,47 +87,44 @@ def complete(
     return list(proposals.in_string() if quote >= 0 else proposals.words())
 
 
+@define(eq=False)
 class _Completion:
-    """Proposals at a cursor. ``text`` is what stands before it, the word that is typed, or the
-    string, begins at ``start``."""
+    """Proposals at a cursor. ``text`` stands before it; the word or string that is typed begins at
+    ``start``."""
 
-    def __init__(
-        self,
-        cursor: Cursor,
-        text: str,
-        start: int,
-        positions: Positions,
-        snippets: bool,
-        stages: Mapping[str, StagePlan],
-    ) -> None:
-        self.cursor, self.start, self.typed = cursor, start, text[start:]
-        self.offset, self.text = len(text), text
-        self.positions, self.snippets, self.stages = positions, snippets, stages
-        self.count = 0
-        decl = cursor.decl
-        self.within = decl.name.id if isinstance(decl, NamedDecl) else ""  # it cannot name itself
-        self.scope = cursor.annotator.declared
+    cursor: Cursor
+    text: str
+    start: int
+    positions: Positions
+    snippets: bool
+    stages: Mapping[str, StagePlan]
+    count: int = 0
+
+    @property
+    def typed(self) -> str:
+        return self.text[self.start :]
+
+    @property
+    def scope(self) -> Mapping[str, NamedDecl]:
+        return self.cursor.annotator.declared
 
     def _item(
         self, label: str, start: int, kind: Any, insert: str | None = None, **more: object
     ) -> types.CompletionItem:
         self.count += 1
-        new = insert if insert is not None else label
-        is_snippet = "$0" in new
-        if is_snippet and not self.snippets:
-            new, is_snippet = new.replace("$0", ""), False
+        new, form = insert if insert is not None else label, types.InsertTextFormat.PlainText
+        if "$0" in new and self.snippets:
+            form = types.InsertTextFormat.Snippet
+        else:
+            new = new.replace("$0", "")
         return types.CompletionItem(
             label=label,
             kind=kind,
             sort_text=f"{self.count:05}",
-            insert_text_format=(
-                types.InsertTextFormat.Snippet if is_snippet else types.InsertTextFormat.PlainText
-            ),
-            text_edit=types.TextEdit(self.positions.range(start, self.offset), new),
+            insert_text_format=form,
+            text_edit=types.TextEdit(self.positions.range(start, len(self.text)), new),
             **more,
         )
-
-    # Words
 
     def words(self) -> Items:
         cursor, start = self.cursor, self.start
@@ -156,21 +149,16 @@ class _Completion:
 
     def _kinds(self, start: int) -> Items:
         for declared in DECLARATIONS.values():
-            form = f"{declared.kind} $0 {{\n}}" if declared.is_block else f"{declared.kind} $0"
-            yield self._item(
-                declared.kind,
-                start,
-                Kind.Keyword,
-                form if declared.form is None else f"{declared.kind} $0",
-                detail=declared.doc,
-                data={"declaration": declared.kind},
-            )
-        yield self._item(
-            IMPORT, start, Kind.Keyword, 'import "$0"', detail="declarations of a file"
-        )
+            kind, detail = declared.kind, declared.doc
+            form = f"{kind} $0"
+            if declared.is_block and declared.form is None:
+                form += " {\n}"
+            data = {"declaration": kind}
+            yield self._item(kind, start, Kind.Keyword, form, detail=detail, data=data)
+        detail = "declarations of a file"
+        yield self._item(IMPORT, start, Kind.Keyword, 'import "$0"', detail=detail)
 
     def _named(self, given: Arguments, start: int, kind: Any) -> Items:
-        """What can still be given by name, what has to be first."""
         items = [item for item in given.items if item.span.start < self.cursor.at]
         unnamed = sum(item.name is None for item in items)
         taken = {item.name.id for item in items if item.name is not None}
@@ -179,12 +167,10 @@ class _Completion:
         for param in sorted(open_, key=lambda param: not param.required):
             default = describe.default_text(param)
             detail = default if param.required else f"= {default}"
-            doc = types.MarkupContent(types.MarkupKind.Markdown, describe.meaning(param))
-            insert = f"{param.name} = $0"
+            doc, insert = _markdown(describe.meaning(param)), f"{param.name} = $0"
             yield self._item(param.name, start, kind, insert, detail=detail, documentation=doc)
 
     def _values(self, want: Param | None, start: int) -> Items:
-        """What makes a value for a parameter."""
         if want is None:
             return
         if want.type == EXPRESSION:
@@ -243,16 +229,18 @@ class _Completion:
 
     def _value(self, value: str, start: int, insert: str) -> types.CompletionItem:
         known = describe.entry_of(value)
-        doc = known and types.MarkupContent(types.MarkupKind.Markdown, describe.entry(known))
+        doc = known and _markdown(describe.entry(known))
         detail = (known.reason or known.doc) if known else None
         return self._item(value, start, Kind.Value, insert, detail=detail, documentation=doc)
 
     def _declared(self, start: int, *kinds: str) -> Items:
+        own = self.cursor.decl  # which cannot name itself
+        within = own.name.id if isinstance(own, NamedDecl) else ""
         for decl in self.scope.values():
             kind, name = decl.kind.id, decl.name.id
-            if kind in kinds and name != self.within:
+            if kind in kinds and name != within:
                 insert = f"{name}($0)" if decl.parameters is not None else name
-                doc = types.MarkupContent(types.MarkupKind.Markdown, describe.declared(decl))
+                doc = _markdown(describe.declared(decl))
                 yield self._item(name, start, Kind.Variable, insert, detail=kind, documentation=doc)
 
     def _local(self, start: int) -> Items:
@@ -269,12 +257,10 @@ class _Completion:
                 insert = f"{operation.name}($0)"
                 yield self._item(operation.name, start, Kind.Function, insert, detail=operation.doc)
 
-    # Behind a point
-
     def _behind_point(self) -> Items:
         head, *inner = self.typed.split(".")
         want, given = self.cursor.want, self.cursor.arguments
-        behind = self.offset - len(inner[-1])
+        behind = len(self.text) - len(inner[-1])
         for builtin in builtins_of(want.type) if want is not None else ():
             if builtin.name.startswith(f"{head}."):  # verl.grpo
                 yield self._builtin(builtin, self.start)
@@ -296,15 +282,13 @@ class _Completion:
             yield self._item(param.name, behind, Kind.Field, detail=param.doc)
 
     def _measured(self, head: str, decl: NamedDecl | None, in_advance: bool) -> Iterable[str]:
-        """What is known of a stage after the run, and ``in_advance``: then of the whole job too."""
+        """Return what is measured of a stage, and ``in_advance`` estimated of it or of the job."""
         estimates = ESTIMATES if in_advance else ()
         if decl is None:
             return estimates if head == JOB else ()
         stage = self.stages.get(head)
         measured = (name for name in metrics_of(stage) if "*" not in name) if stage else ()
         return (*measured, *estimates) if decl.kind.id in STAGES else ()
-
-    # Strings
 
     def in_string(self) -> Items:
         start, typed = self.start + 1, self.text[self.start + 1 :]
@@ -321,7 +305,7 @@ class _Completion:
             yield from self._paths(typed, (".py",) if want.code is not None else ())
 
     def _paths(self, typed: str, endings: tuple[str, ...]) -> Items:
-        """Files and folders that go on as what is typed; only those with one of the endings."""
+        """Yield the files and folders of a path that is typed, files with one of the endings."""
         folder, _, begun = typed.rpartition("/")
         shown = folder or ("/" if typed.startswith("/") else "")
         where = os.path.join(self.cursor.source.folder, os.path.expanduser(shown))
@@ -332,7 +316,7 @@ class _Completion:
         for each in found:
             if each.name.startswith(".") and not begun.startswith("."):
                 continue
-            behind = self.offset - len(begun)
+            behind = len(self.text) - len(begun)
             if each.is_dir():
                 yield self._item(f"{each.name}/", behind, Kind.Folder)
             elif not endings or each.name.endswith(endings):
@@ -340,7 +324,7 @@ class _Completion:
 
 
 def resolved(item: types.CompletionItem) -> types.CompletionItem:
-    """Add to a proposal what is said about it."""
+    """Add its documentation to a proposal."""
     data = item.data if isinstance(item.data, Mapping) else {}
     text = None
     if (kind := data.get("declaration")) in DECLARATIONS:
@@ -348,11 +332,12 @@ def resolved(item: types.CompletionItem) -> types.CompletionItem:
     elif (builtin := find_builtin(data.get("kind", ""), data.get("name", ""))) is not None:
         text = describe.builtin(builtin)
     if text is not None:
-        item.documentation = types.MarkupContent(types.MarkupKind.Markdown, text)
+        item.documentation = _markdown(text)
     return item
 
 
-# The call that the cursor is in
+def _markdown(text: str) -> types.MarkupContent:
+    return types.MarkupContent(types.MarkupKind.Markdown, text)
 
 
 def signature_help(
@@ -370,9 +355,7 @@ def signature_help(
     name = owner.name.id if isinstance(owner, NamedDecl) else getattr(owner, "name", "")
     shown, labels = describe.signature(name, given.params)
     parameters = [
-        types.ParameterInformation(
-            label, types.MarkupContent(types.MarkupKind.Markdown, describe.meaning(param))
-        )
+        types.ParameterInformation(label, _markdown(describe.meaning(param)))
         for label, param in zip(labels, given.params, strict=True)
     ]
     return types.SignatureHelp(
@@ -383,28 +366,24 @@ def signature_help(
 
 
 def _active(given: Arguments, at: int) -> int | None:
-    """Which parameter the cursor is at: the one that is named, or the next by position."""
     for position, item in enumerate(given.items):
         if item.span.start <= at < item.span.end:
             names = [param.name for param in given.params]
-            if item.name is not None:
-                return names.index(item.name.id) if item.name.id in names else None
-            return position if position < len(names) else None
+            name = item.name.id if item.name else names[position] if names[position:] else ""
+            return names.index(name) if name in names else None
     return None
 
 
-# The text before the cursor, made whole around a hole, and checked
-
 HOLE = "_hole_"
 CLOSERS = {"LPAR": ")", "LSQB": "]", "LBRACE": "}"}
-# What can follow a hole that is a value, the left side of a comparison, a name, or a kind.
+# The rest of a text whose hole is a value, the left side of a comparison, a name, or a kind.
 _REST = ("", " < 0", " = 0", " x { }")
 
 
 @frozen(eq=False)
 class Cursor:
-    """A hole in the declaration ``decl``, None for a kind of declaration. ``note`` is what the hole
-    is, if that is known, and ``arguments`` what it is given with."""
+    """A hole in the text before the cursor: in the declaration ``decl``, None if it is a kind of
+    declaration. ``note`` is its meaning, if that is known."""
 
     annotator: Annotator
     source: Source
@@ -421,61 +400,47 @@ class Cursor:
 
     @cached_property
     def arguments(self) -> Arguments | None:
-        """What the hole is an argument or field of itself, and not a part of one."""
+        """The arguments of which the hole is one itself, and not a part of one."""
         for each in reversed(self.all_arguments):
-            for item in each.items:
-                part = item.name or item.value
-                if part.span.start == self.at and part.span.source is self.source:
-                    return each
+            spans = ((item.name or item.value).span for item in each.items)
+            if any(s.start == self.at and s.source is self.source for s in spans):
+                return each
         return None
 
     def calls(self) -> Iterator[Arguments]:
         """Return the calls that the hole is in, the innermost last."""
         found = (each for each in self.all_arguments if each.is_call and each.owner is not None)
         by_place = {(each.start, -each.end): each for each in found}
-        return (
-            each
-            for _, each in sorted(by_place.items(), key=lambda item: item[0])
-            if each.start < self.at < each.end
-        )
+        calls = (by_place[place] for place in sorted(by_place))
+        return (each for each in calls if each.start < self.at < each.end)
 
     @property
     def is_name(self) -> bool:
         """Whether the hole is the name of a field, an argument or a key."""
-        rest = self.source.text[self.at + len(HOLE) :]
-        return rest.startswith(_REST[2])
+        return self.source.text.startswith(_REST[2], self.at + len(HOLE))
 
     @property
     def locals(self) -> Iterator[Param]:
         """The parameters of the declaration, and the parts of a loss that are above the hole."""
         if not isinstance(self.decl, NamedDecl):
             return
-        yield from (p for p in self.annotator.parameters(self.decl) if p.name != self._parameter)
-        for note in self.annotator.notes.sources[self.source].words.values():
-            is_part = note.role == "local" and note.want is None and isinstance(note.what, Param)
-            if is_part and note.end < self._field and isinstance(note.what, Param):
-                yield note.what
-
-    @property
-    def _field(self) -> int:
-        """Where the field starts that the hole is in."""
+        # Not the parameter of which the hole is the type or default, nor parts from its field on.
+        own = [p for p in self.decl.parameters or () if p.span.start <= self.at < p.span.end]
         fields = getattr(self.decl, "fields", ())
-        return max((f.span.start for f in fields if f.span.start <= self.at), default=0)
-
-    @property
-    def _parameter(self) -> str:
-        """The parameter that the hole is the type or default of."""
-        for each in getattr(self.decl, "parameters", None) or ():
-            if each.span.start <= self.at < each.span.end:
-                return str(each.name.id)
-        return ""
+        field = max((f.span.start for f in fields if f.span.start <= self.at), default=0)
+        names = [parameter.name.id for parameter in own]
+        yield from (p for p in self.annotator.parameters(self.decl) if p.name not in names)
+        for note in self.annotator.notes.sources[self.source].words.values():
+            is_part = note.role == "local" and note.want is None
+            if is_part and note.end < field and isinstance(note.what, Param):
+                yield note.what
 
 
 def cursor_at(
     documents: Documents, document: Document, start: int, quoted: bool = False
 ) -> Cursor | None:
-    """Return what is wanted at an offset, of a string if it is ``quoted``: whatever stands behind
-    it does not matter. None if nothing can be made of what stands before."""
+    """Return the hole at an offset, a string if it is ``quoted``, whatever follows. None if the
+    text before it cannot be completed."""
     chunk = document.chunk_at(max(start - 1, 0))
     before = document.source.text[chunk.start : start]
     others = [d for c in documents.seen(document) if c is not chunk for d in c.decls]
@@ -501,7 +466,6 @@ def cursor_at(
 
 
 def _with_hole(decl: Decl, hole: UnknownValue) -> Decl:
-    """The declaration with a value that is not known in place of the hole."""
     made = filled(decl, {HOLE: hole})
     if not isinstance(made, NamedDecl) or not made.parameters:
         return made
@@ -513,7 +477,7 @@ def _with_hole(decl: Decl, hole: UnknownValue) -> Decl:
 
 
 def _wholes(before: str, quoted: bool) -> Iterator[str]:
-    """The texts that may be meant: a hole, what may follow it, and whatever is open is closed."""
+    """Yield texts that may be meant: with a hole, what may follow it, and all brackets closed."""
     opened: list[str] = []
     for word in read_words(Source("", before)):
         if word.kind in CLOSERS:
@@ -526,10 +490,6 @@ def _wholes(before: str, quoted: bool) -> Iterator[str]:
     if head is not None and "}" not in closers:  # perhaps in its parameters
         known = DECLARATIONS.get(head[1])
         tails.append(" { }" if known is not None and known.is_block else " = 0")
+    hole = f'"{HOLE}"' if quoted else HOLE
     for rest in _REST[: 1 if quoted else None]:
-        for tail in tails:
-            yield (
-                f'{before}"{HOLE}"{closers}{tail}'
-                if quoted
-                else f"{before}{HOLE}{rest}{closers}{tail}"
-            )
+        yield from (f"{before}{hole}{rest}{closers}{tail}" for tail in tails)

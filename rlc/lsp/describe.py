@@ -1,4 +1,4 @@
-"""What is said about a word where the pointer rests, or beside a proposal, in Markdown."""
+"""Descriptions of the words of a recipe in Markdown, for hovers and proposals."""
 
 from __future__ import annotations
 
@@ -50,20 +50,17 @@ def default_text(param: Param) -> str:
 
 def signature(name: str, params: Iterable[Param]) -> tuple[str, list[str]]:
     """Return how something is called, and the labels of its parameters in that text."""
-    labels = [
-        param.name if param.required else f"{param.name} = {default_text(param)}"
-        for param in params
-    ]
+    labels = [p.name if p.required else f"{p.name} = {default_text(p)}" for p in params]
     return f"{name}({', '.join(labels)})", labels
 
 
 def parameter(param: Param, owner: str | None = None) -> str:
     """Describe a field or an argument of ``owner``."""
     of = f" of `{owner}`" if owner is not None else ""
-    default = default_text(param)
-    is_said = "" if default == "required" else f", default `{default}`"
-    needed = ", required" if default == "required" and owner is not None else ""
-    text = f"**{param.name}**{of}: {type_of(param)}{is_said}{needed}\n\n{meaning(param)}"
+    default = f", default `{default_text(param)}`"
+    if default_text(param) == "required":
+        default = ", required" if owner is not None else ""
+    text = f"**{param.name}**{of}: {type_of(param)}{default}\n\n{meaning(param)}"
     kind = KINDS.get(param.type)
     return f"{text}\n\n{_code(f'{param.name} = {kind.example}')}" if kind else text
 
@@ -142,9 +139,8 @@ def hover(at: Note, text: str, seen_from: str) -> str | None:
 def _params(params: tuple[Param, ...]) -> str:
     lines = []
     for param in params:
-        default = default_text(param)
-        is_said = "" if default == "required" else f" = `{default}`"
-        lines.append(f"- **{param.name}**{is_said}: {meaning(param)}")
+        default = "" if default_text(param) == "required" else f" = `{default_text(param)}`"
+        lines.append(f"- **{param.name}**{default}: {meaning(param)}")
     return "\n".join(lines)
 
 

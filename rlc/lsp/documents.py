@@ -1,5 +1,6 @@
-"""Texts as the editor has them, open ones as they are typed, others as they are on the disk; and
-what the checker notes on them."""
+"""Texts as the editor has them, what the checker notes on them, and where their names are used.
+
+Open texts are as they are typed, others as they are on the disk."""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from attrs import define, evolve, field
 
-from rlc.catalog import DECLARATIONS, Param
+from rlc.catalog import DECLARATIONS, Param, is_taken
 from rlc.check import Annotations, Annotator, Arguments, NamedDecl, Note, UnknownValue, is_made
 from rlc.lang import (
     MAX_BYTES,
@@ -27,6 +29,8 @@ from rlc.lang import (
     Span,
     ValueDecl,
     read_source,
+    string_value,
+    vocabulary,
 )
 from rlc.lang.syntax import parse
 
@@ -37,8 +41,6 @@ _NOT_OURS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
 class TextRange(NamedTuple):
-    """A range of a text, in characters."""
-
     document: Document
     start: int
     end: int
@@ -57,16 +59,20 @@ class Chunk:
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
-        """All that others see of its declarations, but for the fields of blocks."""
-        return tuple(
-            decl.span.text if decl.kind.id == "param" else head_of(decl)
-            for decl in self.decls
-            if isinstance(decl, NamedDecl)
-        )
+        """What others see of its declarations, except the fields of blocks."""
+        found = []
+        for decl in (decl for decl in self.decls if isinstance(decl, NamedDecl)):
+            start, end = decl.span.start, decl.span.end
+            if isinstance(decl, BlockDecl) and decl.fields:
+                end = decl.fields[0].span.start
+            elif isinstance(decl, ValueDecl) and decl.kind.id != "param":
+                end = decl.value.span.start
+            found.append(decl.span.source.text[start:end])
+        return tuple(found)
 
     @cached_property
     def is_own(self) -> bool:
-        """Whether the notes on it are made of nothing but itself and the heads of the others."""
+        """Whether its notes depend only on itself and the heads of the others."""
         values = (decl for decl in self.decls if isinstance(decl, ValueDecl))
         return not any(decl.kind.id in DECLARATIONS and is_made(decl) for decl in values)
 
@@ -78,14 +84,6 @@ class Chunk:
                 annotator.annotate(decl)
             self._noted = of, annotator.notes.sources[self.source]
         return self._noted[1]
-
-
-def head_of(decl: NamedDecl) -> str:
-    """Return a declaration up to what it is made of, as it is written."""
-    text, start = decl.span.source.text, decl.span.start
-    if isinstance(decl, ValueDecl):
-        return text[start : decl.value.span.start]
-    return text[start : decl.fields[0].span.start if decl.fields else decl.span.end]
 
 
 class Document:
@@ -115,16 +113,15 @@ class Document:
         starts = sorted({0, *(match.start() for match in _heads().finditer(text))})
         chunks = []
         for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-            part = text[start:end]
-            chunk = known[part].pop(0) if known[part] else self._chunk(part)
+            if same := known[text[start:end]]:
+                chunk = same.pop(0)
+            else:
+                source = Source(self.source.name, text[start:end], self.source.folder)
+                decls = parse(source)[0].decls
+                chunk = Chunk(source, (*decls, *_malformed(source, decls)))
             chunk.start = start
             chunks.append(chunk)
         return chunks
-
-    def _chunk(self, text: str) -> Chunk:
-        source = Source(self.source.name, text, self.source.folder)
-        decls = parse(source)[0].decls
-        return Chunk(source, (*decls, *_malformed(source, decls)))
 
     @cached_property
     def starts(self) -> dict[Source, int]:
@@ -145,7 +142,7 @@ class Document:
                     yield os.path.normpath(os.path.join(self.source.folder, decl.path.value))
 
     def annotator(self, chunks: list[Chunk]) -> Annotator:
-        """Return what takes notes on it where all these declarations are seen."""
+        """Return the annotator of the text with all these declarations in scope."""
         if self._annotator is None or self._annotator[0] != chunks:
             decls = [decl for chunk in chunks for decl in chunk.decls]
             self._annotator = list(chunks), Annotator(decls, self.source)
@@ -154,13 +151,13 @@ class Document:
 
 @cache
 def _heads() -> re.Pattern[str]:
-    """What a chunk starts with: a known kind at the margin, with the comment above it."""
+    """Return the pattern of a chunk's start: a kind at the margin, with the comment above it."""
     kinds = "|".join((*DECLARATIONS, IMPORT))
     return re.compile(rf'^(?:#[^\n]*\n)*(?:{kinds})[ \t]+(?=[A-Za-z_"]|$)', re.M)
 
 
 def _malformed(source: Source, decls: Sequence[Decl]) -> Iterator[Decl]:
-    """The declaration that a chunk starts with, if it cannot be read: its name is still known."""
+    """Yield the declaration that a chunk starts with, if it cannot be read: its name is known."""
     head = re.match(r"(?:\s|#[^\n]*\n)*([A-Za-z_]\w*)\s+([A-Za-z_]\w*)\s*[{(=:]", source.text)
     known = DECLARATIONS.get(head[1]) if head is not None else None
     if head is None or known is None or known.form is not None:
@@ -233,9 +230,8 @@ class Documents:
             return None
 
     def closure(self, document: Document) -> dict[str, Document]:
-        """A text and all that it imports, by path."""
-        found = {document.path: document}
-        waiting = [document]
+        """Return a text and all that it imports, by path."""
+        found, waiting = {document.path: document}, [document]
         while waiting:
             for path in waiting.pop().imports:
                 if path not in found and (other := self.get(path)) is not None:
@@ -243,18 +239,13 @@ class Documents:
                     waiting.append(other)
         return found
 
-    def annotator(self, document: Document) -> Annotator:
-        """Return what takes notes on a text, in the light of all that is declared in it and in what
-        it imports: its own names come first."""
-        return document.annotator(self.seen(document))
-
     def seen(self, document: Document) -> list[Chunk]:
-        """The parts of a text and of all that it imports."""
+        """Return the parts of a text and of all that it imports, its own first."""
         return [chunk for each in self.closure(document).values() for chunk in each.chunks]
 
     def scope(self, document: Document) -> Mapping[str, NamedDecl]:
-        """The names that are declared in a text and in what it imports."""
-        return self.annotator(document).declared
+        """Return the declarations of a text and of all that it imports, by name."""
+        return document.annotator(self.seen(document)).declared
 
     def notes(
         self, document: Document, chunks: Iterable[Chunk] | None = None
@@ -290,9 +281,8 @@ class Documents:
 
     def project(self) -> Iterator[Document]:
         """Every text of the project, and all that are open."""
-        paths = dict.fromkeys(self._open)
-        paths |= dict.fromkeys(_recipes(self.folders))
-        for path in paths:
+        recipes = islice(_recipes(self.folders), MOST_FILES)
+        for path in dict.fromkeys((*self._open, *recipes)):
             if (document := self.get(path)) is not None:
                 yield document
 
@@ -302,16 +292,10 @@ def _start(note: Note) -> int:
 
 
 def _recipes(folders: Iterable[str]) -> Iterator[str]:
-    count = 0
     for folder in folders:
         for root, inner, files in os.walk(folder):
             inner[:] = sorted(i for i in inner if i not in _NOT_OURS and not i.startswith("."))
-            for file in sorted(files):
-                if file.endswith(SUFFIX):
-                    count += 1
-                    if count > MOST_FILES:
-                        return
-                    yield os.path.join(root, file)
+            yield from (os.path.join(root, f) for f in sorted(files) if f.endswith(SUFFIX))
 
 
 def path_of(uri: str) -> str:
@@ -327,3 +311,107 @@ def uri_of(path: str) -> str:
     from pathlib import Path
 
     return Path(os.path.abspath(path)).as_uri()
+
+
+class NameUse(NamedTuple):
+    """A name of the declaration ``decl``, or of what is local to it."""
+
+    name: str
+    decl: NamedDecl
+    is_local: bool = False
+
+
+def note_at(documents: Documents, document: Document, offset: int) -> Note | None:
+    """Return what is noted on the word at an offset, or just before it; None if nothing is."""
+    chunk = document.chunk_at(offset)
+    at = _touching(documents, document, chunk, offset)
+    if at is None and chunk.start == offset > 0:
+        at = _touching(documents, document, document.chunk_at(offset - 1), offset)
+    return at
+
+
+def _touching(documents: Documents, document: Document, chunk: Chunk, offset: int) -> Note | None:
+    found = documents.notes(document, [chunk])[0]
+    return max((n for n in found if n.start <= offset <= n.end), key=_start, default=None)
+
+
+def name_at(documents: Documents, document: Document, offset: int) -> NameUse | None:
+    """Return what the name at an offset stands for; None if no name of the author's is there."""
+    at = note_at(documents, document, offset)
+    return None if at is None else _name_of(at, document)
+
+
+def _name_of(at: Note, document: Document) -> NameUse | None:
+    if at.role in ("declares", "reference") and isinstance(at.what, NamedDecl):
+        return NameUse(at.what.name.id, at.what)
+    if at.role in ("parameter", "local"):
+        chunk = document.chunk_at(at.start)
+        for decl in chunk.decls:
+            inside = decl.span.start <= at.start - chunk.start < decl.span.end
+            if inside and isinstance(decl, NamedDecl):
+                return NameUse(document.source.text[at.start : at.end], decl, is_local=True)
+    return None
+
+
+def definition(documents: Documents, document: Document, offset: int) -> TextRange | None:
+    """Return where what stands at an offset is declared: a name, an imported file, a file that is
+    named, or a function in it."""
+    at = note_at(documents, document, offset)
+    if at is not None and at.role in ("path", "literal"):
+        return _file(documents, document, at)
+    name = _name_of(at, document) if at is not None else None
+    if name is not None and name.is_local:
+        return next(uses_within(documents, document, name), None)
+    return documents.place_of(name.decl) if name is not None else None
+
+
+def _file(documents: Documents, document: Document, at: Note) -> TextRange | None:
+    text = string_value(document.source.text[at.start : at.end])
+    if at.role == "literal" and (at.want is None or at.want.file is False):
+        return None
+    path, _, function = text.rpartition(":") if re.search(r"\.py:\w+$", text) else (text, "", "")
+    whole = os.path.normpath(os.path.join(document.source.folder, os.path.expanduser(path)))
+    if (other := documents.plain(whole)) is None:
+        return None
+    name = re.escape(function)
+    pattern = rf"^(?:async )?(?:def|class) +({name})\b|^({name}) *="
+    found = re.search(pattern, other.source.text, re.M)
+    start, end = found.span(found.lastindex or 0) if function and found else (0, 0)
+    return TextRange(other, start, end)
+
+
+def uses(documents: Documents, document: Document, name: NameUse) -> list[TextRange]:
+    """Return every place where a name stands, its declaration among them: of a declaration in all
+    texts of the project that see it."""
+    if name.is_local:
+        return list(uses_within(documents, document, name))
+    texts = (document, documents.get(name.decl.span.source.name), *documents.project())
+    by_path = {each.path: each for each in texts if each is not None}
+    return [place for each in by_path.values() for place in uses_within(documents, each, name)]
+
+
+def uses_within(documents: Documents, document: Document, name: NameUse) -> Iterator[TextRange]:
+    """Yield the places of one text where a name stands."""
+    chunks = [chunk for chunk in document.chunks if name.name in chunk.source.text]
+    for at in documents.notes(document, chunks)[0] if chunks else ():
+        other = _name_of(at, document)
+        if other is None or other.name != name.name or other.is_local != name.is_local:
+            continue
+        if other.decl.name.span == name.decl.name.span:
+            yield TextRange(document, at.start, at.end)
+
+
+def why_not(documents: Documents, document: Document, name: NameUse, new: str) -> str | None:
+    """Return why a name cannot be replaced by another one; None if it can."""
+    tables = vocabulary()
+    if not re.fullmatch(tables.terminals["NAME"], new) or new in tables.keywords:
+        return f"`{new}` is not a name"
+    if not name.is_local and is_taken(new):
+        return f"`{new}` is the name of a builtin"
+    for place in uses(documents, document, name):
+        other, text = place.document, place.document.source.text
+        notes = documents.notes(other, [other.chunk_at(place.start)])[0]
+        inner = {text[at.start : at.end] for at in notes if at.role in ("parameter", "local")}
+        if new in documents.scope(other) or new in inner:
+            return f"`{new}` is declared already"
+    return None

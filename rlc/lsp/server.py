@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import traceback
+from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,11 +18,19 @@ from pygls.lsp.server import LanguageServer
 
 from rlc.check import NamedDecl
 from rlc.lang import Diagnostic
-from rlc.lsp import checks, describe, display, uses
-from rlc.lsp.checks import NAME, CheckedText, as_diagnostic, check, fix_actions, fixed_text
+from rlc.lsp import describe, documents, protocol
 from rlc.lsp.completion import complete, resolved, signature_help
 from rlc.lsp.documents import Document, Documents, TextRange, path_of, uri_of
-from rlc.lsp.positions import UTF16, Positions
+from rlc.lsp.protocol import (
+    NAME,
+    UTF16,
+    CheckedText,
+    Positions,
+    as_diagnostic,
+    check,
+    fix_actions,
+    fixed_text,
+)
 from rlc.plan import Plan
 from rlc.pricing import StageCost
 from rlc.version import __version__
@@ -65,9 +74,9 @@ class RecipeServer(LanguageServer):
             (types.CODE_ACTION_RESOLVE, self._fix_all),
             (types.TEXT_DOCUMENT_INLAY_HINT, self._hints),
             (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, self._symbols),
-            (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, self._tokens, display.LEGEND),
+            (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, self._tokens, protocol.LEGEND),
         ):
-            self.feature(method, *options)(partial(handler))  # it is written to
+            self.feature(method, *options)(partial(handler))  # pygls sets attributes of it
 
     # Texts and their checks
 
@@ -80,16 +89,16 @@ class RecipeServer(LanguageServer):
 
     def _opened(self, params: types.DidOpenTextDocumentParams) -> None:
         item = params.text_document
-        document = self.documents.put(path_of(item.uri), item.text, item.version)
-        self._check_soon(document.path, 0)
-        self._check_importers(document.path)
+        self._put(item.uri, item.text, item.version, pause=0)
 
     def _changed(self, params: types.DidChangeTextDocumentParams) -> None:
         item = params.text_document
-        text = self.workspace.get_text_document(item.uri).source
-        document = self.documents.put(path_of(item.uri), text, item.version)
-        self._check_soon(document.path)
-        self._check_importers(document.path)
+        self._put(item.uri, self.workspace.get_text_document(item.uri).source, item.version)
+
+    def _put(self, uri: str, text: str, version: int | None, pause: float = PAUSE) -> None:
+        path = self.documents.put(path_of(uri), text, version).path
+        self._check_soon(path, pause)
+        self._check_importers(path)
 
     def _closed(self, params: types.DidCloseTextDocumentParams) -> None:
         path = path_of(params.text_document.uri)
@@ -101,7 +110,7 @@ class RecipeServer(LanguageServer):
         self._check_importers(path)
 
     def _saved(self, _: object) -> None:
-        """Check all texts again: what was saved may be data, code or a file that they import."""
+        """Check all texts again: they may read or import what was saved."""
         for document in self.documents.opened():
             self._check_soon(document.path)
 
@@ -139,7 +148,7 @@ class RecipeServer(LanguageServer):
                 self.workspace_inlay_hint_refresh(None)
 
     async def _checked(self, document: Document, again: bool = False) -> CheckedText:
-        """The check of a text: the one that there is of this very text, or a new one."""
+        """Return the check of a text, a new one if it has changed or ``again``."""
         known = self._checks.get(document.path)
         if again or known is None or known.document is not document:
             loop = asyncio.get_running_loop()
@@ -151,8 +160,8 @@ class RecipeServer(LanguageServer):
         return known
 
     def _publish(self, path: str, found: dict[str, list[Diagnostic]]) -> None:
-        """Show what was found in a text and in the files that it imports, beside what others that
-        import them found there."""
+        """Show the findings in a text and in the files that it imports, with those of others that
+        import them."""
         before = self._found.get(path, {})
         self._found[path] = found
         for file in {path, *before, *found}:
@@ -173,15 +182,15 @@ class RecipeServer(LanguageServer):
     def _encoding(self) -> str:
         return str(getattr(self.workspace.position_encoding, "value", None) or UTF16)
 
+    def _document(self, params: Any) -> Document | None:
+        return self.documents.get(path_of(params.text_document.uri))
+
     def _at(self, params: Any) -> tuple[Document, int] | None:
-        """The text and the offset that a question is about."""
-        document = self.documents.get(path_of(params.text_document.uri))
-        if document is None:
+        if (document := self._document(params)) is None:
             return None
         return document, self._positions(document).offset(params.position)
 
     def _plan(self, document: Document) -> tuple[Plan | None, Mapping[str, StageCost]]:
-        """What a text last compiled to, and what its stages cost."""
         known = self._planned.get(document.path)
         return (known.compiled.plan, known.costs) if known is not None else (None, {})
 
@@ -208,7 +217,7 @@ class RecipeServer(LanguageServer):
         if (at := self._at(params)) is None:
             return None
         document, offset = at
-        word = uses.note_at(self.documents, document, offset)
+        word = documents.note_at(self.documents, document, offset)
         if word is None:
             return None
         text = describe.hover(word, document.source.text[word.start : word.end], document.path)
@@ -216,25 +225,23 @@ class RecipeServer(LanguageServer):
             return None
         (_, costs), decl = self._plan(document), word.what
         if isinstance(decl, NamedDecl) and decl.name.id in costs:
-            text += f"\n\n{display.bill_of(costs[decl.name.id])}"
+            text += f"\n\n{protocol.bill_of(costs[decl.name.id])}"
         content = types.MarkupContent(types.MarkupKind.Markdown, text)
         return types.Hover(content, self._positions(document).range(word.start, word.end))
 
     def _signature(self, params: types.SignatureHelpParams) -> types.SignatureHelp | None:
-        if (at := self._at(params)) is None:
-            return None
-        return signature_help(self.documents, *at)
+        at = self._at(params)
+        return at and signature_help(self.documents, *at)
 
     def _definition(self, params: types.DefinitionParams) -> types.Location | None:
         at = self._at(params)
-        place = uses.definition(self.documents, *at) if at is not None else None
+        place = documents.definition(self.documents, *at) if at is not None else None
         return None if place is None else self._location(place)
 
-    def _name(self, params: Any) -> tuple[Document, uses.NameUse] | None:
-        if (at := self._at(params)) is None:
-            return None
-        name = uses.name_at(self.documents, *at)
-        return None if name is None else (at[0], name)
+    def _name(self, params: Any) -> tuple[Document, documents.NameUse] | None:
+        at = self._at(params)
+        name = at and documents.name_at(self.documents, *at)
+        return (at[0], name) if at and name else None
 
     def _references(self, params: types.ReferenceParams) -> list[types.Location] | None:
         if (named := self._name(params)) is None:
@@ -242,7 +249,7 @@ class RecipeServer(LanguageServer):
         name, declared = named[1], None
         if not (params.context.include_declaration or name.is_local):
             declared = self.documents.place_of(name.decl)
-        places = uses.uses(self.documents, *named)
+        places = documents.uses(self.documents, *named)
         return [self._location(place) for place in places if place != declared]
 
     def _highlights(
@@ -250,35 +257,30 @@ class RecipeServer(LanguageServer):
     ) -> list[types.DocumentHighlight] | None:
         if (named := self._name(params)) is None:
             return None
-        places = uses.uses_within(self.documents, *named)
+        places = documents.uses_within(self.documents, *named)
         return [types.DocumentHighlight(self._location(place).range) for place in places]
 
     def _prepare_rename(self, params: types.PrepareRenameParams) -> types.Range | None:
-        at = self._at(params)
-        if at is None or self._name(params) is None:
-            return None
-        word = uses.note_at(self.documents, *at)
-        return None if word is None else self._positions(at[0]).range(word.start, word.end)
+        at = self._at(params) if self._name(params) is not None else None
+        word = at and documents.note_at(self.documents, *at)
+        return self._positions(at[0]).range(word.start, word.end) if at and word else None
 
     def _rename(self, params: types.RenameParams) -> types.WorkspaceEdit | None:
         if (named := self._name(params)) is None:
             return None
-        if (reason := uses.why_not(self.documents, *named, params.new_name)) is not None:
+        if (reason := documents.why_not(self.documents, *named, params.new_name)) is not None:
             raise JsonRpcException(reason, types.LSPErrorCodes.RequestFailed.value)
-        changes: dict[str, list[types.TextEdit]] = {}
-        for place in uses.uses(self.documents, *named):
-            location = self._location(place)
-            edit = types.TextEdit(location.range, params.new_name)
-            changes.setdefault(location.uri, []).append(edit)
+        changes: defaultdict[str, list[types.TextEdit]] = defaultdict(list)
+        for location in map(self._location, documents.uses(self.documents, *named)):
+            changes[location.uri].append(types.TextEdit(location.range, params.new_name))
         return types.WorkspaceEdit(changes=changes)
 
     def _format(self, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-        document = self.documents.get(path_of(params.text_document.uri))
-        return None if document is None else checks.format_edits(document.source, self._encoding)
+        document = self._document(params)
+        return protocol.format_edits(document.source, self._encoding) if document else None
 
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction] | None:
-        document = self.documents.get(path_of(params.text_document.uri))
-        if document is None:
+        if (document := self._document(params)) is None:
             return None
         only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
         found = (await self._checked(document)).compiled.diagnostics
@@ -293,37 +295,34 @@ class RecipeServer(LanguageServer):
         return actions
 
     def _fix_all(self, action: types.CodeAction) -> types.CodeAction:
-        """Work out the edit of all safe fixes, once somebody wants it."""
+        """Add the edit of all safe fixes to an action that was chosen."""
         uri = action.data["uri"] if isinstance(action.data, dict) else ""
         document = self.documents.get(path_of(uri))
         if document is not None:
             text = fixed_text(self.documents, document)
-            changes = checks.line_edits(document.source, text, self._encoding)
+            changes = protocol.line_edits(document.source, text, self._encoding)
             action.edit = types.WorkspaceEdit(changes={uri: changes})
         return action
 
     def _hints(self, params: types.InlayHintParams) -> list[types.InlayHint] | None:
-        document = self.documents.get(path_of(params.text_document.uri))
-        if document is None:
+        if (document := self._document(params)) is None:
             return None
         positions = self._positions(document)
         start, end = positions.offset(params.range.start), positions.offset(params.range.end)
         plan, text = self._plan(document), document.source.text
         notes = self.documents.notes(document)
-        return display.inlay_hints(text, *notes, *plan, positions, start, end)
+        return protocol.inlay_hints(text, *notes, *plan, positions, start, end)
 
     def _symbols(self, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol] | None:
-        document = self.documents.get(path_of(params.text_document.uri))
-        if document is None:
+        if (document := self._document(params)) is None:
             return None
-        return display.document_symbols(document, self._positions(document))
+        return protocol.document_symbols(document, self._positions(document))
 
     def _tokens(self, params: types.SemanticTokensParams) -> types.SemanticTokens | None:
-        document = self.documents.get(path_of(params.text_document.uri))
-        if document is None:
+        if (document := self._document(params)) is None:
             return None
         notes, _ = self.documents.notes(document)
-        return types.SemanticTokens(display.semantic_tokens(notes, self._positions(document)))
+        return types.SemanticTokens(protocol.semantic_tokens(notes, self._positions(document)))
 
 
 _COMPLETION = types.CompletionOptions(

@@ -14,7 +14,7 @@ from rlc.compile.recipe import load
 from rlc.lang.source import Source
 from rlc.lsp.completion import complete, resolved
 from rlc.lsp.documents import Document, Documents
-from rlc.lsp.positions import Positions
+from rlc.lsp.protocol import Positions
 
 MARK = "¦"
 LIBRARY = """

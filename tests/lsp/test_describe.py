@@ -8,13 +8,10 @@ from paths import RECIPES
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.index import BUILTINS
 from rlc.lang.source import Source
-from rlc.lsp.checks import check
 from rlc.lsp.completion import signature_help
 from rlc.lsp.describe import builtin, declaration, hover
-from rlc.lsp.display import inlay_hints
-from rlc.lsp.documents import Document, Documents
-from rlc.lsp.positions import Positions
-from rlc.lsp.uses import note_at
+from rlc.lsp.documents import Document, Documents, note_at
+from rlc.lsp.protocol import Positions, check, inlay_hints
 
 TEXT = """# What is trained.
 model policy {

@@ -103,7 +103,7 @@ def test_a_mistake_does_not_reach_the_next_declaration() -> None:
 def test_parameters_are_read_with_types_and_defaults() -> None:
     text = "env e(size: int(1, 9) = 3, mode: word(fast, slow), rest) = gem(mode)"
     document = Document(Source("a.rl", text))
-    annotator = Documents().annotator(document)
+    annotator = document.annotator(Documents().seen(document))
     size, mode, rest = annotator.parameters(annotator.declared["e"])
     assert (size.type, size.required) == ("int", False)
     assert (mode.choices, mode.required) == (("fast", "slow"), True)

@@ -10,9 +10,8 @@ from paths import RECIPES
 from rlc.lang.source import Source
 from rlc.lsp.completion import complete, signature_help
 from rlc.lsp.describe import hover
-from rlc.lsp.documents import Document, Documents, TextRange
-from rlc.lsp.positions import Positions
-from rlc.lsp.uses import definition, name_at, note_at, uses
+from rlc.lsp.documents import Document, Documents, TextRange, definition, name_at, note_at, uses
+from rlc.lsp.protocol import Positions
 
 GOOD = """# What is trained.
 model policy { base = "tiny" }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lsprotocol import types
 
 from rlc.lang.source import Source
-from rlc.lsp.positions import Positions
+from rlc.lsp.protocol import Positions
 
 BYTES = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 texts = st.text(st.sampled_from('ab é€𝔸😀\n\u2028\x0c#"'), max_size=40)

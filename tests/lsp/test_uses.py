@@ -9,8 +9,7 @@ from paths import RECIPES
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
-from rlc.lsp.documents import Document, Documents
-from rlc.lsp.uses import definition, name_at, uses, why_not
+from rlc.lsp.documents import Document, Documents, definition, name_at, uses, why_not
 
 LIBRARY = 'model policy {\n  base = "tiny"\n}\nenv spell = gem("rg:spell_backward") |> chat()\n'
 MAIN = """import "lib.rl"

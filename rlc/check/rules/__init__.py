@@ -10,26 +10,19 @@ from collections.abc import Container, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rlc.check.data import heldout, preferences
-from rlc.check.data import rules as data
 from rlc.check.rules import (
-    advantage,
-    agents,
     environments,
     games,
-    limits,
-    loss,
+    learning,
     models,
-    optimizer,
-    overlap,
+    preferences,
     rewards,
     run,
     sampling,
-    sizes,
     tasks,
 )
+from rlc.check.rules.view import Rule, StageView
 from rlc.check.values import Origins
-from rlc.check.view import Rule, StageView
 from rlc.lang import Diagnostics, Source, Span
 from rlc.plan import Plan
 from rlc.plan.leaves import children_of
@@ -39,20 +32,8 @@ if TYPE_CHECKING:
     from rlc.data import Reader
 
 # In this order: what an earlier rule says of a place, a later one need not.
-FAMILIES = (
-    *(
-        models,
-        environments,
-        games,
-        agents,
-        rewards,
-        tasks,
-        data,
-        advantage,
-    ),
-    *(loss, optimizer, overlap, preferences, heldout, sampling, limits, sizes, run),
-)
-RULES = [rule for family in FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
+_FAMILIES = models, environments, games, rewards, tasks, learning, preferences, sampling, run
+RULES = [rule for family in _FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
 
 def run_rules(
@@ -61,9 +42,8 @@ def run_rules(
     reader: Reader | None = None,
     same: Container[str] = (),
 ) -> None:
-    """Apply to each stage every rule whose parts of it are there. A stage comes after the one whose
-    weights it continues. With a ``reader`` the files that they name are read too. Stages
-    that are the ``same`` as when they were looked at are not looked at again."""
+    """Apply to each stage the rules whose parts it has. A stage comes after the one whose weights
+    it continues. With a ``reader`` their files are read too. Stages in ``same`` were checked."""
     views: dict[str, StageView] = {}
     for name, (parts, origins) in stages.items():
         earlier = views.get(parts.get("after") or "")
@@ -77,12 +57,10 @@ def run_rules(
 
 @cache
 def _rules_of(parts: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules on a stage of which these parts are there."""
     return tuple(rule for rule in RULES if rule.needs <= parts)
 
 
 def _with_demonstrations(view: StageView) -> StageView:
-    """What demonstrates is an environment of the stage too."""
     shown, values = view.parts.get("data"), view.origins.values
     if shown is None or not shown.environments:
         return view
@@ -93,9 +71,8 @@ def _with_demonstrations(view: StageView) -> StageView:
 
 
 def check_plan(plan: Plan) -> Diagnostics:
-    """What the rules find in a plan, such as one that was changed in Python; of each code the first
-    finding. There are no places to point at. Raise UnknownBuiltinError for a name that no builtin
-    has."""
+    """Return what the rules find in a plan, of each code the first finding; it has no places.
+    Raise UnknownBuiltinError for a name that no builtin has."""
     found = Diagnostics()
     nowhere = Origins(Span(Source(plan.recipe, ""), 0, 0))
     parts = {stage.name: dict(children_of(stage) or {}) for stage in plan.stages}

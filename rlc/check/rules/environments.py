@@ -14,6 +14,7 @@ from rlc.catalog import (
     is_chat,
     max_turns,
     played_as,
+    players_of_role,
     renderer_fits,
     renderer_keeps_prefix,
     seats_of,
@@ -21,56 +22,39 @@ from rlc.catalog import (
     with_role,
     wrapper_traits,
 )
-from rlc.check.view import StageView, rule_on_envs
+from rlc.check.rules.view import StageView, rule_on_envs
 from rlc.lang import is_variable, masked
 from rlc.plan import WHERE_PATHS_START, EnvPlan, ModelPlan
 
-CHARACTERS_PER_TOKEN = 4
+_CHARACTERS_PER_TOKEN = 4
 
 
 @rule_on_envs()
-def _has_prompt(view: StageView, env: EnvPlan) -> None:
-    """Bare text needs a prompt around it; other sources make chats, or prompts of their own."""
+def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
     bare = source_traits(env.source).prompts == "text"
     if bare and with_role(env, "chat", "template") is None:
         message = f"nothing says how the model sees the environment `{env.name}`"
         advice = "end it with `|> chat()`, or with `|> template(qwen3_game)`"
         view.error("RL0307", f"envs.{env.name}", message, advice)
-
-
-@rule_on_envs()
-def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
-    """Tools, histories and templates are for bare text, workers for calls that block."""
     player = played_as(env)
     source = source_traits(player)
-    for wrapper in env.wrappers:
-        wraps = wrapper_traits(wrapper.name).wraps
-        path = f"envs.{env.name}.wrappers.{wrapper.name}"
+    shows_tools = is_chat(env) and with_role(env, "game") is None and source.prompts != "own"
+    for name in (wrapper.name for wrapper in env.wrappers):
+        wraps, path = wrapper_traits(name).wraps, f"envs.{env.name}.wrappers.{name}"
         if wraps == "text" and source.prompts != "text":
-            message = f"`{wrapper.name}()` wraps environments of GEM, and this is from `{player}()`"
+            message = f"`{name}()` wraps environments of GEM, and this is from `{player}()`"
             advice = "take it out: its prompts are chats through the model's renderer already"
             view.error("RL0305", path, message, advice)
-        elif wraps == "chats" and not shows_tools(env):
-            message = f"`{wrapper.name}()` needs a chat to show tools in, and `{env.name}` is none"
+        elif wraps == "chats" and not shows_tools:
+            message = f"`{name}()` needs a chat to show tools in, and `{env.name}` is none"
             advice = "end it with `|> chat()`, without `template()` and `solver_judge()`"
             if source.prompts == "own":
                 message = f"`{player}()` makes prompts of its own, with tools of its own"
-                advice = f"take `{wrapper.name}()` out"
+                advice = f"take `{name}()` out"
             view.error("RL0700", path, message, advice)
         elif wraps == "blocks" and source.blocks is False:
-            message = (
-                f"`{player}()` waits without blocking, so `{wrapper.name}()` has nothing to do"
-            )
+            message = f"`{player}()` waits without blocking, so `{name}()` has nothing to do"
             view.error("RL0305", path, message, "take it out")
-
-
-def shows_tools(env: EnvPlan) -> bool:
-    """Whether the policy sees a chat in which a wrapper can show tools."""
-    return (
-        is_chat(env)
-        and with_role(env, "game") is None
-        and source_traits(played_as(env)).prompts != "own"
-    )
 
 
 @rule_on_envs()
@@ -93,7 +77,6 @@ def _servers_can_be_started(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _tasks_can_be_run(view: StageView, env: EnvPlan) -> None:
-    """Tasks in folders are there and can be played, in containers or, knowingly, without."""
     source = find_builtin("env", env.source)
     if source is None or not source.params[0].folders:
         return
@@ -125,19 +108,11 @@ def _can_be_made(view: StageView, env: EnvPlan) -> None:
     if library := env_facts(env).broken_in:
         message = f'{library} registers "{env.id}" but cannot make it'
         view.error("RL0404", f"envs.{env.name}.id", message, "take another environment")
-
-
-@rule_on_envs()
-def _files_are_there(view: StageView, env: EnvPlan) -> None:
     for path, value in files_of(env):
         if not os.path.isfile(file := view.located(value)):
             message = f'there is no file "{file}"'
             view.error("RL0001", f"envs.{env.name}.{path}", message, WHERE_PATHS_START)
-
-
-@rule_on_envs()
-def _secrets_are_names(view: StageView, env: EnvPlan) -> None:
-    """A secret itself would be shown by `explain`, and kept in the plan and in every run."""
+    # A secret itself would be shown by `explain`, and kept in the plan and in every run.
     for name in env.args.get("secrets") or ():
         if not is_variable(name) and masked(str(name)) == name:  # else it was reported as a key
             message = "these are names of variables of the environment, and one is no name"
@@ -146,25 +121,27 @@ def _secrets_are_names(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _a_task_to_solve(view: StageView, env: EnvPlan) -> None:
-    """A judge compares answers to one question."""
-    game = with_role(env, "game")
+def _turns_fit_the_wrappers(view: StageView, env: EnvPlan) -> None:
+    path, turns = f"envs.{env.name}.wrappers", max_turns(env)
+    game, history = with_role(env, "game"), with_role(env, "history")
+    template = with_role(env, "template")
     if game is not None and env.max_turns != 1:
         message = f"`{env.name}` is no single question, so there are no answers to judge"
         advice = f"`{game.name}()` takes `problems(…)`, or a single-turn environment"
-        view.error("RL0315", f"envs.{env.name}.wrappers.{game.name}", message, advice)
-
-
-@rule_on_envs()
-def _history_has_an_effect(view: StageView, env: EnvPlan) -> None:
-    """A history of a single turn is that turn, unless it puts a chat template around it."""
-    history = with_role(env, "history")
-    if history is None or wrapper_traits(history.name).chat_template:
-        return
-    if max_turns(env) == 1:
+        view.error("RL0315", f"{path}.{game.name}", message, advice)
+    if game is not None and players_of_role(env) == 1:
+        message = f"the judge of `{env.name}` has one answer to choose from"
+        advice = "it is right whenever that is: `solvers = 2`, or leave the judge out"
+        view.warning("RL0441", f"{path}.{game.name}", message, advice)
+    if history is not None and turns == 1 and not wrapper_traits(history.name).chat_template:
         message = f"`{env.name}` has one turn, so `{history.name}()` changes nothing"
-        path = f"envs.{env.name}.wrappers.{history.name}"
-        view.warning("RL0414", path, message, "leave it out")
+        view.warning("RL0414", f"{path}.{history.name}", message, "leave it out")
+    # A template of the user's own may repeat the task.
+    known = template is not None and template.args["name"] in TEMPLATES
+    if template is not None and known and turns != 1 and history_of(env) == "latest":
+        message = f"from its second turn on `{env.name}` shows the latest observation, no task"
+        advice = "keep the history: `chat()` instead of the template, or `concat()` before it"
+        view.warning("RL0434", f"{path}.{template.name}", message, advice)
 
 
 @rule_on_envs("model")
@@ -189,7 +166,7 @@ def _chat_keeps_prefix(view: StageView, env: EnvPlan) -> None:
 
 
 def _keeps_prefix(model: ModelPlan) -> str | None:
-    """A renderer of a model of the catalogue under which a chat is one sequence."""
+    """Return a renderer of the model under which a chat is one sequence; None if it has none."""
     known = find_model(model.base)
     renderers = (model.renderer, *(known.renderers if known else ()))
     return next((name for name in renderers if renderer_keeps_prefix(name)), None)
@@ -198,8 +175,7 @@ def _keeps_prefix(model: ModelPlan) -> str | None:
 @rule_on_envs("advantage", "model")
 def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
-    turns = max_turns(env)
-    history = with_role(env, "history")
+    turns, history = max_turns(env), with_role(env, "history")
     if history is not None and (turns is None or turns > 2):
         message = f"with `{history.name}()` every turn of `{env.name}` is a sequence of its own"
         keeps = _keeps_prefix(view.model)
@@ -213,51 +189,27 @@ def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
         view.warning("RL0415", f"envs.{env.name}.wrappers.{history.name}", message, advice)
 
 
-@rule_on_envs()
-def _remembers(view: StageView, env: EnvPlan) -> None:
-    """Without a history the model sees the latest observation alone: no task, no rules."""
-    template = with_role(env, "template")
-    if template is None or history_of(env) != "latest" or max_turns(env) == 1:
-        return
-    if template.args["name"] in TEMPLATES:  # the user's own may repeat the task
-        message = f"from its second turn on `{env.name}` shows the latest observation, no task"
-        advice = "keep the history: `chat()` instead of the template, or `concat()` before it"
-        view.warning("RL0434", f"envs.{env.name}.wrappers.{template.name}", message, advice)
-
-
 @rule_on_envs("model")
-def _has_chat_template(view: StageView, env: EnvPlan) -> None:
-    """A base model's tokenizer may have none, and then GEM's chat wrappers fail."""
-    model = find_model(view.model.base)
-    if model is None or "role_colon" not in model.renderers:
-        return
-    for wrapper in env.wrappers:
-        if wrapper_traits(wrapper.name).chat_template:
+def _templates_fit(view: StageView, env: EnvPlan) -> None:
+    """The tokenizer of a base model may have no chat template; then GEM's chat wrappers fail."""
+    model, path = find_model(view.model.base), f"envs.{env.name}.wrappers"
+    for wrapper in env.wrappers if model is not None else ():
+        traits, name = wrapper_traits(wrapper.name), wrapper.args.get("name", "")
+        if model and "role_colon" in model.renderers and traits.chat_template:
             message = (
-                f"`{wrapper.name}()` needs a chat template, and `{view.model.base}` is a base model"
+                f"`{wrapper.name}()` needs a chat template, and `{model.base}` is a base model"
             )
             advice = "take `concat()`, or a model that was trained to chat"
-            view.error("RL0418", f"envs.{env.name}.wrappers.{wrapper.name}", message, advice)
-
-
-@rule_on_envs("model")
-def _template_fits(view: StageView, env: EnvPlan) -> None:
-    model = find_model(view.model.base)
-    if model is None or model.chatml:
-        return
-    template = with_role(env, "template")
-    known = TEMPLATES.get(template.args["name"]) if template is not None else None
-    if template is not None and known is not None and known.chatml:
-        path = f"envs.{env.name}.wrappers.{template.name}.args.name"
-        name = template.args["name"]
-        message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
-        advice = "use `chat()`, or `concat_chat() |> template(no)`: both write its own"
-        view.warning("RL0406", path, message, advice)
+            view.error("RL0418", f"{path}.{wrapper.name}", message, advice)
+        known = TEMPLATES.get(name) if traits.role == "template" else None
+        if model and not model.chatml and known is not None and known.chatml:
+            message = f'the template "{name}" writes Qwen\'s chat markup, not that of this model'
+            advice = "use `chat()`, or `concat_chat() |> template(no)`: both write its own"
+            view.warning("RL0406", f"{path}.{wrapper.name}.args.name", message, advice)
 
 
 @rule_on_envs("model", "sampling")
 def _context(view: StageView, env: EnvPlan) -> None:
-    """prompt + turns × (reply + observation) against the model's context."""
     context = view.model.context
     if context is None:
         return
@@ -266,25 +218,12 @@ def _context(view: StageView, env: EnvPlan) -> None:
         message = f"a reply of {reply:,} tokens leaves no room for a prompt in {context:,}"
         view.error("RL0407", path, message, "lower max_tokens")
         return
-    turns = max_turns(env) or 1
-    longest = _longest(env, reply, turns)
-    if longest > context:
-        message = (
-            f"{turns} turns of {reply:,} tokens may outgrow the model's context of {context:,}"
-        )
-        room = (context - _longest(env, 0, turns)) // _replies_kept(env, turns)
-        advice = f"`{env.name}` would be cut off; {max(1, room):,} tokens a turn fit"
-        view.warning("RL0407", path, message, advice)
-
-
-def _replies_kept(env: EnvPlan, turns: int) -> int:
-    """How many replies of an episode are in its last prompt, or after it."""
-    return turns if history_of(env) == "all" else 1
-
-
-def _longest(env: EnvPlan, reply: int, turns: int) -> int:
-    """Tokens of the longest prompt with its reply, as far as its observations were measured."""
-    chars = env_facts(env).chars
-    kept = 1 if history_of(env) == "latest" else turns
-    seen = chars.get("prompt", 0) + (kept - 1) * chars.get("observation", 0)
-    return _replies_kept(env, turns) * reply + seen // CHARACTERS_PER_TOKEN
+    turns, history, chars = max_turns(env) or 1, history_of(env), env_facts(env).chars
+    # Of the last prompt with its reply, as far as observations were measured.
+    replies, observations = turns if history == "all" else 1, 1 if history == "latest" else turns
+    seen = chars.get("prompt", 0) + (observations - 1) * chars.get("observation", 0)
+    left = context - seen // _CHARACTERS_PER_TOKEN
+    if replies * reply > left:
+        message = f"{turns} turns of {reply:,} tokens may outgrow the model's context of "
+        advice = f"`{env.name}` would be cut off; {max(1, left // replies):,} tokens a turn fit"
+        view.warning("RL0407", path, f"{message}{context:,}", advice)

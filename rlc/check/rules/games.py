@@ -1,48 +1,40 @@
-"""Rules on games: their seats, who plays them, and what is compared of them."""
+"""Rules on games and agents: seats and who plays them, programs, tasks and what rewards them."""
 
 from __future__ import annotations
+
+import os
 
 from rlc.algo import Baseline
 from rlc.catalog import (
     env_facts,
     metric_traits,
+    names_of,
     opponent_name,
     opponent_traits,
     seats_of,
+    source_traits,
     textarena_facts,
     trained_seats,
+    with_role,
 )
-from rlc.check.view import StageView, rule, rule_on_envs
+from rlc.check.rules.view import StageView, rule, rule_on_envs
 from rlc.lang import Label
 from rlc.plan import ANY, EnvPlan
 
 
 @rule_on_envs()
 def _has_its_seats(view: StageView, env: EnvPlan) -> None:
-    """A game begins with a number of seats that it takes, and each has a role with a name."""
-    seats = env.args.get("seats")
-    if seats is None:
-        return
-    named = all(isinstance(role, str) and role.isidentifier() for role in seats)
-    if len(seats) < 2 or not named or ANY in seats:
+    seats, players = env.args.get("seats"), env.args.get("players")
+    named = all(isinstance(role, str) and role.isidentifier() for role in seats or ())
+    if seats is not None and (len(seats) < 2 or not named or ANY in seats):
         message = "the seats of a game are two roles or more, each with a name"
         advice = 'for example `seats = ["first", "second"]`; several may have the same role'
         view.error("RL0782", f"envs.{env.name}.args.seats", message, advice)
-
-
-@rule_on_envs()
-def _takes_so_many_players(view: StageView, env: EnvPlan) -> None:
-    players = env.args.get("players")
     known = textarena_facts(env.id)["players"] if players is not None else None
     if known is not None and players not in known:
         message = f'"{env.id}" is no game for {players}'
         advice = f"it takes {', '.join(map(str, known[:-1]))} or {known[-1]} players"
         view.error("RL0782", f"envs.{env.name}.args.players", message, advice)
-
-
-@rule_on_envs()
-def _is_played(view: StageView, env: EnvPlan) -> None:
-    """Of a game of several seats it is not clear who plays; of another there is nobody to play."""
     seats = seats_of(env)
     if len(seats) > 1 and env.play is None:
         message = f"`{env.name}` has {len(seats)} seats, and nothing says who plays them"
@@ -56,16 +48,15 @@ def _is_played(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _leaves_a_seat_to_the_opponent(view: StageView, env: EnvPlan) -> None:
-    """What is said of an opponent needs one, and an opponent needs a seat."""
     play, seats, path = env.play, seats_of(env), f"envs.{env.name}.play"
     if play is None or len(seats) < 2:
         return
+    given = [n for n in ("seat", "temperature", "max_tokens") if getattr(play, n) is not None]
     if play.is_self_play:
-        for name in ("seat", "temperature", "max_tokens"):
-            if getattr(play, name) is not None:
-                message = f"`{name}` is about an opponent, and with `self` there is none"
-                advice = "the policy has all seats, and all are trained: take it out"
-                view.error("RL0783", f"{path}.{name}", message, advice)
+        for name in given:
+            message = f"`{name}` is about an opponent, and with `self` there is none"
+            advice = "the policy has all seats, and all are trained: take it out"
+            view.error("RL0783", f"{path}.{name}", message, advice)
     elif play.seat != ANY and play.seat not in seats:
         message = f"`{env.name}` has no seat `{play.seat}`"
         known = ", ".join(f'"{role}"' for role in dict.fromkeys(seats))
@@ -77,16 +68,14 @@ def _leaves_a_seat_to_the_opponent(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _program_can_play(view: StageView, env: EnvPlan) -> None:
-    """A program knows some games, or what is legal in them, and samples nothing."""
     play, path = env.play, f"envs.{env.name}.play"
     if play is None or play.script is None or len(seats_of(env)) < 2:
         return
     for name in ("temperature", "max_tokens"):
         if getattr(play, name) is not None:
             message = f"`{name}` is about a model, and the opponent is a program"
-            view.error(
-                "RL0783", f"{path}.{name}", message, "a program samples nothing: take it out"
-            )
+            advice = "a program samples nothing: take it out"
+            view.error("RL0783", f"{path}.{name}", message, advice)
     traits, named = opponent_traits(play.script.player), opponent_name(env)
     own = 'a function of your own may: `scripted("players.py:best")`'
     if traits.games is not None and env.id not in traits.games:
@@ -100,7 +89,6 @@ def _program_can_play(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs()
 def _has_a_past(view: StageView, env: EnvPlan) -> None:
-    """Only a stage that trains has weights of some steps ago."""
     if env.play is not None and env.play.past is not None and "optimizer" not in view.parts:
         message = "an evaluation trains nothing, so it has no past to play against"
         advice = "name the model or the stage that is the opponent: `play(against = policy)`"
@@ -109,10 +97,9 @@ def _has_a_past(view: StageView, env: EnvPlan) -> None:
 
 @rule("metrics", "envs")
 def _wins_something(view: StageView) -> None:
-    """Only of a game can it be said who has won."""
+    other = next((env for env in view.envs if env.play is None), None)
     for index, metric in enumerate(view.metrics):
-        if metric_traits(metric.name).of_games and any(env.play is None for env in view.envs):
-            other = next(env for env in view.envs if env.play is None)
+        if metric_traits(metric.name).of_games and other is not None:
             message = f"`{metric.name}()` counts matches that are won, and `{other.name}` has none"
             advice = "take `pass_at(1)` for tasks that are solved, or `mean_reward()`"
             view.error("RL0785", f"metrics.{index}", message, advice)
@@ -120,7 +107,7 @@ def _wins_something(view: StageView) -> None:
 
 @rule_on_envs("metrics")
 def _evaluates_against_another(view: StageView, env: EnvPlan) -> None:
-    """Whatever a policy has learnt, it wins half of its matches against itself."""
+    """Any policy wins half of its matches against itself."""
     if env.play is not None and env.play.is_self_play and len(seats_of(env)) > 1:
         message = "an evaluation against itself does not tell a good policy from a bad one"
         advice = "take a fixed opponent, such as the model that it began as: `against = policy`"
@@ -133,8 +120,12 @@ def _seats_have_peers(view: StageView) -> None:
     for env in view.envs:
         if env.play is None or len(seats_of(env)) < 2 or not trained_seats(env):
             continue
-        rollouts = env.rollouts.group * len(trained_seats(env))
-        fewest = {"role": _fewest_of_a_role(env), "group": rollouts}
+        seats, group = seats_of(env), env.rollouts.group
+        trained = [seats[seat] for seat in trained_seats(env)]
+        of_a_role = group * min(trained.count(role) for role in trained)
+        if env.play.seat == ANY:
+            of_a_role = group // len(seats)
+        fewest = {"role": of_a_role, "group": group * len(trained)}
         for path, step in view.steps_of_scheme():
             over = getattr(step, "over", "")
             alone = isinstance(step, Baseline) and step.singleton == "raw"
@@ -142,7 +133,7 @@ def _seats_have_peers(view: StageView) -> None:
                 continue
             label = Label(view.at(path), f"this compares within a {over}")
             if over == "role" and env.play.seat == ANY:
-                need = 2 * len(seats_of(env))
+                need = 2 * len(seats)
                 message = f"a seat of `{env.name}` has too few rollouts of a task to be compared"
                 advice = f"the seats are taken in turn: `group_size = {need}`, or a fixed `seat`"
             else:
@@ -152,22 +143,79 @@ def _seats_have_peers(view: StageView) -> None:
             return
 
 
-def _fewest_of_a_role(env: EnvPlan) -> int:
-    """The rollouts of a task in the role that has the fewest."""
-    assert env.play is not None
-    seats = seats_of(env)
-    if env.play.seat == ANY:
-        return env.rollouts.group // len(seats)
-    trained = [seats[seat] for seat in trained_seats(env)]
-    return env.rollouts.group * min(trained.count(role) for role in trained)
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
 
 
-@rule("data")
-def _is_no_data(view: StageView) -> None:
-    """Demonstrations are of one player."""
-    for env in view.data.environments:
-        if len(seats_of(env)) < 2:
-            continue
-        message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
-        advice = "train on it with a `train` stage, or take the environment of a single player"
-        view.error("RL0788", "data.env", message, advice)
+@rule_on_envs()
+def _has_a_program(view: StageView, env: EnvPlan) -> None:
+    agent, path = env.agent, f"envs.{env.name}.agent"
+    if agent is None:
+        return
+    if (agent.program is None) == (agent.command is None):
+        both = agent.program is not None
+        message = "an agent is a function or a command" + (", not both" if both else "")
+        advice = 'for example `agent("shopper.py:solve", …)`, or `command = ["node", "agent.js"]`'
+        view.error("RL0802", path, message, advice)
+    elif agent.command is not None and not _is_command(agent.command):
+        message = "a command is a list of its words, the program first"
+        view.error("RL0805", f"{path}.command", message, 'for example `["node", "agent.js"]`')
+    elif agent.command is None and agent.folder != ".":
+        message = "`folder` is where a command is run, and this is a function"
+        view.error("RL0802", f"{path}.folder", message, "take it out")
+    elif agent.command is not None and agent.args:
+        message = "`args` are the arguments of a function, and this is a command"
+        advice = "write them as words of the command"
+        view.error("RL0802", f"{path}.args", message, advice)
+    if agent.reward != "result" and agent.command is None:
+        message = "a function has no exit status"
+        advice = "let it return its reward, and leave this out"
+        view.error("RL0806", f"{path}.reward", message, advice)
+    elif agent.reward != "result" and env.graders:
+        message = f"the exit status is not read: graders reward `{env.name}`"
+        advice = "take the `grader` out, or leave `reward` out"
+        view.error("RL0806", f"{path}.reward", message, advice)
+
+
+@rule_on_envs()
+def _command_can_be_run(view: StageView, env: EnvPlan) -> None:
+    agent, path = env.agent, f"envs.{env.name}.agent"
+    if agent is None or agent.command is None or not _is_command(agent.command):
+        return
+    from rlc.data import is_command
+
+    folder, (program, *_) = view.located(agent.folder), agent.command
+    if not os.path.isdir(folder):
+        message = f'there is no folder "{folder}"'
+        view.error("RL0805", f"{path}.folder", message, "it starts at the file that names it")
+    elif os.sep in program and not os.access(os.path.join(folder, program), os.X_OK):
+        message = f'"{os.path.join(folder, program)}" is no program that can be run'
+        advice = "a program with a `/` in its name starts at the `folder` of the command"
+        view.error("RL0805", f"{path}.command", message, advice)
+    elif os.sep not in program and not is_command(program) and view.is_run_here:
+        message = f"there is no command `{program}` here"
+        view.warning("RL0805", f"{path}.command", message, "install it, if the recipe is run here")
+    elif view.reader is not None:
+        script = next((word for word in agent.command[1:] if not word.startswith("-")), "")
+        file = os.path.join(folder, script)
+        if script.endswith(_SCRIPTS) and not os.path.isfile(file):
+            message = f'there is no file "{file}", which `{program}` is given'
+            advice = "words of a command that are paths start at its `folder`"
+            view.warning("RL0805", f"{path}.command", message, advice)
+
+
+@rule_on_envs()
+def _has_rows_as_tasks(view: StageView, env: EnvPlan) -> None:
+    wrapper = with_role(env, "chat", "template", "game")
+    if env.agent is not None and not source_traits(env.source).graded:
+        graded = [f"`{name}(…)`" for name in names_of("env") if source_traits(name).graded]
+        message = f"an agent works on rows, and `{env.source}()` has none"
+        advice = f"take {' or '.join(graded)} as its tasks"
+        view.error("RL0801", f"envs.{env.name}.id", message, advice)
+    elif env.agent is not None and wrapper is not None:
+        message = f"the agent writes the prompts of `{env.name}`, so `{wrapper.name}()` has no part"
+        path = f"envs.{env.name}.wrappers.{wrapper.name}"
+        view.error("RL0804", path, message, "take it out, and let the agent say it")
+
+
+def _is_command(words: list[str]) -> bool:
+    return bool(words) and all(isinstance(word, str) and word for word in words)

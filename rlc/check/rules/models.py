@@ -19,64 +19,37 @@ from rlc.catalog import (
     tokenizer_of,
     with_role,
 )
+from rlc.check.rules.view import StageView, rule, teacher_paths
 from rlc.check.scope import closest, known_values
-from rlc.check.view import StageView, rule, teacher_paths
 from rlc.lang import Label
-from rlc.plan import (
-    LOCAL,
-    TINKER,
-    WHERE_PATHS_START,
-    EnvPlan,
-    ModelPlan,
-    ModelState,
-    Samples,
-    is_text_file,
-    teacher_of,
-)
+from rlc.plan import LOCAL, TINKER, WHERE_PATHS_START, EnvPlan, Samples, is_text_file, teacher_of
 
 _SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
 
 @rule("model")
-def _lora_rank(view: StageView) -> None:
-    rank, model = view.model.lora_rank, find_model(view.model.base)
+def _model_can_be_trained(view: StageView) -> None:
+    model, rank, known = view.model, view.model.lora_rank, find_model(view.model.base)
     if rank & (rank - 1):
         below, above = 1 << (rank.bit_length() - 1), 1 << rank.bit_length()
         message = f"the LoRA rank {rank} is not a power of two"
         view.error("RL0401", "model.lora_rank", message, f"take {below} or {above}")
-    elif model and model.max_rank and rank > model.max_rank:
-        message = f"`{model.base}` takes a LoRA rank of at most {model.max_rank}; this is {rank}"
-        view.error("RL0401", "model.lora_rank", message, f"take {model.max_rank}")
-
-
-@rule("model")
-def _trains_something(view: StageView) -> None:
-    model = view.model
+    elif known and known.max_rank and rank > known.max_rank:
+        message = f"`{known.base}` takes a LoRA rank of at most {known.max_rank}; this is {rank}"
+        view.error("RL0401", "model.lora_rank", message, f"take {known.max_rank}")
     if not (model.train_mlp or model.train_attn or model.train_unembed):
         message = "no layer of this model is trained"
         advice = "leave one of train_mlp, train_attn, train_unembed on"
         view.error("RL0402", "model.train_unembed", message, advice)
-
-
-@rule("model")
-def _renderer_fits(view: StageView) -> None:
-    """A chat is written in the markup that the model knows."""
-    model, known = view.model, find_model(view.model.base)
     if known is not None and not renderer_fits(model.base, model.renderer):
         message = f"`{model.renderer}` writes the chats of other models than `{model.base}`"
         listed = " or ".join(f"`{name}`" for name in known.renderers)
-        advice = f"leave `renderer` out, or take {listed}"
-        view.error("RL0325", "model.renderer", message, advice)
+        view.error("RL0325", "model.renderer", message, f"leave `renderer` out, or take {listed}")
+    if model.weights is not None:
+        _state_is_on_service(view, "model.weights", model.weights)
 
 
-@rule("model")
-def _state_is_there(view: StageView) -> None:
-    if view.model.weights is not None:
-        state_on_service(view, "model.weights", view.model.weights)
-
-
-def state_on_service(view: StageView, path: str, state: str) -> None:
-    """A saved state is on the service that saved it."""
+def _state_is_on_service(view: StageView, path: str, state: str) -> None:
     service = view.model.service
     other = next((s for s, scheme in _SCHEMES.items() if state.startswith(scheme)), service)
     if other != service:
@@ -86,38 +59,35 @@ def state_on_service(view: StageView, path: str, state: str) -> None:
 
 @rule("model", "kl")
 def _reference_fits(view: StageView) -> None:
-    """A reference is a model like any other, and shares the tokens of the one that is trained."""
     state, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
     if state is None:
         return
     name, weights = state.model.base, state.model.weights
-    known = find_model(name)
+    advice = f"usual is the model itself before training: `reference({model.name}.base, …)`"
     if weights is not None and "://" in weights and state.model.service == model.service:
-        state_on_service(view, path, weights)
+        _state_is_on_service(view, path, weights)
     elif state.model.service != model.service:
         message = f"`{state.model.name}` is not on the service `{model.service}`"
-        view.error("RL0306", path, message, _other_reference(model))
+        view.error("RL0306", path, message, advice)
     elif name == model.base:
         return
     elif (retired := find_retired(name)) is not None:
         message = f'the service no longer has "{name}" (since {retired.since})'
-        view.error("RL0108", path, message, _other_reference(model))
-    elif known is None and not os.path.isdir(view.located(name)):
+        view.error("RL0108", path, message, advice)
+    elif find_model(name) is None and not os.path.isdir(view.located(name)):
         message = f'there is no model "{name}" to compare with'
         likely = closest(name, model_names())
-        advice = f"did you mean `{likely[0]}`?" if likely else _other_reference(model)
-        view.error("RL0107", path, message, advice)
+        view.error("RL0107", path, message, f"did you mean `{likely[0]}`?" if likely else advice)
     elif _home(name) != _home(model.base):
         message = f'the reference "{name}" is not on the service `{model.service}`'
-        view.error("RL0306", path, message, _other_reference(model))
+        view.error("RL0306", path, message, advice)
     elif _have_other_tokens(view, name, model.base):
         label = Label(view.at("model"), f"has the tokens of `{model.base}`")
         message = f'"{name}" has other tokens, so its logprobs are of another text'
-        view.error("RL0326", path, message, _other_reference(model), label)
+        view.error("RL0326", path, message, advice, label)
 
 
 def _have_other_tokens(view: StageView, one: str, other: str) -> bool:
-    """Whether two models are known to have different vocabularies."""
     if find_model(one) is not None or find_model(other) is not None:
         known = {tokenizer_of(one), tokenizer_of(other)}
         return None not in known and len(known) == 2
@@ -135,18 +105,12 @@ def _have_other_tokens(view: StageView, one: str, other: str) -> bool:
 
 
 def _home(base: str) -> str:
-    """The service that a model lives on, wherever this stage is to run."""
     known = find_model(base)
     return known.service if known else LOCAL
 
 
-def _other_reference(model: ModelPlan) -> str:
-    return f"usual is the model itself before training: `reference({model.name}.base, …)`"
-
-
 @rule("model")
 def _reward_models_read_the_tokens(view: StageView) -> None:
-    """What a preference stage has learnt reads the very tokens of episodes."""
     played = [(f"envs.{env.name}", env, view.model) for env in view.parts.get("envs", ())]
     for name in ("data", "heldout"):
         data: Any = view.parts.get(name)
@@ -155,17 +119,15 @@ def _reward_models_read_the_tokens(view: StageView) -> None:
     for path, env, model in played:
         for at, _, judge in reward_models_of(env):
             base = judge.model.model.base
-            if base != model.base and _have_other_tokens(view, base, model.base):
-                message = (
-                    f"`{judge.name}` reads the tokens of `{model.base}`, and `{base}` has others"
-                )
-                advice = "let the stage that it is learnt in train a model of the same family"
-                view.error("RL0740", f"{path}.{at}.model", message, advice)
+            if base == model.base or not _have_other_tokens(view, base, model.base):
+                continue
+            message = f"`{judge.name}` reads the tokens of `{model.base}`, and `{base}` has others"
+            advice = "let the stage that it is learnt in train a model of the same family"
+            view.error("RL0740", f"{path}.{at}.model", message, advice)
 
 
 @rule("model", "teacher")
 def _teacher_fits(view: StageView) -> None:
-    """A teacher is on the service of the one that is trained, and has its tokens."""
     for path, teacher in teacher_paths(view):
         model, own = teacher.model.model, view.model
         if model.service != own.service:
@@ -184,7 +146,7 @@ def _teacher_fits(view: StageView) -> None:
 
 @rule("teacher", "envs", "advantage")
 def _environments_are_taught(view: StageView) -> None:
-    """Each teacher has an environment; where nothing but teachers teaches, each has a teacher."""
+    """Without an advantage, each environment needs a teacher."""
     names = [env.name for env in view.envs]
     for path, teacher in teacher_paths(view):
         if teacher.name is not None and teacher.name not in names:
@@ -210,15 +172,11 @@ def _teacher_counts(view: StageView) -> None:
 
 @rule("teacher", "model", "after", "advantage", "loss")
 def _teacher_is_another(view: StageView) -> None:
-    """What the student begins as can teach it only what it is shown beside the student's prompt."""
-    start = ModelState(view.model, view.after)
+    """A teacher that the student starts from can teach it only what the prompt adds."""
+    start = view.model.base, view.model.weights, view.after
     for path, teacher in teacher_paths(view):
-        asked = teacher.model
-        same = (asked.model.base, asked.model.weights, asked.after) == (
-            start.model.base,
-            start.model.weights,
-            start.after,
-        )
+        model = teacher.model.model
+        same = (model.base, model.weights, teacher.model.after) == start
         if not same or teacher.system is not None or teacher.demonstration is not None:
             continue
         message = "the teacher is what this stage starts from, so it agrees with every token"
@@ -273,7 +231,7 @@ def _system_message_can_be_read(view: StageView) -> None:
 
 
 def _fixed_prompts(env: EnvPlan) -> str | None:
-    """Why the chats of an environment cannot begin in another way; None if they can."""
+    """Return why the chats of an environment cannot begin in another way; None if they can."""
     player = played_as(env)
     if source_traits(player).prompts == "own":
         return f"`{player}()` makes its own prompts"
@@ -285,7 +243,6 @@ def _fixed_prompts(env: EnvPlan) -> str | None:
 
 @rule("data", "model")
 def _samples_can_be_learnt(view: StageView) -> None:
-    """Samples are played on the service of the stage, and shown to the student as it reads."""
     samples, own = view.data, view.model
     if not isinstance(samples, Samples):
         return
@@ -306,14 +263,15 @@ def _samples_can_be_learnt(view: StageView) -> None:
         )
         advice = "leave `top_k` out: what it writes can be, in the student's own tokens"
         view.error("RL0754", "data.top_k", message, advice)
-    why = _fixed_prompts(env)
+    why, chat = _fixed_prompts(env), with_role(env, "chat")
+    # Rows may have a system message of their own.
+    has_system = source_traits(env.source).prompts != "text" or (chat and chat.args.get("system"))
     if samples.without is not None and why is not None:
         message = f"`{env.name}` cannot be shown without its system message: {why}"
         view.error("RL0745", "data.without", message, "take a chat: `|> chat()`")
-    elif samples.without is not None and _has_no_system(env):
+    elif samples.without is not None and not has_system:
         message = f"`{env.name}` has no system message that could be left out"
-        advice = "`chat(system = …)` gives it one"
-        view.error("RL0751", "data.without", message, advice)
+        view.error("RL0751", "data.without", message, "`chat(system = …)` gives it one")
     elif why is not None and others:
         message = (
             f"`{own.name}` cannot be shown the chats of `{model.name}` in its own tokens: {why}"
@@ -321,16 +279,8 @@ def _samples_can_be_learnt(view: StageView) -> None:
         view.error("RL0745", "data.model", message, "take a chat: `|> chat()`")
 
 
-def _has_no_system(env: EnvPlan) -> bool:
-    """Whether nothing gives the chats of an environment a system message; rows may have them."""
-    chat = with_role(env, "chat")
-    given = chat is not None and bool(chat.args.get("system"))
-    return not given and source_traits(env.source).prompts == "text"
-
-
 @rule("teacher", "envs", "model", "sampling")
 def _teacher_reads_all(view: StageView) -> None:
-    """A teacher with a smaller context says nothing of what is beyond it."""
     for path, teacher in teacher_paths(view):
         context = teacher.model.model.context
         for env in view.envs:
@@ -340,13 +290,12 @@ def _teacher_reads_all(view: StageView) -> None:
 
             shape = rollout_shape(env, view.model, view.sampling, "expected")
             longest = max(one.prompt_at(one.turns - 1) + one.reply for one in shape)
-            if longest > context:
-                message = (
-                    f"episodes of `{env.name}` have about {longest:,.0f} tokens, and the teacher "
-                    f"reads {context:,}"
-                )
-                advice = (
-                    "what is beyond that is not distilled: take a teacher with a larger context"
-                )
-                view.warning("RL0748", f"{path}.model", message, advice)
-                return
+            if longest <= context:
+                continue
+            message = (
+                f"episodes of `{env.name}` have about {longest:,.0f} tokens, and the teacher "
+                f"reads {context:,}"
+            )
+            advice = "what is beyond that is not distilled: take a teacher with a larger context"
+            view.warning("RL0748", f"{path}.model", message, advice)
+            return

@@ -25,8 +25,8 @@ from rlc.catalog import (
     with_role,
     wrapper_traits,
 )
+from rlc.check.rules.view import StageView, rule, rule_on_envs
 from rlc.check.scope import closest
-from rlc.check.view import StageView, rule, rule_on_envs
 from rlc.lang import Label
 from rlc.plan import (
     SOLVED,
@@ -43,17 +43,14 @@ from rlc.records import evolve
 
 @rule_on_envs()
 def _something_rewards(view: StageView, env: EnvPlan) -> None:
-    source = source_traits(env.source)
     keep = getattr(view.parts.get("data"), "keep", None)
-    if teacher_of(view.parts.get("teacher", ()), env.name) is not None:
-        return
-    if "overlap" in view.parts and "teacher" not in view.parts:  # its teachers could not be read
-        return
-    if keep is not None and keep.kind == "all":
-        return
-    if env.agent is not None:  # it may reward itself
-        return
-    if source.graded and not (env.graders or env.judging):
+    needs_none = (
+        teacher_of(view.parts.get("teacher", ()), env.name) is not None
+        or ("overlap" in view.parts and "teacher" not in view.parts)  # teachers could not be read
+        or (keep is not None and keep.kind == "all")
+        or env.agent is not None  # it may reward itself
+    )
+    if source_traits(env.source).graded and not (needs_none or env.graders or env.judging):
         message = f"nothing rewards the replies of `{env.name}`"
         advice = (
             f'give it a grader, `{GRADER} = grade_with("rewards.py:reward")`, or a judge, '
@@ -63,51 +60,45 @@ def _something_rewards(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _there_is_an_answer(view: StageView, env: EnvPlan) -> None:
-    """A grader that compares needs something to compare with."""
-    if source_traits(env.source).answers:
-        return
+def _graders_can_grade(view: StageView, env: EnvPlan) -> None:
+    able, answers = env_facts(env).graders, source_traits(env.source).answers
     for part in env.graders:
-        if grader_traits(part.grader).compares:
-            message = (
-                f"`{part.grader}` compares with the answer of a row, and `{env.name}` has none"
-            )
+        name, path = part.grader, f"envs.{env.name}.graders.{part.name}"
+        if grader_traits(name).compares and not answers:
+            message = f"`{name}` compares with the answer of a row, and `{env.name}` has none"
             advice = f'take `problems("{env.id}", answer = "…")`, or a function of your own'
-            view.error("RL0531", f"envs.{env.name}.graders.{part.name}", message, advice)
+            view.error("RL0531", path, message, advice)
+        if able and name not in able:
+            message = f"`grader = {name}` cannot tell right answers of `{env.id}`"
+            view.error("RL0324", path, message, f"its answers need `grader = {able[0]}`")
 
 
 @rule_on_envs()
 def _weights_weigh(view: StageView, env: EnvPlan) -> None:
-    """Weights are numbers, and not all of them are 0."""
     for part in env.graders:
         path = f"envs.{env.name}.graders.{part.name}.args.weights"
         for name, weight in part.args.get("weights", {}).items():
             if isinstance(weight, bool) or not isinstance(weight, int | float):
                 message = f"the weight of `{name}` is not a number"
                 view.error("RL0201", f"{path}.{name}", message, "for example `0.5`")
-    if env.graders and not any(part.weight and _counts(part.args) for part in env.graders):
+    graded = source_traits(env.source).graded
+    counts = {f"{path}.weight": judge.weight for path, _, judge in _judges(env) if graded}
+    if env.graders:
+        inner = ((part.weight, part.args.get("weights") or {"": 1}) for part in env.graders)
+        counts = {f"envs.{env.name}.graders": any(w and any(ws.values()) for w, ws in inner)}
+    if counts and not any(counts.values()):
         message = f"all weights are 0, so every reward of `{env.name}` is 0"
         advice = "give one of them a weight; those with 0 are metrics only"
-        view.error("RL0532", f"envs.{env.name}.graders", message, advice)
-
-
-def _counts(args: dict[str, object]) -> bool:
-    weights = args.get("weights")
-    return not isinstance(weights, dict) or not weights or any(weights.values())
-
-
-@rule_on_envs()
-def _names_are_free(view: StageView, env: EnvPlan) -> None:
-    """What graders say of the format of a reply is a metric, too."""
-    if finds_answers(env) and any(part.name == FORMAT for part in env.graders):
-        message = f"`{FORMAT}` is the metric of whether a reply has an answer at all"
-        path = f"envs.{env.name}.graders.{FORMAT}"
-        view.error("RL0533", path, message, "give the grader another name")
+        view.error("RL0532", next(iter(counts)), message, advice)
 
 
 @rule_on_envs()
 def _format_counts(view: StageView, env: EnvPlan) -> None:
-    """Only graders that compare answers can miss one."""
+    """Only graders that compare answers can miss one; the format is a metric, too."""
+    if finds_answers(env) and any(part.name == FORMAT for part in env.graders):
+        message = f"`{FORMAT}` is the metric of whether a reply has an answer at all"
+        path = f"envs.{env.name}.graders.{FORMAT}"
+        view.error("RL0533", path, message, "give the grader another name")
     coef = env.args.get("format_coef", FORMAT_COEF)
     if coef not in (0, FORMAT_COEF) and not finds_answers(env):
         message = "`format_coef` counts where a grader compares answers, and none does here"
@@ -115,8 +106,8 @@ def _format_counts(view: StageView, env: EnvPlan) -> None:
         view.error("RL0312", f"envs.{env.name}.args.format_coef", message, advice)
 
 
-HOT = 1.0  # the temperature above which verdicts are drawn rather than given
-LONG_RANKING, MANY_PAIRS = 16, 8  # members of a group
+_HOT = 1.0  # a judge samples its verdicts above this temperature
+_LONG_RANKING, _MANY_PAIRS = 16, 8  # members of a group
 
 
 def _judges(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, AnyJudge]]:
@@ -130,8 +121,8 @@ def _rubrics(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
 
 
 @rule_on_envs()
-def _scale_rises(view: StageView, env: EnvPlan) -> None:
-    for path, _, judge in _rubrics(env):
+def _verdicts_are_sound(view: StageView, env: EnvPlan) -> None:
+    for path, judging, judge in _rubrics(env):
         if judge.low is None or judge.high is None:
             message = "`scale` is two numbers: the worst score and the best"
             view.error("RL0760", f"{path}.low", message, "for example `scale = [1, 10]`")
@@ -139,38 +130,14 @@ def _scale_rises(view: StageView, env: EnvPlan) -> None:
             message = f"the worst score, {judge.low:g}, is not below the best, {judge.high:g}"
             advice = f"write `scale = [{judge.high:g}, {judge.low:g}]`"
             view.error("RL0760", f"{path}.low", message, advice if judge.low > judge.high else None)
-
-
-@rule_on_envs()
-def _rubric_can_be_read(view: StageView, env: EnvPlan) -> None:
-    for path, _, judge in _rubrics(env):
-        from rlc.check.data.places import labels
-        from rlc.data import DataError, read_rubric
-
-        file = is_text_file(judge.rubric)
-        text = view.located(judge.rubric) if file else judge.rubric
-        if file and (view.reader is None or not os.path.isfile(text)):
-            continue  # another rule says that it is not there
-        try:
-            read_rubric(text)
-        except DataError as error:
-            shown = labels(error.place, judge.rubric)
-            view.error("RL0761", f"{path}.rubric", error.what, error.hint, *shown)
-
-
-@rule_on_envs("model")
-def _judges_somebody_else(view: StageView, env: EnvPlan) -> None:
-    """A model that is declared for it may have the same base: then somebody wants it so."""
-    for path, _, judge in _rubrics(env):
-        if isinstance(judge.model, EndpointPlan) or judge.model.after is not None:
-            continue
-        if judge.model.model.name == view.model.name:
-            message = f"`{judge.name}` is judged by `{view.model.name}`, which is trained here"
-            advice = (
-                "it is asked as it was before training, and prefers what it would say itself; take "
-                "another model, or declare one for it"
-            )
-            view.warning("RL0762", f"{path}.model", message, advice)
+        if judge.temperature > _HOT:
+            message = f"at a temperature of {judge.temperature:g} a verdict is sampled, not given"
+            advice = "the noise of a reward is learnt from, too: lower it, for example to 0"
+            view.warning("RL0764", f"{path}.temperature", message, advice)
+        if judge.prompt is not None and judging.by != "score":
+            message = f"`prompt` asks about one reply, and `{judging.name}()` shows several"
+            advice = "leave it out here; what matters to the judge can stand in its rubric"
+            view.error("RL0766", f"{path}.prompt", message, advice)
 
 
 @rule_on_envs()
@@ -184,30 +151,28 @@ def _others_to_compare_with(view: StageView, env: EnvPlan) -> None:
             message = f"`{judging.name}()` compares the members of a group, and there is one"
             advice = "play each task more often, or take `judged()`, which scores each alone"
             view.error("RL0763", of, message, advice)
-        elif asked and judging.by == "pairwise" and size > MANY_PAIRS:
+        elif asked and judging.by == "pairwise" and size > _MANY_PAIRS:
             message = f"{size} members are {size * (size - 1)} questions for each task"
             advice = "`by = ranking` asks one, or take smaller groups"
             view.warning("RL0771", of, message, advice)
-        elif asked and judging.by == "ranking" and size > LONG_RANKING:
+        elif asked and judging.by == "ranking" and size > _LONG_RANKING:
             message = f"a ranking of {size} replies is more than most models keep apart"
             advice = "take smaller groups, or `judged()`, which scores each alone"
             view.warning("RL0771", of, message, advice)
 
 
-@rule_on_envs()
-def _verdicts_are_given(view: StageView, env: EnvPlan) -> None:
-    for path, _, judge in _rubrics(env):
-        if judge.temperature > HOT:
-            message = f"at a temperature of {judge.temperature:g} a verdict is sampled, not given"
-            advice = "the noise of a reward is learnt from, too: lower it, for example to 0"
-            view.warning("RL0764", f"{path}.temperature", message, advice)
-
-
 @rule_on_envs("model")
-def _question_fits(view: StageView, env: EnvPlan) -> None:
+def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in _rubrics(env):
-        asked = judge.model
-        context = asked.context if isinstance(asked, EndpointPlan) else asked.model.context
+        state = None if isinstance(judge.model, EndpointPlan) else judge.model
+        context = judge.model.context if isinstance(judge.model, EndpointPlan) else None
+        context = state.model.context if state is not None else context
+        # A model that is declared for judging may have the same base.
+        if state is not None and state.after is None and state.model.name == view.model.name:
+            message = f"`{judge.name}` is judged by `{view.model.name}`, which is trained here"
+            advice = "it is asked as it was before training, and prefers what it would say itself; "
+            advice += "take another model, or declare one for it"
+            view.warning("RL0762", f"{path}.model", message, advice)
         if context is None:
             continue
         if judge.max_tokens >= context:
@@ -219,8 +184,7 @@ def _question_fits(view: StageView, env: EnvPlan) -> None:
         from rlc.pricing import question_tokens
 
         located = evolve(judge, rubric=view.located(judge.rubric))
-        sampling = view.parts.get("sampling")
-        size = env.rollouts.group
+        sampling, size = view.parts.get("sampling"), env.rollouts.group
         longest = question_tokens(view.model, sampling, env, judging, located, size, "high")
         if longest + judge.max_tokens > context:
             message = (
@@ -232,25 +196,20 @@ def _question_fits(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs()
-def _question_is_for_one_reply(view: StageView, env: EnvPlan) -> None:
-    for path, judging, judge in _rubrics(env):
-        if judge.prompt is not None and judging.by != "score":
-            message = f"`prompt` asks about one reply, and `{judging.name}()` shows several"
-            advice = "leave it out here; what matters to the judge can stand in its rubric"
-            view.error("RL0766", f"{path}.prompt", message, advice)
-
-
-@rule_on_envs()
-def _rows_have_criteria(view: StageView, env: EnvPlan) -> None:
-    """What a rubric takes from rows is in each that is read."""
+def _rubrics_can_be_used(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
-        from rlc.check.data.places import labels
+        from rlc.check.rules.rows import labels
         from rlc.data import DataError, FieldError, read_rubric
 
-        text = view.located(judge.rubric) if is_text_file(judge.rubric) else judge.rubric
+        is_file = is_text_file(judge.rubric)
+        text = view.located(judge.rubric) if is_file else judge.rubric
         try:
             rubric = read_rubric(text)
-        except DataError:  # another rule says so
+        except DataError as error:
+            # Another rule says that a file is not there.
+            if not is_file or (view.reader is not None and os.path.isfile(text)):
+                shown = labels(error.place, judge.rubric)
+                view.error("RL0761", f"{path}.rubric", error.what, error.hint, *shown)
             continue
         at = f"{path}.{'rubric' if judge.criteria is None else 'criteria'}"
         if not rubric.fields and judge.criteria is None:
@@ -260,7 +219,7 @@ def _rows_have_criteria(view: StageView, env: EnvPlan) -> None:
             advice = "`rows(…)` and `problems(…)` have rows; a rubric can have a list of criteria"
             view.error("RL0767", at, message, advice)
             continue
-        from rlc.check.data.rules import own_rows
+        from rlc.check.rules.tasks import own_rows
 
         rows = own_rows(view, env) if view.reader is not None else None
         if rows is None or not os.path.isfile(view.located(rows.file)):  # another rule says so
@@ -281,34 +240,27 @@ def _functions_compare_pairs(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in comparers_of(env):
         if judging.by == "pairwise":
             continue
-        message = f"`{judge.name}` says which of two replies is better, and `{judging.name}()` "
+        wants, advice = "wants a ranking", "write `by = pairwise`"
         if judging.by == "score":
-            message += "shows it one"
+            wants = "shows it one"
             advice = (
                 "take `compared(…, by = pairwise)`, or `grade_with()` for a reward of one reply"
             )
-        else:
-            message += "wants a ranking"
-            advice = "write `by = pairwise`"
-        view.error("RL0826", f"envs.{env.name}.{path}.function", message, advice)
+        message = f"`{judge.name}` says which of two replies is better, and `{judging.name}()` "
+        view.error("RL0826", f"envs.{env.name}.{path}.function", message + wants, advice)
 
 
 @rule_on_envs()
-def _one_judge_of_a_game(view: StageView, env: EnvPlan) -> None:
+def _judges_have_their_place(view: StageView, env: EnvPlan) -> None:
     game = with_role(env, "game")
-    for path, judging, _ in _judges(env) if game else ():
-        message = f"`{game.name if game else ''}()` has a judge of its own, who is trained"
-        advice = f"take `{judging.name}()` out, or the game"
-        view.error("RL0768", path.rpartition(".judges.")[0], message, advice)
-    for path, judging, _ in _judges(env) if env.play is not None else ():
+    for path, judging, _ in _judges(env) if game or env.play else ():
         message = f"`{judging.name}()` judges the episodes of one player, and a match has several"
         advice = "take it out: a game rewards its seats, and may have one of your own that judges"
+        if game is not None:
+            message = f"`{game.name}()` has a judge of its own, who is trained"
+            advice = f"take `{judging.name}()` out, or the game"
         view.error("RL0768", path.rpartition(".judges.")[0], message, advice)
-
-
-@rule_on_envs()
-def _judges_have_names_of_their_own(view: StageView, env: EnvPlan) -> None:
-    """A judge's name is that of its metric."""
+    # A judge has a metric of its name.
     taken = {part.name: "a grader" for part in env.graders}
     if finds_answers(env):
         taken[FORMAT] = "the metric of whether a reply has an answer"
@@ -320,21 +272,9 @@ def _judges_have_names_of_their_own(view: StageView, env: EnvPlan) -> None:
         taken[judge.name] = "another judge"
 
 
-@rule_on_envs()
-def _some_judge_counts(view: StageView, env: EnvPlan) -> None:
-    if env.graders or not source_traits(env.source).graded:
-        return
-    judged = [(path, judge) for path, _, judge in _judges(env)]
-    if judged and not any(judge.weight for _, judge in judged):
-        message = f"all weights are 0, so every reward of `{env.name}` is 0"
-        advice = "give one of them a weight; those with 0 are metrics only"
-        view.error("RL0532", f"{judged[0][0]}.weight", message, advice)
-
-
 @rule_on_envs("model", "advantage", "batch")
 def _compared_within_a_prompt(view: StageView, env: EnvPlan) -> None:
-    """An implicit reward is known up to a number of the prompt, which a comparison of the replies
-    to one prompt takes off."""
+    """An implicit reward has an unknown offset for each prompt, which a baseline takes off."""
     if any(
         isinstance(step, Baseline) and step.over in ("group", "role")
         for _, step in view.steps_of_scheme()
@@ -356,30 +296,20 @@ _PEEK = 65_536  # bytes of a file that are searched
 
 @rule_on_envs()
 def _reward_bounds(view: StageView, env: EnvPlan) -> None:
-    """The smaller limit comes first, and there is room between them."""
-    low, high = env.reward.low, env.reward.high
-    if low is None or high is None:
+    low, high, path = env.reward.low, env.reward.high, f"envs.{env.name}.reward"
+    if high is None:
         return
-    if low > high:
+    if low is not None and low > high:
         message = f"low = {low:g} is more than high = {high:g}"
-        view.error("RL0202", f"envs.{env.name}.reward.low", message, "swap them")
-    learnt_alone = view.parts.get("kl") is not None or view.parts.get("teacher")
-    if low == high and not learnt_alone:
+        view.error("RL0202", f"{path}.low", message, "swap them")
+    if low == high and view.parts.get("kl") is None and not view.parts.get("teacher"):
         message = f"every reward of `{env.name}` is {low:g}, whatever the model does"
         advice = "fine for a control run; else there is nothing to learn: take one limit out"
-        view.warning("RL0430", f"envs.{env.name}.reward.high", message, advice)
-
-
-@rule_on_envs()
-def _success_is_possible(view: StageView, env: EnvPlan) -> None:
-    """A task counts as solved from a reward of 1 on."""
-    high = env.reward.high
-    if high is None or high >= SOLVED:
-        return
+        view.warning("RL0430", f"{path}.high", message, advice)
     counts = [f"`{metric.name}()`" for metric in view.parts.get("metrics", ()) if metric.k]
     if (curriculum := with_role(env, "curriculum")) is not None:
         counts.append(f"`{curriculum.name}()`")
-    if counts:
+    if counts and high < SOLVED:
         message = f"rewards of `{env.name}` end at {high:g}, and {counts[0]} counts those of 1"
         advice = "every task would be called unsolved: raise `high`, or leave it out"
         view.warning("RL0444", f"envs.{env.name}.reward.high", message, advice)
@@ -387,29 +317,20 @@ def _success_is_possible(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("data")
 def _demonstrations_are_good_enough(view: StageView, env: EnvPlan) -> None:
-    high, least, field = env.reward.high, getattr(view.data, "min_reward", None), "min_reward"
+    high, least = env.reward.high, getattr(view.data, "min_reward", None)
     if (keep := getattr(view.data, "keep", None)) is not None:
         least = SOLVED if keep.kind == "solved" else keep.reward
-        field = "keep"
     if high is not None and least is not None and least > high:
         message = f"no episode of `{env.name}` has a reward of {least:g}: they end at {high:g}"
-        advice = f"`keep = at_least({high:g})`" if keep else f"`min_reward = {high:g}`"
-        view.error("RL0444", f"data.{field}", message, f"at most {advice}")
-
-
-@rule_on_envs()
-def _grader_can_grade(view: StageView, env: EnvPlan) -> None:
-    able = env_facts(env).graders
-    for part in env.graders:
-        if able and part.grader not in able:
-            message = f"`grader = {part.grader}` cannot tell right answers of `{env.id}`"
-            advice = f"its answers need `grader = {able[0]}`"
-            view.error("RL0324", f"envs.{env.name}.graders.{part.name}", message, advice)
+        advice = (
+            f"at most `keep = at_least({high:g})`" if keep else f"at most `min_reward = {high:g}`"
+        )
+        view.error("RL0444", "data.keep" if keep else "data.min_reward", message, advice)
 
 
 @rule_on_envs("model")
 def _answer_is_asked_for(view: StageView, env: EnvPlan) -> None:
-    """Where an answer is read from a mark, something must say so; what was imitated may have."""
+    """What was imitated before may ask for the marks of an answer, too."""
     marks = env_facts(env).marks
     imitates = any("data" in stage.parts for stage in view.before) or "data" in view.parts
     if not marks or imitates or view.model.weights is not None or env.agent is not None:
@@ -435,7 +356,6 @@ def _answer_is_asked_for(view: StageView, env: EnvPlan) -> None:
 
 
 def _asks(view: StageView, env: EnvPlan, marks: tuple[str, ...]) -> bool:
-    """Whether a wrapper, an argument or a file asks the model for one of the marks."""
     asked = set[str]()
     texts = [value for value in env.args.values() if isinstance(value, str)]
     for wrapper in env.wrappers:

@@ -1,27 +1,141 @@
-"""Rules on how a stage runs: checkpoints, trackers, errors, evaluations on the way."""
+"""Rules on how a stage runs: its numbers of tasks and steps, checkpoints, evaluations, budget."""
 
 from __future__ import annotations
 
-from rlc.catalog import tracker_traits
-from rlc.check.view import StageView, rule
-from rlc.lang import Label
-from rlc.plan import show
+from collections.abc import Callable, Iterator, Sequence
 
-SECONDS_A_STEP = 60  # what a step on the hosted service takes at the least, sampling included
+from rlc.catalog import env_facts, tracker_traits
+from rlc.check.rules.tasks import examples_of, tasks_of
+from rlc.check.rules.view import StageView, rule, rule_on_envs
+from rlc.check.stages import CheckedStage
+from rlc.check.values import said
+from rlc.lang import Diagnostics, Label
+from rlc.plan import EnvPlan, Evaluation, StagePlan, Training, evaluations_of, is_training, show
+from rlc.records import frozen
 
 
-@rule("save", "model", "steps")
-def _lasts_long_enough(view: StageView) -> None:
-    """A checkpoint that the service deletes while the run still needs it."""
-    ttl, service = view.save.ttl_seconds, view.model.service
-    if ttl is None or service != "tinker" or view.steps is None:
+@rule_on_envs()
+def _samples_exist(view: StageView, env: EnvPlan) -> None:
+    samples, there = env.args.get("samples"), env_facts(env).tasks
+    if samples is not None and there is not None and samples > there:
+        message = f"`{env.name}` has {there:,} tasks, and not {samples:,}"
+        advice = f"`samples = {there:_}`, or leave it out to have all"
+        view.error("RL0327", f"envs.{env.name}.args.samples", message, advice)
+
+
+@rule("batch", "advantage")
+def _tasks_for_a_step(view: StageView) -> None:
+    batch = view.batch
+    if batch.updates > batch.count:
+        message = f"{batch.count:,} {batch.kind} cannot be split into {batch.updates} updates"
+        view.error("RL0327", "batch.updates", message, f"at most `updates = {batch.count}`")
+    if batch.kind == "turns":
+        if batch.parallel > batch.count:
+            message = f"{batch.parallel:,} episodes are played for {batch.count:,} turns"
+            advice = "each has one turn at least, so the rest is thrown away: lower `parallel`"
+            view.warning("RL0439", "batch.parallel", message, advice)
         return
-    expected = view.steps * SECONDS_A_STEP
-    if ttl < expected:
-        message = (
-            f"a checkpoint is deleted after {show(ttl, 'duration')}, and {view.steps:,} steps "
-            f"take longer than that"
-        )
+    for env, share in _shares(view.parts.get("envs", ())):
+        tasks = tasks_of(view, env)
+        if tasks is None:
+            continue
+        if (played := int(share * batch.count)) > tasks:
+            message = f"a step plays {played:,} tasks, and `{env.name}` has {tasks:,}"
+            advice = f"some are played twice in a step: at most `groups({tasks:_})`"
+            view.warning("RL0327", "batch.count", message, advice)
+        elif batch.resample and share == 1 and batch.count + batch.resample > tasks:
+            message = f"`{env.name}` has {tasks:,} tasks, and {batch.count:,} are in the step"
+            spare = tasks - batch.count
+            advice = f"`resample = {spare:_}` at most" if spare else "leave `resample` out"
+            view.warning("RL0327", "batch.resample", message, advice)
+
+
+@rule("tasks", "envs")
+def _tasks_to_evaluate(view: StageView) -> None:
+    for env, share in _shares(view.envs):
+        tasks, played = tasks_of(view, env), int(share * view.tasks)
+        if tasks is not None and played > tasks:
+            message = f"{played:,} tasks are evaluated, and `{env.name}` has {tasks:,}"
+            advice = f"some would count twice; `tasks = {int(tasks / share):_}` plays each once"
+            view.warning("RL0327", "tasks", message, advice)
+
+
+@rule("data", "batch")
+def _examples_for_a_step(view: StageView) -> None:
+    count = examples_of(view)
+    if count is not None and view.batch > count:
+        message = f"a step takes {view.batch:,} examples, and there are {count:,}"
+        view.warning("RL0327", "batch", message, f"`batch = {count:_}` is all of them at once")
+
+
+@rule("envs")
+def _every_part_is_played(view: StageView) -> None:
+    """Tasks are sampled so that each environment comes nearest to its share."""
+    parts, batch = view.parts, view.parts.get("batch")
+    if "tasks" in parts:
+        count, what = parts["tasks"], "tasks of this evaluation"
+    elif "advantage" in parts and parts.get("steps") and batch and batch.kind == "groups":
+        count, what = batch.count * view.steps, "groups of all steps"
+    else:
+        return
+    for env, share in _shares(view.envs):
+        if share * count < 1 / len(view.envs):
+            message = f"`{env.name}` gets none of the {count:,} {what}"
+            advice = f"its share is 1 in {1 / share:,.0f}: give it more weight, or take it out"
+            view.warning("RL0433", f"envs.{env.name}.weight", message, advice)
+
+
+def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
+    total = sum(env.weight for env in envs)
+    return ((env, env.weight / total) for env in envs)
+
+
+@rule("every", "after")
+def _evaluated_on_the_way(view: StageView) -> None:
+    stage = view.before[0] if view.before else None
+    steps = stage.parts.get("steps") if stage else None
+    if stage and steps and (view.every or 0) > steps and not stage.is_from_command_line("steps"):
+        message = f"`{view.after}` has {steps:,} steps, so none is the {view.every:,}th"
+        advice = "it is evaluated at the end in any case: lower `every`, or leave it out"
+        view.warning("RL0436", "every", message, advice)
+
+
+@rule("steps")
+def _happens_within_the_steps(view: StageView) -> None:
+    steps, save, limit = view.steps, view.parts.get("save"), view.parts.get("give_up")
+    stale = view.overlap.max_staleness if "overlap" in view.parts else 0
+    if not steps or view.is_from_command_line("steps"):
+        return
+    if save and save.every and save.every > steps:
+        message = f"there are {steps:,} steps, so none is the {save.every:,}th"
+        advice = "the end is saved in any case: lower the number, or leave `save` out"
+        view.warning("RL0436", "save.every", message, advice)
+    own = view.origins.values.get("give_up")
+    is_written = own is not None and not said(own.origin).startswith("default of ")
+    if limit and limit.steps > steps and is_written:
+        label = Label(view.at("steps"), f"ends after {steps:,}")
+        message = f"{limit.steps:,} failed steps in a row never come together"
+        view.warning("RL0436", "give_up.steps", message, "lower it, or leave it out", label)
+    if stale >= steps > 1:
+        message = f"weights are never {stale} steps old in a stage of {steps:,}"
+        advice = "all of it could be played with the first weights: lower `max_staleness`"
+        view.warning("RL0436", "overlap.max_staleness", message, advice)
+
+
+_SECONDS_A_STEP = 60  # of a step on the hosted service, at the least, sampling included
+
+
+@rule("save")
+def _checkpoints_are_there(view: StageView) -> None:
+    """Choosing the best needs several, and the service must not delete one that is needed."""
+    if view.save.every is None and view.save.best:
+        message = "`best` needs checkpoints to choose from"
+        view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
+    service = view.model.service if "model" in view.parts else ""
+    ttl, expected = view.save.ttl_seconds, (view.parts.get("steps") or 0) * _SECONDS_A_STEP
+    if ttl is not None and service == "tinker" and ttl < expected:
+        message = f"a checkpoint is deleted after {show(ttl, 'duration')}, and {view.steps:,} "
+        message += "steps take longer than that"
         advice = f"at a minute a step they take about {expected / 3_600:.0f}h; raise `ttl`"
         view.warning("RL0416", "save.ttl_seconds", message, advice)
 
@@ -35,17 +149,8 @@ def _uploads_something(view: StageView) -> None:
             view.error("RL0312", "track", message, "take it out")
 
 
-@rule("save")
-def _keeps_the_best(view: StageView) -> None:
-    """Choosing the best checkpoint needs several of them."""
-    if view.save.every is None and view.save.best:
-        message = "`best` needs checkpoints to choose from"
-        view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
-
-
 @rule("kl_guard", "overlap")
 def _has_steps_to_stop(view: StageView) -> None:
-    """A guard can only end an overlap that the stage has."""
     guard = view.kl_guard
     if guard is not None and guard.then == "synchronous" and not view.overlap.max_staleness:
         message = "`then = synchronous` needs asynchronous steps, and these never overlap"
@@ -55,9 +160,8 @@ def _has_steps_to_stop(view: StageView) -> None:
 
 @rule("metrics", "samples")
 def _enough_samples(view: StageView) -> None:
-    """pass@k needs k episodes of a task."""
     for index, metric in enumerate(view.metrics):
-        if metric.k is not None and metric.k > view.samples:
+        if (metric.k or 0) > view.samples:
             label = Label(view.at("samples"), f"{view.samples} of each task are played")
             message = f"`{metric.name}({metric.k})` needs {metric.k} episodes of each task"
             advice = f"`samples = {metric.k}`, or a smaller k"
@@ -66,10 +170,71 @@ def _enough_samples(view: StageView) -> None:
 
 @rule("every", "first", "after")
 def _during_a_stage(view: StageView) -> None:
-    """``every`` and ``first`` count the steps of a stage."""
-    if view.after is not None:
-        return
     for name, given in (("every", view.every is not None), ("first", view.first)):
-        if given:
+        if given and view.after is None:
             message = f"`{name}` counts the steps of a stage, and this evaluates a model"
             view.error("RL0317", name, message, "`model = main` evaluates the stage `main`")
+
+
+@frozen
+class _Limit:
+    """A limit of a budget, and the estimates to compare it with."""
+
+    unit: str
+    most: float
+    least_step: float  # of one step, at the very least
+    step: float  # of one step, with its share of the evaluations
+    whole: float
+    text: Callable[[float], str]  # an amount as it is shown
+
+
+def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
+    """Refuse budgets that are too small for a step, and warn of those that will not last."""
+    plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
+    if not any(_is_limited(plan) for plan in plans):
+        return  # most have no budget, and their files need not be measured
+    from rlc.catalog import located_stages
+
+    plans = located_stages(plans, recipe)
+    for stage, plan in zip(stages, plans, strict=True):
+        if not is_training(plan) or not _is_limited(plan):
+            continue
+        evaluations = evaluations_of(plan, plans)
+        for limit in _limits(plan, evaluations, plans):
+            span = stage.origins.at(f"budget.{limit.unit}")
+            most, whole, least = map(limit.text, (limit.most, limit.whole, limit.least_step))
+            if limit.least_step > limit.most:
+                message = f"a budget of {most} is less than one step takes"
+                advice = f"a step takes at least {least}, and a run cannot stop within it; all "
+                advice += f"{plan.steps:,} steps are expected to take {whole}"
+                found.error("RL0460", span, message, advice)
+            elif limit.whole > limit.most:
+                steps = int(limit.most / limit.step)
+                lasting = f"will do for about {steps:,} of {plan.steps:,} steps"
+                message = f"a budget of {most} {lasting if steps else 'may not do for one step'}"
+                included = ", evaluations included" if evaluations else ""
+                advice = f"all of them are expected to take {whole}{included}; "
+                found.warning("RL0411", span, message, advice + "the run stops at the budget")
+
+
+def _is_limited(plan: StagePlan) -> bool:
+    budget = plan.budget if is_training(plan) else None
+    return budget is not None and not (budget.usd is None and budget.tokens is None)
+
+
+def _limits(
+    plan: Training, evaluations: Sequence[Evaluation], plans: Sequence[StagePlan]
+) -> Iterator[_Limit]:
+    from rlc.pricing import stage_cost  # most checks need no prices
+
+    by_name = {other.name: other for other in plans}
+    cost = stage_cost(plan)
+    evaluated = [stage_cost(other, by_name) for other in evaluations]
+    if (usd := plan.budget.usd) is not None:
+        whole = sum(part.total("expected").usd for part in (cost, *evaluated))
+        least = cost.step["low"].usd
+        yield _Limit("usd", usd, least, whole / plan.steps, whole, "${:,.2f}".format)
+    if (tokens := plan.budget.tokens) is not None:
+        whole = sum(part.tokens("expected") for part in (cost, *evaluated))
+        least = cost.step_tokens["low"].total
+        yield _Limit("tokens", tokens, least, whole / plan.steps, whole, "{:,.0f} tokens".format)

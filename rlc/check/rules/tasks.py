@@ -1,55 +1,74 @@
-"""Rules on tasks: what chooses among them, and what plays them for demonstrations."""
+"""Rules on tasks and data: what chooses among tasks, what plays them, what rows hold.
+
+Splits of sets that are known by name are looked up; files are read, if the check may read them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rlc.catalog import (
+    Param,
+    code_of,
+    code_of_data,
     env_facts,
     files_of,
     find_builtin,
+    grader_traits,
     have_tasks_in_common,
     names_of,
-    players_of_role,
+    prompt_rules,
+    seats_of,
     source_traits,
+    task_count,
+    templates_of,
     with_role,
 )
-from rlc.check.data.rules import LEARNT
-from rlc.check.view import StageView, rule, rule_on_envs
+from rlc.check.rules.view import StageView, rule, rule_on_envs, teacher_paths
+from rlc.check.scope import known_values
 from rlc.lang import Label
-from rlc.plan import WHERE_PATHS_START, EnvPlan, hub_dataset
+from rlc.plan import WHERE_PATHS_START, EnvPlan, base_split, hub_dataset
+from rlc.records import evolve
+
+if TYPE_CHECKING:
+    from rlc.check.rules.rows import (
+        StageRows,  # imported where a file is read: few recipes name any
+    )
 
 
 @rule_on_envs()
-def _tasks_have_numbers(view: StageView, env: EnvPlan) -> None:
-    """What remembers tasks needs to know which one it has, and how many there are."""
+def _curriculum_chooses(view: StageView, env: EnvPlan) -> None:
     curriculum = with_role(env, "curriculum")
     if curriculum is None:
         return
-    path = f"envs.{env.name}.wrappers.{curriculum.name}"
+    path, args = f"envs.{env.name}.wrappers.{curriculum.name}", curriculum.args
+    remembers = f"`{curriculum.name}()` remembers tasks, and"
     if not source_traits(env.source).numbered:
         numbered = (n for n in names_of("env") if source_traits(n).numbered)
-        message = (
-            f"`{curriculum.name}()` remembers tasks, and those of `{env.source}()` have no numbers"
-        )
+        message = f"{remembers} those of `{env.source}()` have no numbers"
         advice = f"take it out; it works with {' and '.join(f'`{n}()`' for n in numbered)}"
         view.error("RL0320", path, message, advice)
     elif env_facts(env).uncounted and env.args["samples"] is None:
-        message = (
-            f"`{curriculum.name}()` remembers tasks, and it is not known how many `{env.name}` has"
-        )
-        advice = "give the number: `samples = 1_000` in its source"
-        view.error("RL0320", path, message, advice)
+        message = f"{remembers} it is not known how many `{env.name}` has"
+        view.error("RL0320", path, message, "give the number: `samples = 1_000` in its source")
+    if args["hopeless"] >= args["solved"]:
+        message = "every task that was played is passed over: hopeless, or solved, or both"
+        advice = "the share `hopeless` is below `solved`, for example 0% and 100%"
+        view.error("RL0443", f"{path}.args.hopeless", message, advice)
+    elif args["explore"] == 1:
+        message = "all that would be passed over is played all the same"
+        view.warning("RL0443", f"{path}.args.explore", message, "10% is enough to look again")
 
 
 @rule_on_envs("batch", "advantage")
 def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
-    """What judges a task by its rollouts needs several of them."""
-    curriculum = with_role(env, "curriculum")
+    curriculum, place, what = with_role(env, "curriculum"), "batch.resample", "`resample`"
     if env.rollouts.group > 1 or not (curriculum or view.batch.resample):
         return
-    place = f"envs.{env.name}.wrappers.{curriculum.name}" if curriculum else "batch.resample"
-    what = f"`{curriculum.name}()`" if curriculum else "`resample`"
+    if curriculum:
+        place, what = f"envs.{env.name}.wrappers.{curriculum.name}", f"`{curriculum.name}()`"
     label = Label(view.at(place), "compares the rollouts of a task")
     message = f"`{env.name}` plays each task once, so {what} has nothing to compare"
     advice = "play each task more often, for example `groups(16, group_size = 8)`"
@@ -57,36 +76,23 @@ def _tasks_are_compared(view: StageView, env: EnvPlan) -> None:
 
 
 @rule("data")
-def _has_an_oracle(view: StageView) -> None:
-    """Only some environments come with a player that knows the answers."""
-    policy = getattr(view.data, "policy", None)
-    for env in view.data.environments if policy == "oracle" else ():
-        if env_facts(env).oracle:
-            continue
-        message = f"`{env.name}` has no oracle that could demonstrate it"
-        view.error("RL0321", "data.env", message, "take `policy = model`")
-
-
-@rule("data")
-def _rows_are_there(view: StageView) -> None:
+def _data_can_be_made(view: StageView) -> None:
+    is_oracle = getattr(view.data, "policy", None) == "oracle"
+    for env in view.data.environments:
+        if is_oracle and not env_facts(env).oracle:
+            message = f"`{env.name}` has no oracle that could demonstrate it"
+            view.error("RL0321", "data.env", message, "take `policy = model`")
+        if len(seats_of(env)) > 1:
+            message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
+            advice = "train on it with a `train` stage, or take the environment of a single player"
+            view.error("RL0788", "data.env", message, advice)
     for name in LEARNT:
         path = getattr(view.parts.get(name), "path", None)
-        if path is None or hub_dataset(path) is not None:
-            continue
-        if not os.path.isfile(file := view.located(path)):
-            view.error("RL0001", f"{name}.path", f'there is no file "{file}"', WHERE_PATHS_START)
-
-
-@rule_on_envs()
-def _arguments_count(view: StageView, env: EnvPlan) -> None:
-    """A word that changes nothing about this environment is a mistake."""
-    source = find_builtin("env", env.source)
-    ignored = env_facts(env).ignores
-    for param in source.params if source else ():
-        if param.name in ignored and env.args[param.name] != param.default:
-            message = f"`{param.name}` has no effect on `{env.id}`"
-            advice = "it names a field of a file, and this set has fields of its own: take it out"
-            view.error("RL0312", f"envs.{env.name}.args.{param.name}", message, advice)
+        if path is not None and not view.has_file(path):
+            message = f'there is no file "{view.located(path)}"'
+            view.error("RL0001", f"{name}.path", message, WHERE_PATHS_START)
+        if (rows := rows_of_data(view, name)) is not None:
+            _check(rows)
 
 
 @rule_on_envs("optimizer")
@@ -100,51 +106,223 @@ def _trains_on_training_tasks(view: StageView, env: EnvPlan) -> None:
 
 @rule_on_envs("metrics")
 def _evaluates_on_other_tasks(view: StageView, env: EnvPlan) -> None:
-    """What was trained on says how well it was learnt by heart."""
     if not all(view.has_file(path) for _, path in files_of(env)):
         return  # reported elsewhere
     for stage in view.before:
-        for trained in stage.parts.get("envs", ()):
-            if has_tasks_of(env, trained):
-                label = Label(stage.origins.span, "trains on them")
-                message = f"`{env.name}` has tasks that the model was trained on"
-                others = [name for name in env_facts(env).splits or () if name == "test"]
-                advice = "train on `split = first(90%)`, and evaluate on `split = last(10%)`"
-                advice = "evaluate on `split = test`" if others else advice
-                view.warning("RL0427", f"envs.{env.name}", message, advice, label)
-                return
+        if any(has_tasks_of(env, trained) for trained in stage.parts.get("envs", ())):
+            label = Label(stage.origins.span, "trains on them")
+            message = f"`{env.name}` has tasks that the model was trained on"
+            advice = "train on `split = first(90%)`, and evaluate on `split = last(10%)`"
+            if "test" in (env_facts(env).splits or ()):
+                advice = "evaluate on `split = test`"
+            view.warning("RL0427", f"envs.{env.name}", message, advice, label)
+            return
+
+
+@rule_on_envs("metrics")
+def _evaluates_on_other_rows(view: StageView, env: EnvPlan) -> None:
+    for stage in view.before:
+        data = stage.parts.get("data")
+        if data is None or data.file is None or data.file != env.id or not view.has_file(env.id):
+            continue
+        split = base_split(env.args["split"]) if data.split is None else data.split
+        if have_tasks_in_common(env.args["split"], split):
+            message = f"`{env.name}` has rows that the model was trained on"
+            label = Label(stage.at("data.path"), "imitates them")
+            advice = "imitate `split = first(90%)`, and evaluate on `split = last(10%)`"
+            view.warning("RL0505", f"envs.{env.name}.id", message, advice, label)
 
 
 def has_tasks_of(one: EnvPlan, other: EnvPlan) -> bool:
-    """Whether two environments have tasks in common, which only numbered ones can have."""
+    """Return whether two environments share tasks; only numbered ones can."""
     if not source_traits(one.source).numbered or env_facts(one).endless:
         return False
-    mine, its = (
-        (env.source, env.id, env.args.get("variant"), env.args.get("base_url"))
-        for env in (one, other)
-    )
+    names = ("variant", "base_url")
+    mine, its = ((e.source, e.id, *map(e.args.get, names)) for e in (one, other))
     return mine == its and have_tasks_in_common(one.args["split"], other.args["split"])
 
 
+LEARNT = ("data", "heldout")  # the fields of stages that hold data
+
+
 @rule_on_envs()
-def _curriculum_leaves_tasks(view: StageView, env: EnvPlan) -> None:
-    curriculum = with_role(env, "curriculum")
-    if curriculum is None:
+def _arguments_fit_known_sets(view: StageView, env: EnvPlan) -> None:
+    facts, path = env_facts(env), f"envs.{env.name}.args.split"
+    source = find_builtin("env", env.source)
+    for param in source.params if source else ():
+        if param.name in facts.ignores and env.args[param.name] != param.default:
+            message = f"`{param.name}` has no effect on `{env.id}`"
+            advice = "it names a field of a file, and this set has fields of its own: take it out"
+            view.error("RL0312", f"envs.{env.name}.args.{param.name}", message, advice)
+    if facts.splits is None:
         return
-    path, args = f"envs.{env.name}.wrappers.{curriculum.name}.args", curriculum.args
-    if args["hopeless"] >= args["solved"]:
-        message = "every task that was played is passed over: hopeless, or solved, or both"
-        advice = "the share `hopeless` is below `solved`, for example 0% and 100%"
-        view.error("RL0443", f"{path}.hopeless", message, advice)
-    elif args["explore"] == 1:
-        message = "all that would be passed over is played all the same"
-        view.warning("RL0443", f"{path}.explore", message, "10% is enough to look again")
+    split = env.args["split"]
+    if (name := base_split(split)) not in facts.splits:
+        message = f"`{env.id}` has no split `{name}`"
+        view.report("RL0506", path, message, known_values(facts.splits, name))
+    elif facts.uncounted and isinstance(split, Mapping):
+        message = f"`{name}` of `{env.id}` has no end, so it has no part"
+        advice = f"take another of its splits: {known_values(facts.splits)}"
+        view.report("RL0506", path, message, advice)
 
 
 @rule_on_envs()
-def _a_choice_to_judge(view: StageView, env: EnvPlan) -> None:
-    game = with_role(env, "game")
-    if game is not None and players_of_role(env) == 1:
-        message = f"the judge of `{env.name}` has one answer to choose from"
-        advice = "it is right whenever that is: `solvers = 2`, or leave the judge out"
-        view.warning("RL0441", f"envs.{env.name}.wrappers.{game.name}", message, advice)
+def _files_can_be_used(view: StageView, env: EnvPlan) -> None:
+    """Rows are read, graders tried on the first of them; code of the user is read, not run."""
+    if view.reader is None:
+        return
+    for rows in rows_of_env(view, env):
+        _check(rows)
+    for path, code in code_of(env):
+        from rlc.check.rules.code import check_code
+
+        check_code(view, f"envs.{env.name}.{path}", code, env, own_rows(view, env))
+    for path, param, value in templates_of(env):
+        if os.path.isfile(view.located(value)):  # another rule says so
+            from rlc.check.rules.code import check_template
+
+            check_template(view, f"envs.{env.name}.{path}", param, value)
+    for part in env.graders if source_traits(env.source).answers else ():
+        if grader_traits(part.grader).compares:
+            from rlc.check.rules.rows import try_grader
+
+            try_grader(view, env, part, [*rows_of_env(view, env)])
+
+
+@rule("teacher", "envs")
+def _rows_have_demonstrations(view: StageView) -> None:
+    for path, teacher in teacher_paths(view):
+        builtin = find_builtin("teacher", teacher.kind)
+        shown = [p for p in builtin.params if p.name == "demonstration"] if builtin else []
+        if teacher.demonstration is None or not shown:
+            continue
+        columns = ((shown[0], teacher.demonstration),)
+        for env in view.envs:
+            for rows in rows_of_env(view, env) if teacher.name in (None, env.name) else ():
+                if not rows.solved:
+                    _check(evolve(rows, args=path, columns=columns, require=lambda _: None))
+
+
+def _check(rows: StageRows) -> None:
+    from rlc.check.rules.rows import check_rows
+
+    if os.path.isfile(rows.view.located(rows.file)):  # another rule says so
+        check_rows(rows)
+
+
+def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
+    """Yield the rows of the files that an environment reads: its tasks, and solved ones."""
+    source = find_builtin("env", env.source)
+    columns = _columns(source.params if source else (), env.args)
+    if view.reader is None or source is None or not columns:
+        return
+    from rlc.check.rules.rows import StageRows
+    from rlc.data import Chat, completed, read_prompt, read_solved, require_gradable
+
+    path, fields = f"envs.{env.name}", {param.holds: name for param, name in columns}
+    question, answer = fields["asked"], fields.get("answer", "")
+    names = [part.grader for part in env.graders] if answer else []
+    rules, suffix = prompt_rules(env), env.args.get("suffix") or ""
+
+    def prompt(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> Chat:
+        whole = completed(names, row, question, answer)
+        return read(whole, question, **rules).with_suffix(suffix)
+
+    def require(row: Mapping[str, Any], read: Callable[..., Chat] = read_prompt) -> None:
+        prompt(row, read)
+        for name in names:
+            require_gradable(name, answer, row)
+
+    args, (first, *others) = f"{path}.args", source.params
+    rows = StageRows(
+        *(view, env.id, f"{path}.id", args, columns),
+        split=env.args.get("split"),
+        key=question,
+        most=("samples", env.args.get("samples"), f"{args}.samples"),
+        complete=lambda row: completed(names, row, question, answer),
+        require=require,
+        asked=lambda row: prompt(row).messages,
+        code="RL0508",
+    )
+    if first.names_file(env.id):
+        yield rows
+    for param in others:
+        file = env.args.get(param.name)
+        if param.type == "string" and param.names_file(file):
+            yield evolve(
+                rows,
+                file=file,
+                path=f"{args}.{param.name}",
+                columns=tuple(column for column in columns if column[0].holds != "id"),
+                split=None,
+                most=("", None, ""),
+                require=partial(require, read=read_solved),
+                solved=True,
+            )
+
+
+@rule("data", "heldout")
+def _builders_are_there(view: StageView) -> None:
+    for name in LEARNT if view.reader is not None else ():
+        data = view.parts.get(name)
+        if data is not None and (code := code_of_data(data)) is not None:
+            from rlc.check.rules.code import check_code
+
+            check_code(view, f"{name}.builder", code)
+
+
+@rule()
+def _packages_are_installed(view: StageView) -> None:
+    """Without `--import` the recipe may be run on another machine."""
+    if view.reader is not None and view.reader.imports:
+        from rlc.check.rules.code import check_packages
+
+        check_packages(view)
+
+
+def own_rows(view: StageView, env: EnvPlan) -> StageRows | None:
+    """Return the rows of an environment's tasks; None if it reads no file."""
+    return next((rows for rows in rows_of_env(view, env) if rows.path.endswith(".id")), None)
+
+
+def rows_of_data(view: StageView, name: str) -> StageRows | None:
+    """Return the rows of a stage's ``data``, or of what it holds out; None if it reads no file."""
+    data = view.parts.get(name)
+    if view.reader is None or data is None or data.file is None or hub_dataset(data.file):
+        return None
+    made = find_builtin("data", data.word) or find_builtin("preferences", data.word)
+    assert made is not None
+    from rlc.check.rules.rows import StageRows
+    from rlc.data import hashed, reader_of
+
+    columns = _columns(made.params, {p.name: getattr(data, p.name, None) for p in made.params})
+    most = ("n", data.count, f"{name}.count")
+    return StageRows(
+        *(view, data.path, f"{name}.path", name, columns, data.split, hashed(data), most),
+        require=reader_of(data),
+        code="RL0720",
+    )
+
+
+def _columns(params: tuple[Param, ...], args: Mapping[str, Any]) -> tuple[tuple[Param, str], ...]:
+    return tuple(
+        (param, args[param.name])
+        for param in params
+        if param.holds is not None and args.get(param.name) is not None
+    )
+
+
+def tasks_of(view: StageView, env: EnvPlan) -> int | None:
+    """Return how many tasks an environment has; None if that is unknown, or endless."""
+    if (count := task_count(env)) is not None:
+        return count
+    own = own_rows(view, env)
+    return None if own is None else own.size()
+
+
+def examples_of(view: StageView) -> int | None:
+    """Return how many examples a supervised stage has; None if that is unknown."""
+    if view.data.count is not None:
+        return int(view.data.count)
+    rows = rows_of_data(view, "data")
+    return None if rows is None else rows.size()

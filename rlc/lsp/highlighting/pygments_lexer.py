@@ -23,34 +23,26 @@ from rlc.check import Role
 from rlc.lang import COMMENT, Source, read_words
 from rlc.lsp.documents import Document, Documents
 
+_VARIABLES: tuple[Role, ...] = ("declares", "reference", "parameter", "local")
+_ATTRIBUTES: tuple[Role, ...] = ("field", "argument", "key", "attribute")
 _ROLES: dict[Role, Any] = {
     "kind": Keyword.Declaration,
-    "declares": Name.Variable,
     "type": Keyword.Type,
-    "field": Name.Attribute,
-    "argument": Name.Attribute,
-    "key": Name.Attribute,
     "builtin": Name.Builtin,
     "function": Name.Function,
     "word": Name.Constant,
-    "reference": Name.Variable,
-    "parameter": Name.Variable,
-    "local": Name.Variable,
     "input": Name.Variable.Global,
-    "attribute": Name.Attribute,
+    **dict.fromkeys(_VARIABLES, Name.Variable),
+    **dict.fromkeys(_ATTRIBUTES, Name.Attribute),
 }
 _WORDS: dict[str, Any] = {
     COMMENT: Comment.Single,
     "STRING": String.Double,
-    "NUMBER": Number,
-    "MONEY": Number,
-    "DURATION": Number,
-    "PERCENT": Number,
-    "TRUE": Keyword.Constant,
-    "FALSE": Keyword.Constant,
     "THEN": Operator.Word,
     "NAME": Name,
     "BAD": Error,
+    **dict.fromkeys(("NUMBER", "MONEY", "DURATION", "PERCENT"), Number),
+    **dict.fromkeys(("TRUE", "FALSE"), Keyword.Constant),
     **dict.fromkeys(("LPAR", "RPAR", "LBRACE", "RBRACE", "LSQB", "RSQB"), Punctuation),
     **dict.fromkeys(("COMMA", "COLON", "DOT"), Punctuation),
 }

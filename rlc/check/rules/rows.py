@@ -1,33 +1,40 @@
-"""Rows of files against what a stage wants of them: each mistake once, with its first places.
+"""Rows of files against what a stage wants of them, and graders against the answers in them.
 
-Only `rlc check` of a recipe that names files comes here.
-"""
+Only `rlc check` of a recipe that names files, or a grader that needs them, comes here."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from rlc.catalog import Param
-from rlc.check.data.places import labels
+from rlc.check.rules.view import StageView
 from rlc.check.scope import closest, known_values
-from rlc.check.view import StageView
 from rlc.data import (
+    TRIED,
     DataError,
     DataRow,
     FieldError,
     FilePlace,
     FileRows,
+    Grader,
     MessageError,
     NoSplitError,
+    PackageMissingError,
     field_fault,
+    is_right,
     rows_of_split,
     said,
+    tried,
+    wrongly_graded,
 )
-from rlc.plan import base_split
+from rlc.lang import Label, Source, Span
+from rlc.plan import EnvPlan, GraderPlan, base_split
 from rlc.records import field, frozen
 
 LISTED = 3  # kinds of mistakes in one file, and further places of one of them
@@ -74,17 +81,17 @@ class StageRows:
     solved: bool = False
 
     def read(self) -> FileRows:
-        """The file, as far as it can be read in time."""
+        """Return the file, as far as it can be read in time."""
         assert self.view.reader is not None
         return self.view.reader.read(self.view.located(self.file))
 
     def chosen(self) -> Sequence[DataRow]:
-        """The rows of the split. Raise DataError if there are none."""
+        """Return the rows of the split. Raise DataError if there are none."""
         read = self.read().rows
         return read if self.split is None else rows_of_split(self.file, read, self.split, self.key)
 
     def size(self) -> int | None:
-        """How many rows the split has; None if they cannot all be read in time."""
+        """Return how many rows the split has; None if they cannot all be read in time."""
         if not os.path.isfile(self.view.located(self.file)):
             return None
         try:
@@ -93,8 +100,8 @@ class StageRows:
             return None
 
     def faults(self, row: DataRow) -> list[tuple[str, FieldError]]:
-        """What is wrong with the fields of a row, each with the parameter that names the field.
-        Raise DataError for one that cannot be used for another reason."""
+        """Return what is wrong with the fields of a row, each with its parameter. Raise DataError
+        if the row cannot be used for another reason."""
         whole = self.complete(row.fields)
         found = [
             (param.name, fault)
@@ -106,28 +113,23 @@ class StageRows:
         return found
 
     def sound(self, most: int) -> list[DataRow]:
-        """The first rows of the split, without those that something is wrong with."""
-        try:
-            return [row for row in self.chosen()[:most] if self._is_sound(row)]
-        except DataError:  # a rule on the rows says so
-            return []
-
-    def _is_sound(self, row: DataRow) -> bool:
-        try:
-            return not self.faults(row)
-        except DataError:
-            return False
+        """Return the first rows of the split that have no mistake."""
+        found = list[DataRow]()
+        with suppress(DataError):  # a rule on the rows says so
+            for row in self.chosen()[:most]:
+                with suppress(DataError):
+                    found += [] if self.faults(row) else [row]
+        return found
 
     def error(
         self, code: str, path: str, message: str, help: str | None, place: FilePlace | None = None
     ) -> None:
         """Report a mistake at an argument, and show its first place in the file."""
-        marks = labels(place, self.file)
-        self.view.report(code, path, message, help, *marks)
+        self.view.report(code, path, message, help, *labels(place, self.file))
 
 
 def check_rows(rows: StageRows) -> None:
-    """Report what is wrong with the rows of a file that is there."""
+    """Report what is wrong with the rows of a file."""
     read = rows.read()
     if (error := read.error) is not None:
         what = error.what.removeprefix(f"{rows.view.located(rows.file)} ")
@@ -161,7 +163,6 @@ def check_rows(rows: StageRows) -> None:
 
 
 def _check_fields(rows: StageRows, chosen: Sequence[DataRow]) -> None:
-    """Report fields that are missing, empty or of the wrong type, and rows that do not fit."""
     fields: dict[tuple[str, str], Bad] = {}
     others: dict[str, Bad] = {}
     for row in chosen:
@@ -197,11 +198,9 @@ def _column_message(
         return f"{error.what}, in {how_many}", None
     used = {other for _, other in rows.columns}
     there = [name for name in map(str, row.fields) if name not in used]
-    usual = [name for name in _USUAL.get(param.holds, ()) if name in there]
-    if likely := (closest(name, there) or usual)[:1]:
-        advice = f'write `{param.name} = "{likely[0]}"`'
-    else:
-        advice = f"there are {known_values(list(map(str, row.fields)))}"
+    likely = closest(name, there) or [n for n in _USUAL.get(param.holds, ()) if n in there]
+    advice = f"there are {known_values(list(map(str, row.fields)))}"
+    advice = f'write `{param.name} = "{likely[0]}"`' if likely else advice
     return f"there is no field `{name}` in {how_many}", advice
 
 
@@ -212,7 +211,6 @@ def _how_many(rows: StageRows, bad: Bad, chosen: Sequence[DataRow]) -> str:
 
 
 def _with_places(advice: str | None, bad: Bad) -> str | None:
-    """The advice, and where else than in the first place the mistake is."""
     places = [row.place for _, row in bad[1 : 1 + LISTED]]
     if not places:
         return advice
@@ -222,3 +220,64 @@ def _with_places(advice: str | None, bad: Bad) -> str | None:
     also = f"also in {word}{'s' * (len(places) > 1)} {lines}"
     also += f" and {more:,} more" if more else ""
     return also if advice is None else f"{advice}; {also}"
+
+
+_LONGEST = 100_000  # characters of a line that is shown
+
+
+def labels(place: FilePlace | None, shown: str, text: str = "") -> list[Label]:
+    """Return the label at a place of a file, shown as ``shown``; none without a line, or if it
+    cannot be read."""
+    if place is None or place.line is None:
+        return []
+    start = place.line - 1
+    try:
+        with open(place.path, encoding="utf-8-sig", errors="replace") as file:
+            line = next(islice(file, start, None), "").rstrip("\r\n")[:_LONGEST]
+    except OSError:
+        return []
+    at = start + min((place.column or 1) - 1, len(line))
+    end = start + len(line) if place.column is None else at + 1
+    # A source of this line alone: the empty ones before give it its number.
+    return [Label(Span(Source(shown, "\n" * start + line), at, max(end, at + 1)), text)]
+
+
+_SECONDS = 3.0  # that a grader may take
+
+
+def try_grader(view: StageView, env: EnvPlan, part: GraderPlan, files: Sequence[StageRows]) -> None:
+    """Grade the answers of the first rows, and solved problems as they are shown."""
+    path = f"envs.{env.name}.graders.{part.name}"
+    try:
+        grader = Grader(part.grader, env.args["answer"], part.args.get("pattern"))
+    except PackageMissingError:
+        return  # it may be where the recipe is run
+    except DataError as error:
+        view.report("RL0508", f"{path}.args.pattern", error.what, error.hint)
+        return
+    for rows in files:
+        if os.path.isfile(view.located(rows.file)):
+            _try_on(rows, grader, path)
+
+
+def _try_on(rows: StageRows, grader: Grader, path: str) -> None:
+    until, wrong, tried_on = time.monotonic() + _SECONDS, list[DataRow](), 0
+    for row in rows.sound(TRIED):
+        if time.monotonic() > until:
+            break
+        answer = rows.complete(row.fields)[grader.answer]
+        tried_on += 1
+        if rows.solved:
+            if is_right(grader, str(answer), row.fields) is False:
+                message = f"`{grader.name}` calls this solved problem wrong as it is shown"
+                advice = "write its answer as a reply is to give it, for example in `\\boxed{…}`"
+                rows.error("RL0509", rows.path, message, advice, row.place)
+                return
+        elif tried(grader) and wrongly_graded(grader, row.fields):
+            wrong.append(row)
+    if 2 * len(wrong) > tried_on:
+        shown = str(wrong[0].fields[grader.answer])[:60]
+        count = f"{len(wrong)} of the first {tried_on}"
+        message = f"`{grader.name}` calls the right answers wrong ({count}, such as {shown!r})"
+        advice = "take another grader, or name the field that holds the `answer`"
+        rows.error("RL0509", path, message, advice, wrong[0].place)

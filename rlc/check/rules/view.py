@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlc.algo import AdvantageStep
-from rlc.check.values import Origins, is_command_line, said
+from rlc.check.values import Origins, is_command_line
 from rlc.lang import Diagnostics, Label, Span
 from rlc.plan import EnvPlan, TeacherPlan, hub_dataset, located
 from rlc.records import frozen
@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class StageView:
-    """The parts of one stage that could be read, and their places.
-
-    ``before`` are the stages whose weights it continues, the latest first. With a ``reader`` the
-    files that it names may be read.
-    """
+    """The parts of one stage that could be read, and their places. ``before`` are the stages whose
+    weights it continues, the latest first. With a ``reader`` its files may be read."""
 
     parts: Mapping[str, Any]
     origins: Origins
@@ -34,40 +31,34 @@ class StageView:
         return self.parts[name]
 
     def at(self, path: str) -> Span:
-        """The place of ``batch.size`` and the like."""
+        """Return the place of ``batch.size`` and the like."""
         return self.origins.at(path)
 
     def named(self, part: str) -> str:
-        """What the recipe calls a part that a builtin makes: the name that it gave it, or that of
-        the builtin."""
+        """Return the recipe's name of a part, or the builtin's."""
         text = self.at(part).text
         return f"`{text}`" if text.isidentifier() else f"`{self.parts[part].name}()`"
 
     def located(self, path: str) -> str:
-        """Where a path of the plan is."""
+        """Return the file path of a path of the plan."""
         return located(path, self.origins.span.source.name)
 
     @property
     def is_run_here(self) -> bool:
-        """Whether the recipe is checked where it is run, as `--import` says."""
+        """Whether modules may be imported (`--import`): the recipe runs on this machine."""
         return self.reader is not None and bool(self.reader.imports)
 
     def has_file(self, path: str) -> bool:
-        """Whether a path of the plan is that of a file that is there, or of no file here."""
+        """Return whether a path of the plan is that of a file that exists, or of a hub data set."""
         return hub_dataset(path) is not None or os.path.isfile(self.located(path))
 
     def is_from_command_line(self, part: str) -> bool:
-        """Whether a part was set there: what a recipe says of its own steps then need not hold."""
+        """Return whether a part was set there: a rule on the recipe's own numbers need not hold."""
         value = self.origins.values.get(part)
         return value is not None and is_command_line(value.origin)
 
-    def is_written(self, part: str) -> bool:
-        """Whether the recipe sets it, so that it is not a default."""
-        value = self.origins.values.get(part)
-        return value is not None and not said(value.origin).startswith("default of ")
-
     def steps_of_scheme(self) -> Iterator[tuple[str, AdvantageStep]]:
-        """The steps of the advantage scheme, each with its path."""
+        """Yield the steps of the advantage scheme, each with its path."""
         for index, step in enumerate(self.parts["advantage"].steps):
             yield f"advantage.steps.{index}", step
 
@@ -98,7 +89,7 @@ class StageView:
             self.found.error(code, span, message, help, *labels)
 
     def _known(self, code: str, path: str) -> bool:
-        """Whether it was reported already, for another stage that uses the same thing."""
+        """Return whether it was reported for another stage that uses the same thing."""
         span = self.at(path)
         return any(item.code == code and item.span == span for item in self.found)
 
@@ -112,12 +103,12 @@ class Rule:
 
 
 def rule(*needs: str) -> Callable[[Callable[[StageView], None]], Rule]:
-    """A rule on the parts ``needs`` of a stage."""
+    """Return a decorator for a rule on the parts ``needs`` of a stage."""
     return lambda check: Rule(frozenset(needs), check)
 
 
 def rule_on_envs(*needs: str) -> Callable[[Callable[[StageView, EnvPlan], None]], Rule]:
-    """A rule on each environment of a stage, which needs its parts ``needs`` too."""
+    """Return a decorator for a rule on each environment, which needs the parts ``needs`` too."""
 
     def declared(check: Callable[[StageView, EnvPlan], None]) -> Rule:
         def check_all(view: StageView) -> None:
@@ -130,7 +121,7 @@ def rule_on_envs(*needs: str) -> Callable[[Callable[[StageView, EnvPlan], None]]
 
 
 def teacher_paths(view: StageView) -> list[tuple[str, TeacherPlan]]:
-    """The teachers of a stage, each with its path."""
+    """Return the teachers of a stage, each with its path."""
     teachers = view.teacher
     named = len({one.name for one in teachers} - {None}) == len(teachers)
     return [(f"teacher.{t.name if named else i}", t) for i, t in enumerate(teachers)]

@@ -1,24 +1,28 @@
-"""The Python code that a recipe names, looked at without being run, and tried if that is allowed.
+"""Code, templates and packages that a recipe names.
 
-Only `rlc check` of a recipe that names some comes here.
-"""
+Only `rlc check` of a recipe that names some comes here. Code is looked at without being run, and
+tried if that is allowed."""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
-from rlc.catalog import opponent_name, opponent_traits, source_traits
-from rlc.check.data.places import labels
-from rlc.check.data.rows import Messages, StageRows
-from rlc.check.view import StageView
+from rlc.catalog import Param, opponent_name, opponent_traits, source_traits
+from rlc.catalog.requirements import module_of, requirements_of
+from rlc.check.rules.rows import Messages, StageRows, labels
+from rlc.check.rules.view import StageView
+from rlc.check.scope import known_values
 from rlc.data import (
     Code,
     CodeError,
     DataError,
     DataRow,
+    FilePlace,
     PackageMissingError,
     lacks,
     module_file,
+    parsed_template,
     require_fits,
     written_signature,
 )
@@ -33,14 +37,16 @@ UNREWARDED, NOT_PLAYED = "RL0807", "RL0808"
 def check_code(
     view: StageView, at: str, code: Code, env: EnvPlan | None = None, rows: StageRows | None = None
 ) -> None:
-    """Report code that is not there, or does not take what it will be called with: that of an
-    environment, or of a stage's data. If modules may be imported, it is also tried; a reward on the
-    first ``rows``."""
+    """Report code that is not there, or does not take the arguments of its call: that of an
+    environment, or of a stage's data. If modules may be imported, it is also called; a reward
+    on the first ``rows``."""
     module, _, name = code.target.rpartition(":")
     in_file = file_part(code.target) == module
     assert view.reader is not None
+    # Beside what is installed, modules are searched where a run does.
+    folders = [os.getcwd(), os.path.abspath(os.path.dirname(view.origins.span.source.name))]
     try:
-        file = view.located(module) if in_file else module_file(module, _folders(view))
+        file = view.located(module) if in_file else module_file(module, folders)
         if in_file and not os.path.isfile(str(file)):  # another rule says so
             return
         signature = None if file is None else written_signature(_shown(file), name)
@@ -86,7 +92,6 @@ def check_code(
 def _try(
     view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
 ) -> None:
-    """Report what is wrong with code when it is imported and tried."""
     from rlc.data import TRIED_OWN, CodeTrial
 
     recipe, grader, answer = view.origins.span.source.name, None, None
@@ -121,26 +126,53 @@ def _try(
 
 
 def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> None:
-    """Report code that cannot be called as it will be, at the argument that is wrong."""
     if code.kind in ("reward", "comparison"):
         view.error(NO_REWARD, path, error.what, error.advice)
         return
     if error.argument is not None:
         part, _, last = path.rpartition(".")
-        path = (
-            f"{part}.args.args.{error.argument}"
-            if last == "id"
-            else f"{part}.args.{error.argument}"
-        )
+        path = f"{part}.args.args" if last == "id" else f"{part}.args"
+        path += f".{error.argument}"
     view.error(DOES_NOT_FIT, path, error.what, error.advice)
 
 
 def _shown(file: str) -> str:
-    """A file as seen from the working directory, if it is in it."""
     near = os.path.relpath(file)
     return file if near.startswith(os.pardir) else near
 
 
-def _folders(view: StageView) -> list[str]:
-    """Where a module is looked for beside what is installed, as a run does."""
-    return [os.getcwd(), os.path.abspath(os.path.dirname(view.origins.span.source.name))]
+def check_template(view: StageView, path: str, param: Param, value: str) -> None:
+    """Report a file that is not a template, uses unknown variables, or leaves given ones out."""
+    file = view.located(value)
+    try:
+        read = parsed_template(file)
+    except DataError as error:
+        message = f'"{value}" cannot be used: {error.what}'
+        view.error("RL0514", path, message, None, *labels(error.place, value))
+        return
+    for name in read.unknown(param.variables):
+        line = read.variables[name]
+        message = f'"{value}" uses `{name}`, and it is not given that'
+        marks = labels(FilePlace(file, line, line), value)
+        view.report("RL0515", path, message, known_values(param.variables, name), *marks)
+    unused = read.unused(param.variables)
+    if unused and not read.unknown(param.variables):
+        named = " and ".join(f"`{name}`" for name in unused)
+        message = f'"{value}" does not show {named}'
+        advice = f"the model would not see it: write `{{{{ {unused[0]} }}}}` where it belongs"
+        view.error("RL0516", path, message, advice)
+
+
+def check_packages(view: StageView) -> None:
+    """Warn of each package that is missing, once."""
+    for one in requirements_of("", view.parts):
+        if one.kind != "package" or not is_missing(one.name):
+            continue
+        message = f"this needs the package {one.name}, which is not installed here"
+        if not any(item.message == message for item in view.found):
+            advice = f"`pip install '{one.name}'`, if it is run here"
+            view.found.warning("RL0513", view.at(one.path), message, advice)
+
+
+def is_missing(package: str) -> bool:
+    return find_spec(module_of(package)) is None

@@ -1,13 +1,20 @@
-"""Rules on stages that learn from preferences: what is compared, with what, and how."""
+"""Rules on stages that learn from preferences, and on what a stage holds out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
-from rlc.catalog import builtins_of, find_model, preference_traits, tokenizer_of
-from rlc.check.data.rules import rows_of_data
-from rlc.check.view import StageView, rule
+from rlc.catalog import (
+    builtins_of,
+    find_model,
+    have_tasks_in_common,
+    preference_traits,
+    tokenizer_of,
+)
+from rlc.check.rules.tasks import rows_of_data
+from rlc.check.rules.view import StageView, rule
 from rlc.lang import Label
 from rlc.plan import LOCAL, LabelledReplies, Pairs
 
@@ -21,7 +28,6 @@ _LARGEST_MARGIN = 5.0  # of mean logprobs: gamma over beta
 
 @rule("data", "loss", "reference")
 def _data_fits_the_loss(view: StageView) -> None:
-    """A pair is two labelled replies; labelled replies are no pairs."""
     for path in _preferences(view):
         data = view.parts[path]
         if isinstance(data, LabelledReplies) and not preference_traits(view.loss.name).labelled:
@@ -32,18 +38,8 @@ def _data_fits_the_loss(view: StageView) -> None:
             view.error("RL0722", path, message, advice, label)
 
 
-@rule("loss", "reference")
-def _reference_is_read(view: StageView) -> None:
-    if view.reference is not None and not preference_traits(view.loss.name).reference:
-        message = f"`{view.loss.name}()` compares with no reference"
-        reading = [b.name for b in builtins_of("preference_loss") if b.traits.reference]
-        advice = f"leave it out; {', '.join(f'`{name}()`' for name in reading)} read one"
-        view.error("RL0723", "reference", message, advice)
-
-
 @rule("model", "reference")
 def _tokens_are_the_same(view: StageView) -> None:
-    """What a reference reads, and what another model has written, are the tokens of this one."""
     model = view.model
     asked = {name: getattr(view.parts[name], "model", None) for name in _preferences(view)}
     for path, state in {"reference": view.reference, **asked}.items():
@@ -59,6 +55,11 @@ def _tokens_are_the_same(view: StageView) -> None:
 @rule("loss", "reference")
 def _settings_are_plausible(view: StageView) -> None:
     traits, config = preference_traits(view.loss.name), view.loss.config
+    if view.reference is not None and not traits.reference:
+        message = f"`{view.loss.name}()` compares with no reference"
+        reading = [b.name for b in builtins_of("preference_loss") if b.traits.reference]
+        advice = f"leave it out; {', '.join(f'`{name}()`' for name in reading)} read one"
+        view.error("RL0723", "reference", message, advice)
     beta, (low, high) = config["beta"], traits.usual_beta
     if not low <= beta <= high:
         message = f"beta = {beta:g} is far from what works with `{view.loss.name}()`"
@@ -67,17 +68,18 @@ def _settings_are_plausible(view: StageView) -> None:
     gamma = config.get("gamma", 0.0)
     if gamma > _LARGEST_MARGIN * beta:
         message = f"a margin of gamma / beta = {gamma / beta:g} nats a token is out of reach"
-        view.warning(
-            "RL0724", "loss.config.gamma", message, "gamma is mostly 0.3 to 1.6 times beta"
-        )
+        advice = "gamma is mostly 0.3 to 1.6 times beta"
+        view.warning("RL0724", "loss.config.gamma", message, advice)
+    if traits.labelled and view.parts.get("batch", _LEAST_BATCH) < _LEAST_BATCH:
+        message = f"`{view.loss.name}()` estimates a divergence from the {view.batch} of a step"
+        view.warning("RL0729", "batch", message, "16 or more make it a usable estimate")
 
 
 @rule("model", "optimizer", "reference")
 def _rate_is_plausible(view: StageView) -> None:
     rate, model = view.optimizer.learning_rate, find_model(view.model.base)
-    if model is None or model.service == LOCAL:
-        return  # a toy, or a folder: what is usual is not known
-    if _LARGEST_RATE < rate <= model.learning_rates[1]:
+    is_known = model is not None and model.service != LOCAL  # no toy, and no folder
+    if model and is_known and _LARGEST_RATE < rate <= model.learning_rates[1]:
         message = f"a learning rate of {rate:g} is high for preferences"
         advice = "LoRA mostly takes between 5e-6 and 1e-4 here; more soon forgets how to answer"
         view.warning("RL0725", "optimizer.learning_rate", message, advice)
@@ -92,47 +94,33 @@ def _epochs_are_few(view: StageView) -> None:
         view.warning("RL0726", "epochs", message, advice)
 
 
-@rule("loss", "batch", "reference")
-def _divergence_can_be_estimated(view: StageView) -> None:
-    if preference_traits(view.loss.name).labelled and view.batch < _LEAST_BATCH:
-        message = f"`{view.loss.name}()` estimates a divergence from the {view.batch} of a step"
-        advice = "16 or more make it a usable estimate"
-        view.warning("RL0729", "batch", message, advice)
-
-
 @rule("data", "reference")
 def _replies_differ(view: StageView) -> None:
-    """A reply beside itself teaches nothing; the run leaves it out."""
     for path in _preferences(view):
         rows = rows_of_data(view, path)
         if rows is None or not isinstance(view.parts[path], Pairs):
             continue
-        from rlc.check.data.places import labels
+        from rlc.check.rules.rows import labels
         from rlc.data import repeats
 
         read = rows.sound(_ROWS_READ)
         same = [row for row in read if repeats(row.fields, view.parts[path])]
-        if same:
-            marks = labels(same[0].place, rows.file)
-            message = (
-                f'the replies of {len(same):,} of {len(read):,} rows of "{rows.file}" are equal'
-            )
-            if len(same) == len(read) < _ROWS_READ:
-                advice = "nothing is compared: see which fields hold the two replies"
-                view.error("RL0731", f"{path}.path", message, advice, *marks)
-                continue
+        if not same:
+            continue
+        marks = labels(same[0].place, rows.file)
+        message = f'the replies of {len(same):,} of {len(read):,} rows of "{rows.file}" are equal'
+        if len(same) == len(read) < _ROWS_READ:
+            advice = "nothing is compared: see which fields hold the two replies"
+            view.error("RL0731", f"{path}.path", message, advice, *marks)
+        else:
             advice = "they say nothing and are left out"
             view.warning("RL0731", f"{path}.path", message, advice, *marks)
 
 
 @rule("data", "loss", "reference")
 def _labels_differ(view: StageView) -> None:
-    """From good replies alone nothing says what is bad."""
-    data = view.data
-    if view.reader is None or not isinstance(data, LabelledReplies):
-        return
-    rows = rows_of_data(view, "data")
-    if rows is None:
+    data, rows = view.data, rows_of_data(view, "data")
+    if rows is None or not isinstance(data, LabelledReplies):
         return
     from rlc.data import LabelledReply, reader_of
 
@@ -157,7 +145,39 @@ def _labels_differ(view: StageView) -> None:
 
 
 def _preferences(view: StageView) -> Iterator[str]:
-    """The fields that hold preferences."""
     for name in ("data", "heldout"):
         if getattr(view.parts.get(name), "compares", False):
             yield name
+
+
+@rule("heldout", "every", "steps")
+def _heldout_is_compared(view: StageView) -> None:
+    if view.every is None:
+        return
+    if view.heldout is None:
+        message = "`every` says when what is held out is compared, and nothing is held out"
+        advice = "for example `heldout = {}(…, split = last(10%))`"
+        data = view.parts.get("data")
+        kind = data.word if data is not None and data.read is not None else "chats"
+        view.error("RL0727", "every", message, advice.format(kind))
+    elif view.steps and view.every >= view.steps and not view.is_from_command_line("steps"):
+        message = f"`every = {view.every}` is never due before the end, after {view.steps} steps"
+        view.warning("RL0436", "every", message, "at the end they are compared anyway")
+
+
+@rule("heldout")
+def _heldout_is_held_out(view: StageView) -> None:
+    data: Any = view.parts.get("data")
+    other = view.heldout
+    if other is None:
+        return
+    is_same = data is not None and other.read is not None and other.read == data.read
+    if is_same and have_tasks_in_common(other.split or "train", data.split or "train"):
+        message = "what is held out is among what is learnt from"
+        label = Label(view.at("data"), "learnt from")
+        advice = "for example `split = first(90%)` here, and `split = last(10%)` there"
+        view.warning("RL0728", "heldout", message, advice, label)
+    if other.read is None and not other.compares:
+        message = f"`{other.word}()` plays its examples, and held-out ones are the rows of a file"
+        advice = "take `chats()` or `rows()`, or an `eval` that plays the environment"
+        view.error("RL0755", "heldout", message, advice)
