@@ -337,6 +337,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
     assert bare == NOUNS
 
 
+@pytest.mark.engine
 def test_every_error_derives_from_one() -> None:
     """Private ones aside, which their own module catches."""
     for name, path in modules().items():
