@@ -1,13 +1,11 @@
-"""What episodes are worth: their credit, and pass@k."""
+"""The credit of episodes for their rewards, and pass@k."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise, product
+from collections.abc import Callable, Sequence
 from math import comb, fsum
 
 from rlc.algo.errors import AlgorithmError
-from rlc.records import Record, frozen
 
 
 def reduce_rewards(
@@ -20,13 +18,12 @@ def reduce_rewards(
     ended: bool = True,
     shaped: Callable[[float], float] | None = None,
 ) -> tuple[float, ...] | None:
-    """The credit of each turn: the reduced reward on the last one, zeros before it.
+    """Return the credit of each turn: the reduced reward on the last one, zeros before it.
 
     ``nonterminal``, where given, counts as one more reward if the episode did not end by itself;
     ``shaped`` then makes another number of the reduced one, and ``low`` and ``high`` limit the
-    result. ``turns`` keeps a number for each turn, the
-    nonterminal reward being added to the last, and limits each of them. Turns without a reward
-    (None) take no part, as in OpenReward 0.1.167.
+    result. ``turns`` keeps a number for each turn, the nonterminal reward added to the last, and
+    limits each of them. Turns without a reward (None) take no part, as in OpenReward 0.1.167.
 
     Returns:
         T numbers; None if there is no reward at all.
@@ -68,7 +65,7 @@ def _limited(value: float, low: float | None, high: float | None) -> float:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The probability that at least one of k samples drawn without replacement is correct.
+    """Return the probability that at least one of k samples drawn without replacement is correct.
 
     ``1 - C(n-c, k) / C(n, k)``, the unbiased estimator of arXiv 2107.03374; the counts are exact
     integers and only the quotient is rounded.
@@ -82,64 +79,3 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         raise AlgorithmError(f"pass@{k} needs at least {max(k, 1)} samples and k >= 1; n is {n}")
     ways = comb(n, k)
     return (ways - comb(n - c, k)) / ways
-
-
-@frozen
-class RewardShape(Record):
-    """What a reward pays for, as far as its formula shows it.
-
-    ``constant``: it is the same for every episode. ``falls``: the more an episode earns, the less
-    it gets. ``free``: nothing pays more than what an episode that earns nothing can have by its
-    length. ``dominant``: what moves it the most, and how many times as much as all else that is
-    earned; None if that is less than `OUTWEIGHS`.
-    """
-
-    constant: bool
-    falls: bool
-    free: bool
-    dominant: tuple[str, float] | None
-
-
-OUTWEIGHS = 100.0
-
-
-def reward_shape(
-    reward: Callable[[Mapping[str, float]], float],
-    earned: Sequence[str],
-    others: Mapping[str, Sequence[float]],
-) -> RewardShape:
-    """Return what a reward pays for.
-
-    Args:
-        reward: a number from the values of its inputs.
-        earned: the inputs that say how good an episode was; each is tried between 0 and 1.
-        others: values to try of the inputs that do not, such as its length in tokens.
-    """
-    settings = [dict(zip(others, values, strict=True)) for values in product(*others.values())]
-
-    levels = [dict.fromkeys(earned, level) for level in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    single = [{other: float(other == name) for other in earned} for name in earned]
-    steps = [[reward({**setting, **level}) for level in levels] for setting in settings]
-    tried = [[reward({**setting, **one}) for one in single] for setting in settings]
-    values = [value for row in (*steps, *tried) for value in row]
-    constant = max(values) == min(values)
-    falls = (
-        not constant
-        and all(after <= before for row in steps for before, after in pairwise(row))
-        and any(row[-1] < row[0] for row in steps)
-        and all(one <= row[0] for row, ones in zip(steps, tried, strict=True) for one in ones)
-    )
-    free = not constant and max(row[0] for row in steps) >= max(values)
-    moved = {
-        name: max(abs(row[at] - nothing[0]) for row, nothing in zip(tried, steps, strict=True))
-        for at, name in enumerate(earned)
-    }
-    for name, known in others.items():
-        usual = [dict.fromkeys(earned, 0.5) | {name: value} for value in known]
-        rest = {other: given[len(given) // 2] for other, given in others.items() if other != name}
-        paid_for = [reward({**rest, **one}) for one in usual]
-        moved[name] = max(paid_for) - min(paid_for)
-    first, *less = sorted(moved, key=lambda name: -moved[name])
-    second = max((moved[name] for name in less if name in earned), default=0.0)
-    outweighs = second > 0 and moved[first] >= OUTWEIGHS * second
-    return RewardShape(constant, falls, free, (first, moved[first] / second) if outweighs else None)

@@ -37,7 +37,7 @@ class Fix(Record):
 
 
 def replace(span: Span, text: str, title: str, safe: bool = True) -> Fix:
-    """The fix that puts ``text`` in place of ``span``."""
+    """Return the fix that puts ``text`` in place of ``span``."""
     return Fix(title, ((span, text),), safe)
 
 

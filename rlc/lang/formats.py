@@ -14,12 +14,12 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def render_json(diagnostics: Iterable[Diagnostic]) -> str:
-    """A JSON array with one object for each finding; places are 1-based, ends just past."""
+    """Return a JSON array with one object for each finding; places are 1-based, ends just past."""
     return json.dumps(finding_dicts(diagnostics), indent=2)
 
 
 def finding_dicts(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object]]:
-    """The findings in their order, as `render_json` writes them."""
+    """Return the findings in their order, as `render_json` writes them."""
     return [
         {
             "code": item.code,
@@ -78,7 +78,7 @@ def _property(text: str) -> str:
 
 
 def render_sarif(diagnostics: Iterable[Diagnostic], version: str) -> str:
-    """A SARIF log with one run of rlc ``version``, for code scanning and editors."""
+    """Return a SARIF log with one run of rlc ``version``, for code scanning and editors."""
     ordered = in_order(diagnostics)
     codes = sorted({item.code for item in ordered})
     run = {

@@ -42,14 +42,14 @@ _LEVELS |= dict.fromkeys(ast.COMPARISONS, _COMPARE)
 
 
 def format_text(source: Source, recipe: ast.Recipe) -> str:
-    """The text of ``recipe``, parsed without errors from ``source``, in the canonical layout."""
+    """Return the text of ``recipe``, parsed without errors from ``source``, in the canonical layout."""
     comments = _Comments(source, lex(source, load_tables()).comments)
     lines = _Formatter(comments).recipe(recipe)
     return _align_comments("".join(f"{line}\n" for line in lines), WIDTH)
 
 
 def format_expression(expr: ast.Expr) -> str:
-    """An expression on one line."""
+    """Return an expression on one line."""
     return _flat(expr)
 
 
@@ -68,7 +68,7 @@ class _Comments:
         return self.tokens[start : self.next]
 
     def take_trailing(self, offset: int, between: str = " \t,", limit: float = math.inf) -> str:
-        """The comment on the line of ``offset`` with only ``between`` before it; "" if none."""
+        """Return the comment on the line of ``offset`` with only ``between`` before it; "" if none."""
         if self.next == len(self.tokens):
             return ""
         token = self.tokens[self.next]
@@ -184,7 +184,7 @@ class _Formatter:
     def body(
         self, lines: Callable[[], list[str]], end: int, indent: int
     ) -> tuple[list[str], list[str]]:
-        """The lines of an item, and the comments up to its ``end`` that have no room in it.
+        """Return the lines of an item, and the comments up to its ``end`` that have no room in it.
 
         If others stand in its lines, these stay behind them: they are left for what follows.
         """
@@ -197,7 +197,7 @@ class _Formatter:
         return [*lines, f"{last}{comma}"]
 
     def own_line(self, end: int, indent: int) -> list[str]:
-        """The comments up to ``end``, each on its own line."""
+        """Return the comments up to ``end``, each on its own line."""
         lines = []
         for token in self.comments.take_before(end):
             if self.comments.has_blank_before(token.start):
@@ -280,7 +280,7 @@ class _Formatter:
         return [*lines, *last, f"{' ' * indent}{closer}"]
 
     def part(self, start: int, end: int, indent: int, lines: Callable[[], list[str]]) -> list[str]:
-        """A part of an expression on its own lines, after the comments up to its ``end``."""
+        """Return a part of an expression on its own lines, after the comments up to its ``end``."""
         before = self.own_line(start, indent)
         body, late = self.body(lines, end, indent)
         before += late
@@ -293,7 +293,7 @@ def _without_first_blank(lines: list[str]) -> list[str]:
 
 
 def _value_span(decl: ast.Decl) -> Span:
-    """The part of a declaration before which no comment has room."""
+    """Return the part of a declaration before which no comment has room."""
     match decl:
         case ast.ValueDecl():
             return decl.value.span
@@ -323,7 +323,7 @@ def _level(expr: ast.Expr) -> int:
 
 
 def _operand_level(op: str) -> int:
-    """What an operand must at least be: pipelines and arithmetic do not mix."""
+    """Return what an operand must at least be: pipelines and arithmetic do not mix."""
     levels = {_THEN: _PIPE, _PIPE: _ATOM, _COMPARE: _SUM, _SUM: _PRODUCT, _PRODUCT: _UNARY}
     return levels[_LEVELS[op]]
 
@@ -341,7 +341,7 @@ def _chain(expr: ast.Expr) -> list[tuple[str, ast.Expr]]:
 
 
 def _flat(expr: ast.Expr) -> str:
-    """An expression on one line."""
+    """Return an expression on one line."""
     match expr:
         case ast.Binary():
             level = _operand_level(expr.op)
@@ -384,7 +384,7 @@ def _align_comments(text: str, width: int) -> str:
             commented.append((number - 1, code, text[token.start : token.end]))
 
     def block(item: tuple[int, tuple[int, str, str]]) -> tuple[int, int]:
-        """The same for lines of one indent that follow each other."""
+        """Return the same for lines of one indent that follow each other."""
         place, (index, code, _) = item
         return index - place, len(code) - len(code.lstrip())
 

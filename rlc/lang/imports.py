@@ -20,7 +20,7 @@ Read = Callable[[str], tuple[Source | None, Diagnostics]]
 
 
 def resolve_imports(recipe: Recipe, found: Diagnostics, read: Read = read_source) -> Recipe:
-    """The recipe with every import replaced by the declarations of the file that it names.
+    """Return the recipe with every import replaced by the declarations of the file that it names.
 
     A path is relative to the file that it stands in. Each file is read once, however often it is
     imported. What is wrong in an imported file is reported there.

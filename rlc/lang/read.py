@@ -16,7 +16,7 @@ STDIN = "-"
 
 
 def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostics]:
-    """The text of a recipe file, or of standard input for ``-``; None with one diagnostic if not.
+    """Return the text of a recipe file, or of standard input for ``-``; None with one diagnostic if not.
 
     Line ends become ``\\n`` and a byte order mark is dropped.
     """
@@ -111,7 +111,7 @@ def _decode(data: bytes) -> str:
 
 
 def _not_text(data: bytes) -> tuple[int, str, str] | None:
-    """Where a file is not UTF-8 text, what is wrong and what to do; None if it is, or too long."""
+    """Return where a file is not UTF-8 text, what is wrong and what to do; None if it is, or too long."""
     if len(data) > MAX_BYTES:
         return None
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -127,7 +127,7 @@ def _not_text(data: bytes) -> tuple[int, str, str] | None:
 
 
 def _failure_at(name: str, data: bytes, at: int, message: str, help: str) -> Diagnostics:
-    """The diagnostic for the byte ``at``, with what can be read of its line."""
+    """Return the diagnostic for the byte ``at``, with what can be read of its line."""
     before = data[:at].decode("utf-8-sig", "replace")
     source = Source(name, before + data[at:].decode("utf-8", "replace"))
     span = Span(source, len(before), len(before) + 1)
@@ -139,5 +139,5 @@ def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostic
 
 
 def _printable(path: str) -> str:
-    """The path with the characters that a terminal cannot print escaped."""
+    """Return the path with the characters that a terminal cannot print escaped."""
     return printable(path.encode("utf-8", "backslashreplace").decode("utf-8"))

@@ -100,7 +100,7 @@ class _Mark:
 def _excerpt(
     source: Source, marks: Sequence[_Mark], gutter: int, paint: Paint, hidden: Sequence[Span]
 ) -> list[str]:
-    """The marked lines in their order, each followed by its marks, without what is hidden."""
+    """Return the marked lines in their order, each followed by its marks, without what is hidden."""
     bar = paint(f"{' ' * gutter} |", _FRAME, _BOLD)
     lines = [bar]
     before: int | None = None
@@ -140,7 +140,7 @@ class _View:
 
 
 def _view(line: str, focus: int) -> _View:
-    """The part of a line around the character ``focus``, with tabs and wide characters laid out."""
+    """Return the part of a line around the character ``focus``, with tabs and wide characters laid out."""
     first, last = 0, len(line)
     if last > WIDTH:
         first = min(max(0, focus - WIDTH // 2), last - WIDTH)

@@ -11,7 +11,7 @@ from rlc.records import field, frozen
 
 
 def printable(text: str) -> str:
-    """The text with escapes for what a terminal would obey instead of print."""
+    """Return the text with escapes for what a terminal would obey instead of print."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -84,7 +84,7 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """The span from the start of this one to the end of ``other``."""
+        """Return the span from the start of this one to the end of ``other``."""
         return Span(self.source, self.start, other.end)
 
     def place(self) -> str:

@@ -10,7 +10,7 @@ from rlc.records import define, field
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate a user most likely meant, or None.
+    """Return the candidate a user most likely meant, or None.
 
     Equal but for case, hyphens and underscores comes first. Otherwise at most two letters are
     wrong, missing, added or swapped with a neighbour (one in words of up to three letters).
@@ -19,20 +19,20 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The nearest candidate, if no other is as near."""
+    """Return the nearest candidate, if no other is as near."""
     near = _all_nearest(word, tuple(candidates))
     return near[0] if len(near) == 1 else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """The suggestion as a diagnostic's help, or None."""
+    """Return the suggestion as a diagnostic's help, or None."""
     match = nearest(word, candidates)
     return f"did you mean `{match}`?" if match else None
 
 
 @lru_cache(maxsize=256)  # a message and its fix ask for the same
 def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
-    """The candidates that are nearest and near enough, sorted."""
+    """Return the candidates that are nearest and near enough, sorted."""
     words = _words(candidates)
     if equal := words.plain.get(_plain(word)):
         return sorted(equal)
@@ -67,7 +67,7 @@ class _Words:
             self.plain[_plain(name)].add(name)
 
     def likely(self, word: str, edits: int) -> Iterable[str]:
-        """All candidates at most so many edits away, and others."""
+        """Return all candidates at most so many edits away, and others."""
         if edits > 1 and self.scans < SCANS:
             self.scans += 1
             letters, size = _letters(word), len(word)
@@ -90,7 +90,7 @@ def _words(candidates: tuple[str, ...]) -> _Words:
 
 
 def _shortened(word: str, letters: int) -> set[str]:
-    """The word in lower case with at most so many letters less."""
+    """Return the word in lower case with at most so many letters less."""
     forms = new = {word.lower()}
     for _ in range(letters):
         new = {form[:i] + form[i + 1 :] for form in new for i in range(len(form))}
@@ -99,7 +99,7 @@ def _shortened(word: str, letters: int) -> set[str]:
 
 
 def _letters(word: str) -> int:
-    """The set of letters as bits; rare ones share one."""
+    """Return the set of letters as bits; rare ones share one."""
     bits = 0
     for char in word.lower():
         bits |= 1 << (ord(char) & 63)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.kl import kl_penalty
+from rlc.algo import AlgorithmError, kl_penalty
 
 
 def test_a_worked_example() -> None:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.rewards import pass_at_k
+from rlc.algo import AlgorithmError, pass_at_k
 
 
 @given(st.integers(1, 9), st.data())

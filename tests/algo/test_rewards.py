@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.rewards import REDUCTIONS, reduce_rewards, reward_shape
+from rlc.algo.rewards import REDUCTIONS, reduce_rewards
 
 rewards = st.lists(st.floats(-100, 100), min_size=1, max_size=6)
 
@@ -83,45 +81,3 @@ def test_a_sum_does_not_depend_on_the_order(values: list[float]) -> None:
 def test_another_reduction_is_refused() -> None:
     with pytest.raises(AlgorithmError, match="no reward reduction 'median'; known are turns, sum"):
         reduce_rewards([1.0], "median")
-
-
-LENGTHS = {"tokens": (1.0, 128.0, 256.0, 512.0)}
-
-
-@pytest.mark.parametrize(
-    ("formula", "constant", "falls", "free", "dominant"),
-    [
-        ("right + 0.1 * brief", False, False, False, None),
-        ("right - 0.001 * tokens", False, False, False, None),
-        ("0 * right + 1", True, False, False, None),
-        ("right - right", True, False, False, None),
-        ("1 - right", False, True, True, None),
-        ("-right - 0.1 * brief", False, True, True, None),
-        ("abs(right - 1)", False, True, True, None),
-        ("right - brief", False, False, False, None),  # a penalty may be taken off
-        ("0.01 * tokens", False, False, True, None),
-        ("1 if tokens < 64 else right", False, False, True, None),
-        ("right + 1_000 * brief", False, False, False, "brief"),
-        ("right - 10 * tokens", False, False, False, "tokens"),
-        ("max(right, brief)", False, False, False, None),
-    ],
-)
-def test_what_a_reward_pays_for(
-    formula: str, constant: bool, falls: bool, free: bool, dominant: str | None
-) -> None:
-    shape = reward_shape(
-        lambda inputs: float(eval(formula, dict(inputs))), ["right", "brief"], LENGTHS
-    )
-    assert (shape.constant, shape.falls, shape.free) == (constant, falls, free)
-    assert (shape.dominant and shape.dominant[0]) == dominant
-
-
-@given(st.floats(0.01, 1), st.floats(0, 1), st.floats(0, 1e-4))
-def test_a_sum_of_what_is_earned_less_a_little_for_length_is_sound(
-    right: float, brief: float, length: float
-) -> None:
-    def reward(inputs: Mapping[str, float]) -> float:
-        return right * inputs["right"] + brief * inputs["brief"] - length * inputs["tokens"]
-
-    shape = reward_shape(reward, ["right", "brief"], LENGTHS)
-    assert (shape.constant, shape.falls, shape.free) == (False, False, False)

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.advantages import compute_advantages
-from rlc.algo.episodes import Episodes
-from rlc.algo.running import renewed
+from rlc.algo.episodes import Episodes, renewed
 from rlc.algo.scheme import AdvantageScheme, Returns, RunningBaseline
 
 SCHEME = AdvantageScheme("rae", Returns("episode", 1.0), (RunningBaseline(0.5),), "keep")

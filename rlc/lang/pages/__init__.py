@@ -47,7 +47,7 @@ class CodePage:
 
 
 def page(code: str) -> CodePage | None:
-    """The page of a code as `rlc explain` takes it, in either case; None if there is no such code.
+    """Return the page of a code as `rlc explain` takes it, in either case; None if there is no such code.
 
     Raise ValueError if the page does not have these parts.
     """
@@ -65,7 +65,7 @@ def page(code: str) -> CodePage | None:
 
 
 def render_page(page: CodePage, color: bool) -> str:
-    """The page as a terminal shows it."""
+    """Return the page as a terminal shows it."""
 
     paint = Paint(color)
 

@@ -45,7 +45,7 @@ def balance(layout: Layout) -> tuple[list[Token], list[int], Diagnostics]:
 
 
 def _unclosed(layout: Layout) -> set[int]:
-    """Where the parentheses and square brackets start that nothing closes in their block."""
+    """Return where the parentheses and square brackets start that nothing closes in their block."""
     unclosed: set[int] = set()
     stack: list[Token] = []
     counts: Counter[str] = Counter()
@@ -138,7 +138,7 @@ class _Pairing:
             self.head = None
 
     def is_inner_field(self, index: int) -> bool:
-        """Whether a field stands at the start of a line, deeper than declarations do."""
+        """Return whether a field stands at the start of a line, deeper than declarations do."""
         layout, token = self.layout, self.layout.tokens[index]
         if not (layout.is_field(index) and layout.is_first(token) and layout.has_columns):
             return False
@@ -147,7 +147,7 @@ class _Pairing:
         )
 
     def ends_head(self) -> bool:
-        """Whether what was taken last is ``kind name(parameters)`` or ``kind name = base``."""
+        """Return whether what was taken last is ``kind name(parameters)`` or ``kind name = base``."""
         kinds, depth = [token.kind for token in self.out[-MOST_OF_HEAD:]], 0
         for place in range(len(kinds) - 1, -1, -1):
             kind = kinds[place]
@@ -172,7 +172,7 @@ class _Pairing:
                 self.close()
 
     def is_overdue(self, index: int) -> bool:
-        """Whether all that is open should have been closed before this head."""
+        """Return whether all that is open should have been closed before this head."""
         layout, token = self.layout, self.layout.tokens[index]
         if layout.has_columns and layout.is_first(token):
             deeper = layout.column(token) > layout.indent(self.open[0])
@@ -181,7 +181,7 @@ class _Pairing:
         return may_be_late and layout.is_head(index)
 
     def is_over(self, index: int) -> bool:
-        """Whether the innermost bracket must be closed before the field at ``index``."""
+        """Return whether the innermost bracket must be closed before the field at ``index``."""
         layout, token, opened = self.layout, self.layout.tokens[index], self.open[-1]
         if layout.has_columns and layout.is_first(token):
             deeper = layout.column(token) > layout.indent(opened)
@@ -193,7 +193,7 @@ class _Pairing:
         return self.open[which].start in self.unclosed
 
     def may_open(self, index: int) -> bool:
-        """Whether an opening brace starts a block or a record."""
+        """Return whether an opening brace starts a block or a record."""
         if self.surplus >= 0:  # it is closed: if it should not be there, neither should the other
             return True
         before, after = self.layout.kinds(max(0, index - 1), 1), self.layout.kinds(index + 1, 2)
@@ -202,13 +202,13 @@ class _Pairing:
         return not self.open and before in (["NAME"], ["RPAR"])
 
     def is_doubled(self, index: int) -> bool:
-        """Whether a bracket is not closed because it is one of two where one was meant."""
+        """Return whether a bracket is not closed because it is one of two where one was meant."""
         token, *after = self.layout.tokens[index : index + 2]
         doubled = bool(after) and after[0].kind == token.kind != "LBRACE"
         return doubled and token.start in self.unclosed and after[0].start not in self.unclosed
 
     def take_brace(self, index: int) -> None:
-        """A closing brace: the end of a record or block, or one too many."""
+        """Return a closing brace: the end of a record or block, or one too many."""
         token, after = self.layout.tokens[index], self.layout.kinds(index + 1, 2)
         may_end = after in ([], ["NAME", "NAME"], ["NAME", "STRING"]) or after[0] == "RBRACE"
         if self.surplus > 0 and self.braces == 1 and not may_end:
@@ -226,7 +226,7 @@ class _Pairing:
             self.drop(token, "closes nothing")
 
     def take_closer(self, token: Token) -> None:
-        """A closing parenthesis or square bracket, inside of the innermost braces."""
+        """Return a closing parenthesis or square bracket, inside of the innermost braces."""
         opener = CLOSE[token.kind]
         inside = []
         for entry in reversed(self.open):
@@ -248,7 +248,7 @@ class _Pairing:
             self.drop(token, "closes nothing")
 
     def missing_opener(self, opener: str) -> int | None:
-        """Where in ``out`` the bracket belongs that a stray one closes.
+        """Return where in ``out`` the bracket belongs that a stray one closes.
 
         A parenthesis after the last name that another value follows, ``groups 16)``; a square
         bracket at the start of the field's value.
@@ -270,7 +270,7 @@ class _Pairing:
         return None
 
     def starts_field(self, place: int) -> bool:
-        """Whether ``out[place]`` is the name of a field, not of an argument."""
+        """Return whether ``out[place]`` is the name of a field, not of an argument."""
         kinds = [token.kind for token in self.out[max(0, place - 1) : place + 2]]
         return kinds[-2:] == ["NAME", "EQUAL"] and kinds[0] not in ("COMMA", "LPAR")
 

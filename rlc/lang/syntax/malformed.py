@@ -50,7 +50,7 @@ class Misquote:
 
 
 def misquote(line: str) -> Misquote | None:
-    """The most likely mistake in a line with an odd number of quotes; None in any other."""
+    """Return the most likely mistake in a line with an odd number of quotes; None in any other."""
     comment = _COMMENT.search(line)
     code = line[: comment.start()].rstrip() if comment else line.rstrip()
     places = [match.start() for match in _QUOTE.finditer(code) if match[0] == '"']
@@ -91,14 +91,14 @@ class _Readings:
                 yield self.with_extra(index)
 
     def without_closing(self, index: int) -> Iterator[_Reading]:
-        """The text that segment ``index`` starts with ends before the next quote."""
+        """Return the text that segment ``index`` starts with ends before the next quote."""
         start, end = self.bounds[index] + 1, self.bounds[index + 1]
         cuts = [match.start() for match in END_OF_TEXT.finditer(self.line, start, end)]
         for cut in cuts[:MAX_CUTS] or [end]:
             yield self.split(index, cut, Misquote(NO_CLOSING, start - 1, cut))
 
     def without_opening(self, index: int) -> Iterator[_Reading]:
-        """The text that the quote after segment ``index`` ends starts within it."""
+        """Return the text that the quote after segment ``index`` ends starts within it."""
         start, end = self.bounds[index] + 1, self.bounds[index + 1]
         if index == self.last:
             return
@@ -124,7 +124,7 @@ class _Readings:
 
 
 def _cost(segment: str, is_text: bool, is_first: bool, is_last: bool) -> float:
-    """How unlikely a segment is as what it is taken for."""
+    """Return how unlikely a segment is as what it is taken for."""
     if is_text:
         brackets = sum(segment.count(a) != segment.count(b) for a, b in ("()", "[]", "{}"))
         return len(_WRONG_IN_TEXT.findall(segment)) + brackets
@@ -299,7 +299,7 @@ _QUOTING = re.compile(r"(?<!\w)'|'(?!\w)")
 
 
 def _check_quotes(span: Span, lexed: TokenStream) -> Token:
-    """A string in other quotes, or one of them alone."""
+    """Return a string in other quotes, or one of them alone."""
     whole = span.source.text
     if span.text[0] == "'" and whole[span.start - 1 : span.start].isalpha():
         return _check_apostrophe(span, lexed)
@@ -321,7 +321,7 @@ def _check_quotes(span: Span, lexed: TokenStream) -> Token:
 
 
 def _line_around(text: str, offset: int) -> tuple[int, int]:
-    """Where the line of an offset starts and ends."""
+    """Return where the line of an offset starts and ends."""
     stop = text.find("\n", offset)
     return text.rfind("\n", 0, offset) + 1, len(text) if stop < 0 else stop
 
@@ -344,7 +344,7 @@ def _check_apostrophe(span: Span, lexed: TokenStream) -> Token:
 
 
 def _check_double_equal(span: Span, lexed: TokenStream) -> Token:
-    """A comparison, unless it stands after the name of a field."""
+    """Return a comparison, unless it stands after the name of a field."""
     before = ["", "", "", *(token.kind for token in lexed.tokens[-3:])][-3:]
     after_value = before[1] in {"LBRACE", *LITERALS, *CLOSE}
     after_value |= before[1] == "NAME" and before[0] in BEFORE_VALUE | {"DOT"}
@@ -391,7 +391,7 @@ def _check_character(span: Span, lexed: TokenStream) -> Token | None:
 
 
 def _without(span: Span) -> Fix | None:
-    """What to write for a character where that is clear."""
+    """Return what to write for a character where that is clear."""
     text, before, after = span.source.text, span.start, span.end
     if span.text == "|":
         return replace(span, "|>", "write `|>`")
@@ -410,7 +410,7 @@ def _without(span: Span) -> Fix | None:
 
 
 def _is_space(text: str) -> bool:
-    """Whether it looks like a space or like nothing: what copying from a web page leaves."""
+    """Return whether it looks like a space or like nothing: what copying from a web page leaves."""
     return all(char.isspace() or char in "\u200b\u200c\u200d\u2060\ufeff" for char in text)
 
 

@@ -9,11 +9,8 @@ from expressions import program
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlc.algo.expressions.behaviour import degree, direction, ratio_is_bounded
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.ranges import UndefinedPart, ranges
-from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.scalars import evaluate
+from rlc.algo import Program, UndefinedPart, degree, differentiable, ranges, ratio_is_bounded
+from rlc.algo.expressions.vocabulary import evaluate
 
 PPO = "-min(ratio * adv, clip(ratio, 0.8, 1.2) * adv)"
 SAPO = "tau = where(adv > 0, 1, 1.05)\n-4 / tau * sigmoid(tau * (ratio - 1)) * adv"
@@ -188,31 +185,3 @@ def test_conditions_on_conditions_are_looked_at_in_reasonable_time() -> None:
 def test_no_gradient_reaches_through_a_product_with_zero(text: str) -> None:
     made = program(text)
     assert not differentiable(made)[made.output]
-
-
-@pytest.mark.parametrize(
-    ("text", "lowers_good", "raises_bad", "still"),
-    [
-        ("-ratio * adv", False, False, False),
-        (PPO, False, False, False),
-        (SAPO, False, False, False),
-        (GMPO, False, False, False),
-        (DUAL, False, False, False),
-        ("-(logp * adv - 0.05 * (logp - logq) * (logp - logq))", False, False, False),
-        ("where(adv > 0, -logp, 0)", False, False, False),
-        ("-logp", False, False, False),  # imitates, whatever the advantage: that is said elsewhere
-        ("ratio * adv", True, True, False),
-        ("logp * adv", True, True, False),
-        ("-exp(logq - logp) * adv", True, True, False),
-        ("max(ratio * adv, clip(ratio, 0.8, 1.2) * adv)", True, True, False),
-        ("-ratio * adv * adv", False, True, False),
-        ("-ratio * abs(adv)", False, True, False),
-        ("-clip(ratio, 1, 1) * adv", False, False, True),
-        ("-clip(ratio, 1.2, 3) * adv", False, False, True),
-    ],
-)
-def test_where_a_loss_moves_the_policy(
-    text: str, lowers_good: bool, raises_bad: bool, still: bool
-) -> None:
-    found = direction(program(text))
-    assert (found.lowers_good, found.raises_bad, found.still) == (lowers_good, raises_bad, still)

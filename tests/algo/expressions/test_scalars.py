@@ -11,11 +11,9 @@ from expressions import program
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
+from rlc.algo import OPERATIONS, AlgorithmError, Program, shaped_reward
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.scalars import evaluate, shaped_reward
-from rlc.algo.expressions.vocabulary import OPERATIONS
+from rlc.algo.expressions.vocabulary import evaluate
 
 
 @given(loss=programs(), data=columns())

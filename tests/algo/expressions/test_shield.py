@@ -11,9 +11,8 @@ from expression_strategies import Columns, columns, programs
 from expressions import program
 from hypothesis import assume, given
 
-from rlc.algo.errors import AlgorithmError
+from rlc.algo import AlgorithmError, Program
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.python import shielded
 
 
