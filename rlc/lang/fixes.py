@@ -1,4 +1,4 @@
-"""Applying the fixes of diagnostics to the text they were found in."""
+"""Applying the fixes of diagnostics to their text."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _tried(
     chosen: Iterable[Diagnostic],
     check: Callable[[Source], Diagnostics],
 ) -> FixResult:
-    """Return the text with the fixes of ``chosen``, and what is found in it."""
+    """Return the text with the fixes of ``chosen``, and the findings in it."""
     text, done = apply_fixes(source, chosen)
     if not done:
         return FixResult(source, (), found)
@@ -86,7 +86,7 @@ def _helps(before: Diagnostics, fixed: FixResult) -> bool:
 
 
 def apply_fixes(source: Source, found: Iterable[Diagnostic]) -> tuple[str, list[Diagnostic]]:
-    """Return the text with every safe fix that overlaps no earlier one, and whose fixes those were."""
+    """Return the text with every safe fix that overlaps no earlier one, and the findings fixed."""
     edits: list[tuple[int, int, str]] = []
     done = []
     for item in found:

@@ -14,7 +14,6 @@ from rlc.records import define, evolve, field
 
 RUNS = ("sft", "preference", "train", "eval")  # what only the recipe itself may declare
 
-
 # Reads a file as :func:`rlc.lang.read.read_source` does, or as an editor has it.
 Read = Callable[[str], tuple[Source | None, Diagnostics]]
 

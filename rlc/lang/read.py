@@ -1,4 +1,4 @@
-"""Files to sources: what cannot be read is a diagnostic too."""
+"""Files to sources; a file that cannot be read is a diagnostic too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STDIN = "-"
 
 
 def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostics]:
-    """Return the text of a recipe file, or of standard input for ``-``; None with one diagnostic if not.
+    """Return a recipe file, or standard input for ``-``; None with one diagnostic if unreadable.
 
     Line ends become ``\\n`` and a byte order mark is dropped.
     """
@@ -86,7 +86,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """At most one byte over the limit: enough to know that a file is too large."""
+    """Return a file up to one byte over the limit, which tells that it is too large."""
     if path == STDIN:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     if stat.S_ISDIR(os.stat(path).st_mode):
@@ -111,7 +111,8 @@ def _decode(data: bytes) -> str:
 
 
 def _not_text(data: bytes) -> tuple[int, str, str] | None:
-    """Return where a file is not UTF-8 text, what is wrong and what to do; None if it is, or too long."""
+    """Return the place where a file is not UTF-8 text, the reason and advice; None if it is, or if
+    it is too large."""
     if len(data) > MAX_BYTES:
         return None
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -127,7 +128,7 @@ def _not_text(data: bytes) -> tuple[int, str, str] | None:
 
 
 def _failure_at(name: str, data: bytes, at: int, message: str, help: str) -> Diagnostics:
-    """Return the diagnostic for the byte ``at``, with what can be read of its line."""
+    """Return the diagnostic for the byte ``at``, with the readable part of its line."""
     before = data[:at].decode("utf-8-sig", "replace")
     source = Source(name, before + data[at:].decode("utf-8", "replace"))
     span = Span(source, len(before), len(before) + 1)

@@ -19,7 +19,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the nearest candidate, if no other is as near."""
+    """Return the nearest candidate; None if another is as near."""
     near = _all_nearest(word, tuple(candidates))
     return near[0] if len(near) == 1 else None
 
@@ -32,7 +32,7 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
 
 @lru_cache(maxsize=256)  # a message and its fix ask for the same
 def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
-    """Return the candidates that are nearest and near enough, sorted."""
+    """Return the nearest of the candidates that are near enough, sorted."""
     words = _words(candidates)
     if equal := words.plain.get(_plain(word)):
         return sorted(equal)
@@ -40,7 +40,8 @@ def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
     limit = min(2 if len(word) > 3 else 1, len(word) - 1)
     for distance in range(1, limit + 1):
         likely = words.likely(word, distance)
-        if near := [name for name in likely if _distance(word, name, distance) <= distance]:
+        lower = word.lower()
+        if near := [n for n in likely if edit_distance(lower, n.lower(), distance) <= distance]:
             return sorted(near)
     return []
 
@@ -67,7 +68,7 @@ class _Words:
             self.plain[_plain(name)].add(name)
 
     def likely(self, word: str, edits: int) -> Iterable[str]:
-        """Return all candidates at most so many edits away, and others."""
+        """Return the candidates at most so many edits away, and others."""
         if edits > 1 and self.scans < SCANS:
             self.scans += 1
             letters, size = _letters(word), len(word)
@@ -106,14 +107,10 @@ def _letters(word: str) -> int:
     return bits
 
 
-def _distance(word: str, name: str, limit: int) -> int:
-    return edit_distance(word.lower(), name.lower(), limit)
-
-
 def edit_distance(a: str, b: str, limit: int) -> int:
-    """Restricted Damerau-Levenshtein distance (optimal string alignment), cut off above ``limit``.
+    """Return the restricted Damerau-Levenshtein distance, at most ``limit + 1``.
 
-    Counts insertions, deletions, substitutions and swaps of neighbours, no part edited twice.
+    It counts insertions, deletions, substitutions and swaps of neighbours, no part edited twice.
     """
     if abs(len(a) - len(b)) > limit:
         return limit + 1

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.compile.recipe import compile_source
-from rlc.lang.formats import render_github, render_json, render_sarif
-from rlc.lang.render import render_human
+from rlc.lang.render import render_github, render_human, render_json, render_sarif
 from rlc.lang.secrets import is_variable, masked
 from rlc.lang.source import Source
 

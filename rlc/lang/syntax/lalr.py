@@ -41,7 +41,7 @@ Builder = Callable[[str, list[Any], int, int], Any]
 
 
 def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> Any | Stuck:
-    """Return the value of ``start`` over all of ``tokens``, or where the parse got stuck."""
+    """Return the value of ``start`` over all ``tokens``, or the place where the parse stopped."""
     table, rules, passed_on = tables.states, tables.rules, tables.passed_on
     first, accepting = tables.starts[start]
     states, parts = [first], list[_Part]()
@@ -102,13 +102,13 @@ def expected(tables: Tables, start: str, tokens: Sequence[Token]) -> set[str]:
 
 
 def _as_name(tables: Tables, state: int, kind: str) -> int | None:
-    """Return what to do on a keyword that the state cannot use: there it is a plain name."""
+    """Return the action on a keyword that the state cannot use: there it is a plain name."""
     return tables.states[state].get("NAME") if kind in tables.soft else None
 
 
 def _passed_on(tables: Tables, below: int, rule: Production, kind: str) -> int:
-    """Return the state after a value went through the rules that only pass it on, ``rule`` the first:
-    from an atom to an expression there are half a dozen, the same ones time and again."""
+    """Return the state after the chain of rules from ``rule`` on that only pass a value on: from an
+    atom to an expression there are half a dozen, always the same."""
     key, state = (below, rule.origin, kind), 0
     while rule.is_unit:
         state = tables.states[below][rule.origin]
@@ -121,7 +121,7 @@ def _passed_on(tables: Tables, below: int, rule: Production, kind: str) -> int:
 
 
 def _spliced(rule: Production, top: list[_Part]) -> list[Any]:
-    """Return what a rule keeps of the values of its parts, where one of them is a list to go into."""
+    """Return the values that a rule keeps of its parts, those of helper rules spliced in."""
     values: list[Any] = []
     for how, part in zip(rule.keep, top, strict=True):
         if how == KEEP:

@@ -1,4 +1,4 @@
-"""Where the tokens of a text stand, and which of them start a declaration or a field.
+"""The places of the tokens of a text, and which of them start a declaration or a field.
 
 Two witnesses say where a declaration starts: its words (`env x =`, `model m {`) and its place at
 the start of a line. The words are there in any text, the places only in one whose author breaks
@@ -53,7 +53,7 @@ class Layout:
         return self.indent(token) == self.column(token)
 
     def indent(self, token: Token) -> int:
-        """Column of the first word on the token's line."""
+        """Return the column of the first word on the token's line."""
         line = self.line(token)
         if line not in self._indents:
             start = self.source.line_starts[line - 1]
@@ -90,8 +90,7 @@ class Layout:
         return [token.kind for token in self.tokens[index : index + count]]
 
     def is_block_head(self, index: int) -> bool:
-        """Return whether ``kind name {`` stands here, perhaps with parameters, which nothing else looks
-        like."""
+        """Return whether ``kind name {`` stands here, perhaps with parameters."""
         if self.kinds(index, 2) != ["NAME", "NAME"] or self.after_parameters(index) != "LBRACE":
             return False
         before = self.tokens[index - 1].kind if index else ""
@@ -119,7 +118,7 @@ class Layout:
         return self.reads_as_head(index) and self.is_after_value(index)
 
     def reads_as_head(self, index: int) -> bool:
-        """Return whether the words here are those of a head, without regard to what precedes them."""
+        """Return whether the words here are those of a head, whatever precedes them."""
         kinds = self.kinds(index, 3)
         if kinds[:1] != ["NAME"]:
             return False

@@ -100,14 +100,14 @@ _Terminals = tuple[tuple[str, str], ...]
 
 @cache
 def _pattern(terminals: _Terminals) -> re.Pattern[str]:
-    """Any word, malformed or not."""
+    """Return the pattern of any word, malformed or not."""
     return _compiled((*_BEFORE.items(), *_by_frequency(terminals), *_AFTER.items()))
 
 
 @cache
 def _plain_pattern(terminals: _Terminals) -> re.Pattern[str]:
-    """Return the words that are certainly none of the malformed ones. Most recipes have no other, and are
-    read without the whole pattern, which takes long to compile."""
+    """Return the pattern of words that are certainly well-formed. Most recipes have no others, and
+    are read without the whole pattern, which takes long to compile."""
     return _compiled(
         (name, f"{pattern}(?!{not_before})" if not_before else pattern)
         for name, pattern in _by_frequency(terminals)
@@ -160,7 +160,7 @@ def number_value(text: str) -> int | float:
 
 
 def string_value(text: str) -> str:
-    """Return the value of a string as written, quotes included; an unknown escape keeps its letter."""
+    """Return the value of a string with its quotes; an unknown escape keeps its letter."""
     body = text[1:-1] if len(text) > 1 and text[-1] in QUOTES else text[1:]
     if "\\" not in body:
         return body
