@@ -284,28 +284,6 @@ class _Peers:
         tokens_R: Ints = counted[ends_R] - counted[ends_R - turns_R]
         return tokens_R[self.item_V].astype(np.float64)
 
-    @cached_property
-    def group(self) -> Scopes:
-        return Scopes(self.label("group"))
-
-    @cached_property
-    def role(self) -> Scopes:
-        _, role_V = np.unique(self.label("role"), return_inverse=True)
-        group_V = self.group.spread(np.arange(len(self.group.size_S)))
-        return Scopes(group_V * (role_V.max(initial=0) + 1) + role_V)
-
-    @cached_property
-    def env(self) -> Scopes:
-        return Scopes(self.label("env"))
-
-    @cached_property
-    def batch_role(self) -> Scopes:
-        return Scopes(self.label("role"))
-
-    @cached_property
-    def batch(self) -> Scopes:
-        return Scopes(np.zeros(len(self.returns), dtype=np.int64))
-
     @property
     def running(self) -> Floats:
         """The running baseline of each value."""
@@ -321,8 +299,24 @@ class _Peers:
         label_V = np.repeat(label_R, self.episodes.turns_R) if self.by_turn else label_R
         return label_V[self.item_V]
 
+    @cached_property
+    def _scopes(self) -> dict[Scope, Scopes]:
+        return {}
+
     def over(self, scope: Scope) -> Scopes:
-        return getattr(self, scope)  # type: ignore[no-any-return]
+        """Return the partition of the values by a scope, made once."""
+        if scope not in self._scopes:
+            if scope == "batch":
+                label_V = np.zeros(len(self.returns), dtype=np.int64)
+            elif scope == "role":
+                _, role_V = np.unique(self.label("role"), return_inverse=True)
+                group = self.over("group")
+                group_V = group.spread(np.arange(len(group.size_S)))
+                label_V = group_V * (role_V.max(initial=0) + 1) + role_V
+            else:
+                label_V = self.label("role" if scope == "batch_role" else scope)
+            self._scopes[scope] = Scopes(label_V)
+        return self._scopes[scope]
 
     def name(self, scope: Scope, at: int) -> str:
         """Return the name, in a message, of the scope of value ``at``."""

@@ -44,21 +44,6 @@ def require_turns(turns_R: Ints) -> None:
         )
 
 
-def require_finite(column_N: Floats, turns_R: Ints, what: str) -> None:
-    """Raise AlgorithmError for NaN or infinity, naming the first rollout and turn with one."""
-    finite_N = np.isfinite(column_N)
-    if finite_N.all():
-        return
-    at = int(np.argmin(finite_N))
-    ends_R = np.cumsum(turns_R)
-    rollout = int(np.searchsorted(ends_R, at, side="right"))
-    turn = at - int(ends_R[rollout] - turns_R[rollout])
-    raise AlgorithmError(
-        f"the {what} of rollout {rollout}, turn {turn} is {column_N[at]}; "
-        f"every {what} must be a finite number"
-    )
-
-
 def compute_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Floats:
     """Return the returns of all rollouts, in one column.
 
@@ -73,7 +58,16 @@ def compute_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Float
         AlgorithmError: a reward that is not finite, or a rollout without turns.
     """
     require_turns(turns_R)
-    require_finite(rewards_N, turns_R, "reward")
+    finite_N = np.isfinite(rewards_N)
+    if not finite_N.all():
+        at = int(np.argmin(finite_N))
+        ends_R = np.cumsum(turns_R)
+        rollout = int(np.searchsorted(ends_R, at, side="right"))
+        turn = at - int(ends_R[rollout] - turns_R[rollout])
+        raise AlgorithmError(
+            f"the reward of rollout {rollout}, turn {turn} is {rewards_N[at]}; "
+            "every reward must be a finite number"
+        )
     to_go_N = reward_to_go(returns.gamma, rewards_N, turns_R)
     if returns.unit == "turn":
         return to_go_N

@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 
-from rlc.records import define, field
-
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate a user most likely meant, or None.
@@ -49,7 +47,6 @@ def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
 SCANS = 8  # searches two edits away before an index for them pays
 
 
-@define(eq=False)
 class _Words:
     """Candidates, found without comparing the word with each of them in full.
 
@@ -58,12 +55,11 @@ class _Words:
     out of each.
     """
 
-    names: tuple[str, ...]
-    plain: dict[str, set[str]] = field(factory=lambda: defaultdict(set))
-    shortened: dict[int, dict[str, set[str]]] = field(factory=dict)
-    scans: int = 0
-
-    def __attrs_post_init__(self) -> None:
+    def __init__(self, candidates: tuple[str, ...]) -> None:
+        self.names = tuple(dict.fromkeys(candidates))
+        self.plain = defaultdict[str, set[str]](set)
+        self.shortened: dict[int, dict[str, set[str]]] = {}
+        self.scans = 0
         for name in self.names:
             self.plain[_plain(name)].add(name)
 
@@ -85,9 +81,7 @@ class _Words:
         return {name for form in _shortened(word, edits) for name in known.get(form, ())}
 
 
-@lru_cache(maxsize=16)
-def _words(candidates: tuple[str, ...]) -> _Words:
-    return _Words(tuple(dict.fromkeys(candidates)))
+_words = lru_cache(maxsize=16)(_Words)
 
 
 def _shortened(word: str, letters: int) -> set[str]:
