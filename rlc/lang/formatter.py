@@ -143,8 +143,8 @@ class _Formatter:
             prefix, inner = f"{field.name.id:<{width}} = ", indent + STEP
             # Without a comma before it, a field called `then` would be the operator.
             comma = "," * (follower in _LEVELS)
-            lines = partial(self.field, field, prefix, inner, comma)
-            fields += self.entry(field.span, field.value.span, inner, lines)
+            lines = partial(self.expr, field.value, prefix, inner, len(comma))
+            fields += self.entry(field.span, field.value.span, inner, lines, comma=comma)
         fields += self.own_line(node.span.end, indent + STEP)
         if not fields and not opening:
             return [f"{head}{{}}"]
@@ -157,34 +157,17 @@ class _Formatter:
         indent: int,
         lines: Callable[[], list[str]],
         apart: bool = False,
+        comma: str = "",
     ) -> list[str]:
         """Return the lines of an item, with the comments before, in and after it."""
         head = self.own_line(span.start, indent)
-        hoisted = self.own_line(inner.start, indent)
-        body, late = self.body(lines, span.end, indent)
-        hoisted += late
-        body[0] = " " * indent + body[0]
-        body[-1] += self.comments.take_trailing(span.end)
+        item = self.part(inner.start, span.end, indent, lines)
+        item[-1] += comma + self.comments.take_trailing(span.end)
         if self.comments.has_blank_before(span.start):
             head.append("")
         elif apart and "" not in head:
             head.insert(0, "")
-        return [*head, *filter(None, hoisted), *body]
-
-    def body(
-        self, lines: Callable[[], list[str]], end: int, indent: int
-    ) -> tuple[list[str], list[str]]:
-        """Return the lines of an item, and the comments up to its ``end`` that have no room in it.
-
-        If others stand in its lines, these stay behind them: they are left for what follows.
-        """
-        first = self.comments.next
-        body = lines()
-        return body, self.own_line(end, indent) if self.comments.next == first else []
-
-    def field(self, field: ast.Field, prefix: str, indent: int, comma: str) -> list[str]:
-        *lines, last = self.expr(field.value, prefix, indent, len(comma))
-        return [*lines, f"{last}{comma}"]
+        return [*head, *item]
 
     def own_line(self, end: int, indent: int) -> list[str]:
         """Return the comments up to ``end``, each on its own line."""
@@ -272,10 +255,16 @@ class _Formatter:
         return [*lines, *last, f"{' ' * indent}{closer}"]
 
     def part(self, start: int, end: int, indent: int, lines: Callable[[], list[str]]) -> list[str]:
-        """Return a part of an expression on its own lines, after the comments up to its ``end``."""
+        """Return an item or a part of an expression on its own lines, after the comments up to its
+        ``end`` that have no room in it.
+
+        If others stand in its lines, these stay behind them: they are left for what follows.
+        """
         before = self.own_line(start, indent)
-        body, late = self.body(lines, end, indent)
-        before += late
+        first = self.comments.next
+        body = lines()
+        if self.comments.next == first:
+            before += self.own_line(end, indent)
         body[0] = " " * indent + body[0]
         return [*filter(None, before), *body]
 

@@ -25,13 +25,18 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
     try:
         if name.endswith(".json") and os.path.isfile(path):
             advice = f"`rlc explain {name}` shows a saved plan, and `rlc run {name}` runs it"
-            raise _UnreadableError("RL0002", "this is a JSON file, not a recipe", advice)
+            return None, _failure("RL0002", name, "this is a JSON file, not a recipe", advice)
         data = _read(path)
         if (wrong := _not_text(data)) is not None:
             return None, _failure_at(name, data, *wrong)
-        return Source(name, _decode(data)), Diagnostics()
-    except _UnreadableError as error:
-        code, message, advice = error.args
+        if len(data) > MAX_BYTES:
+            advice = "is it really a recipe? recipes are a few kB of text"
+            return None, _failure("RL0004", name, "this file is over 1 MB, too large", advice)
+        text = data.decode("utf-8-sig")
+        if not text.strip():
+            advice = "start with a model, an environment and a `train` declaration"
+            return None, _failure("RL0005", name, "this file is empty", advice)
+        return Source(name, text.replace("\r\n", "\n")), Diagnostics()
     except FileNotFoundError:
         code, message, advice = "RL0001", "no such file", "check the path for typing mistakes"
     except IsADirectoryError:
@@ -93,21 +98,6 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         raise IsADirectoryError(path)
     with open(path, "rb") as file:
         return file.read(MAX_BYTES + 1)
-
-
-class _UnreadableError(Exception):
-    """The text is not a recipe; ``args`` are the code, message and help of its diagnostic."""
-
-
-def _decode(data: bytes) -> str:
-    if len(data) > MAX_BYTES:
-        advice = "is it really a recipe? recipes are a few kB of text"
-        raise _UnreadableError("RL0004", "this file is over 1 MB, too large", advice)
-    text = data.decode("utf-8-sig")
-    if not text.strip():
-        advice = "start with a model, an environment and a `train` declaration"
-        raise _UnreadableError("RL0005", "this file is empty", advice)
-    return text.replace("\r\n", "\n")
 
 
 def _not_text(data: bytes) -> tuple[int, str, str] | None:
