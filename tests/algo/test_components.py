@@ -1,6 +1,6 @@
-"""Advantages of reward components, each normalised by itself (GDPO): against the numbers of verl and
-TRL, which ``tests/algo/data/make_gdpo_vectors.py`` made, and worked out by hand; and moving averages
-of returns as a baseline (RAE)."""
+"""Advantages of reward components, each normalised by itself (GDPO): against the numbers of verl
+and TRL, which ``tests/algo/data/make_gdpo_vectors.py`` made, and worked out by hand; and moving
+averages of returns as a baseline (RAE)."""
 
 from __future__ import annotations
 
