@@ -106,7 +106,7 @@ class Scopes:
         return self._reduced(x_V, lambda rows_Pn: np.sort(rows_Pn, axis=1).sum(axis=1))
 
     def summary(self, x_V: Floats, weight_V: Floats | None = None) -> ScopeSummary:
-        """Weights, mean and range of each scope; without weights each value counts once.
+        """Return weights, mean and range of each scope; without weights each value counts once.
 
         Weights are whole numbers, whose sums are exact in any order.
         """
@@ -455,15 +455,15 @@ def _deviations(
 
 
 def _std(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """``sqrt(Σ w d² / (W - ddof))``, 0 exactly where the scope is constant."""
+    """Return ``sqrt(Σ w d² / (W - ddof))``, exactly 0 where the scope is constant."""
     of = _deviations(scopes, x_V, weight_V)
     std_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
     return scopes.spread(np.where(of.constant_S, 0.0, std_S))
 
 
 def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """``_std`` without the value itself: ``Σ_{j≠i} w_j (x_j - mean of others)²`` is
-    ``Σ w d² - w_i d_i² W / (W - w_i)``. 0 exactly where the others that weigh anything are all
+    """Return ``_std`` without the value itself: ``Σ_{j≠i} w_j (x_j - mean of others)²`` is
+    ``Σ w d² - w_i d_i² W / (W - w_i)``. Exactly 0 where the others that weigh anything are all
     equal, or none."""
     of = _deviations(scopes, x_V, weight_V)
     own_V = np.ones_like(x_V) if weight_V is None else weight_V
@@ -478,7 +478,7 @@ def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | No
 
 
 def _rms(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """``sqrt(Σ w x² / (W - ddof))``; 1 where there are too few values for it."""
+    """Return ``sqrt(Σ w x² / (W - ddof))``; 1 where there are too few values for it."""
     of = _deviations(scopes, x_V, weight_V, centred=False)
     rms_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
     rms_S = np.where(of.widest_S <= 0, 0.0, rms_S)

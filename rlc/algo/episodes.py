@@ -23,7 +23,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def join(rows_RT: Sequence[npt.ArrayLike], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], Ints]:
-    """Flatten rows of any length: the column ``x_N`` and the lengths ``turns_R``."""
+    """Flatten rows of any length; return the column ``x_N`` and the lengths ``turns_R``."""
     arrays = [np.asarray(row, dtype=dtype) for row in rows_RT]
     turns_R = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
     return (np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)), turns_R
@@ -112,8 +112,7 @@ def renewed(average: float, values: Sequence[float], decay: float) -> float:
     return kept * average + (1 - kept) * (fsum(values) / len(values))
 
 
-# What a rollout's reward is made of, by name: the weight of each component, and its value in each
-# turn.
+# The components of a rollout's reward, by name: the weight of each, and its value in each turn.
 Parts = Mapping[str, tuple[float, Sequence[float]]]
 
 

@@ -102,7 +102,8 @@ def builtin_loss_and_grad(
 def _columns(
     name: str, config: Mapping[str, float], inputs: Mapping[str, npt.ArrayLike], length: int
 ) -> dict[str, Floats]:
-    """Inputs and settings of a loss as checked columns of shape (T,)."""
+    """Return the inputs and settings of a loss as columns of shape (T,). Raise AlgorithmError if
+    they do not fit."""
     loss = LOSSES[name]
     thresholds = {key for key in loss.config if key.startswith("clip_")}
     _require_known(name, "setting", set(config), set(loss.config))
@@ -155,9 +156,9 @@ def _gspo(logprobs_T: Floats, columns: _Columns) -> _Terms:
 
 
 def _surrogate(ratio_T: Floats, advantages_T: Floats, columns: _Columns) -> _Terms:
-    """Where the clipped term is the smaller one, a token is out of bounds: it has no gradient."""
-    free_T, held_T = ratio_T * advantages_T, _clipped(ratio_T, columns) * advantages_T
-    return -np.minimum(free_T, held_T), -np.where(free_T <= held_T, free_T, 0.0)
+    """Return the terms of PPO: a token whose clipped term is the smaller one has no gradient."""
+    free_T, clipped_T = ratio_T * advantages_T, _clipped(ratio_T, columns) * advantages_T
+    return -np.minimum(free_T, clipped_T), -np.where(free_T <= clipped_T, free_T, 0.0)
 
 
 def _cispo(logprobs_T: Floats, columns: _Columns) -> _Terms:
@@ -180,7 +181,7 @@ def _stable_reinforce(logprobs_T: Floats, columns: _Columns) -> _Terms:
 
 
 def _pulled(logprobs_T: Floats, columns: _Columns, pull_T: Floats) -> _Terms:
-    """REINFORCE with a quadratic pull to the sampler."""
+    """Return the terms of REINFORCE with a quadratic pull to the sampler."""
     advantages_T, drift_T = columns["advantages"], logprobs_T - columns["logprobs"]
     loss_T = -(logprobs_T * advantages_T - 0.5 * pull_T * drift_T**2)
     return loss_T, pull_T * drift_T - advantages_T
@@ -231,7 +232,7 @@ def _sigmoid(x: Floats) -> Floats:
 
 
 def _logistic(margin_P: Floats, scale: float, smoothing: float) -> PairLoss:
-    """−(1−ε) log σ(m) − ε log σ(−m) of a margin whose slope in the chosen score is ``scale``."""
+    """Return −(1−ε) log σ(m) − ε log σ(−m) of a margin with slope ``scale`` in the chosen score."""
     kept, turned = 1.0 - smoothing, smoothing
     loss_P = -kept * _log_sigmoid(margin_P) - turned * _log_sigmoid(-margin_P)
     slope_P = scale * (turned * _sigmoid(margin_P) - kept * _sigmoid(-margin_P))

@@ -120,7 +120,7 @@ class _Formatter:
         return [*above, *self.expr(decl.value, f"{head} = ", 0)]
 
     def parameters(self, head: str, parameters: Sequence[ast.Parameter]) -> list[str]:
-        """``name(parameters)`` on one line, or each of them on its own."""
+        """Return ``name(parameters)`` on one line, or each of them on its own."""
         written = [_parameter(parameter) for parameter in parameters]
         flat = f"{head}({', '.join(written)})"
         if len(flat) + len(" = {") <= WIDTH:
@@ -134,7 +134,7 @@ class _Formatter:
         node: ast.BlockDecl | ast.RecordExpr | ast.Amend,
         indent: int,
     ) -> list[str]:
-        """``head { fields }`` over several lines, or ``head {}``."""
+        """Return ``head { fields }`` over several lines, or ``head {}``."""
         opening = self.comments.take_trailing(head_end, " \t{")
         width = max((len(field.name.id) for field in node.fields), default=0)
         fields: list[str] = []
@@ -183,7 +183,7 @@ class _Formatter:
     # Expressions: the first line starts with a prefix and has no indent, the others have theirs.
 
     def expr(self, expr: ast.Expr, prefix: str, indent: int, suffix: int = 0) -> list[str]:
-        """``prefix`` and the expression, leaving ``suffix`` columns on its last line."""
+        """Return ``prefix`` and the expression, with ``suffix`` columns left on its last line."""
         flat = prefix + _flat(expr)
         inline = _level(expr) != _PIPE or len(_chain(expr)) <= MAX_INLINE_STEPS + 1
         inline &= not isinstance(expr, ast.Amend) or len(expr.fields) <= MAX_INLINE_FIELDS
@@ -304,7 +304,7 @@ def _level(expr: ast.Expr) -> int:
 
 
 def _chain(expr: ast.Expr) -> list[tuple[str, ast.Expr]]:
-    """``a + b - c`` as ``[("", a), ("+", b), ("-", c)]``; any other expression alone."""
+    """Return ``[("", a), ("+", b), ("-", c)]`` for ``a + b - c``; any other expression alone."""
     level = _level(expr)
     operands: list[tuple[str, ast.Expr]] = []
     while isinstance(expr, ast.Binary) and _level(expr) == level:

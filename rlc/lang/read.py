@@ -52,7 +52,7 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
 
 
 def write_text(path: str, text: str) -> Diagnostics:
-    """Replace the text of a recipe file in one step; one diagnostic if that is not possible.
+    """Replace the text of a recipe file; return one diagnostic if that is not possible.
 
     The file keeps its line ends, byte order mark and permissions, and stays whole if the
     process dies.
@@ -71,7 +71,7 @@ def write_text(path: str, text: str) -> Diagnostics:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Replace or create a file in one step, so that nobody ever sees half of it.
+    """Replace or create a file atomically.
 
     It keeps its permissions; a new one is for its owner only. Raise OSError if that fails.
     """

@@ -7,7 +7,7 @@ Conventions where a derivative does not exist are those of torch, which computes
 - ``clip`` passes the gradient on at its bounds (``torch.clamp``); ``abs`` has none at 0;
 - comparisons and ``stop`` have none.
 
-Unlike torch's, a gradient never comes out of the branch of a `where` that was not taken, even if
+Unlike torch's, a gradient never comes out of the branch of a `where` that was not chosen, even if
 that branch is infinite or NaN. All built-in losses written as expressions agree with
 :mod:`rlc.algo.losses`, ties included: where PPO's free and clipped term are equal, both have the
 same gradient or the advantage is 0.

@@ -68,13 +68,13 @@ def _named(program: Program, letter: str = "u") -> Program:
     if (result := nodes[program.output]).args:
         nodes[program.output] = evolve(result, name=None)  # the loss itself is `L`
     readers = Counter(arg for node in nodes for arg in node.args)
-    taken = {node.name for node in nodes}
+    used = {node.name for node in nodes}
     names = (f"{letter}{count}" for count in range(1, len(nodes) + 1))
     for position, node in enumerate(nodes):
         if node.name is None and node.args and position != program.output:
             size = len(_Writer(evolve(program, nodes=tuple(nodes))).text(position)[0])
             if size >= (_LONG if readers[position] > 1 else _TOO_LONG):
-                name = next(name for name in names if name not in taken)
+                name = next(name for name in names if name not in used)
                 nodes[position] = evolve(node, name=name)
     return evolve(program, nodes=tuple(nodes))
 
@@ -144,7 +144,7 @@ class _Writer:
         return f"{name}({', '.join(self.text(arg)[0] for arg in args)})", _ATOM
 
     def product(self, node: OperationNode) -> tuple[str, int]:
-        """Numbers first, then the factors in order, equal ones as a power."""
+        """Return the numbers first, then the factors in order, equal ones as a power."""
         nodes, factors, waiting = self.program.nodes, list[int](), list(node.args)
         while waiting:
             first = nodes[waiting[0]]
@@ -170,7 +170,7 @@ class _Writer:
         return nodes[position].op == "-" and names == ["logp", "logq"]
 
     def within(self, x: int, clipped: int) -> str | None:
-        """``x == clip(x, low, high)``, which derivatives have, as ``low ≤ x ≤ high``."""
+        """Return ``low ≤ x ≤ high`` for ``x == clip(x, low, high)``, which derivatives have."""
         node = self.program.nodes[clipped]
         if node.op != "clip" or node.args[0] != x:
             return None

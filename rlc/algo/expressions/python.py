@@ -2,9 +2,9 @@
 
 A service traces the text, and `rlc emit` writes it into scripts: what a script computes is what a
 run does. Torch multiplies its derivatives: the gradient of ``where(x > 0, log(x), 0)`` is NaN where
-x is 0, because the 0 that goes into the branch that was not taken meets an infinite slope. A
-shielded program has the same values and the same gradient, and computes such a branch with an
-argument that harms nobody where it is not taken: ``where(x > 0, log(where(x > 0, x, 1)), 0)``.
+x is 0, because the 0 for the branch not chosen is multiplied with an infinite slope. A shielded
+program has the same values and the same gradient, and computes such a branch with a harmless
+argument where it is not chosen: ``where(x > 0, log(where(x > 0, x, 1)), 0)``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Guards = tuple[tuple[int, bool], ...]  # conditions, and whether they hold
 
 
 def shielded(program: Program) -> Program:
-    """Return a program with the same result, whose branches that are not taken are finite."""
+    """Return a program with the same result, whose branches are finite where not chosen."""
     if not any(node.op == "where" for node in program.nodes):
         return program
     shield = _Shield(program)

@@ -130,7 +130,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _chosen(*_: float) -> float:
-    """Alone, no token is among those that are chosen."""
+    """Return 0: a token alone is never chosen."""
     return 0.0
 
 

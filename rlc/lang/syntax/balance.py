@@ -66,7 +66,7 @@ def _unclosed(layout: Layout) -> set[int]:
 
 
 def _surplus(layout: Layout) -> dict[int, int]:
-    """For each block head, and the start: closing braces up to the next less opening ones."""
+    """Return for each block head, and the start, closing less opening braces up to the next."""
     surplus, region = {0: 0}, 0
     for index, token in enumerate(layout.tokens):
         if layout.is_block_head(index):

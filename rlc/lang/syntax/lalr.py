@@ -133,7 +133,7 @@ def _spliced(rule: Production, top: list[_Part]) -> list[Any]:
 
 
 def _advance(tables: Tables, states: list[int], kind: str, exact: bool = False) -> bool:
-    """Feed one token to a stack of states alone; False where it does not fit."""
+    """Feed one token to a stack of states; return False if it does not fit."""
     while True:
         actions = tables.states[states[-1]]
         action = actions.get(kind)

@@ -179,7 +179,7 @@ def _wanted(tables: Tables, kinds: set[str]) -> str:
 
 
 def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | None:
-    """``lora-rank``, where the parse got stuck on a hyphen in it."""
+    """Return the place of ``lora-rank``, if the parse stopped at a hyphen in it."""
     last = index - 1
     if last < 0 or tokens[last].kind != "NAME":
         return None
@@ -190,7 +190,7 @@ def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | Non
 
 
 def _help(tokens: Sequence[Token], index: int) -> str | None:
-    """Advice for the mistakes that are made most."""
+    """Return advice for the most common mistakes."""
     kinds = [token.kind for token in tokens]
     kind = kinds[index] if index < len(kinds) else END
     if kind == "PIPE" and {"PLUS", "MINUS", "STAR", "SLASH"} & set(kinds[:index]):

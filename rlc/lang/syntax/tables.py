@@ -129,7 +129,7 @@ def build_tables(grammar: str) -> Tables:
 
 
 def _rank(terminal: TerminalDef) -> tuple[int, int, int, str]:
-    """lark's own order of trying terminals: the longest possible match first."""
+    """Return lark's own order of trying terminals: the longest possible match first."""
     pattern = terminal.pattern
     return -terminal.priority, -pattern.max_width, -len(pattern.value), terminal.name
 
