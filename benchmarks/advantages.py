@@ -17,8 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from rlc.algo.advantages import Episodes, compute_advantages
-from rlc.algo.scheme import AdvantageScheme, Baseline, Returns, Scale
+from rlc.algo import AdvantageScheme, Baseline, Episodes, Returns, Scale, compute_advantages
 
 Floats = npt.NDArray[np.float64]
 _MEAN = Baseline("mean", "group", "value", "zero")

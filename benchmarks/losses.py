@@ -35,9 +35,7 @@ from loss_functions import WRITTEN, as_custom
 from serving import BASE, KEY, serving
 from tinker import types
 
-from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.python import torch_function
+from rlc.algo import Builder, Program, torch_function
 from rlc.catalog.index import service_loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum

@@ -7,8 +7,7 @@ import re
 from loss_library import library, library_loss
 from paths import ROOT
 
-from rlc.algo.expressions.formula import derivative_formula, formula
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS
+from rlc.algo import INPUTS, OPERATIONS, derivative_formula, formula
 
 PAGE = (ROOT / "docs" / "losses.md").read_text(encoding="utf-8")
 

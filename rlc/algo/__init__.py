@@ -1,9 +1,9 @@
 """The mathematics of post-training: pure functions on float64 arrays.
 
 Read ``scheme`` first: what an advantage scheme is. ``advantages`` applies one to ``episodes``
-(``ragged`` columns of rewards to returns, then statistics over scopes). ``losses`` and ``kl`` are
-the formulas that a service is checked against, ``expressions`` those of a recipe's own losses and
-rewards. ``aggregate`` has the weights of tokens, ``schedules`` what its name says.
+(columns of rewards to returns, then statistics over scopes). ``losses`` and ``kl`` are the formulas
+that a service is checked against, ``expressions`` those of a recipe's own losses and rewards.
+``aggregate`` has the weights of tokens, ``schedules`` the learning rates.
 """
 
 TYPE_CHECKING = False
@@ -20,15 +20,10 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.program import *
     from rlc.algo.expressions.python import *
     from rlc.algo.expressions.ranges import *
-    from rlc.algo.expressions.reach import *
-    from rlc.algo.expressions.scalars import *
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
     from rlc.algo.losses import *
-    from rlc.algo.preferences import *
-    from rlc.algo.ragged import *
     from rlc.algo.rewards import *
-    from rlc.algo.running import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
 else:
@@ -37,9 +32,9 @@ else:
     __getattr__ = door(
         __name__,
         """
-        advantages: Advantages compute_advantages
+        advantages: compute_advantages
         aggregate: SHARED_BY aggregate_weights
-        episodes: Episodes Parts
+        episodes: Advantages Episodes Floats Parts renewed
         errors: AlgorithmError
         expressions.behaviour: degree overflows_at ratio_is_bounded unbounded
         expressions.build: Builder validate
@@ -49,15 +44,11 @@ else:
         expressions.program: ExpressionError Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.reach: after_batch differentiable needs_batch reads_trainer
-        expressions.scalars: shaped_reward
-        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE
+        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch differentiable
+            needs_batch reads_trainer shaped_reward
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
-        losses: LOSSES builtin_loss_and_grad
-        preferences: PAIRWISE divergence kto
-        ragged: Floats
+        losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
         rewards: pass_at_k reduce_rewards
-        running: renewed
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline Clip Returns RunningBaseline Scale Scope
             WeightedSum running_baseline sums_components task_scope

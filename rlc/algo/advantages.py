@@ -15,9 +15,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from rlc.algo.episodes import Advantages, Components, Episodes
+from rlc.algo.episodes import Advantages, Bools, Components, Episodes, Floats, Ints, compute_returns
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.ragged import Bools, Floats, Ints, compute_returns
 from rlc.algo.scheme import (
     AdvantageScheme,
     AdvantageStep,
@@ -38,7 +37,7 @@ _DIGIT = 16  # bits of a label that are sorted at once, in linear time
 
 
 def stable_order(label_V: Ints) -> Ints | None:
-    """The order that sorts integer labels, ties as they come; None if they are sorted already.
+    """Return the order that sorts integer labels, ties as they come; None if they are sorted.
 
     Labels within 32 bits are sorted digit by digit, three times as fast as by comparing.
     """
@@ -68,7 +67,7 @@ class ScopeSummary:
 
     @property
     def constant(self) -> Bools:
-        """Which scopes' values are all equal, shape (S,)."""
+        """True for scopes whose values are all equal, shape (S,)."""
         return self.high_S <= self.low_S
 
 
@@ -103,17 +102,21 @@ class Scopes:
         return np.repeat(x_S, self.size_S) if self._order_V is None else x_S[self._scope]
 
     def total(self, x_V: Floats) -> Floats:
-        """The sum of each scope, shape (S,), bitwise the same in any order of the values."""
+        """Return the sum of each scope, shape (S,), bitwise the same in any order of the values."""
         return self._reduced(x_V, lambda rows_Pn: np.sort(rows_Pn, axis=1).sum(axis=1))
 
     def summary(self, x_V: Floats, weight_V: Floats | None = None) -> ScopeSummary:
-        """Weights, mean and range of each scope; without weights each value counts once.
+        """Return weights, mean and range of each scope; without weights each value counts once.
 
         Weights are whole numbers, whose sums are exact in any order.
         """
         if weight_V is None:
             weight_S = self.size_S.astype(np.float64)
-            total_S, low_S, high_S = self._sorted_sums(x_V)
+            total_S, low_S, high_S = (np.empty(len(self.size_S)) for _ in range(3))
+            for scopes_P, members_Pn in self._members:
+                sorted_Pn = np.sort(self._rows(x_V, members_Pn), axis=1)
+                total_S[scopes_P] = sorted_Pn.sum(axis=1)
+                low_S[scopes_P], high_S[scopes_P] = sorted_Pn[:, 0], sorted_Pn[:, -1]
         else:
             weight_S = self._reduced(weight_V, _sum)
             total_S = self.total(weight_V * x_V)
@@ -125,19 +128,10 @@ class Scopes:
         return ScopeSummary(weight_S, total_S / weight_S, low_S, high_S)
 
     def best_of_others(self, x_V: Floats) -> Floats:
-        """For each value the largest of the others in its scope; -inf if there are no others."""
+        """Return for each value the largest of the others in its scope; -inf without others."""
         best_S, second_S = self._reduced(x_V, _largest), self._reduced(x_V, _second)
         best_V = self.spread(best_S)
         return np.where(x_V == best_V, self.spread(second_S), best_V)
-
-    def _sorted_sums(self, x_V: Floats) -> tuple[Floats, Floats, Floats]:
-        """Sum, smallest and largest value of each scope, from one sort."""
-        total_S, low_S, high_S = (np.empty(len(self.size_S)) for _ in range(3))
-        for scopes_P, members_Pn in self._members:
-            sorted_Pn = np.sort(self._rows(x_V, members_Pn), axis=1)
-            total_S[scopes_P] = sorted_Pn.sum(axis=1)
-            low_S[scopes_P], high_S[scopes_P] = sorted_Pn[:, 0], sorted_Pn[:, -1]
-        return total_S, low_S, high_S
 
     def _reduced(self, x_V: Floats, reduce: Callable[[Floats], npt.ArrayLike]) -> Floats:
         out_S = np.empty(len(self.size_S))
@@ -151,8 +145,8 @@ class Scopes:
     def _members_by_size(
         self, starts_S: Ints
     ) -> Iterator[tuple[Ints | slice, Ints | tuple[int, int]]]:
-        """Each size that occurs: the scopes that have it, and where their values are; a shape
-        where the values themselves are the matrix."""
+        """Yield for each size the scopes that have it, and where their values are; a shape if the
+        values themselves are the matrix."""
         sizes_D = np.unique(self.size_S)
         if self._order_V is None and len(sizes_D) == 1:
             yield slice(None), (len(starts_S), int(sizes_D[0]))
@@ -170,9 +164,6 @@ _largest = partial(np.max, axis=1)
 
 def _second(rows_Pn: Floats) -> Floats | float:
     return np.sort(rows_Pn, axis=1)[:, -2] if rows_Pn.shape[1] > 1 else -np.inf
-
-
-__all__ = ["Advantages", "Episodes", "compute_advantages"]
 
 
 def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantages:
@@ -293,31 +284,9 @@ class _Peers:
         tokens_R: Ints = counted[ends_R] - counted[ends_R - turns_R]
         return tokens_R[self.item_V].astype(np.float64)
 
-    @cached_property
-    def group(self) -> Scopes:
-        return Scopes(self.label("group"))
-
-    @cached_property
-    def role(self) -> Scopes:
-        _, role_V = np.unique(self.label("role"), return_inverse=True)
-        group_V = self.group.spread(np.arange(len(self.group.size_S)))
-        return Scopes(group_V * (role_V.max(initial=0) + 1) + role_V)
-
-    @cached_property
-    def env(self) -> Scopes:
-        return Scopes(self.label("env"))
-
-    @cached_property
-    def batch_role(self) -> Scopes:
-        return Scopes(self.label("role"))
-
-    @cached_property
-    def batch(self) -> Scopes:
-        return Scopes(np.zeros(len(self.returns), dtype=np.int64))
-
     @property
     def running(self) -> Floats:
-        """What a running baseline subtracts from each value."""
+        """The running baseline of each value."""
         running_R, turns_R = self.episodes.running_R, self.episodes.turns_R
         if running_R is None:
             return np.zeros(len(self.returns))
@@ -325,13 +294,29 @@ class _Peers:
         return running_V[self.item_V]
 
     def label(self, what: str) -> Ints:
-        """The label of each value: ``group``, ``role`` or ``env``."""
+        """Return the label of each value: ``group``, ``role`` or ``env``."""
         label_R: Ints = getattr(self.episodes, f"{what}_R")
         label_V = np.repeat(label_R, self.episodes.turns_R) if self.by_turn else label_R
         return label_V[self.item_V]
 
+    @cached_property
+    def _scopes(self) -> dict[Scope, Scopes]:
+        return {}
+
     def over(self, scope: Scope) -> Scopes:
-        return getattr(self, scope)  # type: ignore[no-any-return]
+        """Return the partition of the values by a scope, made once."""
+        if scope not in self._scopes:
+            if scope == "batch":
+                label_V = np.zeros(len(self.returns), dtype=np.int64)
+            elif scope == "role":
+                _, role_V = np.unique(self.label("role"), return_inverse=True)
+                group = self.over("group")
+                group_V = group.spread(np.arange(len(group.size_S)))
+                label_V = group_V * (role_V.max(initial=0) + 1) + role_V
+            else:
+                label_V = self.label("role" if scope == "batch_role" else scope)
+            self._scopes[scope] = Scopes(label_V)
+        return self._scopes[scope]
 
     def name(self, scope: Scope, at: int) -> str:
         """Return the name, in a message, of the scope of value ``at``."""
@@ -397,7 +382,7 @@ def _subtract(step: Baseline, state: _State) -> _State:
 
 
 def _settle_singletons(step: Baseline, scopes: Scopes, state: _State, before_V: Floats) -> _State:
-    """Give values without peers what the baseline declares; they come in as zeros."""
+    """Give values without peers what the baseline declares; they are zeros in ``state``."""
     alone_S = scopes.size_S == 1
     if step.singleton == "zero" or not alone_S.any():
         return state
@@ -470,15 +455,15 @@ def _deviations(
 
 
 def _std(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """``sqrt(Σ w d² / (W - ddof))``, 0 exactly where the scope is constant."""
+    """Return ``sqrt(Σ w d² / (W - ddof))``, exactly 0 where the scope is constant."""
     of = _deviations(scopes, x_V, weight_V)
     std_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
     return scopes.spread(np.where(of.constant_S, 0.0, std_S))
 
 
 def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """``_std`` without the value itself: ``Σ_{j≠i} w_j (x_j - mean of others)²`` is
-    ``Σ w d² - w_i d_i² W / (W - w_i)``. 0 exactly where the others that weigh anything are all
+    """Return ``_std`` without the value itself: ``Σ_{j≠i} w_j (x_j - mean of others)²`` is
+    ``Σ w d² - w_i d_i² W / (W - w_i)``. Exactly 0 where the others that weigh anything are all
     equal, or none."""
     of = _deviations(scopes, x_V, weight_V)
     own_V = np.ones_like(x_V) if weight_V is None else weight_V
@@ -493,7 +478,7 @@ def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | No
 
 
 def _rms(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """``sqrt(Σ w x² / (W - ddof))``; 1 where there are too few values for it."""
+    """Return ``sqrt(Σ w x² / (W - ddof))``; 1 where there are too few values for it."""
     of = _deviations(scopes, x_V, weight_V, centred=False)
     rms_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
     rms_S = np.where(of.widest_S <= 0, 0.0, rms_S)

@@ -1,4 +1,4 @@
-"""How token losses add up, as weights that are folded into the advantages.
+"""Aggregation of token losses, as weights that are folded into the advantages.
 
 The service sums a loss over tokens. Importance sampling, PPO, CISPO, GSPO and cross-entropy are
 positively homogeneous in the advantage: a weight on a sequence's loss is the same as that weight
@@ -30,10 +30,10 @@ from rlc.algo.errors import AlgorithmError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rlc.algo.ragged import Floats
+    from rlc.algo.episodes import Floats
 
-# What shares one weight, by kind: the sequences of a batch, of a task, or none of them; None: every
-# token weighs 1. All others depend on how many sequences, tasks or tokens the batch has.
+# The sequences that share one weight, by kind: those of a batch, of a task, or each alone; None:
+# every token weighs 1. All others depend on how many sequences, tasks or tokens the batch has.
 SHARED_BY: dict[str, Literal["batch", "task", "sequence"] | None] = {
     "token_sum": None,
     "token_mean": "batch",
@@ -47,7 +47,7 @@ SHARED_BY: dict[str, Literal["batch", "task", "sequence"] | None] = {
 def aggregate_weights(
     kind: str, tokens_D: npt.ArrayLike, prompt_D: npt.ArrayLike, length: int | None = None
 ) -> Floats:
-    """The weight of each sequence's advantages, shape (D,).
+    """Return the weight of each sequence's advantages, shape (D,).
 
     Args:
         kind: one of :data:`SHARED_BY`.

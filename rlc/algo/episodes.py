@@ -1,18 +1,118 @@
-"""A batch of rollouts as labelled columns, and the advantages that are computed from it."""
+"""A batch of rollouts as columns, and the returns of their rewards.
+
+A column ``x_N`` holds the turns of rollout 0, then those of rollout 1, and so on; ``turns_R``
+holds the lengths. A million rollouts are then one array instead of a million.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.ragged import Bools, Floats, Ints, join, require_turns, split
+from rlc.algo.scheme import Returns
 from rlc.records import evolve, field, frozen
 
-# What a rollout's reward is made of, by name: the weight of each component, and its value in each
-# turn.
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def join(rows_RT: Sequence[npt.ArrayLike], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], Ints]:
+    """Flatten rows of any length; return the column ``x_N`` and the lengths ``turns_R``."""
+    arrays = [np.asarray(row, dtype=dtype) for row in rows_RT]
+    turns_R = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
+    return (np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)), turns_R
+
+
+def split(column_N: Floats, turns_R: Ints) -> list[Floats]:
+    """Return the rows of a column, one view for each rollout."""
+    ends = np.cumsum(turns_R).tolist()
+    return [column_N[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def require_turns(turns_R: Ints) -> None:
+    """Raise AlgorithmError for a rollout without a turn: it has no action to be credited."""
+    if (turns_R < 1).any():
+        raise AlgorithmError(
+            f"rollout {int(np.argmin(turns_R))} has no turn; "
+            "remove rollouts that failed before their first turn"
+        )
+
+
+def compute_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Floats:
+    """Return the returns of all rollouts, in one column.
+
+    Args:
+        returns: the unit and the discount ``gamma``. ``turn`` gives ``G_t = r_t + gamma G_{t+1}``
+            of every turn, shape (N,). ``episode`` gives ``G_0``, shape (R,): the sum of the rewards
+            at ``gamma = 1``, the discounted sum otherwise.
+        rewards_N: the rewards of all turns, rollout by rollout.
+        turns_R: the number of turns of each rollout.
+
+    Raises:
+        AlgorithmError: a reward that is not finite, or a rollout without turns.
+    """
+    require_turns(turns_R)
+    finite_N = np.isfinite(rewards_N)
+    if not finite_N.all():
+        at = int(np.argmin(finite_N))
+        ends_R = np.cumsum(turns_R)
+        rollout = int(np.searchsorted(ends_R, at, side="right"))
+        turn = at - int(ends_R[rollout] - turns_R[rollout])
+        raise AlgorithmError(
+            f"the reward of rollout {rollout}, turn {turn} is {rewards_N[at]}; "
+            "every reward must be a finite number"
+        )
+    to_go_N = reward_to_go(returns.gamma, rewards_N, turns_R)
+    if returns.unit == "turn":
+        return to_go_N
+    return np.take(to_go_N, np.cumsum(turns_R) - turns_R)
+
+
+def reward_to_go(gamma: float, rewards_N: Floats, turns_R: Ints) -> Floats:
+    """Return ``G_t = r_t + gamma G_{t+1}`` of every turn, from the last back, all rollouts at once.
+
+    The rounding error of each addition is carried along (Knuth's two-sum), so that episodes of
+    equal worth get equal returns however the reward was spread over their turns: a group whose
+    returns differed in the last bit only would pass for one with something to learn.
+    """
+    to_go_N = rewards_N.copy()
+    longest = int(turns_R.max(initial=0))
+    if longest == 1:
+        return to_go_N
+    ends_R = np.cumsum(turns_R)
+    longest_first_R = np.argsort(longest - turns_R, kind="stable")
+    alive_T = len(turns_R) - np.cumsum(np.bincount(turns_R, minlength=longest + 1))
+    following_A = np.zeros(len(turns_R))
+    error_A = np.zeros(len(turns_R))
+    for back in range(longest):
+        alive_R = longest_first_R[: alive_T[back]]
+        at_A = ends_R[alive_R] - 1 - back
+        reward_A, later_A = rewards_N[at_A], gamma * following_A[: len(alive_R)]
+        following_A = reward_A + later_A
+        rounded_A = following_A - reward_A
+        lost_A = (reward_A - (following_A - rounded_A)) + (later_A - rounded_A)
+        error_A = lost_A + gamma * error_A[: len(alive_R)]
+        to_go_N[at_A] = following_A + error_A
+    return to_go_N
+
+
+def renewed(average: float, values: Sequence[float], decay: float) -> float:
+    """Return a moving average after n more values: ``b <- d^n b + (1 - d^n) mean(values)``.
+
+    One by one, as the paper takes them, ``b <- d b + (1 - d) x`` depends on their order; over all
+    orders its mean is this, in which no value has more weight than another.
+    """
+    kept = decay ** len(values)
+    return kept * average + (1 - kept) * (fsum(values) / len(values))
+
+
+# The components of a rollout's reward, by name: the weight of each, and its value in each turn.
 Parts = Mapping[str, tuple[float, Sequence[float]]]
 
 
@@ -25,7 +125,6 @@ class Components:
 
     @classmethod
     def from_rollouts(cls, parts_R: Sequence[Parts], turns_R: Ints) -> Components:
-        """The components of rollouts with so many turns."""
         names = sorted({name for parts in parts_R for name in parts})
         values_NK = np.full((int(turns_R.sum()), len(names)), np.nan)
         weight_NK = np.zeros_like(values_NK)
@@ -88,8 +187,8 @@ class Episodes:
         role_R: npt.ArrayLike | None = None,
         parts_R: Sequence[Parts] | None = None,
     ) -> Episodes:
-        """Rewards and action-token counts of each rollout's turns, its labels, and what its rewards
-        are made of."""
+        """Make a batch of the rewards and action-token counts of each rollout's turns, its labels,
+        and the components of its rewards."""
         rewards_N, turns_R = join(rewards_RT, np.float64)
         tokens_N, token_turns_R = join(tokens_RT, np.int64)
         if not np.array_equal(turns_R, token_turns_R):
@@ -112,5 +211,5 @@ class Advantages:
     turns_R: Ints
 
     def by_rollout(self) -> list[Floats]:
-        """The advantages, one array a rollout, one value a turn."""
+        """Return the advantages: an array for each rollout, with a value for each turn."""
         return split(self.advantages_N, self.turns_R)

@@ -1,5 +1,5 @@
-"""How far policies are from each other, on the tokens that were sampled: the trainer from the
-sampler, and what pulls it towards a reference or a teacher."""
+"""Divergence of policies on sampled tokens: the drift of the trainer from the sampler, and the
+penalties that pull it towards a reference or a teacher."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from rlc.algo.episodes import Bools, Floats, reward_to_go, split
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.ragged import Bools, Floats, reward_to_go, split
 from rlc.records import frozen
 
 
@@ -24,14 +24,14 @@ def kl_penalty(
     *,
     centred: bool = True,
 ) -> list[Floats]:
-    """Return what a pull towards another policy adds to the advantages of a batch.
+    """Return the changes of a batch's advantages by a KL penalty towards another policy.
 
     With ``d_t = q_t - ref_t`` (sampler minus reference) a sampled token gets
     ``coef (mean(d) - d_t)``, the mean taken over all sampled tokens of the batch, so that the
-    penalty adds up to nothing. What a teacher says of a token is not ``centred``: it gets
-    ``-coef d_t``, whose expectation is the reverse KL (arXiv 2306.13649), whatever the others get.
-    With a discount a token also answers for those after it in its datum, ``P_t = p_t + discount
-    P_{t+1}``, every position counting as a step. All as in tinker-cookbook 0.5.8
+    penalty sums to zero. A teacher's scores are not ``centred``: the token gets ``-coef d_t``,
+    whose expectation is the reverse KL (arXiv 2306.13649), whatever the others get. With a discount
+    a token also counts those after it in its datum, ``P_t = p_t + discount P_{t+1}``, every
+    position being a step. All as in tinker-cookbook 0.5.8
     (``rl/metrics.py``, ``distillation/train_on_policy.py``), except that a token that was not
     sampled always gets 0.
 
@@ -40,11 +40,11 @@ def kl_penalty(
         reference_DT: the reference's logprobs of the same tokens.
         mask_DT: positive where the token was sampled.
         coef: strength of the penalty.
-        discount: 0 leaves each token to itself.
-        centred: whether the mean is taken off, as from a reference.
+        discount: 0: each token counts alone.
+        centred: subtract the mean, as for a reference.
 
     Returns:
-        For each datum what to add to its advantages, shape (T,).
+        For each datum the summand of its advantages, shape (T,).
 
     Raises:
         AlgorithmError: rows that do not match, or logprobs that are not finite.
@@ -97,11 +97,10 @@ def matched_rows(
 
 
 def top_k_shares(logprobs_TK: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Return what each of a teacher's most likely tokens has of their probability, and how much
-    probability they have together.
+    """Return the shares that a teacher's most likely tokens have of their total probability, and
+    this total.
 
-    The shares are ``s_k = p_k / Σ_j p_j``, those of the teacher if it knew no other tokens (as in
-    tinker-cookbook 0.5.8, ``distillation/sdft.py``).
+    The shares are ``s_k = p_k / Σ_j p_j``, as in tinker-cookbook 0.5.8 (``distillation/sdft.py``).
 
     Args:
         logprobs_TK: the logprobs of K tokens at each position; -inf where a position has fewer.
@@ -111,18 +110,18 @@ def top_k_shares(logprobs_TK: npt.ArrayLike) -> tuple[Floats, Floats]:
         shape (T,).
     """
     probs_TK = np.exp(np.asarray(logprobs_TK, np.float64))
-    mass_T = probs_TK.sum(axis=1)
+    total_T = probs_TK.sum(axis=1)
     shares_TK = np.divide(
-        probs_TK, mass_T[:, None], out=np.zeros_like(probs_TK), where=mass_T[:, None] > 0
+        probs_TK, total_T[:, None], out=np.zeros_like(probs_TK), where=total_T[:, None] > 0
     )
-    return shares_TK, mass_T
+    return shares_TK, total_T
 
 
 def forward_kl(shares_TK: npt.ArrayLike, logprobs_TK: npt.ArrayLike) -> Floats:
-    """Return how far a model is from what its teacher says, ``KL(s ‖ p) = Σ_k s_k log(s_k / p_k)``,
-    at each position, in nats.
+    """Return the forward KL of a model from its teacher, ``KL(s ‖ p) = Σ_k s_k log(s_k / p_k)``, at
+    each position, in nats.
 
-    With s the shares of a teacher's most likely tokens, and p the whole distribution of the model,
+    With s the shares of a teacher's most likely tokens, and p the full distribution of the model,
     this is at least 0, and 0 only where p is s. Its gradient is that of the cross-entropy
     ``−Σ_k s_k log p_k``, since the teacher's entropy does not depend on the model.
 
@@ -160,7 +159,7 @@ class Drift:
 
 @frozen
 class ClipRange:
-    """Bounds of the ratio, and what a loss does beyond them.
+    """Bounds of the ratio, and the effect of a loss beyond them.
 
     ``acts_on``: a token loses its ``gradient`` where the advantage pulls the ratio further out
     (PPO), or has its ``weight`` bounded for every advantage (CISPO). ``per_sequence``: all
@@ -186,7 +185,7 @@ def drift(
         mask_DT: positive where the token was sampled.
 
     Returns:
-        The estimates; None if no token was sampled, since nothing is known then.
+        The estimates; None if no token was sampled.
 
     Raises:
         AlgorithmError: rows that do not match.

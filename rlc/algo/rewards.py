@@ -1,4 +1,4 @@
-"""What episodes are worth: their credit, and pass@k."""
+"""The credit of episodes for their rewards, and pass@k."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ def reduce_rewards(
     ended: bool = True,
     shaped: Callable[[float], float] | None = None,
 ) -> tuple[float, ...] | None:
-    """The credit of each turn: the reduced reward on the last one, zeros before it.
+    """Return the credit of each turn: the reduced reward on the last one, zeros before it.
 
     ``nonterminal``, where given, counts as one more reward if the episode did not end by itself;
     ``shaped`` then makes another number of the reduced one, and ``low`` and ``high`` limit the
-    result. ``turns`` keeps a number for each turn, the
-    nonterminal reward being added to the last, and limits each of them. Turns without a reward
-    (None) take no part, as in OpenReward 0.1.167.
+    result. ``turns`` keeps a number for each turn, the nonterminal reward added to the last, and
+    limits each of them. Turns without a reward (None) take no part, as in OpenReward 0.1.167.
 
     Returns:
         T numbers; None if there is no reward at all.
@@ -68,7 +67,7 @@ def _limited(value: float, low: float | None, high: float | None) -> float:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The probability that at least one of k samples drawn without replacement is correct.
+    """Return the probability that at least one of k samples drawn without replacement is correct.
 
     ``1 - C(n-c, k) / C(n, k)``, the unbiased estimator of arXiv 2107.03374; the counts are exact
     integers and only the quotient is rounded.

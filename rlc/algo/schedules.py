@@ -8,11 +8,11 @@ from math import cos, pi
 def learning_rate(
     kind: str, rate: float, step: int, steps: int, warmup: int = 0, floor: float = 1.0
 ) -> float:
-    """The learning rate of ``step`` (1-based) out of ``steps``.
+    """Return the learning rate of ``step`` (1-based) out of ``steps``.
 
     It rises in equal parts to the full rate at step ``warmup``, and is then constant, or falls
     (``linear``, or ``cosine``: arXiv 1608.03983) towards ``floor * rate``, which the step after the
-    last one would have: every step that is paid for learns. Without a warm-up and a floor these are
+    last one would have, so that every step learns. Without a warm-up and a floor these are
     the schedules of tinker-cookbook 0.5.8.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What an advantage scheme is: returns, then baselines, scales and clips in order.
+"""Advantage schemes: returns, then baselines, scales and clips in order.
 
 Plain records without arrays, so that the compiler can hold and print a scheme without numpy;
 :mod:`rlc.algo.advantages` computes it.
@@ -11,7 +11,7 @@ from typing import Literal
 from rlc.records import Record, frozen
 
 Scope = Literal["group", "role", "env", "batch_role", "batch"]
-"""Which values are compared: those of one task (``group``), of one task in one role (``role``:
+"""The values that are compared: those of one task (``group``), of one task in one role (``role``:
 a rollout's part, such as the solver's or the judge's), of one environment, of one role in all tasks
 (``batch_role``), or all."""
 
@@ -31,7 +31,7 @@ class Baseline(Record):
 
     ``weight = tokens`` counts each value as often as it has action tokens; ``length_weighted``
     always does, ``best_of_others`` (the largest of the other values) never.
-    ``singleton`` is what a scope with a single value gets.
+    ``singleton`` says what a scope with a single value gets.
     """
 
     kind: Literal["mean", "leave_one_out", "length_weighted", "best_of_others"]
@@ -82,8 +82,7 @@ class WeightedSum(Record):
 class RunningBaseline(Record):
     """Subtract a moving average of the returns of earlier steps, one for each role of each
     environment, which is 0 before the first (RAE, arXiv 2506.24119). Of n returns of a step each
-    leaves ``decay`` of the average: :func:`rlc.algo.running.renewed`.
-    """
+    leaves ``decay`` of the average: :func:`rlc.algo.episodes.renewed`."""
 
     decay: float
 
@@ -95,8 +94,8 @@ AdvantageStep = Baseline | Scale | Clip | WeightedSum | RunningBaseline
 class AdvantageScheme(Record):
     """An advantage scheme: returns, then steps in order.
 
-    ``constant`` says what becomes of a group whose returns are all equal before the first step:
-    ``keep`` (its advantages are what the steps give, zeros under a group baseline) or ``drop``.
+    ``constant`` is for groups whose returns are all equal before the first step: ``keep`` (their
+    advantages are those of the steps, zeros under a group baseline) or ``drop``.
     """
 
     name: str

@@ -2,8 +2,8 @@
 
 ``source`` has texts and spans, ``read`` files, ``ast`` the syntax tree that ``syntax/`` returns,
 and ``imports`` adds the declarations of other files to it. ``diagnostics`` are printed by
-``render`` and ``formats``, numbered in ``codes``, explained in ``pages/`` and applied by
-``fixes``. ``formatter`` is `rlc fmt`.
+``render``, numbered in ``codes`` and explained in ``pages/``; ``fixes`` applies theirs.
+``formatter`` is `rlc fmt`.
 """
 
 TYPE_CHECKING = False
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from rlc.lang.ast import *
     from rlc.lang.codes import *
     from rlc.lang.diagnostics import *
-    from rlc.lang.equals import *
     from rlc.lang.fixes import *
-    from rlc.lang.formats import *
     from rlc.lang.formatter import *
     from rlc.lang.imports import *
     from rlc.lang.pages import *
     from rlc.lang.read import *
+    from rlc.lang.render import *
     from rlc.lang.secrets import *
     from rlc.lang.source import *
     from rlc.lang.suggest import *
+    from rlc.lang.syntax.malformed import *
     from rlc.lang.words import *
 else:
     from rlc.doors import door
@@ -33,16 +33,16 @@ else:
             RecordExpr String ValueDecl
         codes: CODES
         diagnostics: Diagnostic Diagnostics Fix Label Severity in_order replace
-        equals: report_comparison
         fixes: fix_all
-        formats: finding_dicts render_github render_json render_sarif
         formatter: format_expression format_text
         imports: Read resolve_imports
         pages: page render_page
         read: MAX_BYTES STDIN read_source write_text
+        render: finding_dicts render_github render_json render_sarif
         secrets: is_variable masked
         source: Source Span printable
         suggest: did_you_mean nearest sole_nearest
+        syntax.malformed: report_comparison
         words: COMMENT read_words string_value vocabulary
         """,
     )

@@ -1,4 +1,4 @@
-"""What the compiler says about a recipe: one record for every mistake."""
+"""The compiler's messages about a recipe: one record for every mistake."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Label(Record):
 
 @frozen
 class Fix(Record):
-    """What to write instead: each span of ``edits`` replaced by the text beside it.
+    """A change of the text: each span of ``edits`` is replaced by the text beside it.
 
-    ``title`` is an instruction, as in "write `=`". A safe fix is the only sensible reading of what
-    is there, so that it may be applied unseen; any other is a proposal.
+    ``title`` is an instruction, as in "write `=`". A safe fix is the only sensible reading of the
+    text, so that it may be applied unseen; any other is a proposal.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Fix(Record):
 
 
 def replace(span: Span, text: str, title: str, safe: bool = True) -> Fix:
-    """The fix that puts ``text`` in place of ``span``."""
+    """Return the fix that puts ``text`` in place of ``span``."""
     return Fix(title, ((span, text),), safe)
 
 
@@ -67,7 +67,7 @@ class Diagnostic(Record):
 
 
 class Diagnostics(list[Diagnostic]):
-    """The findings of one run, in the order they were found."""
+    """The findings of one run, in the order in which they were found."""
 
     def error(
         self,
@@ -97,7 +97,7 @@ class Diagnostics(list[Diagnostic]):
         self.append(Diagnostic(code, Severity.WARNING, text[0], span, text[1], labels, None, fix))
 
     def report_keys(self, source: Source) -> None:
-        """Report the keys in a text, comments included: who has the file has them too."""
+        """Report the keys in a text, comments included."""
         for span in keys_in(source):
             message = "a key stands here, and recipes are shown, kept and shared"
             advice = "take it out, and put it into a variable of the environment"
@@ -111,16 +111,15 @@ class Diagnostics(list[Diagnostic]):
         want: object = None,
         owner: str | None = None,
     ) -> None:
-        """Take note of what a part of a text means. Only those of an editor remember it."""
+        """Note the meaning of a part of a text, for editors; ignored here."""
 
     def note_arguments(
         self, owner: object, span: Span, items: Sequence[object], params: Sequence[object]
     ) -> None:
-        """Take note of what is given to a call, or to a block. Only those of an editor remember
-        it."""
+        """Note the arguments of a call, or the fields of a block, for editors; ignored here."""
 
     def drop_repeated(self) -> None:
-        """Leave of findings that say the same of the same place only the first."""
+        """Keep only the first of findings with the same code, place and message."""
         first: dict[tuple[str, Span | None, str], Diagnostic] = {}
         for item in self:
             first.setdefault((item.code, item.span, item.message), item)
@@ -132,7 +131,7 @@ class Diagnostics(list[Diagnostic]):
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sorted by file and place, so that output does not depend on who found what first."""
+    """Return the findings sorted by file and place."""
 
     def key(item: Diagnostic) -> tuple[str, int, int, str]:
         start, end = (item.span.start, item.span.end) if item.span else (-1, -1)

@@ -1,4 +1,4 @@
-"""Applying the fixes of diagnostics to the text they were found in."""
+"""Applying the fixes of diagnostics to their text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fix_all(source: Source, check: Callable[[Source], Diagnostics]) -> FixResult
 def _improved(
     source: Source, found: Diagnostics, check: Callable[[Source], Diagnostics]
 ) -> FixResult | None:
-    """All fixes that help at once; if they do not together, those that do alone."""
+    """Return all fixes that help at once; if they do not together, those that do alone."""
     whole = _tried(source, found, found, check)
     if whole.applied and _helps(found, whole):
         return whole
@@ -64,7 +64,7 @@ def _tried(
     chosen: Iterable[Diagnostic],
     check: Callable[[Source], Diagnostics],
 ) -> FixResult:
-    """The text with the fixes of ``chosen``, and what is found in it."""
+    """Return the text with the fixes of ``chosen``, and the findings in it."""
     text, done = apply_fixes(source, chosen)
     if not done:
         return FixResult(source, (), found)
@@ -86,7 +86,7 @@ def _helps(before: Diagnostics, fixed: FixResult) -> bool:
 
 
 def apply_fixes(source: Source, found: Iterable[Diagnostic]) -> tuple[str, list[Diagnostic]]:
-    """The text with every safe fix that overlaps no earlier one, and whose fixes those were."""
+    """Return the text with every safe fix that overlaps no earlier one, and the findings fixed."""
     edits: list[tuple[int, int, str]] = []
     done = []
     for item in found:
@@ -104,5 +104,5 @@ def apply_fixes(source: Source, found: Iterable[Diagnostic]) -> tuple[str, list[
 
 
 def _overlap(a: tuple[int, int, str], b: tuple[int, int, str]) -> bool:
-    """Whether two edits touch the same characters, or insert at the same place."""
+    """Return whether two edits touch the same characters, or insert at the same place."""
     return (a[0], a[1]) == (b[0], b[1]) or (a[0] < b[1] and b[0] < a[1])

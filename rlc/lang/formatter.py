@@ -39,36 +39,27 @@ _CLOSED = re.compile(r"(?:[\s(,]|#[^\n]*\n)*\)")  # what may follow the last par
 _THEN, _PIPE, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(7)
 _LEVELS = {"then": _THEN, "|>": _PIPE, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 _LEVELS |= dict.fromkeys(ast.COMPARISONS, _COMPARE)
+# The level that an operator's operands need at least: pipelines and arithmetic do not mix.
+_OPERANDS = {_THEN: _PIPE, _PIPE: _ATOM, _COMPARE: _SUM, _SUM: _PRODUCT, _PRODUCT: _UNARY}
 
 
 def format_text(source: Source, recipe: ast.Recipe) -> str:
-    """The text of ``recipe``, parsed without errors from ``source``, in the canonical layout."""
+    """Return the text of ``recipe``, parsed without errors from ``source``, as it is formatted."""
     comments = _Comments(source, lex(source, load_tables()).comments)
     lines = _Formatter(comments).recipe(recipe)
-    return _align_comments("".join(f"{line}\n" for line in lines), WIDTH)
-
-
-def format_expression(expr: ast.Expr) -> str:
-    """An expression on one line."""
-    return _flat(expr)
+    return _align_comments("".join(f"{line}\n" for line in lines))
 
 
 @define
 class _Comments:
-    """The comments of a source, taken one after the other as the layout reaches them."""
+    """The comments of a source, consumed in order as the layout reaches them."""
 
     source: Source
     tokens: list[Token]
     next: int = 0
 
-    def take_before(self, offset: int) -> list[Token]:
-        start = self.next
-        while self.next < len(self.tokens) and self.tokens[self.next].start < offset:
-            self.next += 1
-        return self.tokens[start : self.next]
-
     def take_trailing(self, offset: int, between: str = " \t,", limit: float = math.inf) -> str:
-        """The comment on the line of ``offset`` with only ``between`` before it; "" if none."""
+        """Take the comment on the line of ``offset`` with only ``between`` before it, or ""."""
         if self.next == len(self.tokens):
             return ""
         token = self.tokens[self.next]
@@ -120,9 +111,8 @@ class _Formatter:
             *above, head = self.parameters(head, decl.parameters)
         if isinstance(decl, ast.BlockDecl):
             end = _value_span(decl).end
-            if decl.parameters is not None and (
-                closed := _CLOSED.match(self.comments.source.text, end)
-            ):
+            closed = _CLOSED.match(self.comments.source.text, end)
+            if decl.parameters is not None and closed:
                 end = closed.end()
             return [*above, *self.block(f"{head} ", end, decl, 0)]
         if decl.type is not None:
@@ -130,7 +120,7 @@ class _Formatter:
         return [*above, *self.expr(decl.value, f"{head} = ", 0)]
 
     def parameters(self, head: str, parameters: Sequence[ast.Parameter]) -> list[str]:
-        """``name(parameters)`` on one line, or each of them on its own."""
+        """Return ``name(parameters)`` on one line, or each of them on its own."""
         written = [_parameter(parameter) for parameter in parameters]
         flat = f"{head}({', '.join(written)})"
         if len(flat) + len(" = {") <= WIDTH:
@@ -144,7 +134,7 @@ class _Formatter:
         node: ast.BlockDecl | ast.RecordExpr | ast.Amend,
         indent: int,
     ) -> list[str]:
-        """``head { fields }`` over several lines, or ``head {}``."""
+        """Return ``head { fields }`` over several lines, or ``head {}``."""
         opening = self.comments.take_trailing(head_end, " \t{")
         width = max((len(field.name.id) for field in node.fields), default=0)
         fields: list[str] = []
@@ -153,8 +143,8 @@ class _Formatter:
             prefix, inner = f"{field.name.id:<{width}} = ", indent + STEP
             # Without a comma before it, a field called `then` would be the operator.
             comma = "," * (follower in _LEVELS)
-            lines = partial(self.field, field, prefix, inner, comma)
-            fields += self.entry(field.span, field.value.span, inner, lines)
+            lines = partial(self.expr, field.value, prefix, inner, len(comma))
+            fields += self.entry(field.span, field.value.span, inner, lines, comma=comma)
         fields += self.own_line(node.span.end, indent + STEP)
         if not fields and not opening:
             return [f"{head}{{}}"]
@@ -167,48 +157,33 @@ class _Formatter:
         indent: int,
         lines: Callable[[], list[str]],
         apart: bool = False,
+        comma: str = "",
     ) -> list[str]:
-        """One item with the comments before it, inside it without room, and after it."""
+        """Return the lines of an item, with the comments before, in and after it."""
         head = self.own_line(span.start, indent)
-        hoisted = self.own_line(inner.start, indent)
-        body, late = self.body(lines, span.end, indent)
-        hoisted += late
-        body[0] = " " * indent + body[0]
-        body[-1] += self.comments.take_trailing(span.end)
+        item = self.part(inner.start, span.end, indent, lines)
+        item[-1] += comma + self.comments.take_trailing(span.end)
         if self.comments.has_blank_before(span.start):
             head.append("")
         elif apart and "" not in head:
             head.insert(0, "")
-        return [*head, *filter(None, hoisted), *body]
-
-    def body(
-        self, lines: Callable[[], list[str]], end: int, indent: int
-    ) -> tuple[list[str], list[str]]:
-        """The lines of an item, and the comments up to its ``end`` that have no room in it.
-
-        If others stand in its lines, these stay behind them: they are left for what follows.
-        """
-        first = self.comments.next
-        body = lines()
-        return body, self.own_line(end, indent) if self.comments.next == first else []
-
-    def field(self, field: ast.Field, prefix: str, indent: int, comma: str) -> list[str]:
-        *lines, last = self.expr(field.value, prefix, indent, len(comma))
-        return [*lines, f"{last}{comma}"]
+        return [*head, *item]
 
     def own_line(self, end: int, indent: int) -> list[str]:
-        """The comments up to ``end``, each on its own line."""
-        lines = []
-        for token in self.comments.take_before(end):
-            if self.comments.has_blank_before(token.start):
+        """Return the comments up to ``end``, each on its own line."""
+        lines, comments = [], self.comments
+        while comments.next < len(comments.tokens) and comments.tokens[comments.next].start < end:
+            token = comments.tokens[comments.next]
+            comments.next += 1
+            if comments.has_blank_before(token.start):
                 lines.append("")
-            lines.append(" " * indent + self.comments.text(token))
+            lines.append(" " * indent + comments.text(token))
         return lines
 
     # Expressions: the first line starts with a prefix and has no indent, the others have theirs.
 
     def expr(self, expr: ast.Expr, prefix: str, indent: int, suffix: int = 0) -> list[str]:
-        """``prefix`` and the expression, leaving ``suffix`` columns on its last line."""
+        """Return ``prefix`` and the expression, with ``suffix`` columns left on its last line."""
         flat = prefix + _flat(expr)
         inline = _level(expr) != _PIPE or len(_chain(expr)) <= MAX_INLINE_STEPS + 1
         inline &= not isinstance(expr, ast.Amend) or len(expr.fields) <= MAX_INLINE_FIELDS
@@ -243,8 +218,8 @@ class _Formatter:
         return [*lines[:-1], f"{lines[-1]})"]
 
     def chain(self, expr: ast.Binary, prefix: str, indent: int) -> list[str]:
-        """Operands of one level, each on a line that starts with its operator."""
-        level = _operand_level(expr.op)
+        """Return operands of one level, each on a line that starts with its operator."""
+        level = _OPERANDS[_level(expr)]
         (_, first), *rest = _chain(expr)
         lines = self.operand(first, level, prefix, indent)
         lines[-1] += self.comments.take_trailing(first.span.end, " \t)")
@@ -266,7 +241,7 @@ class _Formatter:
         span: Span,
         indent: int,
     ) -> list[str]:
-        """Arguments or list items, each on its own line with a comma."""
+        """Return arguments or list items, each on its own line with a comma."""
         inner = indent + STEP
         lines = [head]
         for item in items:
@@ -280,10 +255,16 @@ class _Formatter:
         return [*lines, *last, f"{' ' * indent}{closer}"]
 
     def part(self, start: int, end: int, indent: int, lines: Callable[[], list[str]]) -> list[str]:
-        """A part of an expression on its own lines, after the comments up to its ``end``."""
+        """Return an item or a part of an expression on its own lines, after the comments up to its
+        ``end`` that have no room in it.
+
+        If others stand in its lines, these stay behind them: they are left for what follows.
+        """
         before = self.own_line(start, indent)
-        body, late = self.body(lines, end, indent)
-        before += late
+        first = self.comments.next
+        body = lines()
+        if self.comments.next == first:
+            before += self.own_line(end, indent)
         body[0] = " " * indent + body[0]
         return [*filter(None, before), *body]
 
@@ -293,7 +274,7 @@ def _without_first_blank(lines: list[str]) -> list[str]:
 
 
 def _value_span(decl: ast.Decl) -> Span:
-    """The part of a declaration before which no comment has room."""
+    """Return the part of a declaration before which no comment has room."""
     match decl:
         case ast.ValueDecl():
             return decl.value.span
@@ -322,14 +303,8 @@ def _level(expr: ast.Expr) -> int:
     return _UNARY if isinstance(expr, ast.Negative) else _ATOM
 
 
-def _operand_level(op: str) -> int:
-    """What an operand must at least be: pipelines and arithmetic do not mix."""
-    levels = {_THEN: _PIPE, _PIPE: _ATOM, _COMPARE: _SUM, _SUM: _PRODUCT, _PRODUCT: _UNARY}
-    return levels[_LEVELS[op]]
-
-
 def _chain(expr: ast.Expr) -> list[tuple[str, ast.Expr]]:
-    """``a + b - c`` as ``[("", a), ("+", b), ("-", c)]``; any other expression alone."""
+    """Return ``[("", a), ("+", b), ("-", c)]`` for ``a + b - c``; any other expression alone."""
     level = _level(expr)
     operands: list[tuple[str, ast.Expr]] = []
     while isinstance(expr, ast.Binary) and _level(expr) == level:
@@ -341,13 +316,12 @@ def _chain(expr: ast.Expr) -> list[tuple[str, ast.Expr]]:
 
 
 def _flat(expr: ast.Expr) -> str:
-    """An expression on one line."""
+    """Return an expression on one line."""
     match expr:
         case ast.Binary():
-            level = _operand_level(expr.op)
-            return " ".join(
-                f"{op} {_operand(operand, level)}".lstrip() for op, operand in _chain(expr)
-            )
+            level = _OPERANDS[_level(expr)]
+            parts = (f"{op} {_operand(operand, level)}" for op, operand in _chain(expr))
+            return " ".join(parts).lstrip()
         case ast.Negative():
             return f"-{_operand(expr.operand, _UNARY)}"
         case ast.Attribute():
@@ -366,14 +340,17 @@ def _flat(expr: ast.Expr) -> str:
             return expr.span.text  # names and literals, as they were written
 
 
+format_expression = _flat
+
+
 def _operand(expr: ast.Expr, level: int) -> str:
     return _flat(expr) if _level(expr) >= level else f"({_flat(expr)})"
 
 
-def _align_comments(text: str, width: int) -> str:
-    """``text`` with the comments of neighbouring lines of one indent in one column.
+def _align_comments(text: str) -> str:
+    """Put the comments of neighbouring lines of one indent into one column.
 
-    A group stays as it is where it would outgrow ``width``, or a comment stand far from its code.
+    A group stays as it is where it would be too wide, or a comment stand far from its code.
     Aligning twice changes nothing: the code before the comments, which decides, does not change.
     """
     lines, source = text.split("\n"), Source("", text)
@@ -384,7 +361,7 @@ def _align_comments(text: str, width: int) -> str:
             commented.append((number - 1, code, text[token.start : token.end]))
 
     def block(item: tuple[int, tuple[int, str, str]]) -> tuple[int, int]:
-        """The same for lines of one indent that follow each other."""
+        """Return a key that is the same for consecutive lines of one indent."""
         place, (index, code, _) = item
         return index - place, len(code) - len(code.lstrip())
 
@@ -392,7 +369,7 @@ def _align_comments(text: str, width: int) -> str:
         group = [line for _, line in items]
         widths = [len(code) for _, code, _ in group]
         column = max(widths) + len(GAP)
-        fits = all(column + len(comment) <= width for _, _, comment in group)
+        fits = all(column + len(comment) <= WIDTH for _, _, comment in group)
         if fits and max(widths) - min(widths) <= MAX_PADDING:
             for index, code, comment in group:
                 lines[index] = f"{code:<{column}}{comment}"

@@ -14,13 +14,12 @@ from rlc.records import define, evolve, field
 
 RUNS = ("sft", "preference", "train", "eval")  # what only the recipe itself may declare
 
-
 # Reads a file as :func:`rlc.lang.read.read_source` does, or as an editor has it.
 Read = Callable[[str], tuple[Source | None, Diagnostics]]
 
 
 def resolve_imports(recipe: Recipe, found: Diagnostics, read: Read = read_source) -> Recipe:
-    """The recipe with every import replaced by the declarations of the file that it names.
+    """Return the recipe with every import replaced by the declarations of the file that it names.
 
     A path is relative to the file that it stands in. Each file is read once, however often it is
     imported. What is wrong in an imported file is reported there.

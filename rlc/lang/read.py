@@ -1,4 +1,4 @@
-"""Files to sources: what cannot be read is a diagnostic too."""
+"""Files to sources; a file that cannot be read is a diagnostic too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STDIN = "-"
 
 
 def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostics]:
-    """The text of a recipe file, or of standard input for ``-``; None with one diagnostic if not.
+    """Return a recipe file, or standard input for ``-``; None with one diagnostic if unreadable.
 
     Line ends become ``\\n`` and a byte order mark is dropped.
     """
@@ -25,13 +25,18 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
     try:
         if name.endswith(".json") and os.path.isfile(path):
             advice = f"`rlc explain {name}` shows a saved plan, and `rlc run {name}` runs it"
-            raise _UnreadableError("RL0002", "this is a JSON file, not a recipe", advice)
+            return None, _failure("RL0002", name, "this is a JSON file, not a recipe", advice)
         data = _read(path)
         if (wrong := _not_text(data)) is not None:
             return None, _failure_at(name, data, *wrong)
-        return Source(name, _decode(data)), Diagnostics()
-    except _UnreadableError as error:
-        code, message, advice = error.args
+        if len(data) > MAX_BYTES:
+            advice = "is it really a recipe? recipes are a few kB of text"
+            return None, _failure("RL0004", name, "this file is over 1 MB, too large", advice)
+        text = data.decode("utf-8-sig")
+        if not text.strip():
+            advice = "start with a model, an environment and a `train` declaration"
+            return None, _failure("RL0005", name, "this file is empty", advice)
+        return Source(name, text.replace("\r\n", "\n")), Diagnostics()
     except FileNotFoundError:
         code, message, advice = "RL0001", "no such file", "check the path for typing mistakes"
     except IsADirectoryError:
@@ -47,7 +52,7 @@ def read_source(path: str | os.PathLike[str]) -> tuple[Source | None, Diagnostic
 
 
 def write_text(path: str, text: str) -> Diagnostics:
-    """Replace the text of a recipe file in one step; one diagnostic if that is not possible.
+    """Replace the text of a recipe file; return one diagnostic if that is not possible.
 
     The file keeps its line ends, byte order mark and permissions, and stays whole if the
     process dies.
@@ -66,7 +71,7 @@ def write_text(path: str, text: str) -> Diagnostics:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Replace or create a file in one step, so that nobody ever sees half of it.
+    """Replace or create a file atomically.
 
     It keeps its permissions; a new one is for its owner only. Raise OSError if that fails.
     """
@@ -86,7 +91,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """At most one byte over the limit: enough to know that a file is too large."""
+    """Return a file up to one byte over the limit, which tells that it is too large."""
     if path == STDIN:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     if stat.S_ISDIR(os.stat(path).st_mode):
@@ -95,23 +100,9 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-class _UnreadableError(Exception):
-    """The text is not a recipe; ``args`` are the code, message and help of its diagnostic."""
-
-
-def _decode(data: bytes) -> str:
-    if len(data) > MAX_BYTES:
-        advice = "is it really a recipe? recipes are a few kB of text"
-        raise _UnreadableError("RL0004", "this file is over 1 MB, too large", advice)
-    text = data.decode("utf-8-sig")
-    if not text.strip():
-        advice = "start with a model, an environment and a `train` declaration"
-        raise _UnreadableError("RL0005", "this file is empty", advice)
-    return text.replace("\r\n", "\n")
-
-
 def _not_text(data: bytes) -> tuple[int, str, str] | None:
-    """Where a file is not UTF-8 text, what is wrong and what to do; None if it is, or too long."""
+    """Return the place where a file is not UTF-8 text, the reason and advice; None if it is, or if
+    it is too large."""
     if len(data) > MAX_BYTES:
         return None
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -127,7 +118,7 @@ def _not_text(data: bytes) -> tuple[int, str, str] | None:
 
 
 def _failure_at(name: str, data: bytes, at: int, message: str, help: str) -> Diagnostics:
-    """The diagnostic for the byte ``at``, with what can be read of its line."""
+    """Return the diagnostic for the byte ``at``, with the readable part of its line."""
     before = data[:at].decode("utf-8-sig", "replace")
     source = Source(name, before + data[at:].decode("utf-8", "replace"))
     span = Span(source, len(before), len(before) + 1)
@@ -139,5 +130,5 @@ def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostic
 
 
 def _printable(path: str) -> str:
-    """The path with the characters that a terminal cannot print escaped."""
+    """Return the path with the characters that a terminal cannot print escaped."""
     return printable(path.encode("utf-8", "backslashreplace").decode("utf-8"))

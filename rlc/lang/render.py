@@ -1,11 +1,15 @@
-"""Diagnostics as a person reads them. No I/O, no colour library."""
+"""Diagnostics for people, and for programs: JSON, SARIF 2.1.0, and the annotations of GitHub's
+workflows. No I/O, no colour library."""
 
 from __future__ import annotations
 
+import json
+import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from rlc.lang.diagnostics import Diagnostic, Severity, in_order
+from rlc.lang.codes import CODES
+from rlc.lang.diagnostics import Diagnostic, Fix, Severity, in_order
 from rlc.lang.secrets import masked_line
 from rlc.lang.source import Source, Span, printable
 from rlc.records import frozen
@@ -18,7 +22,7 @@ _FRAME, _BOLD, _HELP = "34", "1", "36"
 
 
 def render_human(diagnostics: Iterable[Diagnostic], color: bool) -> str:
-    """Each finding with its excerpt, then a line that counts them; empty without findings."""
+    """Return each finding with its excerpt, then a line that counts them; "" without findings."""
     ordered = in_order(diagnostics)
     if not ordered:
         return ""
@@ -29,7 +33,7 @@ def render_human(diagnostics: Iterable[Diagnostic], color: bool) -> str:
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:
-    """``2 errors, 1 warning``."""
+    """Return the number of findings, ``2 errors, 1 warning``."""
     severities = [item.severity for item in diagnostics]
     counts = [(severities.count(severity), severity.value) for severity in Severity]
     parts = [f"{count} {name}{'s' * (count != 1)}" for count, name in counts if count]
@@ -63,8 +67,8 @@ def _finding(item: Diagnostic, paint: Paint, hidden: Sequence[Span]) -> str:
 
 
 def excerpt(item: Diagnostic, among: Iterable[Diagnostic], color: bool) -> str:
-    """Return where a finding is: the places and the marked lines, without message and help. Secrets
-    that other findings, ``among`` which it is, hide are not shown."""
+    """Return the places and marked lines of a finding, without message and help, and without the
+    secrets that the findings ``among`` which it is hide."""
     hidden = [other.span for other in among if other.hides and other.span]
     return "\n".join(_places(item, Paint(color), hidden)) + "\n"
 
@@ -100,7 +104,7 @@ class _Mark:
 def _excerpt(
     source: Source, marks: Sequence[_Mark], gutter: int, paint: Paint, hidden: Sequence[Span]
 ) -> list[str]:
-    """The marked lines in their order, each followed by its marks, without what is hidden."""
+    """Return the marked lines in order, each followed by its marks, the hidden spans masked."""
     bar = paint(f"{' ' * gutter} |", _FRAME, _BOLD)
     lines = [bar]
     before: int | None = None
@@ -117,7 +121,7 @@ def _excerpt(
 
 
 def _underline(view: _View, mark: _Mark, paint: Paint) -> str:
-    """Marks under one span; a span over several lines is marked to the end of its first."""
+    """Return the marks under a span, to the end of its first line."""
     span = mark.span
     end_line, end_column = span.end_position
     start = view.column(span.column - 1)
@@ -140,7 +144,7 @@ class _View:
 
 
 def _view(line: str, focus: int) -> _View:
-    """The part of a line around the character ``focus``, with tabs and wide characters laid out."""
+    """Return the part of a line around the character ``focus``."""
     first, last = 0, len(line)
     if last > WIDTH:
         first = min(max(0, focus - WIDTH // 2), last - WIDTH)
@@ -150,23 +154,162 @@ def _view(line: str, focus: int) -> _View:
     width = len(text)
     for char in line[first:last]:
         columns.append(width)
-        shown = _show(char, width)
+        shown, columns_of_char = _shown(char, width)
         text += shown
-        width += _width(char) if shown == char else len(shown)
+        width += columns_of_char
     return _View(text + ("…" if last < len(line) else ""), [*columns, width], first)
 
 
-def _show(char: str, column: int) -> str:
+def _shown(char: str, column: int) -> tuple[str, int]:
+    """Return a character as it is shown in a column, and its width."""
     if char == "\t":
-        return " " * (TAB - column % TAB)
-    if char.isprintable() or unicodedata.combining(char):
-        return char
-    return "\N{REPLACEMENT CHARACTER}"  # a control character must not reach the terminal
-
-
-def _width(char: str) -> int:
-    if char.isascii():
-        return 1
+        spaces = TAB - column % TAB
+        return " " * spaces, spaces
     if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        return char, 0
+    if not char.isprintable():
+        return "\N{REPLACEMENT CHARACTER}", 1  # a control character must not reach the terminal
+    return char, 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def render_json(diagnostics: Iterable[Diagnostic]) -> str:
+    """Return a JSON array with one object for each finding; places are 1-based, ends just past."""
+    return json.dumps(finding_dicts(diagnostics), indent=2)
+
+
+def finding_dicts(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object]]:
+    """Return the findings in order, as :func:`render_json` writes them."""
+    return [
+        {
+            "code": item.code,
+            "severity": item.severity.value,
+            "message": item.message,
+            "file": item.file_name,
+            **_place(item.span),
+            "help": item.help,
+            "labels": [
+                {"text": label.text, "file": label.span.source.name, **_place(label.span)}
+                for label in item.labels
+            ],
+            "fix": item.fix and _fix(item.fix),
+        }
+        for item in in_order(diagnostics)
+    ]
+
+
+def _place(span: Span | None) -> dict[str, int | None]:
+    names = "line", "column", "end_line", "end_column"
+    return dict(zip(names, span.corners, strict=True)) if span else dict.fromkeys(names)
+
+
+def _fix(fix: Fix) -> dict[str, object]:
+    edits = [
+        {"file": span.source.name, **_place(span), "replacement": text} for span, text in fix.edits
+    ]
+    return {"title": fix.title, "safe": fix.safe, "edits": edits}
+
+
+def render_github(diagnostics: Iterable[Diagnostic]) -> str:
+    """Return a workflow command for each finding, which GitHub shows beside its line."""
+    return "".join(f"{_command(item)}\n" for item in in_order(diagnostics))
+
+
+def _command(item: Diagnostic) -> str:
+    """Return ``::error file=…,line=…::message``; columns only within one line, as GitHub wants."""
+    properties: dict[str, object] = {"file": item.file_name}
+    if item.span:
+        line, column, end_line, end_column = item.span.corners
+        properties |= {"line": line, "endLine": end_line}
+        if end_line == line:
+            properties |= {"col": column, "endColumn": end_column}
+    properties["title"] = item.code
+    escaped = {
+        name: _data(str(value)).replace(":", "%3A").replace(",", "%2C")
+        for name, value in properties.items()
+    }
+    listed = ",".join(f"{name}={value}" for name, value in escaped.items())
+    text = item.message if item.help is None else f"{item.message}\nhelp: {item.help}"
+    return f"::{item.severity.value} {listed}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def render_sarif(diagnostics: Iterable[Diagnostic], version: str) -> str:
+    """Return a SARIF log with one run of rlc ``version``, for code scanning and editors."""
+    ordered = in_order(diagnostics)
+    codes = sorted({item.code for item in ordered})
+    rules = [
+        {
+            "id": code,
+            "shortDescription": {"text": CODES[code]},
+            "help": {"text": f"`rlc explain {code}` says what it means, with examples"},
+        }
+        for code in codes
+    ]
+    run = {
+        "tool": {"driver": {"name": "rlc", "version": version, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(item, codes) for item in ordered],
+    }
+    log = {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2)
+
+
+def _result(item: Diagnostic, codes: list[str]) -> dict[str, object]:
+    text = item.message if item.help is None else f"{item.message} ({item.help})"
+    result: dict[str, object] = {
+        "ruleId": item.code,
+        "ruleIndex": codes.index(item.code),
+        "level": item.severity.value,
+        "message": {"text": text},
+        "locations": [_location(item.file_name, item.span)],
+    }
+    if item.labels:
+        result["relatedLocations"] = [
+            {
+                "id": number,
+                "message": {"text": label.text},
+                **_location(label.span.source.name, label.span),
+            }
+            for number, label in enumerate(item.labels, 1)
+        ]
+    if item.fix:
+        result["fixes"] = [_sarif_fix(item.fix)]
+    return result
+
+
+def _location(file: str, span: Span | None) -> dict[str, object]:
+    region = {"region": _region(span)} if span else {}
+    return {"physicalLocation": {"artifactLocation": _artifact(file), **region}}
+
+
+def _artifact(file: str) -> dict[str, str]:
+    """Return a URI reference: a relative path, or `file:` and an absolute one."""
+    from urllib.parse import quote  # slow to import
+
+    path = quote(os.path.normpath(file).replace(os.sep, "/"))
+    return {"uri": f"file://{path}" if os.path.isabs(file) else path}
+
+
+def _region(span: Span) -> dict[str, int]:
+    names = "startLine", "startColumn", "endLine", "endColumn"
+    return dict(zip(names, span.corners, strict=True))
+
+
+def _sarif_fix(fix: Fix) -> dict[str, object]:
+    changes: dict[str, list[dict[str, object]]] = {}
+    for span, text in fix.edits:
+        replacement = {"deletedRegion": _region(span), "insertedContent": {"text": text}}
+        changes.setdefault(span.source.name, []).append(replacement)
+    return {
+        "description": {"text": fix.title},
+        "artifactChanges": [
+            {"artifactLocation": _artifact(file), "replacements": replacements}
+            for file, replacements in changes.items()
+        ],
+    }

@@ -1,4 +1,4 @@
-"""Keys that stand where only their names belong: how they are recognised, and never shown."""
+"""Secret keys in texts: how they are recognised and masked."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from rlc.lang.source import Source, Span
 
-# Keys as the services that models are trained with give them out: what they begin with, then at
-# least so many letters and digits.
+# Keys of the services for training: their beginning, then at least so many letters and digits.
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"(?:sk|tml|nvapi|pplx|glpat|xox[abprs])-(?=[\w-]*[0-9])[\w-]{16,}"
@@ -21,24 +20,24 @@ _LONG = 20  # characters of one word with digits that is rather a key than a nam
 
 
 def keys_in(source: Source) -> list[Span]:
-    """Where keys stand in a text."""
+    """Return the places of keys in a text."""
     return [Span(source, match.start(), match.end()) for match in _KEY.finditer(source.text)]
 
 
 def is_variable(text: object) -> bool:
-    """Whether a text may be the name of a variable of the environment, and is not itself a key."""
+    """Return whether a text may name a variable of the environment, and is not itself a key."""
     if not isinstance(text, str) or not _NAME.fullmatch(text) or _KEY.search(text):
         return False
     return len(text) < _LONG or "_" in text or not any(char.isdigit() for char in text)
 
 
 def masked(text: str) -> str:
-    """The text with asterisks in place of all but the beginning of each key."""
+    """Return the text with asterisks in place of all but the beginning of each key."""
     return _KEY.sub(lambda match: match[0][:3] + "*" * (len(match[0]) - 3), text)
 
 
 def masked_line(source: Source, number: int, hidden: Iterable[Span]) -> str:
-    """A line of a source without its keys, and without the letters and digits of hidden spans."""
+    """Return a line of a source with its keys masked, and the words of hidden spans."""
     start = source.line_starts[number - 1]
     line = masked(source.line(number))
     for span in hidden:

@@ -11,7 +11,7 @@ from rlc.records import field, frozen
 
 
 def printable(text: str) -> str:
-    """The text with escapes for what a terminal would obey instead of print."""
+    """Return the text with escapes for the characters that a terminal does not print."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -42,12 +42,12 @@ class Source:
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def position(self, offset: int) -> tuple[int, int]:
-        """1-based line and column (in characters) of an offset."""
+        """Return the 1-based line and column (in characters) of an offset."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """Text of a 1-based line, without its line end."""
+        """Return the text of a 1-based line, without its line end."""
         start = self.line_starts[number - 1]
         stop = self.line_starts[number] if number < len(self.line_starts) else len(self.text)
         return self.text[start:stop].rstrip("\r\n")
@@ -84,9 +84,9 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """The span from the start of this one to the end of ``other``."""
+        """Return the span from the start of this one to the end of ``other``."""
         return Span(self.source, self.start, other.end)
 
     def place(self) -> str:
-        """``name:line``, as provenance shows it."""
+        """Return ``name:line``, as provenance shows it."""
         return f"{self.source.shown_name}:{self.line}"

@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 
-from rlc.records import define, field
-
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate a user most likely meant, or None.
+    """Return the candidate a user most likely meant, or None.
 
     Equal but for case, hyphens and underscores comes first. Otherwise at most two letters are
     wrong, missing, added or swapped with a neighbour (one in words of up to three letters).
@@ -19,20 +17,20 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The nearest candidate, if no other is as near."""
+    """Return the nearest candidate; None if another is as near."""
     near = _all_nearest(word, tuple(candidates))
     return near[0] if len(near) == 1 else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """The suggestion as a diagnostic's help, or None."""
+    """Return the suggestion as a diagnostic's help, or None."""
     match = nearest(word, candidates)
     return f"did you mean `{match}`?" if match else None
 
 
 @lru_cache(maxsize=256)  # a message and its fix ask for the same
 def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
-    """The candidates that are nearest and near enough, sorted."""
+    """Return the nearest of the candidates that are near enough, sorted."""
     words = _words(candidates)
     if equal := words.plain.get(_plain(word)):
         return sorted(equal)
@@ -40,7 +38,8 @@ def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
     limit = min(2 if len(word) > 3 else 1, len(word) - 1)
     for distance in range(1, limit + 1):
         likely = words.likely(word, distance)
-        if near := [name for name in likely if _distance(word, name, distance) <= distance]:
+        lower = word.lower()
+        if near := [n for n in likely if edit_distance(lower, n.lower(), distance) <= distance]:
             return sorted(near)
     return []
 
@@ -48,7 +47,6 @@ def _all_nearest(word: str, candidates: tuple[str, ...]) -> list[str]:
 SCANS = 8  # searches two edits away before an index for them pays
 
 
-@define(eq=False)
 class _Words:
     """Candidates, found without comparing the word with each of them in full.
 
@@ -57,17 +55,16 @@ class _Words:
     out of each.
     """
 
-    names: tuple[str, ...]
-    plain: dict[str, set[str]] = field(factory=lambda: defaultdict(set))
-    shortened: dict[int, dict[str, set[str]]] = field(factory=dict)
-    scans: int = 0
-
-    def __attrs_post_init__(self) -> None:
+    def __init__(self, candidates: tuple[str, ...]) -> None:
+        self.names = tuple(dict.fromkeys(candidates))
+        self.plain = defaultdict[str, set[str]](set)
+        self.shortened: dict[int, dict[str, set[str]]] = {}
+        self.scans = 0
         for name in self.names:
             self.plain[_plain(name)].add(name)
 
     def likely(self, word: str, edits: int) -> Iterable[str]:
-        """All candidates at most so many edits away, and others."""
+        """Return the candidates at most so many edits away, and others."""
         if edits > 1 and self.scans < SCANS:
             self.scans += 1
             letters, size = _letters(word), len(word)
@@ -84,13 +81,11 @@ class _Words:
         return {name for form in _shortened(word, edits) for name in known.get(form, ())}
 
 
-@lru_cache(maxsize=16)
-def _words(candidates: tuple[str, ...]) -> _Words:
-    return _Words(tuple(dict.fromkeys(candidates)))
+_words = lru_cache(maxsize=16)(_Words)
 
 
 def _shortened(word: str, letters: int) -> set[str]:
-    """The word in lower case with at most so many letters less."""
+    """Return the word in lower case with at most so many letters less."""
     forms = new = {word.lower()}
     for _ in range(letters):
         new = {form[:i] + form[i + 1 :] for form in new for i in range(len(form))}
@@ -99,21 +94,17 @@ def _shortened(word: str, letters: int) -> set[str]:
 
 
 def _letters(word: str) -> int:
-    """The set of letters as bits; rare ones share one."""
+    """Return the set of letters as bits; rare ones share one."""
     bits = 0
     for char in word.lower():
         bits |= 1 << (ord(char) & 63)
     return bits
 
 
-def _distance(word: str, name: str, limit: int) -> int:
-    return edit_distance(word.lower(), name.lower(), limit)
-
-
 def edit_distance(a: str, b: str, limit: int) -> int:
-    """Restricted Damerau-Levenshtein distance (optimal string alignment), cut off above ``limit``.
+    """Return the restricted Damerau-Levenshtein distance, at most ``limit + 1``.
 
-    Counts insertions, deletions, substitutions and swaps of neighbours, no part edited twice.
+    It counts insertions, deletions, substitutions and swaps of neighbours, no part edited twice.
     """
     if abs(len(a) - len(b)) > limit:
         return limit + 1

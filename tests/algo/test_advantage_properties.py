@@ -28,8 +28,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.advantages import Episodes, compute_advantages, stable_order
-from rlc.algo.ragged import Floats
+from rlc.algo.advantages import compute_advantages, stable_order
+from rlc.algo.episodes import Episodes, Floats
 from rlc.algo.scheme import (
     AdvantageScheme,
     AdvantageStep,

@@ -21,7 +21,8 @@ from algo_schemes import (
     std,
 )
 
-from rlc.algo.advantages import Episodes, compute_advantages
+from rlc.algo.advantages import compute_advantages
+from rlc.algo.episodes import Episodes
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Scale, Scope
 

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.aggregate import SHARED_BY, aggregate_weights
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.losses import builtin_loss_and_grad
+from rlc.algo import SHARED_BY, AlgorithmError, aggregate_weights, builtin_loss_and_grad
 from rlc.catalog.index import aggregate_traits
 
 LENGTH = 7

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.kl import ClipRange, clip_fraction, drift
+from rlc.algo import AlgorithmError, ClipRange, clip_fraction, drift
 
 
 def test_the_estimators_on_a_worked_example() -> None:

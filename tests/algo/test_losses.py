@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.losses import LOSSES, builtin_loss_and_grad
+from rlc.algo import LOSSES, AlgorithmError, builtin_loss_and_grad
 
 CONFIG: dict[str, dict[str, float]] = {
     "cross_entropy": {},

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.ragged import Floats, compute_returns, join, split
-from rlc.algo.scheme import Returns
+from rlc.algo import AlgorithmError, Floats, Returns
+from rlc.algo.episodes import compute_returns, join, split
 
 rewards = st.floats(-100, 100, allow_subnormal=False)
 rollouts = st.lists(st.lists(rewards, min_size=1, max_size=6), max_size=8)

@@ -1,15 +1,16 @@
-"""Reward reduction: what an episode is credited with, and on which turn."""
+"""Reward reduction, which credits turns, and pass@k: the share of draws with a correct sample."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.rewards import REDUCTIONS, reduce_rewards, reward_shape
+from rlc.algo.rewards import REDUCTIONS, pass_at_k, reduce_rewards, reward_shape
 
 rewards = st.lists(st.floats(-100, 100), min_size=1, max_size=6)
 
@@ -83,6 +84,31 @@ def test_a_sum_does_not_depend_on_the_order(values: list[float]) -> None:
 def test_another_reduction_is_refused() -> None:
     with pytest.raises(AlgorithmError, match="no reward reduction 'median'; known are turns, sum"):
         reduce_rewards([1.0], "median")
+
+
+@given(st.integers(1, 9), st.data())
+def test_pass_at_k_counts_all_draws(n: int, data: st.DataObject) -> None:
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    draws = list(combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == sum(map(any, draws)) / len(draws)
+
+
+@given(st.integers(1, 300), st.data())
+def test_its_ends_are_the_mean_and_any(n: int, data: st.DataObject) -> None:
+    c = data.draw(st.integers(0, n))
+    assert pass_at_k(n, c, 1) == c / n
+    assert pass_at_k(n, c, n) == (1.0 if c else 0.0)
+
+
+def test_large_counts_stay_exact() -> None:
+    assert pass_at_k(100_000, 1, 50_000) == 0.5
+    assert pass_at_k(10_000, 9_999, 2) == 1.0
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 5, 1), (4, -1, 1), (0, 0, 1), (4, 2, 0), (4, 2, 5)])
+def test_impossible_counts_are_refused(n: int, c: int, k: int) -> None:
+    with pytest.raises(AlgorithmError):
+        pass_at_k(n, c, k)
 
 
 LENGTHS = {"tokens": (1.0, 128.0, 256.0, 512.0)}

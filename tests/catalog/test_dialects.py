@@ -8,7 +8,8 @@ from algo_schemes import advantages_of, single_turn
 from attrs import evolve
 from dialect_batches import RECIPE, scheme_of
 
-from rlc.algo.advantages import Episodes, compute_advantages
+from rlc.algo.advantages import compute_advantages
+from rlc.algo.episodes import Episodes
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.scheme import AdvantageScheme, Baseline, Scale, running_baseline
 from rlc.catalog.builtins.advantages import UNSUPPORTED

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlc.algo import losses
-from rlc.algo.aggregate import SHARED_BY, aggregate_weights
-from rlc.algo.losses import builtin_loss_and_grad
+from rlc.algo import SHARED_BY, aggregate_weights, builtin_loss_and_grad, losses
 from rlc.catalog.index import (
     aggregate_traits,
     find_builtin,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from test_recovery import RECIPE, SLIPS
 
-from rlc.lang.diagnostics import Diagnostics, Fix, replace
-from rlc.lang.fixes import MAX_ROUNDS, apply_fixes, fix_all
-from rlc.lang.source import Source, Span
+from rlc.lang import Diagnostics, Fix, Source, Span, fix_all, replace
+from rlc.lang.fixes import MAX_ROUNDS, apply_fixes
 from rlc.lang.syntax import parse
 
 MEANT = parse(Source("test.rl", RECIPE))[0]

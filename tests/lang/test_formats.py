@@ -7,7 +7,7 @@ from typing import Any
 
 from rlc.lang.codes import CODES
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix, Label, Severity, replace
-from rlc.lang.formats import render_github, render_json, render_sarif
+from rlc.lang.render import render_github, render_json, render_sarif
 from rlc.lang.source import Source, Span
 
 SOURCE = Source("dir/a b.rl", 'env x = gm("easy")\nenv é = 1, 2\n')

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe_strategies import recipes, write
 
-from rlc.lang.ast import Recipe
-from rlc.lang.formatter import WIDTH, format_text
-from rlc.lang.source import Source
+from rlc.lang import Recipe, Source, format_text
+from rlc.lang.formatter import WIDTH
 from rlc.lang.syntax import parse
 from rlc.lang.syntax.lexer import lex
 from rlc.lang.syntax.tables import load_tables

@@ -18,9 +18,8 @@ from paths import RECIPES, ROOT
 from rlc.cli.main import main
 from rlc.compile.recipe import compile_source
 from rlc.data.reading import Reader
-from rlc.lang.codes import CODES
-from rlc.lang.pages import Example, page, render_page
-from rlc.lang.source import Source
+from rlc.lang import CODES, Source, page, render_page
+from rlc.lang.pages import Example
 
 RECIPE = complete("train main {\n  …\n}\n")
 EVALUATED = "eval heldout {\n  model = main\n  env = guess\n  metrics = [mean_reward()]\n}\n"

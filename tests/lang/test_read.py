@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rlc.lang.formats import render_json
 from rlc.lang.read import MAX_BYTES, read_source, write_text
-from rlc.lang.render import render_human
+from rlc.lang.render import render_human, render_json
 
 TEXT = 'env x = gem("easy")\n'
 

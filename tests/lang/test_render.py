@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rlc.lang.diagnostics import Diagnostic, Diagnostics, Label, Severity
+from rlc.lang import Diagnostic, Diagnostics, Label, Severity, Source, Span
 from rlc.lang.render import render_human
-from rlc.lang.source import Source, Span
 
 SOURCE = Source("a.rl", 'env x = gm("easy")\nenv y = x\n\ttrain 数 = 1\n')
 

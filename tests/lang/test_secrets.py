@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.compile.recipe import compile_source
-from rlc.lang.formats import render_github, render_json, render_sarif
+from rlc.lang import Source, is_variable, masked, render_github, render_json, render_sarif
 from rlc.lang.render import render_human
-from rlc.lang.secrets import is_variable, masked
-from rlc.lang.source import Source
 
 BEGINNINGS = ("sk-", "sk-ant-", "tml-", "hf_", "ghp_", "github_pat_", "xoxb-", "gsk_")
 BODIES = st.text("abcdefghijABCDEFGHIJ", min_size=20, max_size=60).map(lambda text: f"{text}7")

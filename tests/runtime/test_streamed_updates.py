@@ -24,8 +24,7 @@ from stage_parts import changed, flat
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
-from rlc.algo.aggregate import SHARED_BY
-from rlc.algo.scheme import AdvantageScheme, Baseline, Clip, Returns, Scale
+from rlc.algo import SHARED_BY, AdvantageScheme, Baseline, Clip, Returns, Scale
 from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.envs.build import PlayableEnv
 from rlc.plan.graph import build_graph

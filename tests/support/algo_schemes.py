@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from rlc.algo.advantages import Advantages, Episodes, compute_advantages
+from rlc.algo.advantages import compute_advantages
+from rlc.algo.episodes import Advantages, Episodes
 from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Returns, Scale, Scope
 
 Singleton = Literal["zero", "raw", "drop", "error"]

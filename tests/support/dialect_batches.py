@@ -8,9 +8,7 @@ from functools import cache
 import numpy as np
 from attrs import asdict, frozen
 
-from rlc.algo.advantages import compute_advantages
-from rlc.algo.episodes import Episodes
-from rlc.algo.scheme import AdvantageScheme
+from rlc.algo import AdvantageScheme, Episodes, compute_advantages
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
 from rlc.plan.records import Plan

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.scalars import evaluate
+from rlc.algo import Builder, Program, differentiable
+from rlc.algo.expressions.vocabulary import evaluate
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 SMOOTH = ("exp", "log", "sqrt", "sigmoid", "softplus")

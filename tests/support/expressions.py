@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import Kind, Program
+from rlc.algo import Builder, Kind, Program
 
 _OPERATORS = {
     ast.Add: "+",

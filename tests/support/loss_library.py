@@ -7,8 +7,7 @@ from functools import cache
 
 from paths import ROOT
 
-from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import Program
+from rlc.algo import Builder, Program
 from rlc.lang import ast
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse

@@ -3,20 +3,19 @@
 An expression is a :class:`~rlc.algo.expressions.program.Program`, a flat list of nodes that reads
 inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence or an episode.
 
-- ``vocabulary``: the inputs and operations there are, each declared once with its doc.
+- ``vocabulary``: the inputs and operations there are, each declared once with its doc; programs in
+  pure Python, ``shaped_reward`` of an episode; which nodes have a gradient, and which are computed
+  over a batch.
 - ``program``: the records, JSON-able as part of a plan.
 - ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded;
   ``validate`` checks one from elsewhere.
-- ``derivative``: the derivative by ``logp``, a program too.
-- ``reach``: which nodes have a gradient, and which are computed over a batch.
-- ``behaviour``: how a loss scales with the advantages, and whether it bounds a ratio that has run
-  away.
-- ``ranges``: what its parts can be, and where they are undefined.
-- ``known``: whether a loss is one of the service's own by another name; the catalogue has
-  ``known_loss(program)`` with all candidates.
-- ``formula``: text that people read, of a program and of its derivative.
-- ``scalars``: programs in pure Python; ``shaped_reward`` of an episode.
+- ``behaviour``: the derivative by ``logp``, a program too; how a loss scales with the advantages,
+  and whether it bounds a ratio that is far from 1.
+- ``ranges``: the values that its parts can have, and where they are undefined.
+- ``known``: recognises losses of the service; the catalogue's ``known_loss(program)`` has all
+  candidates.
+- ``formula``: programs and their derivatives as text for people.
 - ``python``: a program as a function of torch.
-- ``evaluate``: value and gradient of a loss in float64, with numpy. Everything else here is pure
-  Python, because `rlc check` reads it.
+- ``evaluate``: value and gradient of a loss in float64, with numpy. All other modules are pure
+  Python, because `rlc check` imports them.
 """

@@ -1,18 +1,258 @@
-"""How a loss behaves: how it scales with the advantages, how large it grows with a ratio that has
-run away, and what it would be without its bounds."""
+"""Analysis of losses: their derivative, how they scale with the advantages, whether they bound a
+ratio that is far from 1, where they overflow, and what they are without their bounds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.derivative import derivative
-from rlc.algo.expressions.program import INPUT, NUMBER, Program
-from rlc.algo.expressions.scalars import evaluate
-from rlc.algo.expressions.vocabulary import OPERATIONS, shapes
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
+from rlc.algo.expressions.vocabulary import OPERATIONS, differentiable, evaluate, shapes
 from rlc.records import Record, evolve, frozen
+
+_Tangent = int | None  # a node; None: exactly 0
+
+
+def derivative(program: Program, ties: bool = True) -> Program:
+    """Return ∂L/∂logp_t, where L sums a token loss over the sampled tokens, or is the sequence's.
+
+    Between two reductions (``mean``, ``sum``) a loss is computed token by token; there the
+    derivative is taken forwards, by ``logp`` and by each reduction as if it were an input. The
+    reductions' own derivatives then follow from the last to the first. What a `where` does not
+    choose has no effect: a factor is always put inside the choice, never multiplied with the 0 of
+    the other branch.
+
+    The result is one value a token, or the same for all tokens. With ``ties`` it has the
+    conventions of :mod:`~rlc.algo.expressions.evaluate` wherever it is evaluated; without, it is
+    for readers: the two sides of a ``min``, ``max`` or ``abs`` are not distinguished
+    from their boundary, and what can be cancelled is.
+    """
+    return _Derivation(program, ties).whole()
+
+
+class _Derivation:
+    def __init__(self, program: Program, ties: bool) -> None:
+        self.program, self.ties = program, ties
+        self.b = Builder(program.kind, program.inputs, bounded=False)
+        self.made = self.b.copy(program)
+        self.active = differentiable(program)
+        self.length = self.b.input("length")
+
+    def whole(self) -> Program:
+        nodes = self.program.nodes
+        reductions = [
+            position
+            for position, node in enumerate(nodes)
+            if self.active[position] and node.args and OPERATIONS[node.op].reduces
+        ]
+        if not self.active[self.program.output]:
+            return self.b.part(self.b.number(0))
+        source = nodes.index(OperationNode(INPUT, name="logp"))
+        effects: dict[int, _Tangent] = {}  # of each reduction on the whole loss
+        for reduction in reversed(reductions):
+            tangents = self.tangents(reduction)
+            effect = tangents[self.program.output]
+            if self.program.shape == "token":
+                effect = self.over_tokens("sum", effect)
+            for later, by in effects.items():
+                inner = self.over_tokens(nodes[later].op, tangents[nodes[later].args[0]])
+                effect = self.add(effect, self.times(by, inner))
+            effects[reduction] = effect
+        tangents = self.tangents(source)
+        result = tangents[self.program.output]
+        for reduction, by in sorted(effects.items()):
+            share = self.times(by, tangents[nodes[reduction].args[0]])
+            if nodes[reduction].op == "mean":
+                share = self.divided(share, self.length)
+            result = self.add(result, share)
+        return self.b.part(self.b.number(0) if result is None else result)
+
+    def over_tokens(self, op: str, tangent: _Tangent) -> _Tangent:
+        if tangent is None or self.b.shape(tangent) == "token":
+            return None if tangent is None else self.b.apply(op, tangent)
+        return tangent if op == "mean" else self.times(self.length, tangent)
+
+    def tangents(self, source: int) -> list[_Tangent]:
+        """Return the derivative of each node by that at ``source``; reductions are constant."""
+        found: list[_Tangent] = []
+        for position, node in enumerate(self.program.nodes):
+            if position == source:
+                found.append(self.b.number(1))
+            elif not (self.active[position] and node.args) or OPERATIONS[node.op].reduces:
+                found.append(None)
+            else:
+                found.append(self.tangent(position, node, [found[arg] for arg in node.args]))
+        return found
+
+    def tangent(self, position: int, node: OperationNode, given: list[_Tangent]) -> _Tangent:
+        """Return the derivative of an operation, from those of its arguments."""
+        if not any(tangent is not None for tangent in given):
+            return None
+        result, args = self.made[position], [self.made[arg] for arg in node.args]
+        match node.op, args, given:
+            case "+", _, (da, db):
+                return self.add(da, db)
+            case "-", _, (da, db):
+                return self.add(da, self.negative(db))
+            case "*", (a, b), (da, db):
+                if a == b:
+                    return self.times(self.times(self.b.number(2), a), da)
+                return self.add(self.times(da, b), self.times(a, db))
+            case "/", (_, b), (da, db):
+                less = self.divided(self.times(result, db), b)
+                return self.add(self.divided(da, b), self.negative(less))
+            case "neg", _, (dx,):
+                return self.negative(dx)
+            case "where", (condition, _, _), (_, da, db):
+                return self.choice(condition, da, db)
+            case "min" | "max", (a, b), (da, db):
+                if da == db:
+                    return da
+                if not self.ties:
+                    first = self.b.apply("<=" if node.op == "min" else ">=", a, b)
+                    return self.choice(first, da, db)
+                half = self.times(self.b.number(0.5), self.add(da, db))
+                others = self.choice(self.b.apply("==", a, b), half, db)
+                return self.choice(self.b.apply("<" if node.op == "min" else ">", a, b), da, others)
+            case "clip", (x, low, high), (dx, dlow, dhigh):
+                if None not in (self.b.value(low), self.b.value(high)):
+                    return self.choice(self.b.apply("==", x, result), dx, None)
+                within = self.choice(self.b.apply("<=", x, high), dx, None)
+                below = self.choice(self.b.apply("<", low, high), dlow, None)
+                crossed = self.choice(self.b.apply("<", high, low), dhigh, None)
+                return self.add(
+                    self.add(
+                        self.choice(self.b.apply("<=", low, x), within, None),
+                        self.choice(self.b.apply("<", x, low), below, None),
+                    ),
+                    self.choice(self.b.apply(">", x, high), dhigh, crossed),
+                )
+            case "exp", _, (dx,):
+                return self.times(result, dx)
+            case "log", (x,), (dx,):
+                return self.divided(dx, x)
+            case "sqrt", _, (dx,):
+                return self.divided(dx, self.b.apply("*", self.b.number(2), result))
+            case "abs", (x,), (dx,):
+                zero = self.b.number(0)
+                if not self.ties:
+                    return self.choice(self.b.apply(">=", x, zero), dx, self.negative(dx))
+                below = self.choice(self.b.apply("<", x, zero), self.negative(dx), None)
+                return self.choice(self.b.apply(">", x, zero), dx, below)
+            case "sigmoid", _, (dx,):
+                rest = self.b.apply("-", self.b.number(1), result)
+                return self.times(self.b.apply("*", result, rest), dx)
+            case "softplus", (x,), (dx,):
+                return self.times(self.b.apply("sigmoid", x), dx)
+        raise AssertionError(node.op)
+
+    def add(self, a: _Tangent, b: _Tangent) -> _Tangent:
+        if a is None or b is None:
+            return b if a is None else a
+        (c, x), (d, y) = self.coefficient(a), self.coefficient(b)
+        if x == y and x is not None:
+            return self.times(self.b.number(c + d), x)
+        if d < 0 and (positive := self.negative(b)) is not None:
+            return self.b.apply("-", a, positive)
+        if c < 0 and (positive := self.negative(a)) is not None:
+            return self.b.apply("-", b, positive)
+        return self.b.apply("+", a, b)
+
+    def negative(self, x: _Tangent) -> _Tangent:
+        if x is None:
+            return None
+        node, (c, rest) = self.b.node(x), self.coefficient(x)
+        if node.op == "-" and node.name is None:
+            return self.b.apply("-", *reversed(node.args))
+        if rest is not None and c != 1:
+            return self.times(self.b.number(-c), rest)
+        return self.b.apply("neg", x)
+
+    def choice(self, condition: int, a: _Tangent, b: _Tangent) -> _Tangent:
+        if a is None and b is None:
+            return None
+        zero = self.b.number(0)
+        return self.b.apply("where", condition, zero if a is None else a, zero if b is None else b)
+
+    def times(self, a: _Tangent, b: _Tangent) -> _Tangent:
+        """Return a product, its number in front, taken within the choices of both."""
+        if a is None or b is None or 0 in (self.b.value(a), self.b.value(b)):
+            return None
+        if self.guarded(a):
+            return self.within(a, lambda part: self.times(part, b))
+        if self.guarded(b):
+            return self.within(b, lambda part: self.times(a, part))
+        if not self.ties:  # a / b * b reads as a, and is another float
+            for one, other in ((a, b), (b, a)):
+                over = self.b.node(one)
+                if over.op == "/" and over.name is None:
+                    rest = self.without(other, over.args[1])
+                    if rest is not None:
+                        return self.times(over.args[0], rest)
+        (c, x), (d, y) = self.coefficient(a), self.coefficient(b)
+        if c * d == 0 or not math.isfinite(c * d):
+            return self.b.apply("*", a, b)
+        rest = y if x is None else x if y is None else self.b.apply("*", x, y)
+        number = self.b.number(c * d)
+        return number if rest is None else self.b.apply("*", number, rest)
+
+    def without(self, product: int, factor: int) -> _Tangent:
+        """Return a product without one of its factors; None if it does not have it."""
+        if product == factor:
+            return self.b.number(1)
+        node = self.b.node(product)
+        if node.op == "*" and node.name is None:
+            left, right = node.args
+            if (rest := self.without(left, factor)) is not None:
+                return self.times(rest, right)
+            if (rest := self.without(right, factor)) is not None:
+                return self.times(left, rest)
+        return None
+
+    def divided(self, tangent: _Tangent, by: int) -> _Tangent:
+        """Return a quotient, taken within the choices of the tangent."""
+        if tangent is None or self.b.value(tangent) == 0:
+            return None
+        if self.guarded(tangent):
+            return self.within(tangent, lambda part: self.divided(part, by))
+        return self.b.apply("/", tangent, by)
+
+    def within(self, tangent: int, change: Callable[[_Tangent], _Tangent]) -> _Tangent:
+        """Return a guarded tangent with each of its branches or terms changed."""
+        node = self.b.node(tangent)
+        if node.op == "where":
+            condition, a, b = node.args
+            return self.choice(condition, change(a), change(b))
+        first, *rest = (change(arg) for arg in node.args)
+        if node.op == "neg":
+            return self.negative(first)
+        return self.add(first, rest[0] if node.op == "+" else self.negative(rest[0]))
+
+    def guarded(self, tangent: int) -> bool:
+        """Return whether a tangent is 0 by a choice, so that no factor may come before it."""
+        node = self.b.node(tangent)
+        if node.op == "where" and node.name is None:
+            return any(self.b.value(side) == 0 or self.guarded(side) for side in node.args[1:])
+        if node.op in ("+", "-", "neg"):
+            return all(self.guarded(arg) for arg in node.args)
+        return False
+
+    def coefficient(self, node: int) -> tuple[float, int | None]:
+        """Return a node as a number times another node, or as a number alone."""
+        of = self.b.node(node)
+        if of.op == NUMBER:
+            return of.value or 0.0, None
+        if of.op == "neg":
+            number, rest = self.coefficient(of.args[0])
+            return -number, rest
+        if of.op == "*" and of.name is None:
+            for number, rest in (of.args, of.args[::-1]):
+                if (value := self.b.value(number)) is not None:
+                    return value, rest
+        return 1.0, node
+
 
 _Degree = float | Literal["any"] | None  # "any": 0 whatever the advantages are
 
@@ -43,7 +283,7 @@ def degree(program: Program, of: str = "adv") -> Degree:
 
 
 def _degrees(program: Program, of: str, negative: bool) -> list[_Degree]:
-    """The degree of each node; with ``negative`` one that holds for negative factors as well."""
+    """Return the degree of each node; if ``negative``, one that holds for negative factors too."""
     found: list[_Degree] = []
     for node in program.nodes:
         if node.op == NUMBER:
@@ -89,7 +329,7 @@ def _of_operation(op: str, args: Sequence[_Degree], negative: bool) -> _Degree:
 
 
 def _shared(args: Sequence[_Degree]) -> _Degree:
-    """The one degree that all have; 0 has every degree."""
+    """Return the degree that all have, None if they differ; 0 has every degree."""
     degrees = {arg for arg in args if arg != "any"}
     return "any" if not degrees else degrees.pop() if len(degrees) == 1 else None
 
@@ -114,7 +354,13 @@ def ratio_is_bounded(program: Program) -> Boundedness:
     """Return whether the gradient grows more slowly than any power of the ratio, from its values
     at ratios up to e³² and down to e⁻³²; what grows like ``log ratio`` counts as bounded."""
     slope = derivative(program)
-    return Boundedness(*(_is_bounded(slope, sign) for sign in (1.0, -1.0)))
+
+    def is_bounded(sign: float) -> bool:
+        near = max(_size(slope, sign, drift) for drift in (0.0, *_NEAR, *(-d for d in _NEAR)))
+        most = _POLYNOMIAL * max(near, 1e-6)
+        return all(_size(slope, sign, side * drift) <= most for side in (1, -1) for drift in _FAR)
+
+    return Boundedness(is_bounded(1.0), is_bounded(-1.0))
 
 
 @frozen(eq=False)
@@ -170,22 +416,13 @@ def overflows_at(program: Program) -> int | None:
 
     if is_finite(program):
         return None if is_finite(derivative(program)) else program.output
-    whole = (evolve(program, output=at, shape=shape) for at, shape in enumerate(shapes(program)))
-    return next(part.output for part in whole if not is_finite(part))
-
-
-def _is_bounded(slope: Program, sign: float) -> bool:
-    near = max(_size(slope, sign, drift) for drift in (0.0, *_NEAR, *(-d for d in _NEAR)))
-    for direction in (1, -1):
-        far = max(_size(slope, sign, direction * drift) for drift in _FAR)
-        if not far <= _POLYNOMIAL * max(near, 1e-6):
-            return False
-    return True
+    parts = (evolve(program, output=at, shape=shape) for at, shape in enumerate(shapes(program)))
+    return next(part.output for part in parts if not is_finite(part))
 
 
 def _size(slope: Program, sign: float, drift: float) -> float:
-    """The largest gradient in a sequence that has drifted as a whole, and in one with one token
-    that has."""
+    """Return the largest gradient in a sequence whose tokens have all drifted, and in one where a
+    single token has; all have the advantage ``sign``."""
     values = [v for d in ([drift], [drift, 0.0, -0.1]) for v in _gradient(slope, sign, d, -33.0)]
     return math.inf if any(map(math.isnan, values)) else max(map(abs, values))
 
@@ -210,8 +447,7 @@ def unbounded(program: Program) -> Program | None:
     bounds: ``clip(x, …)`` is ``x`` there, and so are the ``min`` and ``max`` of it and something
     that does not depend on ``logp``. None if there is no such bound."""
     builder = Builder(program.kind, program.inputs, bounded=False)
-    made, depends = list[int](), list[bool]()
-    held = False
+    made, depends, removed = list[int](), list[bool](), False
     for node in program.nodes:
         args = [made[arg] for arg in node.args]
         reads = [arg for arg in node.args if depends[arg]]
@@ -221,11 +457,11 @@ def unbounded(program: Program) -> Program | None:
         elif node.op == INPUT:
             made.append(builder.input(node.name or ""))
         elif node.op == "clip" and depends[node.args[0]]:
-            held = True
+            removed = True
             made.append(args[0])
         elif node.op in ("min", "max") and len(reads) == 1:
-            held = True
+            removed = True
             made.append(made[reads[0]])
         else:
             made.append(builder.apply(node.op, *args))
-    return builder.part(made[program.output]) if held else None
+    return builder.part(made[program.output]) if removed else None

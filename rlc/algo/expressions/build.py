@@ -1,4 +1,4 @@
-"""How a program is made: node by node, simplified on the way.
+"""Building programs: node by node, simplified on the way.
 
 Equal expressions become one node, constants are folded, and identities that hold for every float
 are applied (``x * 1``, ``x + 0``, ``--x``, ``(-a) * b = -(a * b)``); a fold that would give
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial, reduce
 
 from rlc.algo.expressions.program import (
     INPUT,
@@ -34,8 +35,6 @@ _SHAPES: dict[Shape, str] = {
     "sequence": "one value a sequence",
     "token": "one value a token",
 }
-
-
 _INSTEAD = {"mean": "it is its own mean", "sum": "multiply it by `length`"}
 
 
@@ -44,15 +43,15 @@ class Builder:
 
     ``components`` can be read like inputs, one number each: those of a reward, by name.
     An expression that is ``bounded`` has at most 1,000 nodes, 200 within one another.
-    ``positions`` says where each node is in the program that was made last, so that a finding in
-    a program leads back to the text that its node was made for.
+    ``positions`` are those of the nodes in the program that was made last, so that a finding in a
+    program leads back to the text of its node.
     """
 
     def __init__(
         self, kind: Kind = "loss", components: Iterable[str] = (), bounded: bool = True
     ) -> None:
         self._kind = kind
-        self._names = (*INPUTS[kind], *components)
+        self.names = (*INPUTS[kind], *components)  # what `input` takes
         self._nodes: list[OperationNode] = []
         self._shapes: list[Shape] = []
         self._depths: list[int] = []
@@ -62,36 +61,24 @@ class Builder:
         self.positions: dict[int, int] = {}
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """What :meth:`input` takes, for suggestions."""
-        return self._names
-
-    @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self._nodes)
 
     def shape(self, node: int) -> Shape:
-        """The shape of a node's result."""
         return self._shapes[node]
 
     def is_condition(self, node: int) -> bool:
-        """Whether a node's result is a condition."""
         operation = OPERATIONS.get(self._nodes[node].op)
         return operation is not None and operation.condition
 
     def node(self, node: int) -> OperationNode:
-        """The record of a node, with its name."""
-        record = self._nodes[node]
-        called = self._called.get(node)
-        return (
-            record
-            if called is None
-            else OperationNode(record.op, record.args, record.value, called)
-        )
+        """Return the record of a node, with its name."""
+        record, name = self._nodes[node], self._called.get(node)
+        return record if name is None else OperationNode(record.op, record.args, record.value, name)
 
     def value(self, node: int) -> float | None:
-        """The value of a node that is a number; None if it depends on an input."""
+        """Return the value of a node that is a number; None if it depends on an input."""
         return self._nodes[node].value
 
     def number(self, value: float) -> int:
@@ -102,20 +89,16 @@ class Builder:
 
     def input(self, name: str) -> int:
         """Return the node of an input. Raise ExpressionError if there is none of that name."""
-        if name not in self._names:
-            raise ExpressionError(
-                f"a {self._kind} cannot read `{name}`",
-                INPUT,
-                expected=", ".join(self._names),
-                found=name,
-            )
+        if name not in self.names:
+            message, known = f"a {self._kind} cannot read `{name}`", ", ".join(self.names)
+            raise ExpressionError(message, INPUT, expected=known, found=name)
         if name == RATIO and self._kind == "loss":
             return self.apply("exp", self.apply("-", self.input("logp"), self.input("logq")))
         return self._add(OperationNode(INPUT, name=name), input_of(self._kind, name).shape)
 
     def name(self, node: int, name: str) -> None:
-        """Call the result of a node by a name of the recipe's. The first name of it counts; inputs
-        and numbers keep what they are called."""
+        """Give the result of a node a name of the recipe. The first name counts; inputs and numbers
+        keep theirs."""
         if self._nodes[node].op not in (NUMBER, INPUT):
             self._called.setdefault(node, name)
 
@@ -128,27 +111,22 @@ class Builder:
         """
         args = self._checked(op, args)
         if op in ("min", "max") and len(args) > 2:
-            first, *rest = args
-            for other in rest:
-                first = self.apply(op, first, other)
-            return first
+            return reduce(partial(self.apply, op), args)
         if (simpler := self._simplified(op, args)) is not None:
             return simpler
-        return self._add(
-            OperationNode(op, args), OPERATIONS[op].shape([self._shapes[arg] for arg in args])
-        )
+        shape = OPERATIONS[op].shape([self._shapes[arg] for arg in args])
+        return self._add(OperationNode(op, args), shape)
 
     def copy(self, program: Program) -> list[int]:
-        """Add what a program is made of, with its names; return the node of each of its nodes.
+        """Add the nodes of a program, with their names; return the new position of each.
 
         Raise ExpressionError if the program is not one that a Builder makes.
         """
         made: list[int] = []
         for node in program.nodes:
             if any(not 0 <= arg < len(made) for arg in node.args):
-                raise ExpressionError(
-                    f"`{node.op}` reads a node that does not come before it", node.op
-                )
+                message = f"`{node.op}` reads a node that does not come before it"
+                raise ExpressionError(message, node.op)
             if node.op == NUMBER:
                 made.append(self.number(math.nan if node.value is None else node.value))
             elif node.op == INPUT:
@@ -212,7 +190,8 @@ class Builder:
         return self._known[key]
 
     def _checked(self, op: str, args: tuple[int, ...]) -> tuple[int, ...]:
-        """The arguments, if they fit; flags as conditions where one is needed."""
+        """Return the arguments, flags as conditions where one is needed. Raise ExpressionError if
+        they do not fit."""
         operation = OPERATIONS.get(op)
         if operation is None:
             known = ", ".join(name for name in OPERATIONS if name.isidentifier())
@@ -220,13 +199,8 @@ class Builder:
         wanted = len(operation.params)
         if len(args) < wanted or (len(args) > wanted and not operation.variadic):
             expected = ("at least " if operation.variadic else "") + _COUNTS[wanted]
-            usage = operation.usage
-            raise ExpressionError(
-                f"`{usage}` takes {expected}, not {len(args)}",
-                op,
-                expected=expected,
-                found=str(len(args)),
-            )
+            message = f"`{operation.usage}` takes {expected}, not {len(args)}"
+            raise ExpressionError(message, op, expected=expected, found=str(len(args)))
         checked = list(args)
         for position, arg in enumerate(args):
             param = operation.params[min(position, wanted - 1)]
@@ -247,26 +221,21 @@ class Builder:
                     message = f"`{operation.usage}` takes {expected} for `{param}`"
                     raise ExpressionError(message, op, position, expected)
             elif (operation.reduces or operation.batch) and self._shapes[arg] != "token":
-                over = "a sequence" if operation.reduces else "a batch"
+                over, shape = "a sequence" if operation.reduces else "a batch", self._shapes[arg]
+                message = f"`{operation.usage}` is over the tokens of {over}, and this is "
                 raise ExpressionError(
-                    f"`{operation.usage}` is over the tokens of {over}, and this is "
-                    f"{_SHAPES[self._shapes[arg]]}",
+                    message + _SHAPES[shape],
                     op,
                     position,
                     _SHAPES["token"],
-                    _SHAPES[self._shapes[arg]],
+                    _SHAPES[shape],
                     _INSTEAD.get(op),
                 )
         if op == "clip" and (low := self.value(args[1])) is not None:
             high = self.value(args[2])
             if high is not None and low > high:
-                raise ExpressionError(
-                    f"`clip` from {low:g} to {high:g} has its bounds the wrong way round",
-                    op,
-                    1,
-                    f"at most {high:g}",
-                    f"{low:g}",
-                )
+                message = f"`clip` from {low:g} to {high:g} has its bounds the wrong way round"
+                raise ExpressionError(message, op, 1, f"at most {high:g}", f"{low:g}")
         return tuple(checked)
 
     def _as_condition(self, op: str, position: int, arg: int) -> int:
@@ -283,15 +252,15 @@ class Builder:
         )
 
     def _simplified(self, op: str, args: tuple[int, ...]) -> int | None:
-        """The node of something simpler with the same value and gradient for every float."""
+        """Return a simpler node with the same value and gradient for every float; None without."""
         values = [self._nodes[arg].value for arg in args]
         operation = OPERATIONS[op]
         if None not in values and not operation.condition:
             folded = operation.of(*values)
             return self.number(folded) if math.isfinite(folded) else None
         inner = [  # what is negative, and has no name to keep
-            self._nodes[arg].args[0] if self._is(arg, "neg") and arg not in self._called else None
-            for arg in args
+            node.args[0] if node.op == "neg" and arg not in self._called else None
+            for arg, node in ((arg, self._nodes[arg]) for arg in args)
         ]
         match op, args, values:
             case ("+", (x, _), (_, 0.0)) | ("+", (_, x), (0.0, _)) | ("-", (x, _), (_, 0.0)):
@@ -322,17 +291,14 @@ class Builder:
                 sides = [self._nodes[side].value for side in compared.args]
                 if None not in sides:
                     return a if OPERATIONS[compared.op].of(*sides) else b
-            case ("stop", (x,), _) if self._is(x, "stop"):
+            case ("stop", (x,), _) if self._nodes[x].op == "stop":
                 return x
         return None
 
-    def _is(self, node: int, op: str) -> bool:
-        return self._nodes[node].op == op
-
 
 def validate(program: Program) -> None:
-    """Raise ExpressionError if a program from elsewhere, such as a saved plan, is not one that a
-    Builder makes: an operation or input that does not exist, arguments that do not fit."""
+    """Raise ExpressionError if a program, such as that of a saved plan, is not one that a Builder
+    makes: an operation or input that does not exist, arguments that do not fit."""
     builder = Builder(program.kind, program.inputs if program.kind == "reward" else ())
     made = builder.copy(program)
     if not 0 <= program.output < len(made):

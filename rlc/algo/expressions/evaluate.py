@@ -1,13 +1,13 @@
 """The value and the gradient of a loss on one sequence, in float64, by reverse accumulation.
 
-What a service computes is checked against this, as :mod:`rlc.algo.losses` is for its own losses.
+Services are checked against this, as :mod:`rlc.algo.losses` is for its own losses.
 Conventions where a derivative does not exist are those of torch, which computes it everywhere else:
 
 - ``min`` and ``max`` give each of two equal arguments half of the gradient (``torch.minimum``);
 - ``clip`` passes the gradient on at its bounds (``torch.clamp``); ``abs`` has none at 0;
 - comparisons and ``stop`` have none.
 
-Unlike torch's, a gradient never comes out of the branch of a `where` that was not taken, even if
+Unlike torch's, a gradient never comes out of the branch of a `where` that was not chosen, even if
 that branch is infinite or NaN. All built-in losses written as expressions agree with
 :mod:`rlc.algo.losses`, ties included: where PPO's free and clipped term are equal, both have the
 same gradient or the advantage is 0.
@@ -23,11 +23,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlc.algo.episodes import Floats
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
-from rlc.algo.expressions.reach import after_batch, batch_nodes, differentiable
-from rlc.algo.expressions.vocabulary import input_of, shapes
-from rlc.algo.ragged import Floats
+from rlc.algo.expressions.vocabulary import (
+    after_batch,
+    batch_nodes,
+    differentiable,
+    input_of,
+    shapes,
+)
 from rlc.records import evolve
 
 _Values = Any  # one float64, or an array of one for each sampled token
@@ -39,7 +44,7 @@ def loss_and_grad(
     mask_T: npt.ArrayLike | None = None,
     weights: npt.ArrayLike = 1.0,
 ) -> tuple[float, Floats]:
-    """The loss of one sequence and its gradient by the trainer's logprobs.
+    """Return the loss of one sequence and its gradient by the trainer's logprobs.
 
     Args:
         program: a loss.
@@ -83,8 +88,8 @@ def loss_and_grad(
 def changed_share(
     program: Program, other: Program, sequences: Sequence[Mapping[str, npt.ArrayLike]]
 ) -> float | None:
-    """Return on which share of the sampled tokens the gradients of two losses differ; None if there
-    are none. ``sequences`` are as for :func:`batch_values`, ``logp`` and its results included."""
+    """Return the share of the sampled tokens on which the gradients of two losses differ; None if
+    there are none. ``sequences`` are as for :func:`batch_values`, with ``logp`` and its results."""
     program, other = after_batch(program), after_batch(other)
     words = {word for node in (*program.nodes, *other.nodes) for word in (node.op, node.name)}
     if sequences and words.isdisjoint(("mean", "sum", "length")):
@@ -98,17 +103,15 @@ def changed_share(
         mask = np.ones(len(np.asarray(inputs["logp"])), bool)
         if len(mask):
             with np.errstate(all="ignore"):
-                one, two = (_slopes(loss, inputs, mask) for loss in (program, other))
+                one, two = (
+                    _backward(
+                        loss, _forward(loss, _sampled(loss, inputs, mask)), np.ones(()), len(mask)
+                    )
+                    for loss in (program, other)
+                )
             changed += int((~np.isclose(one, two, rtol=1e-9, atol=0.0)).sum())
         tokens += len(mask)
     return changed / tokens if tokens else None
-
-
-def _slopes(
-    program: Program, inputs: Mapping[str, npt.ArrayLike], mask: npt.NDArray[np.bool_]
-) -> Floats:
-    values = _forward(program, _sampled(program, inputs, mask))
-    return _backward(program, values, np.ones(()), len(mask))
 
 
 def batch_values(
@@ -116,7 +119,7 @@ def batch_values(
     sequences: Sequence[Mapping[str, npt.ArrayLike]],
     orders: Sequence[npt.ArrayLike],
 ) -> list[dict[str, float | Floats]]:
-    """Compute what a loss needs of a whole batch: the inputs of ``after_batch(program)``.
+    """Return the values over a batch that a loss reads: the inputs of ``after_batch(program)``.
 
     A share of n tokens is ``floor(share n)`` of them, and at least one.
 
@@ -124,9 +127,9 @@ def batch_values(
         program: a loss.
         sequences: for each sequence what the values are computed from (``logp``, ``logq``, ``adv``,
             ``ref``), one value for each sampled token, shape (S,).
-        orders: for each sequence a number for each sampled token, shape (S,). Tokens are drawn, and
-            of equal ones those at the top chosen, by the smallest: random numbers that belong to
-            the tokens choose at random, whatever the order of the sequences.
+        orders: for each sequence a number for each sampled token, shape (S,). Tokens are sampled,
+            and ties at the top broken, by the smallest: random numbers that belong to the tokens
+            choose at random, whatever the order of the sequences.
 
     Returns:
         For each sequence ``{"batch_mean_1": 0.2, "batch_top_2": array of shape (S,)}``.
@@ -173,7 +176,7 @@ def batch_values(
 def _token_values(
     program: Program, of: int, inputs: Mapping[str, npt.ArrayLike], length: int
 ) -> Floats:
-    """The values of a node on each sampled token of a sequence, shape (S,)."""
+    """Return the values of a node on each sampled token of a sequence, shape (S,)."""
     part = after_batch(evolve(program, output=of))
     with np.errstate(all="ignore"):
         values = _forward(part, _sampled(part, inputs, np.ones(length, bool)))
@@ -183,7 +186,7 @@ def _token_values(
 def _sampled(
     program: Program, inputs: Mapping[str, npt.ArrayLike], mask: npt.NDArray[np.bool_]
 ) -> dict[str, _Values]:
-    """The inputs of the sampled tokens, by name."""
+    """Return the inputs of the sampled tokens, by name."""
     found: dict[str, _Values] = {"length": np.float64(mask.sum())}
     for name in program.inputs:
         if name in found:
@@ -246,7 +249,7 @@ _CHOOSES = ("where", "min", "max", "clip")
 
 
 def _backward(program: Program, values: list[_Values], seed: Floats, length: int) -> Floats:
-    """The gradient by ``logp`` on each sampled token, of the result times ``seed``."""
+    """Return the gradient by ``logp`` on each sampled token, of the result times ``seed``."""
     active, of = differentiable(program), shapes(program)
     gradients: dict[int, _Values] = {program.output: seed + _zero(program.shape, length)}
     logp = np.zeros(length)
@@ -279,7 +282,7 @@ def _zero(shape: Shape, length: int) -> _Values:
 def _slope(
     node: OperationNode, place: int, given: Sequence[_Values], result: _Values, length: int
 ) -> _Values:
-    """The derivative of an operation by one of its arguments."""
+    """Return the derivative of an operation by one of its arguments."""
     match node.op, given:
         case "+" | "sum", _:
             return 1.0
@@ -319,7 +322,7 @@ def _slope(
 def _what_is_not_finite(
     loss: _Values, grad_S: Floats, sampled: Mapping[str, _Values], tokens_S: npt.NDArray[np.int64]
 ) -> str:
-    """Where a loss is not finite, with what it was computed from."""
+    """Return the token at which a loss is not finite, with its inputs there."""
     wrong_S = ~np.isfinite(np.broadcast_to(loss, grad_S.shape)) | ~np.isfinite(grad_S)
     at = int(np.argmax(wrong_S))
     read = ", ".join(

@@ -1,4 +1,4 @@
-"""Programs as people read them, in the notation of the catalogue's formulas.
+"""Programs as text for people, in the notation of the catalogue's formulas.
 
 Products are written side by side, ``ρ_t A_t``; ``sg`` is a value without gradient; an index ``_t``
 marks what each token has for itself. Parts keep the names that a recipe gives them, and a large
@@ -7,46 +7,49 @@ part that is read more than once gets one (``u1``), so that no text is longer th
 
 from __future__ import annotations
 
-from rlc.algo.expressions.derivative import derivative
+from collections import Counter
+from collections.abc import Set
+
+from rlc.algo.expressions.behaviour import derivative
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
 from rlc.algo.expressions.vocabulary import INPUTS, RATIO, input_of, shapes
 from rlc.records import evolve
 
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
-_REDUCED = {"mean": "mean_t", "sum": "sum_t"}
+_FUNCTIONS = {"stop": "sg", "mean": "mean_t", "sum": "sum_t"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONG, _TOO_LONG = 32, 200  # characters from which a part that is read again gets a name, or any
 
-# How tightly a text holds together: what may stand in it without parentheses.
+# How tightly a text binds.
 _COMPARISON, _SUM, _QUOTIENT, _PRODUCT, _WORDS, _ATOM = range(6)
 
 
 def formula(program: Program) -> tuple[str, ...]:
     """Return the formula: its named parts, one a line, then the result, ``L = …``."""
     writer = _Writer(_named(program))
-    lines = writer.parts()
-    if program.kind == "reward":
-        return (*lines, f"reward = {writer.text(program.output, whole=True)[0]}")
-    if program.shape == "sequence":
-        return (*lines, f"L = {writer.text(program.output, whole=True)[0]}")
-    if (node := program.nodes[program.output]).op == "neg":
-        return (*lines, f"L = − Σ_t {writer.held(node.args[0], _QUOTIENT)}")
     text, level = writer.text(program.output, whole=True)
-    return (*lines, f"L = Σ_t {text if level >= _QUOTIENT else f'({text})'}")
+    if program.kind == "reward":
+        result = f"reward = {text}"
+    elif program.shape == "sequence":
+        result = f"L = {text}"
+    elif (node := program.nodes[program.output]).op == "neg":
+        result = f"L = − Σ_t {writer.enclosed(node.args[0], _QUOTIENT)}"
+    else:
+        result = f"L = Σ_t {text if level >= _QUOTIENT else f'({text})'}"
+    return (*writer.parts(), result)
 
 
 def derivative_formula(program: Program) -> tuple[str, ...]:
     """Return ``∂L/∂log p_t = …``, after the large parts of it that :func:`formula` does not have.
 
-    It says what holds but at boundaries, where two sides of a ``min`` or ``max`` are equal.
+    It holds except at boundaries, where two sides of a ``min`` or ``max`` are equal.
     """
     named = _named(program)
     known = {node.name for node in named.nodes if node.op != INPUT}
     slope = _named(derivative(named, ties=False), "v")
     writer = _Writer(slope)
     result = writer.text(slope.output, whole=True)[0]
-    symbol = INPUTS["loss"]["logp"].symbol
-    return (*writer.parts(known), f"∂L/∂{symbol} = {result}")
+    return (*writer.parts(known), f"∂L/∂{INPUTS['loss']['logp'].symbol} = {result}")
 
 
 def number(value: float) -> str:
@@ -59,22 +62,19 @@ def number(value: float) -> str:
 
 
 def _named(program: Program, letter: str = "u") -> Program:
-    """The program with a name for every large part that is read more than once, and no text that is
-    too long for a line or two."""
+    """Name every large part that is read more than once, and all whose text is too long for a line
+    or two."""
     nodes = list(program.nodes)
     if (result := nodes[program.output]).args:
         nodes[program.output] = evolve(result, name=None)  # the loss itself is `L`
-    readers = [0] * len(nodes)
-    for node in nodes:
-        for arg in node.args:
-            readers[arg] += 1
-    taken = {node.name for node in nodes}
+    readers = Counter(arg for node in nodes for arg in node.args)
+    used = {node.name for node in nodes}
     names = (f"{letter}{count}" for count in range(1, len(nodes) + 1))
     for position, node in enumerate(nodes):
         if node.name is None and node.args and position != program.output:
             size = len(_Writer(evolve(program, nodes=tuple(nodes))).text(position)[0])
             if size >= (_LONG if readers[position] > 1 else _TOO_LONG):
-                name = next(name for name in names if name not in taken)
+                name = next(name for name in names if name not in used)
                 nodes[position] = evolve(node, name=name)
     return evolve(program, nodes=tuple(nodes))
 
@@ -84,8 +84,8 @@ class _Writer:
         self.program = program
         self.shapes = shapes(program)
 
-    def parts(self, known: set[str | None] | frozenset[str | None] = frozenset()) -> list[str]:
-        """The definitions of the named parts, but of those that are known and of the result."""
+    def parts(self, known: Set[str | None] = frozenset()) -> list[str]:
+        """Return the definitions of the named parts, except those known and the result's."""
         return [
             f"{self.text(position)[0]} = {self.text(position, whole=True)[0]}"
             for position, node in enumerate(self.program.nodes)
@@ -95,13 +95,13 @@ class _Writer:
             and position != self.program.output
         ]
 
-    def held(self, position: int, by: int) -> str:
-        """The text of a node, in parentheses if it holds together less than ``by``."""
+    def enclosed(self, position: int, least: int) -> str:
+        """Return the text of a node, in parentheses if it binds less tightly than ``least``."""
         text, level = self.text(position)
-        return text if level >= by else f"({text})"
+        return text if level >= least else f"({text})"
 
     def text(self, position: int, whole: bool = False) -> tuple[str, int]:
-        """The text of a node and how tightly it holds together; its name, unless ``whole``."""
+        """Return the text of a node and how tightly it binds; its name, unless ``whole``."""
         node = self.program.nodes[position]
         if node.op == NUMBER:
             value = node.value or 0.0
@@ -117,34 +117,34 @@ class _Writer:
         args = node.args
         match node.op:
             case "+":
-                right = self.held(args[1], _SUM)
+                right = self.enclosed(args[1], _SUM)
                 sign = "−" if right.startswith("−") else "+"
-                return f"{self.held(args[0], _SUM)} {sign} {right.removeprefix('−')}", _SUM
+                return f"{self.enclosed(args[0], _SUM)} {sign} {right.removeprefix('−')}", _SUM
             case "-":
-                return f"{self.held(args[0], _SUM)} − {self.held(args[1], _QUOTIENT)}", _SUM
+                return f"{self.enclosed(args[0], _SUM)} − {self.enclosed(args[1], _QUOTIENT)}", _SUM
             case "neg":
-                return f"−{self.held(args[0], _QUOTIENT)}", _SUM
+                return f"−{self.enclosed(args[0], _QUOTIENT)}", _SUM
             case "*":
                 return self.product(node)
             case "/":
-                over = self.held(args[1], _WORDS)
-                return f"{self.held(args[0], _PRODUCT)} / {over}", _QUOTIENT
-            case "exp" if self.is_ratio(args[0]):
+                over = self.enclosed(args[1], _WORDS)
+                return f"{self.enclosed(args[0], _PRODUCT)} / {over}", _QUOTIENT
+            case "exp" if self.is_log_ratio(args[0]):
                 return INPUTS["loss"][RATIO].symbol, _ATOM
             case "abs":
                 return f"|{self.text(args[0])[0]}|", _ATOM
             case "sqrt":
-                return f"√{self.held(args[0], _ATOM)}", _WORDS
+                return f"√{self.enclosed(args[0], _ATOM)}", _WORDS
             case "==" if (within := self.within(*args)) is not None:
                 return within, _COMPARISON
             case op if op in _COMPARED:
-                left, right = (self.held(arg, _SUM) for arg in args)
+                left, right = (self.enclosed(arg, _SUM) for arg in args)
                 return f"{left} {_COMPARED[op]} {right}", _COMPARISON
-        name = {"stop": "sg", **_REDUCED}.get(node.op, node.op)
+        name = _FUNCTIONS.get(node.op, node.op)
         return f"{name}({', '.join(self.text(arg)[0] for arg in args)})", _ATOM
 
     def product(self, node: OperationNode) -> tuple[str, int]:
-        """Numbers first, then the factors in order, equal ones as a power."""
+        """Return the numbers first, then the factors in order, equal ones as a power."""
         nodes, factors, waiting = self.program.nodes, list[int](), list(node.args)
         while waiting:
             first = nodes[waiting[0]]
@@ -157,24 +157,22 @@ class _Writer:
         texts = [number(nodes[factor].value or 0.0) for factor in numbers]
         for factor in dict.fromkeys(others):
             if (times := others.count(factor)) == 1:
-                texts.append(self.held(factor, _PRODUCT))
+                texts.append(self.enclosed(factor, _PRODUCT))
             else:
-                texts.append(self.held(factor, _ATOM) + str(times).translate(_RAISED))
+                texts.append(self.enclosed(factor, _ATOM) + str(times).translate(_RAISED))
         if len(texts) == 1:
             return texts[0], _WORDS
         return " ".join(texts), _SUM if texts[0].startswith("−") else _PRODUCT
 
-    def is_ratio(self, position: int) -> bool:
-        node = self.program.nodes[position]
-        return node.op == "-" and [self.program.nodes[arg].name for arg in node.args] == [
-            "logp",
-            "logq",
-        ]
+    def is_log_ratio(self, position: int) -> bool:
+        nodes = self.program.nodes
+        names = [nodes[arg].name for arg in nodes[position].args]
+        return nodes[position].op == "-" and names == ["logp", "logq"]
 
     def within(self, x: int, clipped: int) -> str | None:
-        """``x == clip(x, low, high)``, which derivatives have, as ``low ≤ x ≤ high``."""
+        """Return ``low ≤ x ≤ high`` for ``x == clip(x, low, high)``, which derivatives have."""
         node = self.program.nodes[clipped]
         if node.op != "clip" or node.args[0] != x:
             return None
-        low, high = (self.held(arg, _SUM) for arg in node.args[1:])
-        return f"{low} ≤ {self.held(x, _SUM)} ≤ {high}"
+        low, high = (self.enclosed(arg, _SUM) for arg in node.args[1:])
+        return f"{low} ≤ {self.enclosed(x, _SUM)} ≤ {high}"

@@ -1,4 +1,4 @@
-"""Whether an expression is a loss that the service has, however it is written.
+"""Recognises the losses of the service, however they are written.
 
 Candidates get the numbers that stand in the expression as their settings, and are compared with
 it on sequences that have drifted to both sides of all of them, with advantages of both signs and
@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise, product
 from random import Random
 from typing import Any
 
+from rlc.algo.expressions.behaviour import derivative
 from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.derivative import derivative
 from rlc.algo.expressions.program import NUMBER, Program
-from rlc.algo.expressions.reach import needs_batch
-from rlc.algo.expressions.scalars import evaluator
-from rlc.algo.expressions.vocabulary import OPERATIONS
+from rlc.algo.expressions.vocabulary import OPERATIONS, evaluator, needs_batch
 from rlc.records import Record, frozen
 
 _TOLERANCE = 1e-12
@@ -29,8 +27,8 @@ _BESIDE = 1e-3  # how far from a number that decides something both sides of it 
 
 @frozen(eq=False)
 class Candidate:
-    """A loss to compare with. ``settings`` are its numbers; ``write`` makes its node from theirs.
-    Of two settings the first is the smaller one."""
+    """A loss to compare with. ``settings`` are its numbers, of which the first is the smaller;
+    ``write`` makes its node from theirs."""
 
     name: str
     settings: tuple[str, ...]
@@ -96,22 +94,12 @@ class _LossValue:
 
 
 class _ReferenceLoss:
-    """What a loss is on some sequences, each computed when it is first asked for."""
+    """A loss on some sequences, its value and gradient on each computed once, when needed."""
 
     def __init__(self, loss: _LossValue, sequences: Sequence[_Sequence]) -> None:
-        self.loss, self.sequences = loss, sequences
-        self._values: dict[int, float] = {}
-        self._slopes: dict[int, list[float]] = {}
-
-    def value(self, index: int) -> float:
-        if index not in self._values:
-            self._values[index] = self.loss.value(self.sequences[index])
-        return self._values[index]
-
-    def slopes(self, index: int) -> list[float]:
-        if index not in self._slopes:
-            self._slopes[index] = self.loss.slopes(self.sequences[index])
-        return self._slopes[index]
+        self.sequences = sequences
+        self.value = cache(lambda index: loss.value(sequences[index]))
+        self.slopes = cache(lambda index: loss.slopes(sequences[index]))
 
 
 class _Candidate(_LossValue):
@@ -125,7 +113,6 @@ class _Candidate(_LossValue):
         self.reads = set(self.program.inputs) - set(candidate.settings)
 
     def agrees(self, config: Mapping[str, float], expected: _ReferenceLoss, mean: bool) -> bool:
-        """Whether value and gradient are those expected, with these settings."""
         shares = [1 / len(x["logp"]) if mean else 1.0 for x in expected.sequences]
         return all(
             _close(self.value({**sequence, **config}) * shares[index], expected.value(index))
@@ -140,7 +127,7 @@ class _Candidate(_LossValue):
 
 
 def _settings(candidate: Candidate, numbers: Sequence[float]) -> Iterator[dict[str, float]]:
-    """Settings to try: what the expression has, then what its numbers may have been made of."""
+    """Yield settings to try: the expression's numbers, then those they may be computed from."""
     made = [f(x) for f in (abs, lambda x: 2 * x, _exp, lambda x: -2 * x) for x in numbers]
     values = [x for x in dict.fromkeys([*numbers, 0.0, *made]) if x >= 0]
     picks = product(range(len(values)), repeat=len(candidate.settings))
@@ -158,7 +145,7 @@ def _close(a: float, b: float) -> bool:
 
 
 def _sequences(numbers: Sequence[float]) -> list[_Sequence]:
-    """Sequences of 1 to 6 tokens, the same ones each time for the same numbers."""
+    """Return sequences of 1 to 6 tokens, the same each time for the same numbers."""
     random = Random(0)
     sides = [x + e for x in numbers for e in (-_BESIDE, _BESIDE)]
     drifts = [0.0, 0.0, 0.1, -0.1, 0.4, -0.4, 1.0, -1.0, 2.5, -2.5]

@@ -1,8 +1,8 @@
 """An expression as data: a flat list of nodes, each after those that it reads.
 
-A :class:`Program` is what a plan holds of a recipe's own loss or shaped reward. It is made by a
+A :class:`Program` is the part of a plan for a recipe's own loss or shaped reward. It is made by a
 :class:`~rlc.algo.expressions.build.Builder` and read by everything else in this package. Plans are
-read whenever rlc starts, so nothing else stands here.
+read whenever rlc starts, so this module has nothing else.
 """
 
 from __future__ import annotations

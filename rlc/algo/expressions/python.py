@@ -2,30 +2,38 @@
 
 A service traces the text, and `rlc emit` writes it into scripts: what a script computes is what a
 run does. Torch multiplies its derivatives: the gradient of ``where(x > 0, log(x), 0)`` is NaN where
-x is 0, because the 0 that goes into the branch that was not taken meets an infinite slope. A
-shielded program has the same values and the same gradient, and computes such a branch with an
-argument that harms nobody where it is not taken: ``where(x > 0, log(where(x > 0, x, 1)), 0)``.
+x is 0, because the 0 for the branch not chosen is multiplied with an infinite slope. A shielded
+program has the same values and the same gradient, and computes such a branch with a harmless
+argument where it is not chosen: ``where(x > 0, log(where(x > 0, x, 1)), 0)``.
 """
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import INPUT, MOST_NODES, NUMBER, Program, Shape
-from rlc.algo.expressions.reach import after_batch, differentiable
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, input_of, shapes
+from rlc.algo.expressions.vocabulary import (
+    INPUTS,
+    OPERATIONS,
+    RATIO,
+    after_batch,
+    differentiable,
+    input_of,
+    shapes,
+)
 from rlc.records import Record, field, frozen
 
-# What can be infinite or undefined: the argument that decides it, and one that is always fine.
+# Operations that can be infinite or undefined: the argument that decides it, and a harmless value.
 _RISKS = {"log": (0, 1.0), "sqrt": (0, 1.0), "/": (1, 1.0), "exp": (0, 0.0)}
 _Guards = tuple[tuple[int, bool], ...]  # conditions, and whether they hold
 
 
 def shielded(program: Program) -> Program:
-    """Return a program with the same result, whose branches that are not taken are finite."""
+    """Return a program with the same result, whose branches are finite where not chosen."""
     if not any(node.op == "where" for node in program.nodes):
         return program
     shield = _Shield(program)
@@ -45,7 +53,7 @@ class _Shield:
             self.risky.append(own or any(self.risky[arg] for arg in node.args))
 
     def node(self, position: int, guards: _Guards) -> int:
-        """The node that is computed only where the guards hold."""
+        """Return the node computed only where the guards hold."""
         node = self.program.nodes[position]
         guards = guards if self.risky[position] else ()
         key = position, guards
@@ -83,14 +91,14 @@ class _Shield:
 
 MASK, FIRST, WEIGHT = "mask", "first", "weight"
 _READ = ("logq", "adv", "ref")
-_TAKEN = ("torch", "logprobs", "sampled", MASK, FIRST, WEIGHT, *(set(INPUTS["loss"]) - {RATIO}))
+_RESERVED = ("torch", "logprobs", "sampled", MASK, FIRST, WEIGHT, *(set(INPUTS["loss"]) - {RATIO}))
 
 # Tensors that are there anyway, with a value for each token, and one value.
 _LIKE: Mapping[Shape, str] = {"token": "logp", "sequence": "length"}
 _RATIO = "torch.exp(logp - logq)"
 _LONG = 60  # characters from which a part gets a line of its own
 
-# How tightly a text holds together.
+# How tightly a text binds.
 _COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(5)
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 
@@ -99,12 +107,12 @@ _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 class TorchFunction(Record):
     """A loss of one datum as Python source that needs ``torch``.
 
-    ``ranks`` are those of its arguments, in order: the trainer's ``logprobs``, what the loss reads
-    (``logq``, ``adv``, ``ref``), what it computes over the batch (``batch_top_1``), the ``mask`` of
+    ``ranks`` are those of its arguments, in order: the trainer's ``logprobs``, the inputs of the
+    loss (``logq``, ``adv``, ``ref``), its values over the batch (``batch_top_1``), the ``mask`` of
     the sampled tokens and that of the ``first`` of them, each of shape [T] but ``batch_mean_1``,
-    which is one number; then, if it was asked for, the ``weight`` of the sequence. Tokens that
-    were not sampled have to come with the values of the first one: they count nowhere, and are
-    computed with what is defined. It returns the loss and no metrics.
+    which is one number; then the ``weight`` of the sequence if there is one. Tokens that were not
+    sampled must have the values of the first one: they count nowhere, and are computed with what is
+    defined. It returns the loss and no metrics.
     """
 
     name: str
@@ -135,35 +143,25 @@ def torch_function(program: Program, name: str, weighted: bool = False) -> Torch
     masked = [f"logp = torch.where(sampled, logprobs, (logprobs * {FIRST}).sum().detach())"]
     if "length" in result or any("length" in line for line in writer.lines):
         masked.append(f"length = {MASK}.sum()")
-    name = _free(name, ("torch",))
+    name = name if name.isidentifier() else "loss"  # plans come from anywhere: no other code
+    while keyword.iskeyword(name) or name == "torch":
+        name += "_"
     lines = [f"sampled = {MASK} > 0", *masked, *writer.lines, f"return {result}, {{}}"]
     body = "".join(f"    {line}\n" for line in lines)
     return TorchFunction(name, f"def {name}({', '.join(ranks)}):\n{body}", ranks)
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
-    """A name that Python and others leave free. Plans come from anywhere: nothing else becomes
-    code."""
-    name = name if name.isidentifier() else "loss"
-    while keyword.iskeyword(name) or name in taken:
-        name += "_"
-    return name
-
-
 class _Writer:
-    """Writes the nodes of a program: those that have a name, or more than one reader, as lines of
-    their own, before what reads them."""
+    """Writes the nodes of a program: those with a name, or more than one reader, as lines of their
+    own, before the nodes that read them."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.shapes = program, shapes(program)
         self.lines: list[str] = []
         self.texts: list[tuple[str, int]] = []
         self.constants: dict[int, Any] = {}
-        self.names = {*_TAKEN, *program.inputs}
-        readers = [0] * len(program.nodes)
-        for node in program.nodes:
-            for arg in node.args:
-                readers[arg] += 1
+        self.names = {*_RESERVED, *program.inputs}
+        readers = Counter(arg for node in program.nodes for arg in node.args)
         for position, node in enumerate(program.nodes):
             text, level = self._node(position)
             known = node.op in (NUMBER, INPUT) or self.shapes[position] == "number"
@@ -183,12 +181,12 @@ class _Writer:
         self.names.add(name)
         return name
 
-    def held(self, position: int, by: int) -> str:
+    def enclosed(self, position: int, least: int) -> str:
         text, level = self.texts[position]
-        return text if level >= by else f"({text})"
+        return text if level >= least else f"({text})"
 
     def tensor(self, position: int, shape: Shape) -> str:
-        """The text of a node; of a number, as a tensor of a shape."""
+        """Return the text of a node; of a number, as a tensor of a shape."""
         text = self.texts[position][0]
         if self.shapes[position] != "number":
             return text
@@ -196,10 +194,10 @@ class _Writer:
         return ones if self.constants[position] == 1 else f"{text} * {ones}"
 
     def widened(self, position: int, shape: Shape) -> str:
-        """The text of a node as a tensor of just that shape: the gradient of torch's clamp (2.13)
-        fails where the bounds are larger than what they bound."""
+        """Return the text of a node as a tensor of just that shape: the gradient of torch's clamp
+        (2.13) fails where the bounds are larger than what they bound."""
         if self.shapes[position] == "sequence" and shape == "token":
-            return f"{self.held(position, _SUM)} + torch.zeros_like(logp)"
+            return f"{self.enclosed(position, _SUM)} + torch.zeros_like(logp)"
         return self.tensor(position, shape)
 
     def _node(self, position: int) -> tuple[str, int]:
@@ -216,11 +214,14 @@ class _Writer:
         match node.op:
             case "+" | "-" | "*" | "/" as op:
                 level = _LEVELS[op]
-                return f"{self.held(args[0], level)} {op} {self.held(args[1], level + 1)}", level
+                return (
+                    f"{self.enclosed(args[0], level)} {op} {self.enclosed(args[1], level + 1)}",
+                    level,
+                )
             case "neg":
-                return f"-{self.held(args[0], _UNARY)}", _UNARY
+                return f"-{self.enclosed(args[0], _UNARY)}", _UNARY
             case "stop":
-                return f"{self.held(args[0], _ATOM)}.detach()", _ATOM
+                return f"{self.enclosed(args[0], _ATOM)}.detach()", _ATOM
             case "min" | "max":
                 values = ", ".join(self.tensor(arg, shape) for arg in args)
                 return f"torch.{node.op}imum({values})", _ATOM
@@ -239,7 +240,9 @@ class _Writer:
             case "mean":
                 return f"torch.where(sampled, {given[0]}, 0.0).sum() / length", _PRODUCT
         if OPERATIONS[node.op].condition:
-            return " ".join((self.held(args[0], _SUM), node.op, self.held(args[1], _SUM))), 0
+            return " ".join(
+                (self.enclosed(args[0], _SUM), node.op, self.enclosed(args[1], _SUM))
+            ), 0
         return f"torch.{node.op}({given[0]})", _ATOM
 
 

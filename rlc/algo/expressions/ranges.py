@@ -1,8 +1,8 @@
-"""What values the parts of an expression can have, and where one is undefined.
+"""The values that the parts of an expression can have, and where one is undefined.
 
-Every part gets an interval, from those of the inputs (logprobs are at most 0) and from what the
-conditions above it say: within ``where(adv > 0, log(adv), 0)`` the logarithm is of a positive
-number. Parts that no condition can reach are not looked at.
+Every part gets an interval, from those of the inputs (logprobs are at most 0) and from the
+conditions above it: within ``where(adv > 0, log(adv), 0)`` the logarithm is of a positive number.
+Parts that no condition can reach are skipped.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from typing import Literal
 
 from rlc.algo.expressions.program import INPUT, OperationNode, Program
-from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.vocabulary import OPERATIONS, input_of
+from rlc.algo.expressions.vocabulary import OPERATIONS, differentiable, input_of
 from rlc.records import Record, evolve, frozen
 
 
 @frozen
 class Interval(Record):
-    """The numbers from ``low`` to ``high``. An ``open`` end does not belong to it, and neither does
-    0 if it is ``nonzero``. An infinite end is open."""
+    """The numbers from ``low`` to ``high``, without an ``open`` end, and without 0 if ``nonzero``.
+    An infinite end is open."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -38,7 +37,6 @@ class Interval(Record):
         return self.low == self.high
 
     def has(self, x: float) -> bool:
-        """Whether ``x`` belongs to it."""
         above = x > self.low or (x == self.low and not self.low_open)
         below = x < self.high or (x == self.high and not self.high_open)
         return above and below and not (x == 0 and self.nonzero)
@@ -75,12 +73,12 @@ class Interval(Record):
         return _between(min(corners), high, not (self.has(0) or other.has(0)))
 
     def __and__(self, other: Interval) -> Interval:
-        """What belongs to both; it may be empty."""
+        """Return the intersection; it may be empty."""
         (low_a, high_a), (low_b, high_b) = self._ends(), other._ends()
         return _between(max(low_a, low_b), min(high_a, high_b), self.nonzero or other.nonzero)
 
     def __or__(self, other: Interval) -> Interval:
-        """The smallest interval that holds both."""
+        """Return the smallest interval that holds both."""
         (low_a, high_a), (low_b, high_b) = self._ends(), other._ends()
         nonzero = not (self.has(0) or other.has(0))
         return _between(min(low_a, low_b), max(high_a, high_b), nonzero)
@@ -94,7 +92,7 @@ class Interval(Record):
         return _between((0.0, self.nonzero), high, self.nonzero)
 
     def _ends(self) -> tuple[_End, _End]:
-        """Both ends in an order in which a smaller low and a larger high end hold more."""
+        """Return both ends in an order in which a smaller low and a larger high end hold more."""
         return (self.low, self.low_open), (self.high, not self.high_open)
 
 
@@ -106,7 +104,7 @@ def _between(low: _End, high: _End, nonzero: bool) -> Interval:
 
 
 def _corner(x: _End, y: _End) -> _End:
-    """The product of two ends, and whether it is open."""
+    """Return the product of two ends, and whether it is open."""
     if x[0] == 0 or y[0] == 0:
         return 0.0, not ((x[0] == 0 and not x[1]) or (y[0] == 0 and not y[1]))
     return x[0] * y[0], x[1] or y[1]
@@ -117,7 +115,7 @@ def point(x: float) -> Interval:
 
 
 def reciprocal(a: Interval) -> Interval:
-    """One over the numbers other than 0."""
+    """Return the interval of one over the numbers other than 0."""
     if a.low < 0 < a.high:
         return Interval(nonzero=True)
     if a.high <= 0:
@@ -137,43 +135,44 @@ def maximum(a: Interval, b: Interval) -> Interval:
 
 
 def increasing(op: str, a: Interval) -> Interval:
-    """What an increasing function makes of it."""
+    """Return the image of an interval under an increasing function."""
     of = OPERATIONS[op].of
     low, high = of(a.low), of(a.high)
     return Interval(low, high, a.low_open or math.isinf(a.low), a.high_open or math.isinf(a.high))
 
 
 def total(a: Interval) -> Interval:
-    """The sum of one or more of its numbers."""
+    """Return the sum of one or more of its numbers."""
     low = a.low if a.low >= 0 else -math.inf
     high = a.high if a.high <= 0 else math.inf
     return Interval(low, high, a.low_open, a.high_open)
 
 
 def average(a: Interval) -> Interval:
-    """The mean of some of its numbers."""
+    """Return the mean of some of its numbers."""
     return evolve(a, nonzero=a.nonzero and not a.low < 0 < a.high)
 
 
-_MOST_CASES = 200  # branches that are looked at with what their conditions say
+_MOST_CASES = 200  # branches that are followed with the facts of their conditions
 
-_Facts = Mapping[int, Interval]  # what conditions say of nodes
+_Facts = Mapping[int, Interval]  # the values of nodes that conditions imply
+_When = Literal["always", "advantage of 0", "possibly"]
 
 
 @frozen(eq=False)
 class UndefinedPart(Record):
     """A part that can be undefined.
 
-    ``node`` is its position, ``argument`` the position of what it cannot be computed of, which
-    has the values ``range``. ``what`` says it in words. ``when``: ``always``, wherever it is
-    computed; for an ``advantage of 0``, which groups of equal rewards have; or ``possibly``.
+    ``node`` is its position, ``argument`` that of the argument it is undefined for, whose values
+    are ``range``; ``what`` describes it. ``when``: ``always``, wherever it is computed; for an
+    ``advantage of 0``, which groups of equal rewards have; or ``possibly``.
     """
 
     node: int
     argument: int
     what: str
     range: Interval
-    when: Literal["always", "advantage of 0", "possibly"]
+    when: _When
 
 
 @frozen(eq=False)
@@ -186,7 +185,7 @@ class ConstantCondition(Record):
 
 @frozen(eq=False)
 class Ranges(Record):
-    """What :func:`ranges` found: the values of the result and, in order, what to look at."""
+    """The values of the result and, in order, the undefined parts and constant conditions."""
 
     result: Interval
     undefined: tuple[UndefinedPart, ...]
@@ -198,18 +197,14 @@ def ranges(program: Program) -> Ranges:
     conditions decide nothing."""
     general = _Ranges(program, {})
     result = general.of(program.output, general.given)
-    certain = general.certain
     adv = [i for i, node in enumerate(program.nodes) if node.op == INPUT and node.name == "adv"]
     at_zero = _Ranges(program, {position: point(0.0) for position in adv})
     if adv:
         at_zero.of(program.output, at_zero.given)
     undefined = []
     for node, (argument, what, values) in sorted({**at_zero.found, **general.found}.items()):
-        when: Literal["always", "advantage of 0", "possibly"] = "possibly"
-        if node in certain:
-            when = "always"
-        elif node in at_zero.certain:
-            when = "advantage of 0"
+        at_zero_only: _When = "advantage of 0" if node in at_zero.certain else "possibly"
+        when: _When = "always" if node in general.certain else at_zero_only
         undefined.append(UndefinedPart(node, argument, what, values, when))
     decided = [
         ConstantCondition(node, verdicts == {True})
@@ -230,7 +225,7 @@ class _Ranges:
         self.verdicts: dict[int, set[bool | None]] = {}
 
     def of(self, root: int, facts: _Facts) -> Interval:
-        """The values of a node, where the facts hold."""
+        """Return the values of a node, where the facts hold."""
         nodes, needed, waiting = self.program.nodes, set[int](), [root]
         while waiting:
             if (position := waiting.pop()) not in needed:
@@ -253,7 +248,7 @@ class _Ranges:
     def choice(
         self, node: OperationNode, facts: _Facts, values: Mapping[int, Interval]
     ) -> Interval:
-        """The values of a `where`: those of each branch that its condition can choose."""
+        """Return the values of a `where`: those of the branches that its condition can choose."""
         condition, *branches = node.args
         compared = self.program.nodes[condition]
         sides = [values[arg] for arg in compared.args]
@@ -281,7 +276,7 @@ class _Ranges:
     def implied(
         self, condition: OperationNode, sides: list[Interval], holds: bool
     ) -> dict[int, Interval]:
-        """What a condition says of the nodes it compares, if it holds or if it does not."""
+        """Return the values of the nodes that a condition compares, if it holds or does not."""
         (a, b), (of_a, of_b) = condition.args, sides
         op = condition.op if holds else _OPPOSITE[condition.op]
         if op in (">", ">="):
@@ -314,7 +309,7 @@ class _Ranges:
         return found
 
     def value(self, position: int, node: OperationNode, args: list[Interval]) -> Interval:
-        """The values of an operation; what it cannot be computed of is noted."""
+        """Return the values of an operation, and note arguments that it is undefined for."""
         match node.op, args:
             case "number", _:
                 return point(node.value or 0.0)
@@ -380,7 +375,7 @@ _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def _without(values: Interval, x: float) -> Interval:
-    """An interval without one of its numbers, if that is 0 or an end."""
+    """Return an interval without one of its numbers, if that is 0 or an end."""
     return Interval(
         values.low,
         values.high,

@@ -1,10 +1,13 @@
-"""The words of expressions: what can be read, and what can be done with it. Each is declared once.
+"""The inputs and operations of expressions, each declared once, and what follows of them for a
+program: its shapes, its values in pure Python, and which of its nodes have a gradient.
 
 Shapes, from narrow to wide: a ``number`` is the same everywhere, a value of a ``sequence`` is the
 same on all its tokens, one of a ``token`` belongs to that token alone. An operation on several
 shapes has the widest of them; ``mean`` and ``sum`` make a sequence of tokens. A comparison has a
 condition for its result, which `where` reads and nothing else does. What is called ``batch_…`` is
-computed over the sampled tokens of a whole step before its gradient, and is a constant then.
+computed once over the sampled tokens of a whole step, before any gradient
+(:func:`~rlc.algo.expressions.evaluate.batch_values`), and is then an input of the loss, as the
+advantages are: what computes the loss of a sequence knows nothing of others.
 
 Only sampled tokens exist in a loss: no input has a value elsewhere, and ``mean``, ``sum`` and
 ``length`` do not count what was not sampled.
@@ -13,19 +16,21 @@ Only sampled tokens exist in a loss: no input has a value elsewhere, and ``mean`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from rlc.algo.expressions.program import INPUT, NUMBER, Kind, Program, Shape
-from rlc.records import frozen
+from rlc.algo.errors import AlgorithmError
+from rlc.algo.expressions.program import INPUT, NUMBER, Kind, OperationNode, Program, Shape
+from rlc.records import evolve, frozen
 
 SHAPES: tuple[Shape, ...] = ("number", "sequence", "token")  # each fits where a later one does
 
 
 @frozen(eq=False)
 class Input:
-    """Something that an expression can read.
+    """An input of an expression.
 
     ``symbol`` is what formulas call it. ``low`` and ``high`` bound its values. ``flag``: it is 1
     or 0, and stands for a condition where one is needed.
@@ -42,7 +47,7 @@ class Input:
 
 @frozen(eq=False)
 class Operation:
-    """Something that an expression can do.
+    """An operation of an expression.
 
     ``params`` name the arguments; the last of a ``variadic`` one may be repeated. ``of`` computes
     it for floats, by the rules of IEEE 754: it never raises. ``reduces``: over the tokens of a
@@ -64,7 +69,7 @@ class Operation:
 
     @property
     def usage(self) -> str:
-        """How it is written: ``clip(x, low, high)``, ``a + b``."""
+        """The notation of recipes: ``clip(x, low, high)``, ``a + b``."""
         if self.name == "neg":
             return f"-{self.params[0]}"
         if not self.name.isidentifier():
@@ -73,7 +78,7 @@ class Operation:
         return f"{self.name}({', '.join(self.params)}{more})"
 
     def shape(self, args: Sequence[Shape]) -> Shape:
-        """The shape of the result, from those of the arguments."""
+        """Return the shape of the result, from those of the arguments."""
         if self.batch is not None:
             return self.batch
         return "sequence" if self.reduces else max(args, key=SHAPES.index)
@@ -125,7 +130,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _chosen(*_: float) -> float:
-    """Alone, no token is among those that are chosen."""
+    """Return 0: a token alone is never chosen."""
     return 0.0
 
 
@@ -284,3 +289,137 @@ def shapes(program: Program) -> tuple[Shape, ...]:
         else:
             found.append(OPERATIONS[node.op].shape([found[arg] for arg in node.args]))
     return tuple(found)
+
+
+def differentiable(program: Program) -> list[bool]:
+    """Return for each node whether it depends on ``logp`` in a way that has a gradient: not through
+    ``stop``, a condition, what is computed over a batch, or a product with 0 alone."""
+    found: list[bool] = []
+    for node in program.nodes:
+        if node.op in OPERATIONS:
+            operation = OPERATIONS[node.op]
+            passes = node.op != "stop" and not operation.condition and operation.batch is None
+            if node.op == "*":  # by a number that is 0
+                passes = all(program.nodes[arg].value != 0 for arg in node.args)
+            found.append(passes and any(found[arg] for arg in node.args))
+        else:
+            found.append(node.op == INPUT and node.name == "logp")
+    return found
+
+
+def batch_nodes(program: Program) -> dict[int, str]:
+    """Return the nodes that are computed over a batch, in order, with the names of the inputs that
+    they become: ``batch_mean_1``."""
+    found: dict[int, str] = {}
+    for position, node in enumerate(program.nodes):
+        if node.op in OPERATIONS and OPERATIONS[node.op].batch is not None:
+            found[position] = f"{node.op}_{len(found) + 1}"
+    return found
+
+
+def needs_batch(program: Program) -> bool:
+    """Return whether something of a program is computed over a batch."""
+    return bool(batch_nodes(program))
+
+
+def reads_trainer(program: Program) -> bool:
+    """Return whether what is computed over a batch reads the trainer's logprobs."""
+    needed = _needed(program, batch_nodes(program))
+    return any(program.nodes[position].name == "logp" for position in needed)
+
+
+def after_batch(program: Program) -> Program:
+    """Return the program in which the values over the batch are inputs, without what only they
+    need; the program itself if there are none."""
+    names = batch_nodes(program)
+    if not names:
+        return program
+    nodes = list(program.nodes)
+    for position, name in names.items():
+        nodes[position] = OperationNode(INPUT, name=name)
+    whole = evolve(program, nodes=tuple(nodes))
+    needed = _needed(whole, [program.output])
+    place = {old: new for new, old in enumerate(needed)}
+    kept = [
+        OperationNode(node.op, tuple(place[arg] for arg in node.args), node.value, node.name)
+        for node in (nodes[old] for old in needed)
+    ]
+    return evolve(program, nodes=tuple(kept), output=place[program.output])
+
+
+def _needed(program: Program, of: Iterable[int]) -> list[int]:
+    """Return the nodes that the nodes ``of`` are computed from, themselves included, in order."""
+    needed, waiting = set[int](), list(of)
+    while waiting:
+        if (position := waiting.pop()) not in needed:
+            needed.add(position)
+            waiting += program.nodes[position].args
+    return sorted(needed)
+
+
+_Inputs = Mapping[str, float | Sequence[float]]
+
+
+def evaluate(program: Program, inputs: _Inputs) -> Any:
+    """Return the result: a list with one value a token, or one float.
+
+    Args:
+        program: a loss, a derivative or a reward.
+        inputs: for each input that is read its value, or those of the sampled tokens; ``length``
+            follows from them. Nothing is checked.
+    """
+    return evaluator(program)(inputs)
+
+
+def evaluator(program: Program) -> Callable[[_Inputs], Any]:
+    """Return :func:`evaluate` of one program, for many inputs."""
+    of = shapes(program)
+    # Of each operation: what computes it, what it reads, and which of that is the same on all
+    # tokens where the result is not; None if the result is one value.
+    steps = [
+        None
+        if node.op in (NUMBER, INPUT)
+        else (
+            OPERATIONS[node.op].of,
+            node.args,
+            [of[arg] != "token" for arg in node.args] if of[position] == "token" else None,
+        )
+        for position, node in enumerate(program.nodes)
+    ]
+
+    def compute(inputs: _Inputs) -> Any:
+        length = next((len(v) for v in inputs.values() if isinstance(v, (list, tuple))), 1)
+        values: list[Any] = []
+        for node, step in zip(program.nodes, steps, strict=True):
+            if step is None:
+                name = node.name or ""
+                values.append(node.value if node.op == NUMBER else inputs.get(name, length))
+                continue
+            function, args, same = step
+            if same is None:
+                values.append(function(*[values[arg] for arg in args]))
+            else:
+                columns = [
+                    repeat(values[arg], length) if one else values[arg]
+                    for arg, one in zip(args, same, strict=True)
+                ]
+                values.append(list(map(function, *columns)))
+        return values[program.output]
+
+    return compute
+
+
+def shaped_reward(program: Program, inputs: Mapping[str, float]) -> float:
+    """Return the reward that a program makes of an episode.
+
+    Raise AlgorithmError if a component that it reads is missing, or the result is not finite.
+    """
+    for name in program.inputs:
+        if name not in inputs:
+            known = ", ".join(sorted(inputs))
+            raise AlgorithmError(f"the reward reads `{name}`, and the episode has {known}")
+    result = float(evaluate(program, inputs))
+    if not math.isfinite(result):
+        read = ", ".join(f"{name} = {inputs[name]:g}" for name in program.inputs)
+        raise AlgorithmError(f"the shaped reward is {result} where {read}")
+    return result

@@ -2,7 +2,7 @@
 metrics, trackers.
 
 Formulas: s is the score of a reply, σ the logistic function, n the number of a reply's tokens, its
-end included. Definitions: :mod:`rlc.algo.preferences`, which names versions.
+end included. Definitions: :mod:`rlc.algo.losses`, which names versions.
 """
 
 from __future__ import annotations

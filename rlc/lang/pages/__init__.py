@@ -1,4 +1,4 @@
-"""What `rlc explain CODE` says: a page for each diagnostic code, in the Markdown files beside this.
+"""The pages of `rlc explain CODE`, one for each diagnostic code, in the Markdown files beside this.
 
 A page has the same parts in the same order: what the code means, `## Why it matters`, `## Wrong`
 and `## Right` with an example each. An example in `rl` is a recipe or a part of one: `…` in a block
@@ -36,7 +36,7 @@ class Example:
 
 @frozen
 class CodePage:
-    """What a code means, why it matters to whoever trains, and an example of each side."""
+    """The meaning of a code, why it matters, and an example of the mistake and its correction."""
 
     code: str
     title: str
@@ -47,9 +47,9 @@ class CodePage:
 
 
 def page(code: str) -> CodePage | None:
-    """The page of a code as `rlc explain` takes it, in either case; None if there is no such code.
+    """Return the page of a code, in upper or lower case; None if there is no such code.
 
-    Raise ValueError if the page does not have these parts.
+    Raise ValueError if a part of the page is missing.
     """
     code = code.upper()
     if code not in CODES:
@@ -65,8 +65,7 @@ def page(code: str) -> CodePage | None:
 
 
 def render_page(page: CodePage, color: bool) -> str:
-    """The page as a terminal shows it."""
-
+    """Return the page as text for a terminal."""
     paint = Paint(color)
 
     def example(title: str, shown: Example, color: str) -> list[str]:
@@ -83,5 +82,4 @@ def render_page(page: CodePage, color: bool) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Paragraphs filled to a width that is easy to read."""
     return "\n\n".join(textwrap.fill(part, _WIDTH) for part in text.split("\n\n"))

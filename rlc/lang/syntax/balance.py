@@ -1,4 +1,4 @@
-"""Pairs brackets. Where they do not match, the words around say which one is missing or extra.
+"""Pairs brackets. If they do not match, the words around tell which one is missing or extra.
 
 A closing bracket left out swallows the rest of the file: what follows still parses, inside the
 wrong declaration. So, in a text that cannot be read as it is:
@@ -45,7 +45,7 @@ def balance(layout: Layout) -> tuple[list[Token], list[int], Diagnostics]:
 
 
 def _unclosed(layout: Layout) -> set[int]:
-    """Where the parentheses and square brackets start that nothing closes in their block."""
+    """Return the starts of parentheses and square brackets that are not closed in their block."""
     unclosed: set[int] = set()
     stack: list[Token] = []
     counts: Counter[str] = Counter()
@@ -66,7 +66,7 @@ def _unclosed(layout: Layout) -> set[int]:
 
 
 def _surplus(layout: Layout) -> dict[int, int]:
-    """For each block head, and the start: closing braces up to the next less opening ones."""
+    """Return for each block head, and the start, closing less opening braces up to the next."""
     surplus, region = {0: 0}, 0
     for index, token in enumerate(layout.tokens):
         if layout.is_block_head(index):
@@ -78,7 +78,7 @@ def _surplus(layout: Layout) -> dict[int, int]:
 
 @define
 class _Pairing:
-    """One pass over the tokens, with what is open so far and what was made of it."""
+    """One pass over the tokens, with the open brackets and the tokens read so far."""
 
     layout: Layout
     unclosed: set[int]
@@ -92,7 +92,7 @@ class _Pairing:
     head: Token | None = None  # name in the last block head without a brace
 
     def take(self, index: int) -> None:
-        """Go on by one token, first closing what cannot be open any more."""
+        """Take one token, first closing brackets that cannot be open any more."""
         self.surplus = self.surpluses.get(index, self.surplus)
         token = self.layout.tokens[index]
         if self.open and token.kind in ("NAME", "PIPE"):
@@ -138,16 +138,15 @@ class _Pairing:
             self.head = None
 
     def is_inner_field(self, index: int) -> bool:
-        """Whether a field stands at the start of a line, deeper than declarations do."""
+        """Return whether a field stands at the start of a line, deeper than declarations do."""
         layout, token = self.layout, self.layout.tokens[index]
         if not (layout.is_field(index) and layout.is_first(token) and layout.has_columns):
             return False
-        return bool(layout.heads) and layout.column(token) > layout.indent(
-            layout.tokens[layout.heads[0]]
-        )
+        outer = [layout.indent(layout.tokens[head]) for head in layout.heads[:1]]
+        return bool(outer) and layout.column(token) > outer[0]
 
     def ends_head(self) -> bool:
-        """Whether what was taken last is ``kind name(parameters)`` or ``kind name = base``."""
+        """Return whether ``out`` ends with ``kind name(parameters)`` or ``kind name = base``."""
         kinds, depth = [token.kind for token in self.out[-MOST_OF_HEAD:]], 0
         for place in range(len(kinds) - 1, -1, -1):
             kind = kinds[place]
@@ -159,7 +158,7 @@ class _Pairing:
         return False
 
     def close_before(self, index: int) -> None:
-        """Close what ``tokens[index]`` cannot stand in."""
+        """Close the brackets that ``tokens[index]`` cannot stand in."""
         layout, token = self.layout, self.layout.tokens[index]
         if layout.is_block_head(index) or self.is_overdue(index):
             while self.open:
@@ -172,7 +171,7 @@ class _Pairing:
                 self.close()
 
     def is_overdue(self, index: int) -> bool:
-        """Whether all that is open should have been closed before this head."""
+        """Return whether all open brackets should have been closed before this head."""
         layout, token = self.layout, self.layout.tokens[index]
         if layout.has_columns and layout.is_first(token):
             deeper = layout.column(token) > layout.indent(self.open[0])
@@ -181,7 +180,7 @@ class _Pairing:
         return may_be_late and layout.is_head(index)
 
     def is_over(self, index: int) -> bool:
-        """Whether the innermost bracket must be closed before the field at ``index``."""
+        """Return whether the innermost bracket must be closed before the field at ``index``."""
         layout, token, opened = self.layout, self.layout.tokens[index], self.open[-1]
         if layout.has_columns and layout.is_first(token):
             deeper = layout.column(token) > layout.indent(opened)
@@ -193,7 +192,7 @@ class _Pairing:
         return self.open[which].start in self.unclosed
 
     def may_open(self, index: int) -> bool:
-        """Whether an opening brace starts a block or a record."""
+        """Return whether an opening brace starts a block or a record."""
         if self.surplus >= 0:  # it is closed: if it should not be there, neither should the other
             return True
         before, after = self.layout.kinds(max(0, index - 1), 1), self.layout.kinds(index + 1, 2)
@@ -202,13 +201,13 @@ class _Pairing:
         return not self.open and before in (["NAME"], ["RPAR"])
 
     def is_doubled(self, index: int) -> bool:
-        """Whether a bracket is not closed because it is one of two where one was meant."""
+        """Return whether a bracket is not closed because it is typed twice."""
         token, *after = self.layout.tokens[index : index + 2]
         doubled = bool(after) and after[0].kind == token.kind != "LBRACE"
         return doubled and token.start in self.unclosed and after[0].start not in self.unclosed
 
     def take_brace(self, index: int) -> None:
-        """A closing brace: the end of a record or block, or one too many."""
+        """Take a closing brace: the end of a record or block, or one too many."""
         token, after = self.layout.tokens[index], self.layout.kinds(index + 1, 2)
         may_end = after in ([], ["NAME", "NAME"], ["NAME", "STRING"]) or after[0] == "RBRACE"
         if self.surplus > 0 and self.braces == 1 and not may_end:
@@ -226,7 +225,7 @@ class _Pairing:
             self.drop(token, "closes nothing")
 
     def take_closer(self, token: Token) -> None:
-        """A closing parenthesis or square bracket, inside of the innermost braces."""
+        """Take a closing parenthesis or square bracket, inside of the innermost braces."""
         opener = CLOSE[token.kind]
         inside = []
         for entry in reversed(self.open):
@@ -248,10 +247,10 @@ class _Pairing:
             self.drop(token, "closes nothing")
 
     def missing_opener(self, opener: str) -> int | None:
-        """Where in ``out`` the bracket belongs that a stray one closes.
+        """Return the place in ``out`` of the missing opening bracket of a stray closing one.
 
-        A parenthesis after the last name that another value follows, ``groups 16)``; a square
-        bracket at the start of the field's value.
+        A parenthesis belongs after the last name that another value follows, ``groups 16)``; a
+        square bracket at the start of the field's value.
         """
         depth, is_list = 0, False
         for place in range(len(self.out), 1, -1):
@@ -270,7 +269,7 @@ class _Pairing:
         return None
 
     def starts_field(self, place: int) -> bool:
-        """Whether ``out[place]`` is the name of a field, not of an argument."""
+        """Return whether ``out[place]`` is the name of a field, not of an argument."""
         kinds = [token.kind for token in self.out[max(0, place - 1) : place + 2]]
         return kinds[-2:] == ["NAME", "EQUAL"] and kinds[0] not in ("COMMA", "LPAR")
 
@@ -287,7 +286,7 @@ class _Pairing:
         self.out.append(closer)
 
     def drop(self, token: Token, why: str) -> None:
-        """Go on without a bracket; a proposal where its partner may be what is missing."""
+        """Leave a bracket out; the fix is a proposal if its partner may be missing instead."""
         span = self.layout.span(token)
         message = f"`{TEXTS[token.kind]}` {why}"
         after_another = bool(self.out) and self.out[-1].kind in CLOSE
@@ -306,7 +305,7 @@ class _Pairing:
         self.out.append(token._replace(kind=right))
 
     def add_missing_brace(self, closer: Token | None) -> Token:
-        """Open a block after the last head, and say which brace ends it where that tells so."""
+        """Open a block after the last head; ``closer`` is the brace that ends it, if known."""
         assert self.head is not None
         name, place = self.layout.span(self.head), self.head.end
         labels = [Label(self.layout.span(closer), "closed here")] if closer else []
@@ -321,7 +320,7 @@ class _Pairing:
         return brace
 
     def close(self) -> None:
-        """Close the innermost bracket after what was taken last."""
+        """Close the innermost bracket at the end of ``out``."""
         opened = self.pop()
         place, closer = self.out[-1].end, OPEN[opened.kind]
         self.out.append(Token(closer, place, place))

@@ -95,6 +95,5 @@ class TreeBuilder:
         return ast.Field(span, ast.Name(names[0].span.to(names[-1].span), path), value)
 
     def word(self, token: Token) -> ast.Name:
-        """A plain name where the grammar wants one."""
         _, start, end = token
         return ast.Name(Span(self.source, start, end), self.source.text[start:end])

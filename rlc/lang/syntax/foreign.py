@@ -23,7 +23,7 @@ _QUOTED_NAME = re.compile(r'"[A-Za-z_]\w*"')
 
 
 def with_braces(layout: Layout) -> tuple[Sequence[Token], Diagnostics]:
-    """The tokens with each such block in braces, and a diagnostic for each."""
+    """Return the tokens with such blocks in braces, and a diagnostic for each."""
     tokens, out, found = layout.tokens, list[Token](), Diagnostics()
     index = 0
     while index < len(tokens):
@@ -51,7 +51,7 @@ _Head = tuple[tuple[Token, Token], int, str]  # kind and name, number of tokens,
 
 
 def _head(layout: Layout, index: int) -> _Head | None:
-    """The head of a block at ``tokens[index]``, alone on its line; a missing name is the kind."""
+    """Return the head of a block alone on its line; a missing name is the kind."""
     tokens, kinds = layout.tokens, layout.kinds(index, 5)
     if not layout.is_first(tokens[index]) or (index and tokens[index - 1].kind in JOINERS):
         return None
@@ -74,7 +74,7 @@ def _head(layout: Layout, index: int) -> _Head | None:
 
 
 def _end_of_block(layout: Layout, head: int, first: int) -> int:
-    """Where the fields from ``tokens[first]`` on end; ``first`` if they are no block's."""
+    """Return the end of the fields from ``tokens[first]`` on; ``first`` if they are no block's."""
     tokens, column = layout.tokens, layout.column(layout.tokens[head])
     is_deeper = layout.column(tokens[first]) > column
     fields, stop = 0, first
@@ -105,7 +105,7 @@ def _report_block(layout: Layout, index: int, head: _Head, stop: int, found: Dia
 
 
 def _quoted_name(layout: Layout, index: int) -> Token | None:
-    """The name in ``train "main" {``, without its quotes."""
+    """Return the name in ``train "main" {``, without its quotes."""
     if layout.kinds(index, 3) != ["NAME", "STRING", "LBRACE"] or not layout.is_first(
         layout.tokens[index]
     ):

@@ -41,7 +41,7 @@ Builder = Callable[[str, list[Any], int, int], Any]
 
 
 def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> Any | Stuck:
-    """The value of ``start`` over all of ``tokens``, or where the parse got stuck."""
+    """Return the value of ``start`` over all ``tokens``, or the place where the parse stopped."""
     table, rules, passed_on = tables.states, tables.rules, tables.passed_on
     first, accepting = tables.starts[start]
     states, parts = [first], list[_Part]()
@@ -93,7 +93,7 @@ def run(tables: Tables, start: str, tokens: Sequence[Token], build: Builder) -> 
 
 
 def expected(tables: Tables, start: str, tokens: Sequence[Token]) -> set[str]:
-    """The kinds of token that may follow ``tokens``, which must parse so far."""
+    """Return the kinds of token that may follow ``tokens``, which must parse so far."""
     states = [tables.starts[start][0]]
     for token in tokens:
         _advance(tables, states, token.kind)
@@ -102,13 +102,13 @@ def expected(tables: Tables, start: str, tokens: Sequence[Token]) -> set[str]:
 
 
 def _as_name(tables: Tables, state: int, kind: str) -> int | None:
-    """What to do on a keyword that the state cannot use: there it is a plain name."""
+    """Return the action on a keyword that the state cannot use: there it is a plain name."""
     return tables.states[state].get("NAME") if kind in tables.soft else None
 
 
 def _passed_on(tables: Tables, below: int, rule: Production, kind: str) -> int:
-    """The state after a value went through the rules that only pass it on, ``rule`` the first:
-    from an atom to an expression there are half a dozen, the same ones time and again."""
+    """Return the state after the chain of rules from ``rule`` on that only pass a value on: from an
+    atom to an expression there are half a dozen, always the same."""
     key, state = (below, rule.origin, kind), 0
     while rule.is_unit:
         state = tables.states[below][rule.origin]
@@ -121,7 +121,7 @@ def _passed_on(tables: Tables, below: int, rule: Production, kind: str) -> int:
 
 
 def _spliced(rule: Production, top: list[_Part]) -> list[Any]:
-    """What a rule keeps of the values of its parts, where one of them is a list to go into."""
+    """Return the values that a rule keeps of its parts, those of helper rules spliced in."""
     values: list[Any] = []
     for how, part in zip(rule.keep, top, strict=True):
         if how == KEEP:
@@ -133,7 +133,7 @@ def _spliced(rule: Production, top: list[_Part]) -> list[Any]:
 
 
 def _advance(tables: Tables, states: list[int], kind: str, exact: bool = False) -> bool:
-    """Feed one token to a stack of states alone; False where it does not fit."""
+    """Feed one token to a stack of states; return False if it does not fit."""
     while True:
         actions = tables.states[states[-1]]
         action = actions.get(kind)
@@ -175,5 +175,5 @@ class TokenStream:
 
 
 def shortened(text: str) -> str:
-    """A word as a message can show it."""
+    """Return a word as a message can show it."""
     return text if len(text) <= 40 else f"{text[:39]}…"

@@ -1,4 +1,4 @@
-"""Where the tokens of a text stand, and which of them start a declaration or a field.
+"""The places of the tokens of a text, and which of them start a declaration or a field.
 
 Two witnesses say where a declaration starts: its words (`env x =`, `model m {`) and its place at
 the start of a line. The words are there in any text, the places only in one whose author breaks
@@ -49,11 +49,11 @@ class Layout:
         return self.source.position(token.start)[1]
 
     def is_first(self, token: Token) -> bool:
-        """Whether nothing but space stands before the token on its line."""
+        """Return whether nothing but space stands before the token on its line."""
         return self.indent(token) == self.column(token)
 
     def indent(self, token: Token) -> int:
-        """Column of the first word on the token's line."""
+        """Return the column of the first word on the token's line."""
         line = self.line(token)
         if line not in self._indents:
             start = self.source.line_starts[line - 1]
@@ -90,15 +90,14 @@ class Layout:
         return [token.kind for token in self.tokens[index : index + count]]
 
     def is_block_head(self, index: int) -> bool:
-        """Whether ``kind name {`` stands here, perhaps with parameters, which nothing else looks
-        like."""
+        """Return whether ``kind name {`` stands here, perhaps with parameters."""
         if self.kinds(index, 2) != ["NAME", "NAME"] or self.after_parameters(index) != "LBRACE":
             return False
         before = self.tokens[index - 1].kind if index else ""
         return self.is_after_value(index) if before == "NAME" else before != "DOT"
 
     def after_parameters(self, index: int) -> str | None:
-        """The kind of token after ``kind name``, and after its parameters if it has any."""
+        """Return the kind of token after ``kind name``, and after its parameters if it has any."""
         after, depth = index + 2, 0
         if self.kinds(after, 1) == ["LPAR"]:
             for token in self.tokens[after : after + _MOST_OF_PARAMETERS]:
@@ -109,7 +108,7 @@ class Layout:
         return next(iter(self.kinds(after, 1)), None)
 
     def is_head(self, index: int) -> bool:
-        """Whether a declaration starts here by its words.
+        """Return whether a declaration starts here by its words.
 
         ``kind name =`` looks like a field without its `=` before another field, ``model policy
         env = …``: there no complete value stands before it.
@@ -119,7 +118,7 @@ class Layout:
         return self.reads_as_head(index) and self.is_after_value(index)
 
     def reads_as_head(self, index: int) -> bool:
-        """Whether the words here are those of a head, without regard to what precedes them."""
+        """Return whether the words here are those of a head, whatever precedes them."""
         kinds = self.kinds(index, 3)
         if kinds[:1] != ["NAME"]:
             return False
@@ -130,17 +129,17 @@ class Layout:
         return kinds[1:2] == ["STRING"] and self.span(self.tokens[index]).text == "import"
 
     def lacks_brace(self, index: int) -> bool:
-        """Whether ``kind name field =`` stands here: a block's head without its brace."""
+        """Return whether ``kind name field =`` stands here: a block's head without its brace."""
         kinds = self.kinds(index, 4)
         return kinds[:3] == ["NAME"] * 3 and kinds[3:] in (["EQUAL"], ["COLON"])
 
     def is_field(self, index: int) -> bool:
-        """Whether ``name =`` stands here, in a block or a call."""
+        """Return whether ``name =`` stands here, in a block or a call."""
         kinds = self.kinds(index, 2)
         return kinds in (["NAME", "EQUAL"], ["NAME", "COLON"])
 
     def is_after_value(self, index: int) -> bool:
-        """Whether this is the first token, or the one before it can end a declaration."""
+        """Return whether this is the first token, or the one before it can end a declaration."""
         if index == 0:
             return True
         kind = self.tokens[index - 1].kind

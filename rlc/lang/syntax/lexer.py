@@ -100,14 +100,14 @@ _Terminals = tuple[tuple[str, str], ...]
 
 @cache
 def _pattern(terminals: _Terminals) -> re.Pattern[str]:
-    """Any word, malformed or not."""
+    """Return the pattern of any word, malformed or not."""
     return _compiled((*_BEFORE.items(), *_by_frequency(terminals), *_AFTER.items()))
 
 
 @cache
 def _plain_pattern(terminals: _Terminals) -> re.Pattern[str]:
-    """The words that are certainly none of the malformed ones. Most recipes have no other, and are
-    read without the whole pattern, which takes long to compile."""
+    """Return the pattern of words that are certainly well-formed. Most recipes have no others, and
+    are read without the whole pattern, which takes long to compile."""
     return _compiled(
         (name, f"{pattern}(?!{not_before})" if not_before else pattern)
         for name, pattern in _by_frequency(terminals)
@@ -142,7 +142,7 @@ def _check_escapes(span: Span, lexed: TokenStream) -> None:
 
 
 def _number_kind(kind: str, span: Span, lexed: TokenStream) -> str:
-    """The kind of a well-formed number; BAD if a float cannot hold it."""
+    """Return the kind of a well-formed number; BAD if a float cannot hold it."""
     digits = span.text.lower().strip("$%smhd")
     value = number_value(digits) if len(digits) <= 300 else math.inf
     mantissa = digits.partition("e")[0]
@@ -155,12 +155,12 @@ def _number_kind(kind: str, span: Span, lexed: TokenStream) -> str:
 
 
 def number_value(text: str) -> int | float:
-    """The value of a number's digits: an int where they have neither point nor exponent."""
+    """Return the value of a number's digits: an int where they have neither point nor exponent."""
     return int(text) if text.replace("_", "").isdigit() else float(text)
 
 
 def string_value(text: str) -> str:
-    """The value of a string as written, quotes included; an unknown escape keeps its letter."""
+    """Return the value of a string with its quotes; an unknown escape keeps its letter."""
     body = text[1:-1] if len(text) > 1 and text[-1] in QUOTES else text[1:]
     if "\\" not in body:
         return body

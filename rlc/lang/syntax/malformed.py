@@ -1,4 +1,4 @@
-"""Malformed words: each is reported and, where that can be guessed, read as what was meant."""
+"""Malformed words: each is reported and, if its meaning can be guessed, read as that."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 
-from rlc.lang.diagnostics import Fix, replace
-from rlc.lang.equals import report_equals
+from rlc.lang.ast import Binary
+from rlc.lang.diagnostics import Diagnostics, Fix, replace
 from rlc.lang.source import Source, Span
 from rlc.lang.syntax.lalr import BAD, QUOTES, Token, TokenStream, shortened
 from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN
@@ -50,7 +50,7 @@ class Misquote:
 
 
 def misquote(line: str) -> Misquote | None:
-    """The most likely mistake in a line with an odd number of quotes; None in any other."""
+    """Return the most likely mistake in a line with an odd number of quotes; None in any other."""
     comment = _COMMENT.search(line)
     code = line[: comment.start()].rstrip() if comment else line.rstrip()
     places = [match.start() for match in _QUOTE.finditer(code) if match[0] == '"']
@@ -91,14 +91,14 @@ class _Readings:
                 yield self.with_extra(index)
 
     def without_closing(self, index: int) -> Iterator[_Reading]:
-        """The text that segment ``index`` starts with ends before the next quote."""
+        """Yield readings where the text of segment ``index`` ends before the next quote."""
         start, end = self.bounds[index] + 1, self.bounds[index + 1]
         cuts = [match.start() for match in END_OF_TEXT.finditer(self.line, start, end)]
         for cut in cuts[:MAX_CUTS] or [end]:
             yield self.split(index, cut, Misquote(NO_CLOSING, start - 1, cut))
 
     def without_opening(self, index: int) -> Iterator[_Reading]:
-        """The text that the quote after segment ``index`` ends starts within it."""
+        """Yield readings where the text before the next quote starts within segment ``index``."""
         start, end = self.bounds[index] + 1, self.bounds[index + 1]
         if index == self.last:
             return
@@ -115,7 +115,7 @@ class _Readings:
         return cost, found
 
     def with_extra(self, index: int) -> _Reading:
-        """Segments ``index`` and the next are one, and the quote between them says nothing."""
+        """Return the reading without the quote between segment ``index`` and the next."""
         place = self.bounds[index + 1]
         joined = self.line[self.bounds[index] + 1 : self.bounds[index + 2]].replace('"', " ")
         cost = _cost(joined, index % 2 == 1, index == 0, index + 1 == self.last)
@@ -124,7 +124,7 @@ class _Readings:
 
 
 def _cost(segment: str, is_text: bool, is_first: bool, is_last: bool) -> float:
-    """How unlikely a segment is as what it is taken for."""
+    """Return how unlikely a segment is as text, or as code."""
     if is_text:
         brackets = sum(segment.count(a) != segment.count(b) for a, b in ("()", "[]", "{}"))
         return len(_WRONG_IN_TEXT.findall(segment)) + brackets
@@ -211,7 +211,7 @@ _NAME_OR_PATH = re.compile(r"[A-Za-z][\w.-]*[/:]+[A-Za-z.][\w./:~@+-]*")
 
 
 def _check_unquoted(span: Span, lexed: TokenStream) -> Token:
-    """Text without quotes; `a:b-c` is text only where a value begins."""
+    """Read text without quotes; `a:b-c` is text only where a value begins."""
     before = span.source.text[: span.start].rstrip()[-1:]
     word = re.match(r"\w+(?=:\w)", span.text)
     if word and before not in "=([,*+":
@@ -232,7 +232,7 @@ def _report_unquoted(span: Span, lexed: TokenStream) -> Token:
 
 
 def _check_thousands(span: Span, lexed: TokenStream) -> Token:
-    """``1,024``: one number, or two arguments that stand close together."""
+    """Read ``1,024``: one number, or two arguments that stand close together."""
     inside, depth = "", 0
     for token in reversed(lexed.tokens[-MAX_ARGUMENTS:]):
         depth += (token.kind in CLOSE) - (token.kind in OPEN)
@@ -279,7 +279,7 @@ def _check_number(span: Span, lexed: TokenStream) -> Token:
 
 
 def _number_meant(text: str) -> str | None:
-    """``0.5`` for ``.5``, ``5.0`` for ``5.``, ``90s`` for ``90sec``; None if unclear."""
+    """Return ``0.5`` for ``.5``, ``5.0`` for ``5.``, ``90s`` for ``90sec``; None if unclear."""
     if re.fullmatch(r"\.[0-9]+(?:[eE][+-]?[0-9]+)?%?", text):
         return f"0{text}"
     if re.fullmatch(r"\$?[0-9]+\.", text):
@@ -299,7 +299,7 @@ _QUOTING = re.compile(r"(?<!\w)'|'(?!\w)")
 
 
 def _check_quotes(span: Span, lexed: TokenStream) -> Token:
-    """A string in other quotes, or one of them alone."""
+    """Read a string in other quotes, or one of them alone."""
     whole = span.source.text
     if span.text[0] == "'" and whole[span.start - 1 : span.start].isalpha():
         return _check_apostrophe(span, lexed)
@@ -321,13 +321,13 @@ def _check_quotes(span: Span, lexed: TokenStream) -> Token:
 
 
 def _line_around(text: str, offset: int) -> tuple[int, int]:
-    """Where the line of an offset starts and ends."""
+    """Return the start and the end of the line of an offset."""
     stop = text.find("\n", offset)
     return text.rfind("\n", 0, offset) + 1, len(text) if stop < 0 else stop
 
 
 def _check_apostrophe(span: Span, lexed: TokenStream) -> Token:
-    """``Don't think``: a text without quotes."""
+    """Read ``Don't think``, a text without quotes."""
     start = span.start
     while lexed.tokens and lexed.tokens[-1].kind == "NAME" and lexed.tokens[-1].end == start:
         start = lexed.tokens.pop().start
@@ -344,15 +344,29 @@ def _check_apostrophe(span: Span, lexed: TokenStream) -> Token:
 
 
 def _check_double_equal(span: Span, lexed: TokenStream) -> Token:
-    """A comparison, unless it stands after the name of a field."""
+    """Read ``==`` as a comparison, unless it follows the name of a field."""
     before = ["", "", "", *(token.kind for token in lexed.tokens[-3:])][-3:]
     after_value = before[1] in {"LBRACE", *LITERALS, *CLOSE}
     after_value |= before[1] == "NAME" and before[0] in BEFORE_VALUE | {"DOT"}
     after_value |= before[1] == "COLON"  # of a parameter, whose type stands there
     if span.text == "==" and not (before[2] == "NAME" and after_value):
         return Token("COMPARE", span.start, span.end)
-    report_equals(span, lexed.diagnostics)
+    _report_equals(span, lexed.diagnostics)
     return Token("EQUAL", span.start, span.end)
+
+
+def _report_equals(span: Span, found: Diagnostics) -> None:
+    """Report two or more equals signs where one gives a name its value."""
+    message = f"expected `=`, found `{shortened(span.text)}`"
+    advice = "one `=` gives a name its value, two compare"
+    found.error("RL0010", span, message, advice, fix=replace(span, "=", "write `=`"))
+
+
+def report_comparison(comparison: Binary, found: Diagnostics) -> None:
+    """Report ``name == value`` where the name was to be given the value."""
+    source, end = comparison.span.source, comparison.right.span.start
+    start = source.text.find("==", comparison.left.span.end)
+    _report_equals(Span(source, start, start + 2) if 0 <= start < end else comparison.span, found)
 
 
 def _check_slash_comment(span: Span, lexed: TokenStream) -> None:
@@ -391,7 +405,7 @@ def _check_character(span: Span, lexed: TokenStream) -> Token | None:
 
 
 def _without(span: Span) -> Fix | None:
-    """What to write for a character where that is clear."""
+    """Return the fix of a character without a meaning, if it is clear."""
     text, before, after = span.source.text, span.start, span.end
     if span.text == "|":
         return replace(span, "|>", "write `|>`")
@@ -410,7 +424,7 @@ def _without(span: Span) -> Fix | None:
 
 
 def _is_space(text: str) -> bool:
-    """Whether it looks like a space or like nothing: what copying from a web page leaves."""
+    """Return whether a text looks like a space or like nothing, as copied from a web page."""
     return all(char.isspace() or char in "\u200b\u200c\u200d\u2060\ufeff" for char in text)
 
 

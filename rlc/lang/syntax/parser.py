@@ -12,7 +12,7 @@ from rlc.lang.syntax.tables import load_tables
 
 
 def parse(source: Source) -> tuple[Recipe, Diagnostics]:
-    """The recipe in ``source`` and its syntax errors, ordered by place.
+    """Return the recipe in ``source`` and its syntax errors, ordered by place.
 
     The recipe holds every declaration, and in it every field, that could be read for certain;
     its ``unread`` and its blocks' ``unread`` name the others.
@@ -32,7 +32,7 @@ def parse(source: Source) -> tuple[Recipe, Diagnostics]:
 
 
 def parse_field(source: Source) -> tuple[tuple[list[Name], Expr] | None, Diagnostics]:
-    """The dotted path and the value of ``main.steps=10``, and its syntax errors.
+    """Return the dotted path and the value of ``main.steps=10``, and its syntax errors.
 
     The first is None if it is not written ``path=value``.
     """

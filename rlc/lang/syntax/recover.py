@@ -1,4 +1,4 @@
-"""What can still be read from a recipe with syntax errors.
+"""Recovery: reading the correct parts of a recipe with syntax errors.
 
 0. ``rlc.lang.syntax.foreign`` puts blocks in braces that are written as in another language.
 1. ``rlc.lang.syntax.balance`` pairs the brackets, guided by the layout where they do not match.
@@ -60,7 +60,7 @@ class Edit:
 def report_edit(
     source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit, found: Diagnostics
 ) -> None:
-    """Say what is wrong with ``tokens``, given the edit that puts them right."""
+    """Report the mistake in ``tokens`` that an edit corrects."""
     place, word = _found(source, tokens, edit.index)
     fix = _fix(source, tables, tokens, edit)
     if edit.kind is None and [t.kind for t in tokens[edit.index :][:2]] == ["NAME", "NAME"]:
@@ -84,7 +84,7 @@ def report_edit(
 
 
 def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) -> Fix:
-    """The edit as a change of the text; safe unless it drops a word that may have had a meaning."""
+    """Return the edit as a fix; safe unless it drops a word that may have a meaning."""
     token = tokens[min(edit.index, len(tokens) - 1)]
     span = Span(source, token.start, token.end)
     if edit.kind is None:
@@ -106,7 +106,7 @@ def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) ->
 
 
 def in_call(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the innermost bracket around ``tokens[index]`` is that of a call."""
+    """Return whether the innermost bracket around ``tokens[index]`` is that of a call."""
     depth = 0
     for place in range(index - 1, 0, -1):
         depth += (tokens[place].kind in CLOSE) - (tokens[place].kind in OPEN)
@@ -123,7 +123,7 @@ def report_stuck(
     stuck: Stuck,
     found: Diagnostics,
 ) -> None:
-    """Say why ``tokens`` cannot be read, where no single edit puts them right."""
+    """Report why ``tokens`` cannot be read, if no single edit corrects them."""
     place, word = _found(source, tokens, stuck.index)
     if stuck.too_deep:
         advice = f"at most {MAX_DEPTH} levels are read; a sum counts one level for each term"
@@ -150,7 +150,7 @@ def report_stuck(
 
 
 def _found(source: Source, tokens: Sequence[Token], index: int) -> tuple[Span, str]:
-    """The place of a token and its text; just after the last one for the end."""
+    """Return the place of a token and its text; just after the last one for the end."""
     if index == len(tokens):
         end = tokens[-1].end
         return Span(source, end, end), "the end"
@@ -164,7 +164,7 @@ def _text(source: Source, token: Token) -> str:
 
 
 def _wanted(tables: Tables, kinds: set[str]) -> str:
-    """What may come next in words; empty where too much may, after a complete value."""
+    """Return the kinds that may follow, in words; "" if they are too many or none is needed."""
     words: list[str] = []
     if kinds >= _VALUES:
         words.append("a value")
@@ -179,7 +179,7 @@ def _wanted(tables: Tables, kinds: set[str]) -> str:
 
 
 def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | None:
-    """``lora-rank``, where the parse got stuck on a hyphen in it."""
+    """Return the place of ``lora-rank``, if the parse stopped at a hyphen in it."""
     last = index - 1
     if last < 0 or tokens[last].kind != "NAME":
         return None
@@ -190,7 +190,7 @@ def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | Non
 
 
 def _help(tokens: Sequence[Token], index: int) -> str | None:
-    """Advice for the mistakes that are made most."""
+    """Return advice for the most common mistakes."""
     kinds = [token.kind for token in tokens]
     kind = kinds[index] if index < len(kinds) else END
     if kind == "PIPE" and {"PLUS", "MINUS", "STAR", "SLASH"} & set(kinds[:index]):
@@ -209,7 +209,7 @@ MAX_EDITED = 2_000  # tokens; the search parses a piece about ten times for each
 
 
 def recover(source: Source, tables: Tables, lexed: TokenStream) -> tuple[Recipe, Diagnostics]:
-    """Every declaration and field of a text that does not parse as a whole, and why not."""
+    """Return the declarations and fields of a text that does not parse, and its syntax errors."""
     words, found = with_braces(Layout(source, lexed.tokens))
     tokens, guessed, unbalanced = balance(Layout(source, words))
     found += unbalanced
@@ -238,7 +238,7 @@ class _Reader:
     found: Diagnostics
 
     def declarations(self, start: int, stop: int) -> Sequence[Decl]:
-        """The declarations in ``tokens[start:stop]``: one, or none where it cannot be read."""
+        """Return the declaration in ``tokens[start:stop]``, none if it cannot be read."""
         piece = list(self.layout.tokens[start:stop])
         brace = _block_brace(piece)
         if brace is None:
@@ -254,7 +254,7 @@ class _Reader:
         return (evolve(head.decls[0], span=span, fields=fields, unread=unread),)
 
     def fields(self, start: int, stop: int) -> tuple[tuple[Field, ...], frozenset[str]]:
-        """The fields in ``tokens[start:stop]`` and the names of those that cannot be read."""
+        """Return the fields in ``tokens[start:stop]`` and the names of unreadable ones."""
         fields: list[Field] = []
         unread: set[str] = set()
         for first, last in _pieces(self.layout, start, stop, _starts_field):
@@ -271,7 +271,7 @@ class _Reader:
         return tuple(fields), frozenset(unread)
 
     def names(self, first: int, last: int) -> set[str]:
-        """What might be the names of fields in ``tokens[first:last]``."""
+        """Return the possible names of fields in ``tokens[first:last]``."""
         layout = self.layout
         return {
             layout.span(layout.tokens[index]).text
@@ -300,7 +300,7 @@ class _Reader:
         return result
 
     def best_edit(self, start: str, piece: list[Token], stuck: Stuck) -> Edit | None:
-        """The edit where the parse got stuck that lets it go furthest, if any does."""
+        """Return the edit where the parse stopped that lets it go furthest, if any does."""
         if stuck.too_deep or len(piece) > MAX_EDITED:
             return None
         best, reach = None, stuck.index
@@ -315,7 +315,7 @@ class _Reader:
         return best
 
     def candidates(self, start: str, piece: list[Token], index: int) -> Iterator[Edit]:
-        """The edits to try before ``piece[index]``, the most likely first."""
+        """Return the edits to try before ``piece[index]``, the most likely first."""
         allowed = expected(self.tables, start, piece[:index])
         kind = piece[index].kind if index < len(piece) else None
         if kind == "COLON" and "EQUAL" in allowed:
@@ -341,7 +341,7 @@ class _Reader:
 
 
 def _block_brace(piece: Sequence[Token]) -> int | None:
-    """Where the block of ``kind name { … }`` opens, also if the head is malformed."""
+    """Return the index of the brace in ``kind name { … }``, also if the head is malformed."""
     depth = 0  # in its parameters
     for index, token in enumerate(piece):
         if depth or (index == 2 and token.kind == "LPAR"):

@@ -75,7 +75,7 @@ class Tables:
 
 
 def grammar_text() -> str:
-    """The grammar: beside this module in a wheel, in ``grammar/`` in a checkout."""
+    """Return the grammar: beside this module in a wheel, in ``grammar/`` in a checkout."""
     here = os.path.dirname(os.path.realpath(__file__))
     checkout = os.path.join(here, "..", "..", "..", "grammar")
     for folder in (here, checkout):
@@ -86,7 +86,7 @@ def grammar_text() -> str:
 
 @cache
 def load_tables() -> Tables:
-    """The tables of the grammar, from the user's cache or built now.
+    """Return the tables of the grammar, from the user's cache or built now.
 
     The file says of which grammar its tables are. A cache that cannot be read or written only
     costs time, so its failures are not reported.
@@ -129,7 +129,7 @@ def build_tables(grammar: str) -> Tables:
 
 
 def _rank(terminal: TerminalDef) -> tuple[int, int, int, str]:
-    """lark's own order of trying terminals: the longest possible match first."""
+    """Return lark's own order of trying terminals: the longest possible match first."""
     pattern = terminal.pattern
     return -terminal.priority, -pattern.max_width, -len(pattern.value), terminal.name
 
@@ -184,7 +184,7 @@ def _cache_folder() -> str:
 
 
 def _is_private(folder: str) -> bool:
-    """Whether nobody else can have put tables there: wrong ones would misread recipes."""
+    """Return whether nobody else can have put tables there: wrong ones would misread recipes."""
     info = os.stat(folder)
     return info.st_uid == os.getuid() and not info.st_mode & 0o022
 

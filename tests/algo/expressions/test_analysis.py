@@ -9,11 +9,9 @@ from expressions import program
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlc.algo.expressions.behaviour import degree, direction, ratio_is_bounded
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.ranges import UndefinedPart, ranges
-from rlc.algo.expressions.reach import differentiable
-from rlc.algo.expressions.scalars import evaluate
+from rlc.algo import Program, UndefinedPart, degree, differentiable, ranges, ratio_is_bounded
+from rlc.algo.expressions.behaviour import direction
+from rlc.algo.expressions.vocabulary import evaluate
 
 PPO = "-min(ratio * adv, clip(ratio, 0.8, 1.2) * adv)"
 SAPO = "tau = where(adv > 0, 1, 1.05)\n-4 / tau * sigmoid(tau * (ratio - 1)) * adv"

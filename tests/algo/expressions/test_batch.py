@@ -10,16 +10,17 @@ from expressions import program
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.evaluate import batch_values, loss_and_grad
-from rlc.algo.expressions.program import ExpressionError
-from rlc.algo.expressions.reach import (
+from rlc.algo import (
+    AlgorithmError,
+    ExpressionError,
     after_batch,
-    batch_nodes,
+    batch_values,
     differentiable,
     needs_batch,
     reads_trainer,
 )
+from rlc.algo.expressions.evaluate import loss_and_grad
+from rlc.algo.expressions.vocabulary import batch_nodes
 from rlc.catalog.index import known_loss, loss_traits
 from rlc.plan.parts import LossPlan
 

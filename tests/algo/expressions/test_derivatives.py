@@ -8,11 +8,10 @@ from expression_strategies import Columns, columns, programs
 from expressions import program
 from hypothesis import assume, example, given, settings
 
-from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.derivative import derivative
+from rlc.algo import AlgorithmError, Program
+from rlc.algo.expressions.behaviour import derivative
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.scalars import evaluate
+from rlc.algo.expressions.vocabulary import evaluate
 
 
 def lists(data: Columns) -> dict[str, list[float]]:

@@ -7,10 +7,8 @@ from expression_strategies import programs
 from expressions import program
 from hypothesis import given
 
-from rlc.algo.expressions.behaviour import ratio_is_bounded
-from rlc.algo.expressions.formula import derivative_formula, formula, number
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.ranges import ranges
+from rlc.algo import Program, derivative_formula, formula, ranges, ratio_is_bounded
+from rlc.algo.expressions.formula import number
 
 
 @pytest.mark.parametrize(

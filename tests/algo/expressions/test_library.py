@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loss_library import PATH, library, library_loss
 
-from rlc.algo.expressions.behaviour import degree, ratio_is_bounded
-from rlc.algo.expressions.evaluate import batch_values, loss_and_grad
-from rlc.algo.expressions.ranges import ranges
+from rlc.algo import batch_values, degree, ranges, ratio_is_bounded
+from rlc.algo.expressions.evaluate import loss_and_grad
 from rlc.catalog.index import known_loss
 
 Array = np.ndarray

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loss_library import library, library_loss
 
-from rlc.algo.expressions.behaviour import unbounded
-from rlc.algo.expressions.evaluate import changed_share
-from rlc.algo.expressions.program import Program
-from rlc.algo.kl import ClipRange, clip_fraction
+from rlc.algo import ClipRange, Program, changed_share, clip_fraction, unbounded
 
 
 def share(loss: Program, rows: list[dict[str, np.ndarray]]) -> float | None:

@@ -12,10 +12,8 @@ from expressions import program
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlc.algo.errors import AlgorithmError
+from rlc.algo import AlgorithmError, Program, torch_function
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.algo.expressions.program import Program
-from rlc.algo.expressions.python import torch_function
 from rlc.catalog.index import own_loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum

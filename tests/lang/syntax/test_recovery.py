@@ -15,10 +15,9 @@ from recipe_strategies import recipes, write
 from rlc.lang.ast import BlockDecl, Recipe
 from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.fixes import fix_all
-from rlc.lang.formats import render_sarif
 from rlc.lang.formatter import format_text
 from rlc.lang.read import read_source
-from rlc.lang.render import render_human
+from rlc.lang.render import render_human, render_sarif
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.lang.syntax.lalr import MAX_FINDINGS

@@ -15,9 +15,8 @@ from expressions import program
 from run_support import tiny, train
 from stage_parts import changed
 
-from rlc.algo.expressions.build import Builder
+from rlc.algo import Builder, Program
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.algo.expressions.program import Program
 from rlc.catalog.index import builtins_of, known_loss, loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.plan.stages import Training

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from rlc.algo.preferences import brier
+from rlc.algo.losses import brier
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.plan.parts import PreferenceLossPlan
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
