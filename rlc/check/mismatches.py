@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.catalog import (
-    KINDS,
-    UNSUPPORTED,
-    Param,
-    alias_of,
-    builtins_of,
-    find_anywhere,
-    how_to_make,
-    names_of,
-)
+from rlc.catalog import KINDS, UNSUPPORTED, Param, builtins_of, find_anywhere, how_to_make, names_of
 from rlc.check.scalars import describe
 from rlc.check.scope import Scope, known_values, rename
 from rlc.lang import Attribute, Binary, Diagnostics, Expr, Label, ListExpr, Name, replace
@@ -57,6 +48,8 @@ def report_call(
         found.error("RL0208", span, message, f"write `{name}`", label)
     elif name not in scope.unread:
         message = f"there is no `{name}()` that makes {kind.noun}"
+        from rlc.catalog import alias_of
+
         own = [each for each, decl in scope.templates.items() if decl.kind.id == want.type]
         known = [*names_of(want.type), *own]
         advice, fix = known_values(known, name), rename(span, name, known)

@@ -132,3 +132,9 @@ def test_what_grows_without_bound_is_an_error(lines: str, code: str) -> None:
 def test_a_block_is_no_stage_of_a_pipeline() -> None:
     (found,) = checked(f"{GUESS}env guess = x0 |> chat {{ x = 1 }}\n").diagnostics
     assert found.message == "a stage after `|>` is a call, found an amended block"
+
+
+def test_a_limit_of_failures_needs_no_batch_that_can_be_read() -> None:
+    text = (CASES / "RL0328.rl").read_text(encoding="utf-8").replace("groups(16", "grups(16")
+    found = compile_source(Source("test.rl", text)).diagnostics
+    assert [item.code for item in found if item.severity is Severity.ERROR].count("RL0103") == 3

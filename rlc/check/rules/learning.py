@@ -213,7 +213,7 @@ def _ratios_are_bounded(view: StageView) -> None:
     """Without a clip, the ratio of a stale rollout can grow without bound. A loss of the recipe's
     own may be right all the same, so that is a warning."""
     stale, is_own = view.overlap.max_staleness, view.loss.program is not None
-    updates = view.batch.updates if "batch" in view.parts else 1
+    batch = view.parts.get("batch")
     if loss_traits(view.loss).takes_stale:
         return
     path, why = "overlap.max_staleness", f"rollouts may be {stale} steps old"
@@ -226,7 +226,7 @@ def _ratios_are_bounded(view: StageView) -> None:
         stable = (b for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale)
         *others, last = (f"`{builtin.usage()}`" for builtin in stable)
         view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
-    elif is_own and (stale > 1 or updates > 1):
+    elif is_own and batch and (stale > 1 or batch.updates > 1):
         message = (
             f"nothing in `{view.loss.name}` bounds the weight of a token whose ratio has grown"
         )
@@ -380,7 +380,7 @@ def _optimizer_is_plausible(view: StageView) -> None:
         message = f"the rate still rises when the run ends: warmup = {schedule.warmup} of {steps}"
         advice = "a few steps are usual, at most a tenth of all"
         view.warning("RL0431", "optimizer.schedule.warmup", message, advice)
-    if schedule.kind != "constant" and schedule.floor == 1:
+    if "steps" in view.parts and schedule.kind != "constant" and schedule.floor == 1:
         message = f"`{schedule.kind}()` with a floor of the whole rate never falls"
         advice = "take a smaller floor, or `constant()`"
         view.warning("RL0431", "optimizer.schedule.floor", message, advice)

@@ -25,17 +25,17 @@ def _samples_exist(view: StageView, env: EnvPlan) -> None:
 
 @rule("batch", "advantage")
 def _tasks_for_a_step(view: StageView) -> None:
-    batch = view.batch
+    batch, envs = view.batch, view.parts.get("envs", ())
     if batch.updates > batch.count:
         message = f"{batch.count:,} {batch.kind} cannot be split into {batch.updates} updates"
         view.error("RL0327", "batch.updates", message, f"at most `updates = {batch.count}`")
     if batch.kind == "turns":
-        if batch.parallel > batch.count:
+        if envs and batch.parallel > batch.count:
             message = f"{batch.parallel:,} episodes are played for {batch.count:,} turns"
             advice = "each has one turn at least, so the rest is thrown away: lower `parallel`"
             view.warning("RL0439", "batch.parallel", message, advice)
         return
-    for env, share in _shares(view.parts.get("envs", ())):
+    for env, share in _shares(envs):
         tasks = tasks_of(view, env)
         if tasks is None:
             continue

@@ -148,9 +148,10 @@ def _times_fit(view: StageView, env: EnvPlan) -> None:
 @rule_on_envs()
 def _limits_can_be_reached(view: StageView, env: EnvPlan) -> None:
     own, path = env.rollouts, f"envs.{env.name}.rollouts"
-    if "advantage" in view.parts and own.max_failures is not None and own.max_failures >= own.group:
-        message = f"a group of {own.group} never has more than {own.max_failures} failures"
-        advice = f"{own.group - 1} at most has an effect; 0 leaves out every group with one"
+    group = own.group if "advantage" in view.parts else None  # None if the batch cannot be read
+    if group is not None and own.max_failures is not None and own.max_failures >= group:
+        message = f"a group of {group} never has more than {own.max_failures} failures"
+        advice = f"{group - 1} at most has an effect; 0 leaves out every group with one"
         view.warning("RL0328", f"{path}.max_failures", message, advice)
     limitless = evolve(env, rollouts=evolve(own, max_turns=MAX_TURNS))
     turns = max_turns(limitless) if own.max_turns < MAX_TURNS else None
