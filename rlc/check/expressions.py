@@ -19,6 +19,7 @@ from rlc.algo import (
     Shape,
     UndefinedPart,
     differentiable,
+    direction,
     overflows_at,
     ranges,
 )
@@ -240,6 +241,20 @@ def report_findings(program: Program, lowering: Lowering, result: Span, found: D
         message = "the loss does not depend on `adv`: it trains the same whatever the rewards"
         advice = "multiply by the advantage: `-ratio * adv`"
         found.warning("RL0655", result, message, advice)
+    elif (moved := direction(program)).still:
+        message = (
+            "no gradient reaches `logp` where the ratio is near 1: fresh rollouts teach nothing"
+        )
+        advice = "a clip needs room around a ratio of 1, as in `clip(ratio, 0.8, 1.2)`"
+        found.error("RL0644", result, message, advice)
+    elif moved.lowers_good:
+        message = "this loss makes replies with a positive advantage less likely"
+        advice = "a loss is lowered, so what is wanted has a minus: `-ratio * adv`"
+        found.error("RL0660", result, message, advice)
+    elif moved.raises_bad:
+        message = "this loss makes replies with a negative advantage more likely, as good ones"
+        advice = "keep the sign of `adv`: even powers and `abs` lose it"
+        found.warning("RL0661", result, message, advice)
     values = ranges(program)
     undefined_nodes = {undefined.node for undefined in values.undefined}
     too_large = [
@@ -429,7 +444,9 @@ def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
 
 def _has_one_advantage(stage: Mapping[str, Value]) -> bool:
     """Return whether all tokens of a sequence have the same advantage."""
-    if "advantage" not in stage or "kl" not in stage:
+    if "advantage" not in stage or "kl" not in stage or "teacher" not in stage:
+        return False
+    if settle(stage["teacher"]):  # it scores each token by itself
         return False
     kl = settle(stage["kl"])
     return settle(stage["advantage"]).returns.unit == "episode" and (kl is None or not kl.coef)

@@ -34,8 +34,8 @@ else:
         about: TaskFacts about_row
         calls: Code CodeKind PLAYER_SEES module_of_package
         chats: Chat read_chat read_pair read_prompt read_solved
-        code: called explained lacks load_attribute module_file parameter_names require_fits
-            search_beside signature_of written_signature
+        code: called constants explained lacks load_attribute module_file parameter_names
+            require_fits search_beside signature_of written_signature
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files
         errors: CodeError DataError FilePlace PackageMissingError at_place

@@ -15,6 +15,7 @@ import inspect
 import os
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import blake2b
@@ -129,6 +130,46 @@ def lacks(file: str, name: str, attribute: str) -> bool:
         return False
     parts = [vars(node) for node in ast.walk(module)]
     return all(attribute not in (p.get("attr"), p.get("name"), p.get("id")) for p in parts)
+
+
+def constants(file: str, name: str) -> dict[str, float]:
+    """Return the numbers that a function of a file always returns, as far as its text shows: those
+    of its dicts by their keys, or the one number under the key ``""``."""
+    with open(file, "rb") as opened:
+        module = ast.parse(opened.read(), file)
+    function = next((maker for known, maker in _bound(module) if known == name), None)
+    if not isinstance(function, Function):
+        return {}
+    nodes = [*ast.walk(function)]
+    stored = Counter(
+        n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )
+    named = {
+        target.id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and stored[target.id] == 1
+    }
+
+    def number(value: ast.expr | None) -> float | None:
+        if isinstance(value, ast.Name):
+            value = named.get(value.id)
+        found = value.value if isinstance(value, ast.Constant) else None
+        return float(found) if isinstance(found, int | float) else None
+
+    def parts(value: ast.expr | None) -> dict[Any, float | None]:
+        if not isinstance(value, ast.Dict):
+            return {"": number(value)}
+        keys = [getattr(key, "value", None) for key in value.keys]
+        return dict(zip(keys, map(number, value.values), strict=True))
+
+    first, *others = [parts(node.value) for node in nodes if isinstance(node, ast.Return)] or [{}]
+    return {
+        key: value
+        for key, value in first.items()
+        if value is not None and all(other.get(key) == value for other in others)
+    }
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[str, Function | ast.ClassDef | None]]:

@@ -125,7 +125,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         rewarded('grade_with("rewards.py:constant_branches")'),
     ),
     "reward: one component outweighs the other a thousand times": (
-        "RL0682 RL0683",
+        "RL0683 RL0684 RL0685",
         rewarded('grade_with("rewards.py:huge_part")'),
     ),
     "reward: a number as text": ("RL0512 RL0534", rewarded('grade_with("rewards.py:as_text")')),
@@ -165,7 +165,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         rewarded('0 * grade_with("rewards.py:right")'),
     ),
     "reward: a negative weight of what is right": (
-        "RL0682 RL0683",
+        "RL0683 RL0684 RL0685",
         rewarded('-1 * grade_with("rewards.py:right")'),
     ),
     "reward: the only grader by arithmetic of 0": (
@@ -182,7 +182,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "reward: no grader at all": ("RL0530", train(env='rows("words.jsonl")')),
     "reward: one component outweighs the rest by its weight": (
-        "RL0682 RL0683",
+        "RL0683 RL0684 RL0685",
         rewarded(
             '{ right = 0.001 * grade_with("rewards.py:right"), brief = grade_with("rewards.py:brief") }'
         ),
@@ -206,9 +206,9 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0502",
         train(env='problems("sums.jsonl", answer = "result", grader = numeric)'),
     ),
-    "grader: a negative weight": ("RL0682 RL0683", summed("-1 * numeric")),
+    "grader: a negative weight": ("RL0683 RL0684 RL0685", summed("-1 * numeric")),
     "grader: the right answer costs more than the wrong one": (
-        "RL0682 RL0683",
+        "RL0683 RL0684 RL0685",
         summed("{ right = -0.5 * numeric, form = 0.1 * exact }"),
     ),
     # Shaped rewards.
@@ -217,20 +217,20 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "shaped: the same taken off itself": ("RL0681", shaped("total - total")),
     "shaped: a name that is no component": ("RL0640 RL0680", shaped("corect + brief")),
     "shaped: a component of another environment": ("RL0640 RL0680", shaped("passed - 0.1 * brief")),
-    "shaped: the absolute value of the total": ("RL0682 RL0683", shaped("abs(total - 1)")),
-    "shaped: what is right costs": ("RL0682 RL0683", shaped("-1 * correct")),
-    "shaped: more for wrong than for right": ("RL0682 RL0683", shaped("1 - total")),
-    "shaped: length alone": ("RL0682 RL0683 RL0430", shaped("tokens")),
+    "shaped: the absolute value of the total": ("RL0683 RL0684 RL0685", shaped("abs(total - 1)")),
+    "shaped: what is right costs": ("RL0683 RL0684 RL0685", shaped("-1 * correct")),
+    "shaped: more for wrong than for right": ("RL0683 RL0684 RL0685", shaped("1 - total")),
+    "shaped: length alone": ("RL0683 RL0684 RL0685 RL0430", shaped("tokens")),
     "shaped: whoever writes little is right": (
-        "RL0682 RL0683",
+        "RL0683 RL0684 RL0685",
         shaped("where(tokens < 64, 1, correct)"),
     ),
     "shaped: a penalty far above the reward": (
-        "RL0682 RL0683 RL0440",
+        "RL0683 RL0684 RL0685 RL0440",
         shaped("total - 10 * tokens"),
     ),
     "shaped: a component far above the rest": (
-        "RL0682 RL0683",
+        "RL0683 RL0684 RL0685",
         shaped("correct + 1_000 * brief"),
     ),
     "shaped: clipped to one value": ("RL0681 RL0422 RL0652", shaped("clip(total, 0, 0)")),
@@ -303,7 +303,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         judged('0 * rubric("rubric.md", model = big)'),
     ),
     "judge: a negative weight": (
-        "RL0682 RL0683",
+        "RL0683 RL0684 RL0685",
         judged('-1 * rubric("rubric.md", model = big)'),
     ),
     "judge: a comparison that judges one reply": (
@@ -375,10 +375,6 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0645",
         loss("gate = sigmoid(ratio)  token = -ratio * adv"),
     ),
-    "loss: used before it is defined": (
-        "RL0646",
-        loss("token = -gate * adv  gate = sigmoid(ratio)"),
-    ),
     "loss: neither token nor sequence": ("RL0647", loss("value = -ratio * adv")),
     "loss: both token and sequence": (
         "RL0647",
@@ -395,7 +391,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0660",
         loss("token = -exp(logq - logp) * adv"),
     ),
-    "loss: squared advantages": ("RL0660 RL0649 RL0662", loss("token = -ratio * adv * adv")),
+    "loss: squared advantages": ("RL0661", loss("token = -ratio * adv * adv")),
     # Advantages, batches, overlap.
     "advantage: groups of one": ("RL0308", train(batch="groups(16, group_size = 1)")),
     "advantage: spread before a baseline": (
@@ -845,45 +841,14 @@ SOUND: dict[str, str] = {
 
 # Not found yet.
 MISSED = {
-    "reward: a function that always returns 1",
-    "reward: a function that always returns 0",
-    "reward: every component is always 0",
-    "reward: one component is always the same",
-    "reward: a constant by way of a name",
-    "reward: both branches return the same",
     "reward: one component outweighs the other a thousand times",
-    "reward: a negative weight of what is right",
-    "reward: one component outweighs the rest by its weight",
     "grader: a pattern without the answer",
     "grader: a pattern of one digit for answers of two",
-    "grader: a negative weight",
-    "grader: the right answer costs more than the wrong one",
-    "shaped: a constant by arithmetic",
-    "shaped: the same taken off itself",
     "shaped: a name that is no component",
     "shaped: a component of another environment",
-    "shaped: the absolute value of the total",
-    "shaped: what is right costs",
-    "shaped: more for wrong than for right",
-    "shaped: length alone",
-    "shaped: whoever writes little is right",
-    "shaped: a penalty far above the reward",
-    "shaped: a component far above the rest",
-    "shaped: clipped to one value",
-    "shaped: a condition that is always true",
     "shaped: an input of losses",
     "judge: no room for an answer",
     "judge: no room for scores of all criteria",
-    "judge: a negative weight",
-    "judge: the first is always better",
-    "loss: the wrong sign",
-    "loss: the wrong sign, clipped",
-    "loss: of logp, the wrong sign",
-    "loss: clipped where it is",
-    "loss: max where min belongs",
-    "loss: used before it is defined",
-    "loss: the exponential of a difference the other way round",
-    "loss: squared advantages",
     "sft: no system message to leave out",
     "sft: rows longer than allowed",
     "agent: nothing rewards it",

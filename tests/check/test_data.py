@@ -221,7 +221,9 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
 def test_an_agent_that_nothing_rewards_where_that_can_be_read(
     code: str, grader: str, codes: list[str]
 ) -> None:
-    Path("own.py").write_text(f"{code}\ndef grade(reply, row): return 1.0\n", encoding="utf-8")
+    Path("own.py").write_text(
+        f"{code}\ndef grade(reply, row): return float(reply == row)\n", encoding="utf-8"
+    )
     env = f'agent("own.py:solve", tasks = rows("sums.jsonl", prompt = "question"){grader})'
     assert [item.code for item in compiled(env).diagnostics] == codes
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from run_support import TINY, compiled, train
-from stage_parts import changed
+from stage_parts import changed, flat
 
 from rlc.catalog.index import loss_traits
 from rlc.compile.recipe import compile_source
@@ -162,3 +162,27 @@ def test_what_is_computed_over_a_batch_waits_for_it() -> None:
     plain = changed(stage, loss=LossPlan("importance_sampling", {}))
     less = stage_cost(plain).step_tokens["low"]
     assert tokens.prefill == less.prefill + less.train  # the trainer's logprobs are read first
+
+
+@pytest.mark.parametrize(
+    ("fields", "served"),
+    [
+        ({}, True),
+        ({"kl": "reference(policy.base, coef = 0.1)"}, False),  # each token has its own advantage
+        ({"teacher": "reverse_kl(expert, coef = 0.1)"}, False),
+    ],
+)
+def test_a_sequence_loss_is_the_services_where_its_tokens_share_an_advantage(
+    fields: dict[str, str], served: bool
+) -> None:
+    text = (
+        "s = exp(mean(logp - logq))  sequence = -min(s * mean(adv), clip(s, 0.9, 1.1) * mean(adv))"
+    )
+    expert = 'model large { base = "tiny"  lora_rank = 8 }\n' + train(
+        "expert", model="large", loss="importance_sampling()"
+    )
+    batch = {"loss": "own", "batch": "groups(3, group_size = 4, updates = 2)"}
+    recipe = TINY + f"loss own {{ {text} }}\n" + expert + train(**batch, **fields)
+    made = compile_source(Source("recipe.rl", recipe))
+    assert made.plan is not None
+    assert (flat(made.plan.stages[-1]).loss.program is None) is served

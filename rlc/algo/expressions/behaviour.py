@@ -377,7 +377,10 @@ class Direction(Record):
 
 
 def direction(program: Program) -> Direction:
-    """Return where a loss moves the policy, from its gradient near the policy that sampled."""
+    """Return where a loss moves the policy, from its gradient near the policy that sampled. Of one
+    that is computed over a batch nothing is known."""
+    if any(node.args and OPERATIONS[node.op].batch is not None for node in program.nodes):
+        return Direction(False, False, False)
     slope = derivative(program)
     good, bad = (
         [

@@ -20,6 +20,7 @@ from rlc.data import (
     DataRow,
     FilePlace,
     PackageMissingError,
+    constants,
     lacks,
     module_file,
     parsed_template,
@@ -85,8 +86,23 @@ def check_code(
         advice = f"`return` a number at its end, or give `{env.name}` a `grader`"
         view.error(UNREWARDED, at, message, advice)
         return
+    if file is not None and code.kind in _REWARDING and signature is not None:
+        _report_constants(view, at, code, constants(file, name))
     if view.reader.imports:
         _try(view, env, at, code, rows)
+
+
+_REWARDING = {"reward", "reply", "comparison"}
+
+
+def _report_constants(view: StageView, at: str, code: Code, always: dict[str, float]) -> None:
+    """Report a reward, or a component of one, that is the same whatever the reply."""
+    advice = "where all rewards are equal there is nothing to learn"
+    for name, value in always.items():
+        shown = (
+            f"`{name}` of `{code.target}` is always" if name else f"`{code.target}` always returns"
+        )
+        view.warning("RL0681", at, f"{shown} {value:g}", advice)
 
 
 def _try(

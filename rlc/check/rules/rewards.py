@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from rlc.algo import Baseline
+from rlc.algo import AlgorithmError, Baseline, reward_shape, shaped_reward
 from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
@@ -104,6 +104,70 @@ def _format_counts(view: StageView, env: EnvPlan) -> None:
         message = "`format_coef` counts where a grader compares answers, and none does here"
         advice = "take it out; a function of your own returns what it likes for a bad format"
         view.error("RL0312", f"envs.{env.name}.args.format_coef", message, advice)
+
+
+@rule_on_envs()
+def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
+    """Look at what the formula of a reward pays for, by what it is for episodes made up."""
+    teaches = bool(view.parts.get("teacher")) and "advantage" not in view.parts
+    weights = {} if teaches else _weights(env)
+    for part in env.graders:
+        if part.weight < 0 and grader_traits(part.grader).compares:
+            path = f"envs.{env.name}.graders.{part.name}"
+            message = f"a right answer to `{env.name}` costs {-part.weight:g}"
+            view.warning("RL0683", path, message, "leave the minus out")
+            return
+    shaped = env.reward.shaped
+    if teaches or not (shaped or any(weights.values())):
+        return
+    path = f"envs.{env.name}.reward.shaped" if shaped else f"envs.{env.name}.graders"
+    if not shaped and not env.graders:
+        path = next(f"envs.{env.name}.{at}.weight" for at, _, _ in judges_of(env))
+    inputs = tuple(weights) if shaped is None else shaped.inputs
+    longest = float(env.rollouts.max_tokens or 512)  # None where it cannot be read
+    lengths = {
+        "tokens": (1.0, longest / 4, longest / 2, longest, 8 * longest),
+        "turns": (1.0, 2.0, 4.0, 8.0),
+        "truncated": (0.0, 1.0),
+    }
+
+    def reward(values: Mapping[str, float]) -> float:
+        if shaped is None:
+            paid = sum(weight * values[name] for name, weight in weights.items())
+        else:
+            paid = shaped_reward(shaped, values)
+        paid = paid if env.reward.low is None else max(paid, env.reward.low)
+        return paid if env.reward.high is None else min(paid, env.reward.high)
+
+    earned = [name for name in inputs if name not in lengths]
+    try:
+        shape = reward_shape(reward, earned, {n: lengths[n] for n in inputs if n in lengths})
+    except AlgorithmError:  # it is undefined somewhere, which is reported by itself
+        return
+    if shape.constant:
+        message = "this reward is the same for every episode"
+        view.error("RL0681", path, message, "where all rewards are equal there is nothing to learn")
+    elif shape.falls:
+        message = f"the more an episode of `{env.name}` earns, the less it is paid"
+        view.warning("RL0683", path, message, "turn the sign around")
+    elif shape.free:
+        message = f"an episode of `{env.name}` that earns nothing can be paid as much as any"
+        view.warning("RL0684", path, message, "pay the most for what is earned, not for a length")
+    elif shape.dominant is not None and shape.dominant[0] != "total":
+        name, times = shape.dominant
+        message = f"`{name}` moves the reward {times:,.0f} times as much as all else"
+        advice = "weigh it less, or take the rest out; this takes each part for one from 0 to 1"
+        view.warning("RL0685", path, message, advice)
+
+
+def _weights(env: EnvPlan) -> dict[str, float]:
+    """Return what each part of a reward weighs that is known before a run."""
+    found: dict[str, float] = {judge.name: judge.weight for _, _, judge in judges_of(env)}
+    for part in env.graders:
+        for name, weight in (part.args.get("weights") or {part.name: 1.0}).items():
+            if isinstance(weight, int | float):
+                found[name] = part.weight * weight
+    return found
 
 
 _HOT = 1.0  # a judge samples its verdicts above this temperature

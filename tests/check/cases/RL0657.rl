@@ -6,7 +6,7 @@ model policy {
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 
 loss mine {
-  token = -ratio * adv * log(2 - ratio)
+  token = -ratio * adv * log(3 - ratio)
 }
 
 train main {
