@@ -72,6 +72,28 @@ def test_training_that_cannot_be_done_fails_and_the_client_goes_on(
 
 
 @pytest.mark.parametrize(
+    "work",
+    [
+        lambda c: c.load_state("weights/a"),
+        lambda c: c.optim_step(types.AdamParams(learning_rate=float("nan"))),
+    ],
+    ids=["path", "number"],
+)
+def test_the_client_goes_on_after_a_request_that_was_refused_at_once(
+    sdk: tinker.ServiceClient, work: Callable[[tinker.TrainingClient], Any]
+) -> None:
+    """The numbers of requests have no gap: the next is not held back for the refused one."""
+    client = sdk.create_lora_training_client(BASE, rank=2).result()
+    passing = client.forward_backward(policy_data(), "importance_sampling")
+    with pytest.raises(tinker.BadRequestError):
+        work(client).result(timeout=20)
+    assert passing.result(timeout=20).metrics
+    metrics = client.optim_step(types.AdamParams(learning_rate=0.01)).result(timeout=20).metrics
+    assert metrics is not None
+    assert metrics["grad_norm"] > 0
+
+
+@pytest.mark.parametrize(
     ("path", "body", "given", "status", "said"),
     [
         ("asample", b"{", {}, 400, "The body is not as it should be: Invalid JSON"),
