@@ -24,7 +24,15 @@ from rlc.chat import EnvError, fitting_renderer
 from rlc.service.chats.model import ChatModel
 from rlc.service.engine.checkpoints import SCHEME
 from rlc.service.engine.service import LocalSamplingClient
-from rlc.service.http import JSON, ON_ERROR, RefusedRequest, key_checker, read_content, require_key
+from rlc.service.http import (
+    JSON,
+    ON_ERROR,
+    RefusedRequest,
+    key_checker,
+    read_content,
+    require_key,
+    require_local_host,
+)
 from rlc.service.inference.endpoint import Caller, Observer
 from rlc.service.inference.routes import inference_routes
 from rlc.service.interface import SampledToken, ServiceError
@@ -244,7 +252,8 @@ def build_app(
     backend: Backend, key: str | None = None, answered: Observer | None = None
 ) -> ASGIApp:
     """Return the ASGI application. With ``key``, requests must carry it, as ``X-API-Key`` or
-    ``Authorization: Bearer``. ``answered`` is called with each answer of a model."""
+    ``Authorization: Bearer``; without one they must be for this machine by name. ``answered`` is
+    called with each answer of a model."""
 
     def route(method: str, address: str, handler: Callable[..., Any]) -> Route:
         wanted = get_type_hints(handler)
@@ -291,7 +300,9 @@ def build_app(
     routes.append(route("GET", f"{SIGNED}{{path:path}}", account_requests.download))
     routes += inference_routes(ServedModels(backend), answered)
     app: ASGIApp = Starlette(routes=routes, exception_handlers=ON_ERROR)
-    if key is not None:
+    if key is None:
+        app = require_local_host(app)
+    else:
         is_key, signed = key_checker(key), backend.signer.has_signed  # an identity given for it
         app = require_key(app, lambda given: is_key(given) or signed(given), free=SIGNED)
     if any(backend.disturbances.faults.of_requests.values()):

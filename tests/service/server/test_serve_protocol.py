@@ -317,6 +317,35 @@ def test_a_server_with_a_key_lets_in_who_has_it(tmp_path: Path) -> None:
         stranger.close()
         rest = tinker.RestClient(base_url=server.url, api_key="tml-secret")
         assert rest.list_training_runs().result().training_runs == []
+        friend = Raw(server.url)
+        for scheme in ("Bearer", "bearer"):
+            given = {"authorization": f"{scheme} tml-secret", "host": "gpu.example"}
+            assert friend.ask("GET", "healthz", **given)[0] == 200
+        friend.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("elsewhere.example:1", 403)],
+)
+def test_without_a_key_only_this_machine_is_answered(raw: Raw, host: str, status: int) -> None:
+    """A page of another site may let its name stand for this machine."""
+    assert raw.ask("GET", "healthz", host=host)[0] == status
+
+
+def test_a_client_that_leaves_within_its_request_is_no_error(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = server.url.removeprefix("http://")
+    for path in ("api/v1/asample", "v1/chat/completions"):
+        half = HTTPConnection(address)
+        half.request("POST", f"/{path}", b"{", {"content-type": JSON, "content-length": "9"})
+        half.close()
+    after = Raw(server.url)
+    for _ in range(3):
+        assert after.ask("GET", "healthz")[0] == 200
+    after.close()
+    assert caplog.text == ""
 
 
 def test_the_models_it_serves(rest: tinker.RestClient) -> None:
