@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "service": "algo plan catalog chat",
     "runtime": "algo plan data catalog pricing chat envs service",
     "sweeps": "plan data catalog pricing compile service runtime",
-    "report": "lang plan catalog pricing check compile explanation runtime sweeps",
+    "report": "lang plan catalog pricing check compile explanation service runtime sweeps",
     "models": "lang plan data catalog check compile chat envs service runtime report",
     "emit": "lang algo plan data catalog pricing compile explanation chat envs models",
     "imports": "lang catalog",

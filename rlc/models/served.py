@@ -20,6 +20,7 @@ from rlc.service import (
     endpoint_app,
     key_checker,
     require_key,
+    require_local_host,
     serving,
 )
 
@@ -57,7 +58,7 @@ async def serving_models(
     share it: the embedded engine has each base model once, and computes one batch at a time.
 
     Args:
-        key: that requests have to carry.
+        key: that requests have to carry; without one they are for this machine by name.
         answered: called with each request that was answered.
         base_url: the address of a Tinker server to use instead of the hosted service.
 
@@ -75,6 +76,5 @@ async def serving_models(
             models[name] = chats = await services[plan.service].chats(plan)
             models.setdefault(chats.name, chats)
         app: ASGIApp = endpoint_app(ReferencedModels(models, time.time()), answered)
-        if key is not None:
-            app = require_key(app, key_checker(key))
+        app = require_local_host(app) if key is None else require_key(app, key_checker(key))
         yield await stack.enter_async_context(serving(app, host, port))

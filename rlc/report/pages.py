@@ -21,6 +21,7 @@ from rlc.report.episodes import StepEpisodes
 from rlc.report.formatting import render
 from rlc.report.side_by_side import folders_of
 from rlc.runtime import FAILURES_FILE, METRICS_FILE, TIMELINE_FILE, is_run, version_of
+from rlc.service import is_local_host
 from rlc.sweeps import SWEEP_FILE, TRIALS, is_sweep, runs_in
 from rlc.version import __version__
 
@@ -82,9 +83,6 @@ def version_of_all(folders: Sequence[Path]) -> str:
     return hashlib.sha256(repr(versions).encode()).hexdigest()[:24]
 
 
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")  # what a browser may call this machine
-
-
 class PageServer(ThreadingHTTPServer):
     """Serves a page on a listening socket. A ``key`` is the password; without one it answers only
     to names of this machine, so that no page of another host can read it."""
@@ -114,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not self._has_key(self.server.key):
                 realm = {"WWW-Authenticate": 'Basic realm="rlc watch: the key is the password"'}
                 return self._answer(401, b"the key in RLC_SERVE_KEY is the password\n", **realm)
-        elif self.headers.get("Host", "").rpartition(":")[0] not in _LOCAL:
+        elif not is_local_host(self.headers.get("Host", "")):
             return self._answer(403, b"ask for 127.0.0.1 or localhost\n")
         if self.path.partition("?")[0] != "/":
             return self._answer(404, b"there is one page, at /\n")

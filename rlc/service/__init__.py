@@ -45,7 +45,8 @@ else:
         hosted.endpoint: Endpoint KEY find_endpoint
         hosted.refusals: translate
         hosted.service: find_base offered_models open_rest
-        http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key serving
+        http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key require_local_host
+            serving
         inference.endpoint: Caller Observer Recorder parts_of
         inference.routes: endpoint_app
         interface: CheckpointError LossHandle RemoteService SampledToken SamplingClient
@@ -54,6 +55,6 @@ else:
         server.app: build_app
         server.backend: Backend load_models
         server.faults: Disturbances Latency parse_delay parse_faults
-        sockets: LOOPBACK bind
+        sockets: LOOPBACK bind is_local_host
         """,
     )

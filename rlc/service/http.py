@@ -14,15 +14,15 @@ from typing import Any
 import uvicorn
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlc.chat import EnvError
 from rlc.errors import Error
 from rlc.service.chats.prompts import ChatError, TooLongError
 from rlc.service.interface import ServiceError, ServiceLostError
-from rlc.service.sockets import BACKLOG, LOOPBACK, bind
+from rlc.service.sockets import BACKLOG, LOOPBACK, bind, is_local_host
 from rlc.version import __version__
 
 _OPENAI = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -114,6 +114,10 @@ async def _no_such_path(request: Request, error: HTTPException) -> JSONResponse:
     return JSONResponse(error_body(request.scope, error.status_code, detail), error.status_code)
 
 
+async def _left(request: Request, error: ClientDisconnect) -> Response:  # noqa: ARG001
+    return Response(status_code=499)  # nobody reads it
+
+
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s failed", request.url.path, exc_info=error)
     message = f"The server failed: {type(error).__name__}."
@@ -125,15 +129,15 @@ ON_ERROR: Any = {
     ServiceError: _refused,
     EnvError: _refused,
     HTTPException: _no_such_path,
+    ClientDisconnect: _left,
     Exception: _failed,
 }
 
 
 def given_key(scope: Scope) -> str | None:
-    headers = dict(scope["headers"])
-    bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-    given: bytes = headers.get(b"x-api-key", bearer)
-    return given.decode("latin-1") or None
+    headers = Headers(scope=scope)
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    return headers.get("x-api-key") or (bearer if scheme.lower() == "bearer" else scheme) or None
 
 
 def key_checker(key: str) -> Callable[[str], bool]:
@@ -152,6 +156,18 @@ def require_key(app: ASGIApp, is_right: Callable[[str], bool], free: str | None 
                 body = error_body(scope, 401, "The key is not the one of this server.")
                 refusal = JSONResponse(body, 401, _RENEW if given.startswith("eyJ") else None)
                 return await refusal(scope, receive, send)
+        return await app(scope, receive, send)
+
+    return checked
+
+
+def require_local_host(app: ASGIApp) -> ASGIApp:
+    """Refuse requests whose Host header does not name this machine."""
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not is_local_host(Headers(scope=scope).get("host", "")):
+            message = "Without a key this server is for 127.0.0.1 and localhost only."
+            return await JSONResponse(error_body(scope, 403, message), 403)(scope, receive, send)
         return await app(scope, receive, send)
 
     return checked

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 from rlc.service.interface import ServiceError
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 2048
+_LOCAL_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
+
+
+def is_local_host(host: str) -> bool:
+    """Return whether the Host header of a request names this machine. A page of another site can
+    let its own name stand for this machine, to read what a server here tells without a key."""
+    return _LOCAL_HOST.fullmatch(host) is not None
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -168,6 +168,12 @@ class KVCache:
             return k[:rows, :, :length], v[:rows, :, :length]
         return k[rows, :, :length], v[rows, :, :length]
 
+    def paste(self, row: int, cut_XKTD: Tensor) -> None:
+        """Write a copy that `cut` has made to the beginning of a row."""
+        if self._kv is None:
+            self._kv = self._empty(cut_XKTD.shape[1], cut_XKTD.shape[3])
+        self._kv[:, row, :, : cut_XKTD.shape[2]] = cut_XKTD
+
     def cut(self, row: int, length: int) -> Tensor:
         """Return a copy of the first ``length`` tokens of a row: [X, K, T, D]."""
         return self.tensor[:, row, :, :length].clone()

@@ -289,7 +289,7 @@ class Decoder:
         for row, (sample, fill) in enumerate(zip(joining, fills, strict=True), start=first):
             sample.computed += fill.own
             if fill.entry is not None and fill.copied:
-                self.kv.tensor[:, row, :, : fill.copied] = fill.entry.cut[:, :, : fill.copied]
+                self.kv.paste(row, fill.entry.cut[:, :, : fill.copied])
         logits = self._prefill(prompts, fills, first)
         self.samples += joining
         self._logits_BV = torch.cat([self._logits_BV, logits])

@@ -17,7 +17,8 @@ s is exp(mean(lp − q)) over the tokens of the datum that ``sequence_ratio_mask
 exp(lp − sg(lp)): one ratio for the sequence, its gradient on each token (arXiv 2507.18071).
 
 m is 1 on the targets that the datum's provenance spans call sampled, 0 elsewhere. Tinker's own
-definition of stable_reinforce is not published; this is the one of rlc.
+definition of stable_reinforce is not published, nor what its ``kl_coeff`` is by default; both are
+here those of rlc.
 
 ``low`` and ``high`` bound the ratio itself, and may be given per token in the datum. Arrays
 have the suffix M: all tokens of some datums, one after another.
@@ -29,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
-from attrs import frozen
+from attrs import field, frozen
 from tinker import types
 from torch import Tensor
 
@@ -43,7 +44,8 @@ _POLICY = ("target_tokens", "logprobs", "advantages")
 
 @frozen
 class EngineLoss:
-    """A loss and its inputs; the catalogue has its settings."""
+    """A loss and its inputs; the catalogue has its settings, and ``defaults`` those that recipes
+    have to give and requests need not."""
 
     name: str
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
@@ -51,6 +53,7 @@ class EngineLoss:
     vanishes_with: str | None = "advantages"  # if this input is all zero, so are loss and gradient
     several_targets: bool = False  # a position may have K targets: arrays [T, K]
     sampled_only: bool = False  # only targets in sampled spans count: array `sampled`
+    defaults: Mapping[str, float] = field(factory=dict)
 
 
 def _cross_entropy(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
@@ -110,7 +113,13 @@ LOSSES: Mapping[str, EngineLoss] = {
         EngineLoss("cispo", _cispo),
         EngineLoss("dro", _dro, vanishes_with=None),
         EngineLoss("gspo", _gspo, (*_POLICY, "sequence_ratio_mask")),
-        EngineLoss("stable_reinforce", _stable_reinforce, vanishes_with=None, sampled_only=True),
+        EngineLoss(
+            "stable_reinforce",
+            _stable_reinforce,
+            vanishes_with=None,
+            sampled_only=True,
+            defaults={"kl_coeff": 0.01},
+        ),
     )
 }
 
@@ -142,7 +151,7 @@ class BuiltinLoss:
             raise ServiceError(f"{name} has no setting {unknown[0]!r}; its settings: {known}.")
         settings = {}
         for key, default in defaults.items():
-            value = given.get(key, default)
+            value = given.get(key, loss.defaults.get(key, default))
             if value is None:
                 raise ServiceError(f"{name} needs the setting {key!r} in loss_fn_config.")
             if isinstance(value, str) or not np.isfinite(value):

@@ -13,7 +13,7 @@ import itertools
 import secrets
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -178,7 +178,7 @@ def run_wave(wave: Sequence[PendingRequest[SampleRequest]]) -> list[Outcome]:
             decoder.begin(snapshot)
             try:
                 while waiting or decoder.samples:
-                    if joining := admit(engine, waiting):
+                    if joining := admit(engine, decoder.samples, waiting):
                         decoder.add(joining)
                     decoder.step()
             finally:
@@ -226,9 +226,15 @@ def responses(
     return answers
 
 
-def admit(engine: Engine, waiting: deque[RunningSample]) -> list[RunningSample]:
-    """Remove from ``waiting`` as many as there is room for, once a quarter of the rows is free."""
-    active = engine.decoder.samples
+def admit(
+    engine: Engine,
+    active: Sequence[RunningSample],
+    waiting: deque[RunningSample],
+    held: int = 0,
+) -> list[RunningSample]:
+    """Remove from ``waiting`` as many as there is room for beside the ``active`` ones, once a
+    quarter of the rows is free, and at least one if there are none. ``held`` are rows × tokens
+    that the engine's other batches hold."""
     if active and len(active) > 3 * engine.max_rows // 4:
         return []
     joining: list[RunningSample] = []
@@ -236,7 +242,7 @@ def admit(engine: Engine, waiting: deque[RunningSample]) -> list[RunningSample]:
     while waiting:
         rows = len(active) + len(joining) + 1
         longest = max(longest, waiting[0].longest)
-        full = rows > engine.max_rows or rows * longest > engine.max_kv_tokens
+        full = rows > engine.max_rows or rows * longest + held > engine.max_kv_tokens
         if full and rows > 1:
             break
         joining.append(waiting.popleft())
@@ -256,24 +262,32 @@ class _OpenRequest:
 
 @define(eq=False)
 class ContinuousBatch:
-    """The requests under way, on the engine's thread. One snapshot is decoded at a time. Requests
-    for it join in order of arrival until one for other weights arrives; all later ones wait behind
-    that, so that none starves."""
+    """The requests for one snapshot that are under way, on the engine's thread. They join in order
+    of arrival."""
 
+    engine: Engine
+    snapshot: WeightSnapshot
+    decoder: Decoder
     arrived: deque[Requested] = field(factory=deque, init=False)  # they join in the next turn
-    _waiting: deque[RunningSample] = field(factory=deque, init=False)  # of the current snapshot
+    _waiting: deque[RunningSample] = field(factory=deque, init=False)
     _open: list[_OpenRequest] = field(factory=list, init=False)
     _of_sample: dict[int, _OpenRequest] = field(factory=dict, init=False)
-    _current: tuple[Engine, WeightSnapshot] | None = field(default=None, init=False)
 
     @property
     def busy(self) -> bool:
         return bool(self._open or self.arrived)
 
-    def turn(self) -> list[tuple[Requested, Outcome]]:
+    @property
+    def held(self) -> int:
+        """The rows × tokens for which its decoder has room."""
+        samples = self.decoder.samples
+        return len(samples) * max((sample.longest for sample in samples), default=0)
+
+    def turn(self, held: int) -> list[tuple[Requested, Outcome]]:
         """Admit requests, give every row a token, and return the requests that are complete. If the
-        engine fails, every request in the batch gets the exception, and the batch is empty."""
-        replies = attempt(self._turn)
+        engine fails, every request in the batch gets the exception, and the batch is empty.
+        ``held`` is that of the engine's other batches."""
+        replies = attempt(lambda: self._turn(held))
         if not isinstance(replies, BaseException):
             return replies
         failed = [entry.pending for entry in self._open]
@@ -283,11 +297,20 @@ class ContinuousBatch:
         return [(pending, replies) for pending in failed]
 
     @torch.inference_mode()
-    def _turn(self) -> list[tuple[Requested, Outcome]]:
-        engine, snapshot = self._admit_arrived()
-        engine.base.use_snapshot(snapshot)  # a job may have switched other weights in
-        decoder = engine.decoder
-        if joining := admit(engine, self._waiting):
+    def _turn(self, held: int) -> list[tuple[Requested, Outcome]]:
+        engine, decoder = self.engine, self.decoder
+        if self._open:
+            engine.base.use_snapshot(self.snapshot)  # others may have been switched in
+        else:
+            decoder.begin(self.snapshot)
+        while self.arrived:
+            pending = self.arrived.popleft()
+            samples = pending.work.samples(pending.future.cancelled)
+            entry = _OpenRequest(pending, samples, len(samples))
+            self._open.append(entry)
+            self._waiting.extend(samples)
+            self._of_sample.update((id(sample), entry) for sample in samples)
+        if joining := admit(engine, decoder.samples, self._waiting, held):
             decoder.add(joining)
             decoder.keep_prompts(len(joining))
         complete = [entry for entry in self._open if not entry.samples]
@@ -298,54 +321,76 @@ class ContinuousBatch:
                 complete.append(entry)
         if not complete:
             return []
-        answers = responses(engine, snapshot, [(e.pending.work, e.samples) for e in complete])
+        work = [(entry.pending.work, entry.samples) for entry in complete]
+        answers = responses(engine, self.snapshot, work)
         done = {id(entry) for entry in complete}
         self._open = [entry for entry in self._open if id(entry) not in done]
         if not self._open:
             self._clear()
         return [(entry.pending, reply) for entry, reply in zip(complete, answers, strict=True)]
 
-    def _admit_arrived(self) -> tuple[Engine, WeightSnapshot]:
-        """Open the requests that are next in line, and return their engine and snapshot."""
-        if not self._open:
-            first = self.arrived[0].work
-            self._current = (first.engine, first.snapshot)
-            first.engine.decoder.begin(first.snapshot)
-        assert self._current is not None
-        while self.arrived:
-            request = self.arrived[0].work
-            if (request.engine, request.snapshot) != self._current:
-                break
-            pending = self.arrived.popleft()
-            samples = request.samples(pending.future.cancelled)
-            entry = _OpenRequest(pending, samples, len(samples))
-            self._open.append(entry)
-            self._waiting.extend(samples)
-            self._of_sample.update((id(sample), entry) for sample in samples)
-        return self._current
-
     def _clear(self) -> None:
-        if self._current is not None:
-            self._current[0].decoder.begin(None)
-        self._current = None
+        self.decoder.begin(None)
         self._open = []
         self._waiting.clear()
         self._of_sample.clear()
 
 
+_SLICE = 0.25  # seconds for which weights have the engine before others have their turn
+
+
+@define(eq=False)
+class ContinuousBatches:
+    """The batches under way, one for each snapshot, on the engine's thread. They take turns, so
+    that no weights wait until others are done."""
+
+    _batches: OrderedDict[tuple[Engine, WeightSnapshot], ContinuousBatch] = field(
+        factory=OrderedDict, init=False
+    )
+    _until: float = field(default=0.0, init=False)  # the first batch has its turn
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._batches)
+
+    def add(self, request: Requested) -> None:
+        """Let a request join the batch of its snapshot in the next turn of that."""
+        engine, snapshot = key = (request.work.engine, request.work.snapshot)
+        if key not in self._batches:
+            decoder = engine.decoder
+            if any(batch.decoder is decoder for batch in self._batches.values()):
+                decoder = Decoder(engine.base, decoder.prefixes, decoder.chunk)
+            self._batches[key] = ContinuousBatch(engine, snapshot, decoder)
+        self._batches[key].arrived.append(request)
+
+    def turn(self) -> list[tuple[Requested, Outcome]]:
+        """Advance the batch whose turn it is, and return its requests that are complete."""
+        now = time.monotonic()
+        if now >= self._until:
+            self._batches.move_to_end(next(iter(self._batches)))
+            self._until = now + _SLICE
+        key, batch = next(iter(self._batches.items()))
+        others = (b for b in self._batches.values() if b.engine is batch.engine and b is not batch)
+        replies = batch.turn(sum(other.held for other in others))
+        if not batch.busy:
+            del self._batches[key]
+            self._until = time.monotonic() + _SLICE
+        return replies
+
+
 @define(eq=False)
 class ContinuousWorker:
-    """Runs jobs in order of submission, and beside them a batch that requests join at any time. A
-    job does not wait for the batch to empty, nor the batch for all jobs: after a job the batch gets
-    as much time as the job took."""
+    """Runs jobs in order of submission, and beside them batches that requests join at any time. A
+    job does not wait for a batch to empty, nor a batch for all jobs: after a job the batches get as
+    much time as the job took."""
 
     threads: int
-    _batch: ContinuousBatch = field(factory=ContinuousBatch, init=False)
+    _batches: ContinuousBatches = field(factory=ContinuousBatches, init=False)
     _jobs: deque[PendingRequest[Callable[[], Any]]] = field(factory=deque, init=False)
     _requests: deque[Requested] = field(factory=deque, init=False)
     _bell: threading.Condition = field(factory=threading.Condition, init=False)
     _closing: bool = field(default=False, init=False)
-    _batch_until: float = field(default=0.0, init=False)  # no job before, while it is busy
+    _batches_until: float = field(default=0.0, init=False)  # no job before, while they are busy
     _thread: threading.Thread = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -380,23 +425,23 @@ class ContinuousWorker:
         # The number of OpenMP threads belongs to the thread that sets it.
         torch.set_num_threads(self.threads)
         while self._wait_for_work():
-            if self._jobs and not (self._batch.busy and time.monotonic() < self._batch_until):
+            if self._jobs and not (self._batches.busy and time.monotonic() < self._batches_until):
                 job, started = self._jobs.popleft(), time.monotonic()
                 outcome = attempt(job.work)
                 ended = time.monotonic()
-                self._batch_until = ended + (ended - started)
+                self._batches_until = ended + (ended - started)
                 call_in(job.future.get_loop(), fulfil, job.future, outcome)
-            elif self._batch.busy:
-                for pending, outcome in self._batch.turn():
+            elif self._batches.busy:
+                for pending, outcome in self._batches.turn():
                     call_in(pending.future.get_loop(), fulfil, pending.future, outcome)
 
     def _wait_for_work(self) -> bool:
         """Wait until there is work; return False once the worker is closed and all is done."""
         with self._bell:
-            while not (self._jobs or self._requests or self._batch.busy):
+            while not (self._jobs or self._requests or self._batches.busy):
                 if self._closing:
                     return False
                 self._bell.wait()
-            self._batch.arrived.extend(self._requests)
-            self._requests.clear()
+            while self._requests:
+                self._batches.add(self._requests.popleft())
         return True

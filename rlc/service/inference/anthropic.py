@@ -102,10 +102,7 @@ class CountRequest(Body):
 
     def conversation(self) -> list[Message]:
         """Return the messages as plain data in OpenAI's form, the system's first. Raise
-        RefusedRequest (400) for content that models here cannot read, and for the beginning of a
-        reply."""
-        problem = "The last message is the assistant's: this server cannot continue a reply."
-        require(self.messages[-1].role != "assistant", "messages", problem)
+        RefusedRequest (400) for content that models here cannot read."""
         texts = [] if self.system is None else [_text(self.system, "system")]
         turns = []
         for i, turn in enumerate(self.messages):

@@ -76,7 +76,10 @@ def read_body(kind: type[B], content: bytes) -> B:
 
 def name_results(messages: Sequence[Message]) -> list[Message]:
     """Return messages in which each result of a tool has the name of the tool. Raise RefusedRequest
-    (400) for a result whose call is not in the messages before it."""
+    (400) for a result whose call is not in the messages before it, and if a reply is begun."""
+    is_begun = bool(messages) and messages[-1]["role"] == "assistant"
+    problem = "The last message is the assistant's: this server cannot continue a reply."
+    require(not is_begun, "messages", problem)
     names: dict[str, str] = {}
     named: list[Message] = []
     for i, message in enumerate(messages):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, get_type_hints
 
 from attrs import define, field, frozen
@@ -23,7 +24,15 @@ from rlc.chat import EnvError, fitting_renderer
 from rlc.service.chats.model import ChatModel
 from rlc.service.engine.checkpoints import SCHEME
 from rlc.service.engine.service import LocalSamplingClient
-from rlc.service.http import JSON, ON_ERROR, RefusedRequest, key_checker, read_content, require_key
+from rlc.service.http import (
+    JSON,
+    ON_ERROR,
+    RefusedRequest,
+    key_checker,
+    read_content,
+    require_key,
+    require_local_host,
+)
 from rlc.service.inference.endpoint import Caller, Observer
 from rlc.service.inference.routes import inference_routes
 from rlc.service.interface import SampledToken, ServiceError
@@ -243,7 +252,8 @@ def build_app(
     backend: Backend, key: str | None = None, answered: Observer | None = None
 ) -> ASGIApp:
     """Return the ASGI application. With ``key``, requests must carry it, as ``X-API-Key`` or
-    ``Authorization: Bearer``. ``answered`` is called with each answer of a model."""
+    ``Authorization: Bearer``; without one they must be for this machine by name. ``answered`` is
+    called with each answer of a model."""
 
     def route(method: str, address: str, handler: Callable[..., Any]) -> Route:
         wanted = get_type_hints(handler)
@@ -251,7 +261,9 @@ def build_app(
         async def endpoint(request: Request) -> Response:
             given: dict[str, Any] = {}
             if "request" in wanted:
-                given["request"] = await _read(request, wanted["request"])
+                kind = wanted["request"]
+                content = await read_content(request, PROTOBUF if kind is Pass else JSON)
+                given["request"] = _read(backend, kind, content)
             if "query" in wanted:
                 given["query"] = request.query_params
                 if isinstance(kind := wanted["query"], type) and issubclass(kind, BaseModel):
@@ -261,9 +273,15 @@ def build_app(
                 given["headers"] = request.headers
             if "base_url" in wanted:
                 given["base_url"] = str(request.base_url)
-            result = handler(backend, *request.path_params.values(), **given)
-            if inspect.isawaitable(result):
-                result = await result
+            try:
+                result = handler(backend, *request.path_params.values(), **given)
+                if inspect.isawaitable(result):
+                    result = await result
+            except (RefusedRequest, ServiceError) as error:
+                asked = given.get("request")
+                number = getattr(asked, "model_id", None), getattr(asked, "seq_id", None)
+                backend.refuse_in_order(*number, error)
+                raise
             if isinstance(result, Response):
                 return result
             if isinstance(result, EncodedReply):
@@ -282,7 +300,9 @@ def build_app(
     routes.append(route("GET", f"{SIGNED}{{path:path}}", account_requests.download))
     routes += inference_routes(ServedModels(backend), answered)
     app: ASGIApp = Starlette(routes=routes, exception_handlers=ON_ERROR)
-    if key is not None:
+    if key is None:
+        app = require_local_host(app)
+    else:
         is_key, signed = key_checker(key), backend.signer.has_signed  # an identity given for it
         app = require_key(app, lambda given: is_key(given) or signed(given), free=SIGNED)
     if any(backend.disturbances.faults.of_requests.values()):
@@ -290,12 +310,20 @@ def build_app(
     return app
 
 
-async def _read(request: Request, kind: type[Any]) -> Any:
+def _read(backend: Backend, kind: type[Any], content: bytes) -> Any:
+    """Read a body. Raise RefusedRequest if it is not of a kind; if it names the model and its own
+    number, it counts as answered."""
     if kind is Pass:
-        return read_pass(await read_content(request, PROTOBUF))
-    content = await read_content(request, JSON)
-    with _explaining("body"):
-        return kind.model_validate_json(content)
+        return read_pass(content)
+    try:
+        with _explaining("body"):
+            return kind.model_validate_json(content)
+    except RefusedRequest as error:
+        with suppress(ValueError, RecursionError):
+            given = json.loads(content)
+            if isinstance(given, dict):
+                backend.refuse_in_order(given.get("model_id"), given.get("seq_id"), error)
+        raise
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -338,6 +339,19 @@ class Backend:
             promise = self.futures.open(request_id, what)
             model.sequencer.take(number, lambda: self.futures.run(promise, start, delay))
         return types.UntypedAPIFuture(request_id=request_id, model_id=model.id)
+
+    def refuse_in_order(self, model_id: object, seq: object, error: Exception) -> None:
+        """Let a refused request on a model count as answered: those after it have higher numbers,
+        and wait for its own. Nothing happens if there is no such model, or the number was taken."""
+        model = self.sessions.models.get(model_id) if isinstance(model_id, str) else None
+        if model is None or not isinstance(seq, int):
+            return
+
+        def refuse() -> NoReturn:
+            raise error
+
+        with suppress(RefusedRequest):
+            self.promise_in_order(model, seq, "refused", refuse)
 
     def promise_sample(
         self, owner: str, seq: int, samples: int, start: Callable[[], Awaitable[Any]]

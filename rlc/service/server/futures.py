@@ -166,7 +166,7 @@ class Futures:
             delay = math.inf
         try:
             work = start()
-        except (RefusedRequest, ServiceError) as error:
+        except Exception as error:
             promise.settle(_failure(error))
             return
         promise.task = asyncio.get_running_loop().create_task(self._finish(promise, work, delay))

@@ -94,13 +94,15 @@ def _chunk(message: Any, where: str) -> types.ModelInputChunk:
 
 
 def _tensor(message: Any, where: str) -> types.TensorData:
+    """Decode a tensor. A dense one without a shape has one dimension."""
     if message.dtype not in _DTYPES:
         raise RefusedRequest(400, f"{where}: a tensor is float32 or int64.")
     name, dtype = _DTYPES[message.dtype]
     shape = list(message.shape)
     try:
         if message.WhichOneof("encoding") != "sparse_csr":
-            return types.TensorData(_array(message.dense, dtype, where), name, shape)
+            values = _array(message.dense, dtype, where)
+            return types.TensorData(values, name, shape or [len(values)])
         index = np.dtype(np.int64)
         return types.TensorData(
             _array(message.sparse_csr.values, dtype, where),

@@ -14,6 +14,7 @@ from local_support import engine, folder, prompt, random_group, run
 from tinker import types
 
 from rlc.service.engine import open_engine
+from rlc.service.engine import sampling as engine_sampling
 from rlc.service.engine.decoder import Decoder, RunningSample
 from rlc.service.engine.service import LocalSamplingClient, LocalService
 from rlc.service.engine.trainer import Trainer
@@ -92,30 +93,47 @@ def test_a_request_joins_the_batch_that_is_running_and_gets_the_same_answer(
     assert_close(found[1].prompt_logprobs_np, expected[1].prompt_logprobs_np)
 
 
-def test_other_weights_have_their_turn_before_later_requests_for_the_first(
-    continuous: LocalService, monkeypatch: pytest.MonkeyPatch
+def test_weights_take_turns_and_none_changes_what_the_others_sample(
+    continuous: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = Gate(monkeypatch, at_step=1)
+    """A few tokens of one do not wait for the many of another, nor the last for all before."""
+    monkeypatch.setattr(engine_sampling, "_SLICE", 0.0)
+    plain = engine(tmp_path / "plain")
     done: list[str] = []
 
-    async def ask(name: str, sampler: LocalSamplingClient, tokens: int) -> None:
-        await sampler.sample(prompt([5, 17, 40]), 1, sampling(tokens))
-        done.append(name)
-
-    async def main() -> None:
-        client = await continuous.create_lora_training_client(folder(), rank=2, seed=0)
+    async def work(service: LocalService, gate: Gate | None) -> list[list[list[int]]]:
+        client = await service.create_lora_training_client(folder(), rank=2, seed=0)
         one = await client.save_weights_and_get_sampling_client()
+        await client.forward_backward(random_group(1), "importance_sampling")
+        await client.optim_step(types.AdamParams(learning_rate=0.05))
         two = await client.save_weights_and_get_sampling_client()
-        asked = [asyncio.ensure_future(ask("first", one, 8))]
-        await gate.wait()
-        for name, sampler, tokens in (("joined", one, 3), ("other", two, 5), ("late", one, 1)):
-            asked.append(asyncio.ensure_future(ask(name, sampler, tokens)))
-            await asyncio.sleep(0)
-        gate.opened.set()
-        await asyncio.gather(*asked)
+        three = await service.create_sampling_client(base_model=folder())
+        await two.sample(prompt([5, 17, 40]), 1, sampling(1))  # its prompt is cached from now on
 
-    run(main)
-    assert done == ["joined", "first", "other", "late"]
+        async def ask(
+            name: str, sampler: LocalSamplingClient, samples: int, tokens: int
+        ) -> list[list[int]]:
+            answer = await sampler.sample(prompt([5, 17, 40]), samples, sampling(tokens))
+            done.append(name)
+            return [list(sequence.tokens) for sequence in answer.sequences]
+
+        asked = [asyncio.ensure_future(ask("many", one, 4, 24))]
+        if gate is not None:
+            await gate.wait()
+        for name, sampler, tokens in (("few", two, 4), ("base", three, 6), ("late", one, 2)):
+            asked.append(asyncio.ensure_future(ask(name, sampler, 2, tokens)))
+            await asyncio.sleep(0)
+        if gate is not None:
+            gate.opened.set()
+        return await asyncio.gather(*asked)
+
+    expected = run(lambda: work(plain, None))
+    plain.close()
+    done.clear()
+    gate = Gate(monkeypatch, at_step=2)
+    assert run(lambda: work(continuous, gate)) == expected
+    assert done == ["late", "few", "base", "many"]
+    assert gate.rows[1:6] == [4, 4, 2, 2, 6]
 
 
 def test_training_goes_on_in_the_middle_of_a_batch(

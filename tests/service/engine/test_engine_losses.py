@@ -128,6 +128,10 @@ def test_stable_reinforce_counts_the_tokens_of_sampled_spans(service: LocalServi
         moved = types.Datum(text, inputs(target_tokens=targets, **elsewhere))
         again = moved.with_provenance(SAMPLED, SAMPLED)
         assert await norm([again], "stable_reinforce", config) == pytest.approx(expected, rel=1e-4)
+        # Cookbook 0.6.1 names no strength.
+        usual = await client.forward([datum], "stable_reinforce")
+        named = await client.forward([datum], "stable_reinforce", {"kl_coeff": 0.01})
+        assert usual.metrics["loss:sum"] == named.metrics["loss:sum"] != passed.metrics["loss:sum"]
 
     run(main)
 
@@ -139,13 +143,12 @@ def test_stable_reinforce_refuses_what_it_cannot_place(service: LocalService) ->
 
     async def main() -> None:
         client = await service.create_lora_training_client(folder(), rank=4, seed=0)
-        for data, config, said in (
-            (datum, {"kl_coeff": 0.1}, "needs provenance: sample with record_stability_info"),
-            (named, {"kl_coeff": 0.1}, "advantages on sampled tokens only"),
-            (named, None, "needs the setting 'kl_coeff'"),
+        for data, said in (
+            (datum, "needs provenance: sample with record_stability_info"),
+            (named, "advantages on sampled tokens only"),
         ):
             with pytest.raises(ServiceError, match=said):
-                await client.forward_backward([data], "stable_reinforce", config)
+                await client.forward_backward([data], "stable_reinforce", {"kl_coeff": 0.1})
 
     run(main)
 

@@ -243,6 +243,11 @@ def test_a_checkpoint_is_a_model(
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role", "system"),
         ({"frequency_penalty": 0.5}, "frequency_penalty", "does not support"),
         ({"logit_bias": {"5": 1}}, "logit_bias", "does not support"),
+        (
+            {"messages": [*ASKED, {"role": "assistant", "content": "e"}]},
+            "messages",
+            "cannot continue a reply",
+        ),
         ({"response_format": {"type": "json_object"}}, "response_format", "does not support"),
         ({"reasoning_effort": "low"}, "reasoning_effort", "does not support"),
         ({"extra_body": {"min_p": 0.1}}, "min_p", "no parameter min_p"),

@@ -214,6 +214,7 @@ def nested(depth: int) -> Any:
         {"op": "call_function", "target": "getattr", "args": [{"ref": "logprobs"}, "__class__"]},
         {"op": "call_method", "target": "exp", "args": [{"ref": "total"}]},
         {"op": "call_method", "target": "add", "args": [{"ref": "logprobs"}, 2**70]},
+        {"op": "call_method", "target": "mul", "args": [{"ref": "logprobs"}, 10**400]},
         {"op": "call_method", "target": "add", "args": [{"ref": "logprobs"}, nested(150)]},
         {"op": "call_method", "target": "sum", "args": [{"ref": "logprobs"}, nested(90)]},
         {"op": "call_method", "target": "exp", "args": [{"ref": ["logprobs"]}]},

@@ -72,6 +72,28 @@ def test_training_that_cannot_be_done_fails_and_the_client_goes_on(
 
 
 @pytest.mark.parametrize(
+    "work",
+    [
+        lambda c: c.load_state("weights/a"),
+        lambda c: c.optim_step(types.AdamParams(learning_rate=float("nan"))),
+    ],
+    ids=["path", "number"],
+)
+def test_the_client_goes_on_after_a_request_that_was_refused_at_once(
+    sdk: tinker.ServiceClient, work: Callable[[tinker.TrainingClient], Any]
+) -> None:
+    """The numbers of requests have no gap: the next is not held back for the refused one."""
+    client = sdk.create_lora_training_client(BASE, rank=2).result()
+    passing = client.forward_backward(policy_data(), "importance_sampling")
+    with pytest.raises(tinker.BadRequestError):
+        work(client).result(timeout=20)
+    assert passing.result(timeout=20).metrics
+    metrics = client.optim_step(types.AdamParams(learning_rate=0.01)).result(timeout=20).metrics
+    assert metrics is not None
+    assert metrics["grad_norm"] > 0
+
+
+@pytest.mark.parametrize(
     ("path", "body", "given", "status", "said"),
     [
         ("asample", b"{", {}, 400, "The body is not as it should be: Invalid JSON"),
@@ -295,6 +317,35 @@ def test_a_server_with_a_key_lets_in_who_has_it(tmp_path: Path) -> None:
         stranger.close()
         rest = tinker.RestClient(base_url=server.url, api_key="tml-secret")
         assert rest.list_training_runs().result().training_runs == []
+        friend = Raw(server.url)
+        for scheme in ("Bearer", "bearer"):
+            given = {"authorization": f"{scheme} tml-secret", "host": "gpu.example"}
+            assert friend.ask("GET", "healthz", **given)[0] == 200
+        friend.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("elsewhere.example:1", 403)],
+)
+def test_without_a_key_only_this_machine_is_answered(raw: Raw, host: str, status: int) -> None:
+    """A page of another site may let its name stand for this machine."""
+    assert raw.ask("GET", "healthz", host=host)[0] == status
+
+
+def test_a_client_that_leaves_within_its_request_is_no_error(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = server.url.removeprefix("http://")
+    for path in ("api/v1/asample", "v1/chat/completions"):
+        half = HTTPConnection(address)
+        half.request("POST", f"/{path}", b"{", {"content-type": JSON, "content-length": "9"})
+        half.close()
+    after = Raw(server.url)
+    for _ in range(3):
+        assert after.ask("GET", "healthz")[0] == 200
+    after.close()
+    assert caplog.text == ""
 
 
 def test_the_models_it_serves(rest: tinker.RestClient) -> None:

@@ -136,6 +136,22 @@ def test_a_large_batch_goes_in_pieces_that_arrive_in_any_order(
     np.testing.assert_allclose(served_weights(server, client), expected_P, atol=1e-4)
 
 
+def test_a_tensor_without_a_shape_has_one_dimension(sdk: tinker.ServiceClient) -> None:
+    """rLLM sends what `TensorData(data, dtype)` makes."""
+    data = policy_data(count=2)
+    bare = [
+        types.Datum(
+            datum.model_input,
+            {k: types.TensorData(v.data, v.dtype) for k, v in datum.loss_fn_inputs.items()},
+        )
+        for datum in data
+    ]
+    client = sdk.create_lora_training_client(BASE, rank=2, seed=1).result()
+    expected = client.forward(data, "importance_sampling").result()
+    found = client.forward(bare, "importance_sampling").result()
+    assert found.metrics == expected.metrics
+
+
 @pytest.mark.parametrize("columns", [None, 2])
 def test_a_custom_loss_runs_through_the_logprobs(
     sdk: tinker.ServiceClient, columns: int | None
