@@ -286,8 +286,8 @@ def build_app(
                 return result
             if isinstance(result, EncodedReply):
                 return Response(result.content, result.status, media_type=result.content_type)
-            content = "{}" if result is None else result.model_dump_json()
-            return Response(content, media_type=JSON)
+            body = "{}" if result is None else result.model_dump_json()
+            return Response(body, media_type=JSON)
 
         return Route(address, endpoint, methods=[method])
 
