@@ -115,8 +115,7 @@ class ToolChatHistory:
         return Action(text, message, cut_off=bool(self._stops) and not closed)
 
     def _after_reply(self, new: list[Message]) -> list[int]:
-        """Return the tokens that messages and the next generation prompt add after a reply: they
-        are rendered behind a short conversation, and cut after the stop token of its reply."""
+        """Return the tokens that messages add after a reply, rendered behind a short chat."""
         left = 1 + sum(token in self._stops for token in self._prompt([_ASKED]))
         tokens = self._prompt([_ASKED, _REPLY, *new])
         for at, token in enumerate(tokens):
@@ -221,8 +220,7 @@ def tool_chat_history(
 
 
 class CachingTokenizer:
-    """Any tokenizer, with a cache of recent texts: renderers encode pieces of messages, most of
-    which are the same in every turn, and for all members of a group."""
+    """Any tokenizer, with a cache: most texts are the same in every turn and for all of a group."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.latest = ""  # the text that was encoded last

@@ -85,8 +85,7 @@ class TranscriptTree:
 
 
 class TranscriptHistory:
-    """A history of an episode whose observations are whole conversations. One that was edited is
-    written anew: that turn is a sequence of its own."""
+    """A history of whole conversations; an edited one is a sequence of its own."""
 
     def __init__(self, new_chat: Callable[[], ToolChatHistory]) -> None:
         self._tree = TranscriptTree(new_chat)

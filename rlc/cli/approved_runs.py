@@ -44,8 +44,7 @@ def use_approval(plan: Plan) -> bool:
 
 
 def needs_approval(saved: SavedPlan) -> bool:
-    """Return whether a person has to approve a plan: any but rehearsals on this machine that cost
-    nothing."""
+    """Return whether a plan costs money, or is no rehearsal on this machine."""
     # That of a small job may be the job itself; then only the file says that it is one.
     rehearsed = saved.made_from is not None and saved.made_from.rehearse
     rehearses = rehearsed or saved.plan.rehearses
@@ -63,8 +62,8 @@ _LOOKS = 0.1  # seconds between two looks at how the run stands
 
 
 async def start(path: str, wait_seconds: float) -> dict[str, Any]:
-    """Run a saved plan with `rlc run`, and return how it stands when it has ended, or after
-    ``wait_seconds``. Raise Error if the plan is not approved or the run does not begin."""
+    """Run a saved plan with `rlc run`; return its state at its end or after ``wait_seconds``. Raise
+    Error if the plan is not approved or the run does not begin."""
     plan = load_plan(path)
     approved = use_approval(plan)
     if not approved and needs_approval(read_plan(path)):

@@ -107,11 +107,8 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Keeps the lines of a text of several lines, such as examples; wraps any other.
-
-    argparse makes one for each argument. So the width of the terminal, which takes another module,
-    is found only once there is a text to print.
-    """
+    """Keeps the lines of a text of several lines, such as examples; wraps any other. The terminal's
+    width, which takes another module, is found only once there is a text to print."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=80)

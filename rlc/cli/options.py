@@ -67,8 +67,7 @@ def is_local(host: str) -> bool:
 
 
 def key_of(args: argparse.Namespace) -> str | None:
-    """Return the key that clients must send; None on loopback without one. Raise Error where other
-    machines are let in without a key, or without --allow-remote."""
+    """Return the key of clients, or None. Raise Error if other machines are let in without one."""
     key = os.environ.get(KEY_VARIABLE) or None
     if not is_local(args.host):
         if not args.allow_remote:
@@ -96,10 +95,7 @@ def changes_plan(args: argparse.Namespace) -> bool:
 
 
 def recipe_files(paths: Iterable[str]) -> list[str]:
-    """Return the files themselves, and every recipe in a folder and its subfolders, in order.
-
-    A file that is named twice comes once. Raise UsageError if a folder has no recipe.
-    """
+    """Return files and the recipes in folders, each once. Raise UsageError if a folder has none."""
     files: list[str] = []
     for path in paths:
         found = [] if os.path.isdir(path) else [path]

@@ -33,16 +33,14 @@ _TRACEBACK = 12  # last lines of the first traceback that are shown
 
 
 def print_summary(console: Console, summary: Summary) -> None:
-    """Print the results, the report's findings and the next commands; in a terminal no word is
-    broken at its right side."""
+    """Print the results, the findings and the next commands, wrapped at words in a terminal."""
     for line in "\n".join(map(visible, _lines(summary))).split("\n"):
         for part in _wrapped(line, console.width) if console.is_terminal else [line]:
             console.print(part, highlight=False, markup=False, soft_wrap=True)
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line in parts that fit, indented below its text. The text before a wide gap, such as
-    a command, stays whole, so that it can be copied."""
+    """Return a line in indented parts. The text before a wide gap, a command, stays whole."""
     from textwrap import wrap
 
     if not line.startswith("  "):
@@ -131,8 +129,7 @@ def _next(summary: Summary) -> Iterator[str]:
 
 
 def last_results(info: RunInfo) -> str:
-    """Return a line for each stage with the results of its last step: rewards by environment, loss,
-    or metrics of the evaluation."""
+    """Return a line for each stage with the results of its last step."""
     return "\n".join(", ".join(f"{name} {v:.3f}" for name, v in _results(s)) for s in info.stages)
 
 

@@ -1,5 +1,4 @@
-"""Episodes as lines of text with styles, for `rlc show` and its browser: turns, single tokens
-coloured by advantage or ratio, matches of a game as one conversation of all seats."""
+"""Episodes as lines of text with styles: turns, single tokens coloured, matches of a game."""
 
 from __future__ import annotations
 
@@ -50,9 +49,7 @@ def transcript(
     episode: ShownEpisode, system: str | None = None, replies: Replies | None = None, by: str = ""
 ) -> list[Text]:
     """Return an episode line by line: a heading, the ``system`` message of its chat, its turns.
-
-    The tokens of ``replies`` are coloured ``by`` something, or listed by `table`, or summed up.
-    """
+    ``by``: what the tokens of ``replies`` are coloured by, or ``table``."""
     from rich.text import Text
 
     lines, replies = [*heading_lines(episode)], replies or {}
@@ -130,11 +127,8 @@ def turn_lines(
     by: str | None = None,
     chosen: int | None = None,
 ) -> Iterator[Line]:
-    """Yield a turn of an episode; the ``system`` message comes before the first.
-
-    The ``tokens`` of a reply that was trained on are summed up; with ``by`` they take the place of
-    its text, coloured by that, the one at ``chosen`` marked.
-    """
+    """Yield a turn, the first after the ``system`` message. The ``tokens`` of a trained reply are
+    summed up; with ``by`` they replace its text, coloured by that, the one at ``chosen`` marked."""
     turn, advantages = record["turns"][number], record["advantages"]
     yield "dim", [f"── turn {number + 1} of {len(record['turns'])}"]
     messages = [("system", system, "magenta")] if system and not number else []
@@ -185,8 +179,7 @@ class Vocabulary:
     missing: str = ""
 
     def texts(self, tokens: Sequence[int]) -> list[str]:
-        """Return the text of each token. The first of those that are one character together has
-        it, the others have none."""
+        """Return the text of each token; the first of several that are one character has it."""
         if self.tokenizer is None:
             return [f"{token} " for token in tokens]
         texts = list[str]()
@@ -211,8 +204,7 @@ class Vocabulary:
 
 @cache
 def vocabulary_of(base: str) -> Vocabulary:
-    """Return the vocabulary of a base model: the included one, one in a folder, or one of the hub
-    that was downloaded to this machine before. Nothing is downloaded."""
+    """Return the vocabulary of a base model: included, in a folder, or in the download cache."""
     try:
         tokenizers = importlib.import_module("tokenizers")
     except ImportError:
@@ -252,8 +244,7 @@ _NOTABLE = (0.01, 0.05, 0.2)  # distances of a ratio from 1 (of its logarithm fr
 
 @frozen
 class TrainedToken:
-    """A token of a reply that was trained on, with the logprobs of the sampler and of the trainer,
-    which is NaN where it computed none."""
+    """A token that was trained on; ``trainer``, its logprob, is NaN where none was computed."""
 
     id: int
     text: str
@@ -286,8 +277,7 @@ def replies_of(sequences: Sequence[SequenceTokens], vocabulary: Vocabulary) -> R
 
 
 def shade(token: TrainedToken, by: str, widest: float) -> int:
-    """Return the shade of a token, from -3 to 3. ``widest`` is the largest absolute advantage of
-    its reply."""
+    """Return a shade from -3 to 3; ``widest``: the largest absolute advantage of the reply."""
     if by == "ratio":
         distance = token.trainer - token.logprob
         size = sum(abs(distance) >= least for least in _NOTABLE)
@@ -298,8 +288,7 @@ def shade(token: TrainedToken, by: str, widest: float) -> int:
 
 
 def reply_parts(tokens: Sequence[TrainedToken], by: str, chosen: int | None = None) -> list[Part]:
-    """Return a reply as parts of lines, each token in the style of its shade, or of the ``chosen``
-    one."""
+    """Return a reply as parts of lines, each token in the style of its shade."""
     widest = max((abs(token.advantage) for token in tokens), default=0.0)
     parts: list[Part] = ["  "]
     for place, token in enumerate(tokens):
@@ -310,8 +299,7 @@ def reply_parts(tokens: Sequence[TrainedToken], by: str, chosen: int | None = No
 
 
 def in_words(tokens: Sequence[TrainedToken]) -> Line:
-    """Return a reply in a line: the range of its tokens' advantages, and of their ratios, with the
-    token that is farthest from 1."""
+    """Return the ranges of a reply's advantages and ratios, and the token farthest from 1."""
     low, high = (signed(f(token.advantage for token in tokens)) for f in (min, max))
     count = f"{len(tokens):,} token{'' if len(tokens) == 1 else 's'}"
     text = f"{count}, advantage {low}" + (f" to {high}" if high != low else "")
@@ -358,8 +346,7 @@ class TokenReader:
         self._index = TokenIndex(self.folder)
 
     def replies(self, record: Record) -> Replies:
-        """Return the tokens of an episode by turn, of those turns that were trained on and whose
-        tokens were kept."""
+        """Return the tokens of an episode by turn, as far as they were trained on and kept."""
         who = (record["env"], record["task"], record["member"], record.get("role") or "")
         key = EpisodeKey(*who, max(0, record.get("reply", 0) - 1))
         found = self._index.episode(record["stage"], record["step"], key)
@@ -407,8 +394,7 @@ def games_of(plan: Plan) -> dict[tuple[str, str], tuple[Sequence[str], str]]:
 
 
 def match_lines(parts: Sequence[Record], seats: Sequence[str], opponent: str) -> Iterator[Line]:
-    """Yield a heading, how each seat has ended, and the moves in their order. ``parts`` are the
-    episodes of the seats that are trained, ``seats`` the names of all seats."""
+    """Yield a heading, the result of each trained seat (``parts``), and the moves in order."""
     from rlc.plan import OUTCOMES
     from rlc.report.episodes import advantage
 

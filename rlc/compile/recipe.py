@@ -65,8 +65,7 @@ def load(
 
 
 def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
-    """Return the findings in the recipe of a file (``-``: standard input), and with a ``reader`` in
-    the data that it names."""
+    """Return the findings in the recipe of a file (``-``: standard input), and in its data."""
     source, found = read_source(path)
     if source is not None:
         *_, found = _checked(source, reader=reader)
@@ -129,8 +128,7 @@ def _checked(
     seed: int | None = None,
     read: Read = read_source,
 ) -> tuple[Analysis | None, tuple[Sweep, ...], Diagnostics]:
-    """Return the analysis of a recipe, its sweeps and all findings; None and no sweeps if there are
-    errors."""
+    """Return analysis, sweeps and findings; None and no sweeps if there are errors."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found, read)
     for text in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):

@@ -66,8 +66,7 @@ def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> 
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """Return the plan in a file, to run. Raise PlanFileError if it was edited or is stale; the
-    message says what differs."""
+    """Return the plan in a file, to run. Raise PlanFileError if it was edited or is stale."""
     saved = read_plan(path)
     if not saved.hashed:
         raise PlanFileError(
@@ -89,8 +88,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def read_plan(path: str | os.PathLike[str]) -> SavedPlan:
-    """Return the plan in a file, stale or not. Raise PlanFileError if it does not hold one, or
-    was edited."""
+    """Return the plan in a file, stale or not. Raise PlanFileError without one, or if edited."""
     data = _read(path)
     origin = data.pop("made_from", None)
     made_from, here = None, os.path.dirname(path)

@@ -62,8 +62,7 @@ class TriedRecipe:
 
 
 class TrialCompiler:
-    """Compiles a sound recipe with some values changed. ``own`` is its analysis without them, and
-    ``known`` has its findings."""
+    """Compiles a recipe with changed values. ``own``, ``known``: analysis and findings as is."""
 
     def __init__(
         self, recipe: Recipe, own: Analysis, reader: Reader | None, known: Diagnostics
@@ -203,8 +202,7 @@ class Sweep:
         return evolve(changed, plan=plan, most=REHEARSED)
 
     def stages(self, configuration: Configuration) -> tuple[CheckedStage, ...]:
-        """Return the stages of a trial: the stage of the sweep, those that it continues, and its
-        evaluations. Raise TrialError if the values make no recipe."""
+        """Return the stages that a trial needs. Raise TrialError if its values make no recipe."""
         tried = self.with_values(configuration)
         errors = [item for item in tried.found if item.severity is Severity.ERROR]
         if errors or not tried.analysis.complete:
@@ -425,8 +423,7 @@ class _Checker:
         return True
 
     def axes_differ(self) -> bool:
-        """Return whether the values of each axis make runs of their own with the others put in:
-        one axis may overwrite another."""
+        """Return whether no axis overwrites another: its values make runs of their own."""
         plans = self.sweep.plan.axes
         ends = [{plan.path: texts_of(plan)[end] for plan in plans} for end in (0, -1)]
         for axis, plan in zip(self.checked.axes, plans, strict=True):

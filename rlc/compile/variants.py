@@ -83,8 +83,7 @@ MAX_TASKS, MAX_SAMPLES = 4, 4
 
 
 def rehearse(plan: Plan) -> Plan:
-    """Return a rehearsal of a plan: same stages, environments, wrappers, advantage, loss. What is
-    changed has ``--rehearse`` as its provenance."""
+    """Return a rehearsal of a plan; what is changed has ``--rehearse`` as its provenance."""
     stages = tuple(_stage(stage) for stage in plan.stages)
     provenance = dict(plan.provenance)
     for before, after in zip(plan.stages, stages, strict=True):

@@ -1,7 +1,4 @@
-"""Chats in rows of data: what is imitated, and prompts that are messages.
-
-These functions are pure, so that `rlc check` and a run judge a row alike.
-"""
+"""Chats in rows of data, to imitate or as prompts, read by pure functions."""
 
 from __future__ import annotations
 
@@ -135,8 +132,7 @@ def read_prompt(
 
 
 def read_solved(row: Mapping[str, Any], field: str, **rules: bool) -> Chat:
-    """Return a prompt to show with its answer. Raise MessageError as :func:`read_prompt` does, and
-    for one that has a system message or tools."""
+    """Return a prompt to show with its answer. Raise MessageError for a system message or tools."""
     prompt = read_prompt(row, field, **rules)
     if prompt.tools or prompt.messages[0]["role"] == "system":
         raise MessageError("a solved problem has no system message and no tools")

@@ -41,8 +41,7 @@ class PackageMissingError(DataError):
 
 
 class CodeError(DataError):
-    """Code that is missing, or cannot be called as a recipe asks. The message includes the
-    ``advice``, as several may be reported together. ``argument``: the one at fault."""
+    """Code that is missing or cannot be called. ``argument``: the one at fault."""
 
     def __init__(self, what: str, advice: str | None = None, argument: str | None = None) -> None:
         super().__init__(what if advice is None else f"{what}; {advice}")

@@ -66,8 +66,7 @@ class ListedProblems(Generic[T]):
         return len(self.rows)
 
     def first(self, samples: int | None) -> ListedProblems[T]:
-        """Return the first ``samples`` rows (None: all), or with ``shuffle`` those of one fixed
-        order, so that every run and every stage has the same ones."""
+        """Return the first ``samples`` rows (None: all); with ``shuffle``, of one fixed order."""
         if samples is None:
             return self
         return ListedProblems([self.row(0, number) for number in range(samples)], self.shuffle)
@@ -80,8 +79,7 @@ class ListedProblems(Generic[T]):
 
 @frozen
 class GeneratedProblems:
-    """Countdown problems, made on demand; no problem is in two splits. With ``count`` an epoch has
-    that many, without it they never repeat."""
+    """Countdown problems, made on demand, endless without a ``count`` of an epoch."""
 
     split: str
     shuffle: bool

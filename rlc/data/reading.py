@@ -28,8 +28,7 @@ class FileRows:
 
 @define(eq=False)
 class Reader:
-    """Reads files within ``seconds`` together (None: no limit). ``imports``: own modules may be
-    imported and tried too, each in a process of its own; otherwise they are only read."""
+    """Reads files within ``seconds`` (None: no limit). ``imports``: own code is tried too."""
 
     seconds: float | None = SECONDS
     imports: bool = False
@@ -87,8 +86,7 @@ class Reader:
         question: str,
         keep: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> int | None:
-        """Return the number of rows of a file in a split, or of those that ``keep`` accepts, in any
-        time: a plan may depend on it. None if the file cannot be read, or has no such split."""
+        """Count the rows of a split that ``keep`` accepts, in any time; None on failure."""
         key = f"{path}\0{split!r}\0{question}\0{keep is not None}"
         if key not in self._counts:
             from rlc.data.errors import DataError

@@ -132,8 +132,7 @@ class Rubric:
         return tuple(dict.fromkeys(name for text in texts for name in _FIELD.findall(text)))
 
     def of_row(self, row: Mapping[str, Any] | None, field: str | None) -> Rubric:
-        """Return the rubric for a row: with its fields filled in, and the criteria in its ``field``
-        (None: it has none). Raise DataError for a row without them."""
+        """Return the rubric with a row's fields and its criteria in ``field``. Raise DataError."""
         if not self.fields and field is None:
             return self
         if row is None:

@@ -26,8 +26,7 @@ DARK, LIGHT = "textual-dark", "textual-light"
 
 
 class Browser(App[None]):
-    """Shows a run, or the runs of a folder. ``every`` is the seconds between two looks at what has
-    been written; None to look only on demand."""
+    """Shows a run, or the runs of a folder; reads it every so many seconds (None: on demand)."""
 
     TITLE = "rlc"
     ENABLE_COMMAND_PALETTE = False
@@ -56,8 +55,7 @@ class Browser(App[None]):
 
 
 def open_browser(path: Path) -> int:
-    """Show a run, or the runs of a folder, until the user quits; return the exit status. Raise
-    RunError if there are none, or the run cannot be read."""
+    """Show a run, or the runs of a folder; return the exit status. Raise RunError without one."""
     if is_run(path):
         read_plan(path)
     elif not list_runs(path / TRIALS if is_sweep(path) else path):

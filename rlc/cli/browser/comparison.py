@@ -131,8 +131,7 @@ def _result(record: Record, turn: int) -> str:
 
 
 def other_member(members: Sequence[Record], this: int) -> int | None:
-    """Return the place of the member to compare ``this`` with first: the best of its group, or the
-    worst if it is the best itself. None if it is alone."""
+    """Return the best other member, or the worst if ``this`` is the best; None if it is alone."""
     others = [place for place in range(len(members)) if place != this]
     if not others:
         return None

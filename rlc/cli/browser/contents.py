@@ -67,8 +67,7 @@ class QueryError(Error):
 
 @frozen
 class Query:
-    """Conditions on an episode: ``of_head`` on the beginning of its line, ``of_record`` and
-    ``words`` on the whole line."""
+    """Conditions on the beginning of an episode's line (``of_head``), or on all of it."""
 
     of_head: tuple[Callable[[EpisodeHead], bool], ...] = ()
     of_record: tuple[Callable[[Record], bool], ...] = ()
@@ -220,8 +219,8 @@ class RunContents:
         return self._sorted_by != Query()
 
     def read_on(self, stopped: Callable[[], bool]) -> Iterator[None]:
-        """Read what has been written since, and apply the query; yield now and then, and at the end
-        if there was anything new. Return where ``stopped`` returns True."""
+        """Read what has been written since, and apply the query; yield now and then, and if there
+        was anything new. Return where ``stopped`` returns True."""
         with self._reading:
             self.caught_up = False
             changed = self._read_summary()

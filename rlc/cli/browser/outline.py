@@ -28,8 +28,7 @@ _OPENED = 40  # episodes that are shown at once if no more were found
 
 @frozen(eq=False)
 class OutlinePlace:
-    """The subject of a line of the tree: the run, or as far as given a stage, a step of it, a group
-    of the step, an episode or a preference."""
+    """The subject of a line of the tree: the run, or the innermost part that is given."""
 
     stage: str = ""
     step: int | None = None

@@ -45,11 +45,8 @@ _PREVIEW = 600  # characters of a reply in the page of a group
 
 @frozen
 class PageBlock:
-    """A part of a page: ``lines`` of text, and the values that a turn can be coloured by.
-
-    ``tokens`` are those of a reply; then ``drawn`` returns the lines with the tokens coloured by
-    something, and one of them marked.
-    """
+    """Lines of a page, and the values that a turn is coloured by. With ``tokens``, ``drawn``
+    returns the lines with each token coloured, and one of them marked."""
 
     lines: tuple[Line, ...]
     tones: Mapping[str, float | None] = {}
@@ -280,8 +277,7 @@ def _line(style: str, parts: Sequence[Part]) -> Content:
 
 
 class PageView(VerticalScroll):
-    """The blocks of a page. ``coloring`` is what its turns and tokens are coloured by, ``chosen``
-    the block and the place in it of the chosen token."""
+    """The blocks of a page, coloured by ``coloring``. ``chosen``: block and place of a token."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -330,8 +326,7 @@ class PageView(VerticalScroll):
         return zip(self.blocks, self.query(".block").results(Static), strict=True)
 
     def next_token(self, by: int) -> None:
-        """Choose the next token of a reply, or with ``by = -1`` the one before; at first, the first
-        one on the screen."""
+        """Choose the next token (``by = -1``: the one before), or the first on the screen."""
         places = [(at, i) for at, block in enumerate(self.blocks) for i in range(len(block.tokens))]
         if not places:
             return

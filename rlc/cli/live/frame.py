@@ -51,10 +51,7 @@ _CHARTS = ((3, 8), (3, 6), (2, 6), (1, 6), (0, 1))  # how many curves on how man
 
 
 def frame(state: RunState, width: int, height: int, now: float) -> list[Text]:
-    """Return a run as at most ``height`` lines of at most ``width`` columns.
-
-    ``now`` is a time of the clock that the state is timed by.
-    """
+    """Return a run as at most ``height`` lines of ``width`` columns, at the time ``now``."""
     top = [_title(state, width, now), *_stages(state, width, height)]
     notes = _notes(state, width, max(2, height // 8))
     stage = state.current
@@ -94,8 +91,7 @@ def _body(state: RunState, stage: StageState, width: int, height: int) -> list[T
 
 @frozen
 class _Curves:
-    """Curves by which a stage is ``watched``, and ``others``, drawn in ``width`` columns with
-    ``labels`` columns for their names."""
+    """Curves that a stage is ``watched`` by, and ``others``; ``labels``: columns of their names."""
 
     watched: Sequence[MetricCurve]
     others: Sequence[MetricCurve]
@@ -281,8 +277,7 @@ _REPLY, _CUT = "› ", "… "  # begin a reply, and a text whose beginning is le
 
 
 def _lesson(lesson: TrainedSample, width: int, height: int) -> list[Text]:
-    """Return the row that was learnt from in at most ``height`` lines: the end of the prompt, and
-    of each reply as much as there is room for."""
+    """Return a row that was learnt from: the end of the prompt, and what fits of each reply."""
     room, wide = height - 1, width - len(_REPLY)
     prompt = _text_lines(lesson.prompt, wide)
     replies = [(_SIDES[side], _text_lines(text, wide) or [""]) for side, text in lesson.replies]
@@ -293,8 +288,7 @@ def _lesson(lesson: TrainedSample, width: int, height: int) -> list[Text]:
 
 
 def _episode(rollout: Rollout, width: int, height: int) -> list[Text]:
-    """Return the newest episode in at most ``height`` lines: all of it if there is room, else its
-    last turn, with the end of the prompt and as much of the reply's end as fits."""
+    """Return the newest episode, or the ends of its last turn, in at most ``height`` lines."""
     turns = len(rollout.turns)
     who = " ".join(filter(None, (rollout.env, rollout.role)))
     title = f"newest episode: {who}, task {rollout.task + 1:,}, "

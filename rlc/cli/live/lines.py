@@ -1,5 +1,4 @@
-"""Lines that fit: text made harmless, cut and wrapped by the columns it takes; and curves of block
-characters."""
+"""Lines that fit: text cut and wrapped by its columns; and curves of block characters."""
 
 from __future__ import annotations
 
@@ -109,8 +108,7 @@ def sparkline(values: Sequence[float], width: int = 48) -> str:
 
 
 def chart(values: Sequence[float], width: int, height: int) -> list[str]:
-    """Draw a curve on several lines, the highest first; its lowest value is a low bar. A series
-    that is longer than ``width`` is averaged."""
+    """Draw a curve on several lines, the highest first; average a series longer than ``width``."""
     count = min(width, len(values))
     if not count:
         return []

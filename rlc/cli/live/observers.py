@@ -98,8 +98,7 @@ class RunObserver(Observer):
 
 
 class LiveObserver(RunObserver):
-    """A screen that is redrawn in place, and leaves its last state behind: at most four times a
-    second, and less often where that would take more than two percent of a core."""
+    """Redraws a screen at most four times a second and in two percent of a core."""
 
     def __init__(
         self,
@@ -150,8 +149,7 @@ class LiveObserver(RunObserver):
         self._console.file.flush()
 
     def _rendered(self) -> str:
-        """Return the lines with their colours; the last column stays free, as some terminals begin
-        a line after it."""
+        """Return coloured lines; the last column stays free, as some terminals wrap after it."""
         width, height = self._console.size
         with self.lock:
             lines = frame(self.state, width - 1, height, self.clock())

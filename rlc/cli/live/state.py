@@ -234,8 +234,7 @@ class RunState:
         return [curve for curve in curves if curve.values]
 
     def money(self, stage: StageState) -> tuple[str, float | None]:
-        """Return dollars spent, the budget, and what it will probably be, or "" if nothing costs;
-        and the share of the budget that is spent, None without one."""
+        """Return dollars spent and to come as text, and the share of the budget, or None."""
         assert is_training(stage.plan)
         limit, spent = stage.plan.budget.usd, stage.last.get("spend/usd")
         if spent is None or (not spent and limit is None):

@@ -76,8 +76,7 @@ def question(numbers: Sequence[int], target: int) -> str:
 
 
 def problem(split: str, seed: int) -> dict[str, Any]:
-    """Return the problem of a split that a seed names. Its content decides its split, so that no
-    problem is in two of them."""
+    """Return the problem of a seed. Its content decides its split: no problem is in two."""
     rng = random.Random(derive_seed(seed, "countdown", split))
     while True:
         numbers, target = _draw(rng)

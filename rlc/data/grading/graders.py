@@ -37,8 +37,7 @@ Row = Mapping[str, Any]
 
 @frozen
 class Grader:
-    """A grader that compares answers; ``answer`` is the field of the right one. Raise DataError if
-    a package is missing, or the pattern is not a regular expression."""
+    """A grader; ``answer`` is the field of the right one. Raise DataError if it cannot be made."""
 
     name: str
     answer: str
@@ -73,8 +72,7 @@ def require_gradable(grader: str, answer: str, row: Row) -> None:
 
 
 def completed(graders: Iterable[str], row: Row, question: str, answer: str) -> Row:
-    """Add a question and an answer to a row of Countdown, which has numbers and a target. Raise
-    DataError for one that such a grader cannot use."""
+    """Add question and answer to a row of Countdown. Raise DataError for one that is unusable."""
     if "countdown" not in graders:
         return row
     numbers, target = countdown_task(row, answer)
@@ -82,8 +80,7 @@ def completed(graders: Iterable[str], row: Row, question: str, answer: str) -> R
 
 
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
-    """Raise DataError if a grader calls most of the rows' own answers wrong: then it, or the field
-    of the answer, does not fit. Graders without a known form of right replies are not tried."""
+    """Raise DataError if a grader, where it can be tried, calls most rows' own answers wrong."""
     wrong = [row for row in rows if tried(grader) and wrongly_graded(grader, row)]
     if 2 * len(wrong) > len(rows):
         raise DataError(
@@ -135,8 +132,7 @@ def final_answer(text: str) -> str | None:
 
 
 def number_in(text: str) -> Fraction | None:
-    """Return a text as a number, also with commas, units of currency or a percent sign, or as a
-    fraction of whole numbers; or None."""
+    """Return a number, also with commas, currency or percent sign, or as a fraction; or None."""
     bare = text.strip().strip("$€£%").removesuffix(".").replace("\\$", "").replace("\\%", "")
     bare = bare.replace("{,}", ",").replace("−", "-").strip().strip("$%").strip()
     if len(bare) > _MOST_DIGITS:

@@ -36,9 +36,8 @@ def serve(answer: Callable[..., Any]) -> None:
 
 @define(eq=False)
 class SubprocessPool:
-    """Up to ``most`` processes of ``python -m module``, which calls :func:`serve`. One that does
-    not answer within ``patience`` seconds is replaced. They end with :meth:`close`, or the
-    program."""
+    """Up to ``most`` processes of ``python -m module``, which calls :func:`serve`. One that is
+    later than ``patience`` seconds is replaced."""
 
     module: str
     patience: float
@@ -86,8 +85,7 @@ class SubprocessPool:
 
 
 def _read_line(process: subprocess.Popen[str], seconds: float) -> str | None:
-    """Return the next line; None if it is late. There is one for each that a process reads, so the
-    buffer never holds another."""
+    """Return the next line, or None if it is late. The buffer never holds another."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], seconds)
     return process.stdout.readline().strip() or None if ready else None

@@ -48,8 +48,7 @@ class RewardError(DataError):
 
 @frozen
 class GradedReply:
-    """A reward, and what was measured. ``components`` are what it is the weighted sum of: by name
-    the weight and the value of each."""
+    """A reward, its metrics, and its ``components``: weight and value by name."""
 
     reward: float
     metrics: Mapping[str, float]
@@ -193,8 +192,7 @@ class Reward:
     def _part(
         self, plan: GraderPlan, tool: OwnFunction, numbers: Mapping[str, float]
     ) -> GradedReply:
-        """Return the part of a function. Its metrics are its numbers by name; of several functions,
-        by the name of the function too, which is that of the sum."""
+        """Return the part of a function, its metrics by name; of several, by the function's too."""
         weights = {name: tool.weights.get(name, 1.0) for name in numbers}
         value = math.fsum(weights[name] * number for name, number in numbers.items())
         if "" in numbers:
@@ -222,8 +220,7 @@ class Reward:
     def try_on(
         self, rows: Sequence[DataRow], data: str, asked: Callable[[DataRow], Messages]
     ) -> None:
-        """Try the graders on the first rows; ``asked`` returns the prompt of one. Raise DataError
-        if one calls most of their answers wrong, or a function fails or returns no number."""
+        """Try the graders on the first rows, with prompts by ``asked``. Raise DataError."""
         for grader in self.comparing:
             require_right(grader, [row.fields for row in rows[:TRIED]], data)
         for tool in self._tools:
@@ -319,8 +316,7 @@ class CodeFailure:
 
 @frozen
 class CodeTrial:
-    """Code to be tried for a recipe. A reward, as ``grader``, is given the first ``rows``, each
-    with its prompt; ``answer`` is the field of the right answer."""
+    """Code to be tried. A reward, as ``grader``, is given the first ``rows`` with their prompts."""
 
     recipe: str
     code: Code

@@ -190,8 +190,7 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Let Ctrl-C take effect at the end of the block, and the second at once: torch, interrupted
-    while it is imported, ends the process by the signal."""
+    """Let Ctrl-C take effect after the block; an interrupted import of torch ends the process."""
     pressed = False
 
     def hold_back(*_: object) -> None:

@@ -72,8 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
-    """Return the data of `rlc runs --json`: the runs and sweeps in a folder, or the folder itself;
-    with a ``tag`` the runs that have it."""
+    """Return the data of `rlc runs --json`; with a ``tag`` only the runs that have it."""
     from rlc.catalog import model_of
     from rlc.runtime import what_differs
 
@@ -160,8 +159,7 @@ def _sweep_line(path: Path) -> str:
 def table(
     found: Sequence[RunInfo], now: float, differing: Mapping[Path, Mapping[str, str]]
 ) -> Table:
-    """Return a row for each run. ``now`` is in seconds since the epoch; ``differing`` has the
-    values that differ between the runs of one recipe."""
+    """Return a row for each run. ``now``: seconds since the epoch."""
     from rich.table import Table
     from rich.text import Text
 

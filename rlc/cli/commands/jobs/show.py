@@ -206,8 +206,7 @@ def _show(
 
 
 def _show_comparisons(args: argparse.Namespace, plan: Training, metrics: Sequence[Record]) -> int:
-    """Print preferences of a step: by default the widest, the median and the worst margin of the
-    last one."""
+    """Print preferences of a step: by default the widest, median and worst margin of the last."""
     from rich.console import Console
 
     from rlc.report import signed

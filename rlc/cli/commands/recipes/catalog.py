@@ -71,10 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
-    """Return what the catalogue has about a term, or all of it; only of ``kind``, if given.
-
-    Raise UsageError if there is no such kind, Error if nothing is found.
-    """
+    """Return the entries of a term, or all. Raise UsageError for an unknown kind, or Error."""
     from rlc.catalog import entries, find, kinds, words
     from rlc.check import known_values
 
@@ -93,8 +90,7 @@ def look_up(term: str | None, kind: str | None) -> list[NameEntry]:
 def _views(
     found: Sequence[NameEntry], term: str | None, kind: str | None, every: bool
 ) -> Iterator[RenderableType]:
-    """Show an entry in full if the term is its name, or it is the only one; list the rest, or those
-    that are nearest to the one that is shown."""
+    """Yield in full what the term names, or a single entry; list the rest, or the nearest of it."""
     from rlc.catalog import is_named, related
 
     if term is None and kind is None:

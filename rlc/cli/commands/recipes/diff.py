@@ -68,8 +68,7 @@ def _is_plan(path: str) -> bool:
 
 
 def _compiled(path: str, args: argparse.Namespace | None = None) -> CompileResult:
-    """Return the compiled recipe, or the plan of a run, or a saved one, stale or not. Print the
-    errors of a recipe without a plan."""
+    """Return a compiled recipe or a saved plan, stale or not. Print a recipe's errors."""
     if _is_plan(path):
         from rlc.compile import CompileResult, read_plan
         from rlc.lang import Diagnostics

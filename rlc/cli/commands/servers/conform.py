@@ -120,8 +120,7 @@ def _server(url: str | None) -> Iterator[Endpoint]:
 
 
 def _cheapest(offered: Sequence[SupportedModel]) -> str:
-    """Return the model that is cheapest to train by the catalogue, or the first. Raise Error if the
-    server has none that it trains and samples."""
+    """Return the model that is cheapest to train, or the first. Raise Error if there is none."""
     from rlc.catalog import find_model
 
     usable = (one for one in offered if one.trainable is not False and one.sampleable is not False)
