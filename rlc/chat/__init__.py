@@ -1,9 +1,4 @@
-"""Messages, tools and images as tokens, and back.
-
-``turns`` has observations and actions, and prompts with parts that are not text; ``prompts`` has
-the histories that make prompts of an episode, and ``histories`` those around others: replies that
-end with text, views for other models. ``transcripts`` continue conversations that are sent whole.
-"""
+"""Messages, tools and images as tokens, and back."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,10 +1,7 @@
 """Histories around others: replies that end with text, and views of an episode for other models.
 
-A reply ends with the token that completes the first of its ends, the renderer's or a text. That
-token is a part of the reply as it was sampled, so that what is trained on and what later prompts
-repeat are the sampled tokens. A view sees the observations and replies of an episode beside its own
-history, and makes prompts of its own.
-"""
+The token that completes the first end of a reply, the renderer's or a text, is a part of it, so
+that what is trained on and what later prompts repeat are the sampled tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, frozen
 
-from rlc.chat.prompts import PromptBuilder, chunks_of, encoded_reply, with_text
+from rlc.chat.prompts import (
+    PromptBuilder,
+    chunks_of,
+    encoded_reply,
+    with_instruction,
+    with_text,
+)
 from rlc.chat.turns import Action, Chunks, Observation
 from rlc.data import require_field
 
@@ -34,7 +37,6 @@ class Ends:
         return list(self.cutting(tokenizer)) if self.texts else list(self.tokens)
 
     def cutting(self, tokenizer: Any) -> tuple[str, ...]:
-        """Return the texts at which a reply is cut off."""
         return (*self.texts, *(str(tokenizer.decode([token])) for token in self.tokens))
 
     def reached(self, tokens: Sequence[int], tokenizer: Any) -> int | None:
@@ -142,16 +144,9 @@ class ViewChange:
         if self.demonstration is not None:
             require_field(seen.fields, self.demonstration, "texts")
             shown = seen.fields[self.demonstration]
-            text = shown if isinstance(shown, str) else "\n".join(shown)
-            added = DEMONSTRATION.format(text)
+            added = DEMONSTRATION.format(shown if isinstance(shown, str) else "\n".join(shown))
             text = with_text(text, added)
-            asked = [at for at, message in enumerate(messages) if message["role"] == "user"]
-            messages = tuple(
-                {**message, "content": with_text(message["content"], added)}
-                if at == asked[-1]
-                else message
-                for at, message in enumerate(messages)
-            )
+            messages = tuple(with_instruction(messages, added)) if messages else ()
         return evolve(seen, text=text, messages=messages)
 
 

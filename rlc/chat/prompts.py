@@ -1,5 +1,4 @@
-"""Histories: they take each observation and each sampled reply, and return the next prompt as
-tokens.
+"""Histories: they take each observation and each sampled reply, and return the next prompt.
 
 Sampled tokens are kept as they are, never decoded and encoded again; where a renderer changes
 earlier turns, the prompt is written anew. Messages are plain data in OpenAI's form: ``role`` and
@@ -17,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from attrs import define, evolve
 
@@ -188,9 +187,9 @@ _ANY_MARK = re.compile(rf"{_MARK.pattern}|</?[a-z_]+>")
 _TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model that is named"
 
 
-def with_instruction(messages: Sequence[Message], instruction: str) -> list[Message]:
+def with_instruction(messages: Sequence[Mapping[str, Any]], instruction: str) -> list[Message]:
     """Add an instruction, if any, to the user's last message. Raise EnvError without one."""
-    instructed = [*messages]
+    instructed: list[Message] = [*map(dict, messages)]
     if instruction:
         last = max((at for at, m in enumerate(instructed) if m["role"] == "user"), default=None)
         if last is None:
@@ -374,17 +373,10 @@ class PromptBuilder(Protocol):
         """Record the sampled tokens; return the action for the environment."""
 
 
-@runtime_checkable
-class ChunkedHistory(Protocol):
-    """A history whose prompts may have parts that are not text."""
-
-    @property
-    def chunks(self) -> Chunks:
-        """The parts of the prompts so far that are not text, by their marks among the tokens."""
-
-
 def chunks_of(history: PromptBuilder) -> Chunks:
-    return history.chunks if isinstance(history, ChunkedHistory) else NO_CHUNKS
+    """Return the parts of the prompts so far that are not text, by their marks."""
+    chunks: Chunks = getattr(history, "chunks", NO_CHUNKS)
+    return chunks
 
 
 class ChatFormat:

@@ -129,7 +129,6 @@ def chunks_to_json(chunks: Chunks) -> dict[str, Any]:
 
 
 def chunks_from_json(record: Mapping[str, Any]) -> Chunks:
-    """Return the chunks that :func:`chunks_to_json` wrote."""
     from tinker import types
 
     read = types.ModelInput.model_validate({"chunks": list(record.values())}).chunks

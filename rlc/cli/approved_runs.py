@@ -34,15 +34,6 @@ def approve(plan: Plan) -> None:
         raise Error(f"cannot write {file}: {error.strerror}") from error
 
 
-def use_approval(plan: Plan) -> bool:
-    """Take away the plan's approval; return whether there was one."""
-    try:
-        _file(plan).unlink()
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def needs_approval(saved: SavedPlan) -> bool:
     """Return whether a plan costs money, or is no rehearsal on this machine."""
     # That of a small job may be the job itself; then only the file says that it is one.
@@ -65,7 +56,11 @@ async def start(path: str, wait_seconds: float) -> dict[str, Any]:
     """Run a saved plan with `rlc run`; return its state at its end or after ``wait_seconds``. Raise
     Error if the plan is not approved or the run does not begin."""
     plan = load_plan(path)
-    approved = use_approval(plan)
+    approved = True
+    try:
+        _file(plan).unlink()  # it is good for one run
+    except FileNotFoundError:
+        approved = False
     if not approved and needs_approval(read_plan(path)):
         raise Error(
             f"nobody has approved {path} ({plan_hash(plan)[:12]}), or it was run already",

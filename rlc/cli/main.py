@@ -44,7 +44,6 @@ INTERRUPTED, BROKEN = 130, 70
 
 
 def entry() -> None:
-    """Run the console script."""
     if sys.argv[1:2] not in (["check"], ["explain"]):
         status = main(sys.argv[1:])
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left but to end
@@ -58,7 +57,6 @@ def entry() -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command and return its exit status."""
     try:
         args = _parser(argv).parse_args(argv)
         status = int(args.run(args))

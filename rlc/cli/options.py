@@ -35,7 +35,6 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add the runs of a page."""
     from pathlib import Path
 
     text = "the folder of a run or a sweep, or one with runs in it"
@@ -43,7 +42,6 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_base_url(parser: argparse._ActionsContainer) -> None:
-    """Add the option that names another server."""
     text = "a server to use in place of the hosted Tinker service (default TINKER_BASE_URL)"
     parser.add_argument("--base-url", metavar="URL", help=text)
 

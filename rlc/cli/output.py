@@ -49,7 +49,6 @@ def announced(text: str, quiet: bool = False) -> Iterator[None]:
 
 
 def print_findings(found: Diagnostics) -> None:
-    """Print findings to standard error."""
     if found:
         from rlc.lang.render import render_human
 

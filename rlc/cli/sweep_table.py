@@ -126,7 +126,6 @@ def _row(result: ConfigurationResult) -> tuple[RenderableType, ...]:
 
 
 def print_result(console: Console, summary: SweepSummary) -> None:
-    """Print the table of all configurations, the best first."""
     metric = summary.plan.metric
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("", "configuration", "seeds", "state", metric.name):

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from rlc.catalog import tokenizer_of
 from rlc.cli.output import Line, Part, visible
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rlc.plan import Plan
     from rlc.report.episodes import ShownEpisode
-    from rlc.runtime import Failure, Record, SequenceTokens
+    from rlc.runtime import Failure, Record
 
 # The shades of tokens in a terminal, which may have no more than 16 colours.
 TOKEN_STYLES = {
@@ -68,7 +68,6 @@ def transcript(
 
 
 def causes(failures: Iterable[Failure]) -> Iterator[Text]:
-    """Yield the place and the traceback of each cause."""
     from rich.text import Text
 
     for style, parts in (line for failure in failures for line in cause_lines(failure)):
@@ -76,7 +75,6 @@ def causes(failures: Iterable[Failure]) -> Iterator[Text]:
 
 
 def cause_lines(failure: Failure) -> Iterator[Line]:
-    """Yield the place and the traceback of a cause."""
     yield "bold", [f"raised at {failure.place}" if failure.place else "raised by rlc"]
     yield "dim", [failure.traceback.rstrip()]
 
@@ -224,7 +222,6 @@ def vocabulary_of(base: str) -> Vocabulary:
 
 
 def _downloaded(base: str) -> Path | None:
-    """Return the tokenizer of a model of the hub, from the cache of downloads."""
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError:
@@ -259,21 +256,6 @@ class TrainedToken:
 
 
 Replies = dict[int, tuple[TrainedToken, ...]]  # by turn
-
-
-def replies_of(sequences: Sequence[SequenceTokens], vocabulary: Vocabulary) -> Replies:
-    """Return the tokens of each turn of an episode that was trained on."""
-    found: Replies = {}
-    for one in sequences:
-        at = 0
-        for turn, begin, end in one.spans:
-            ids = one.tokens[begin:end]
-            part = slice(at, at + len(ids))
-            numbers = one.logprobs_S[part], one.trainer_S[part], one.advantages_S[part]
-            rows = zip(ids, vocabulary.texts(ids), *numbers, strict=True)
-            found[turn] = tuple(TrainedToken(*row) for row in rows)
-            at += len(ids)
-    return found
 
 
 def shade(token: TrainedToken, by: str, widest: float) -> int:
@@ -340,17 +322,23 @@ class TokenReader:
 
     folder: Path
     plan: Plan
-    _index: TokenIndex = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._index = TokenIndex(self.folder)
+    _index: TokenIndex = field(init=False, default=Factory(lambda it: TokenIndex(it.folder), True))
 
     def replies(self, record: Record) -> Replies:
         """Return the tokens of an episode by turn, as far as they were trained on and kept."""
         who = (record["env"], record["task"], record["member"], record.get("role") or "")
         key = EpisodeKey(*who, max(0, record.get("reply", 0) - 1))
-        found = self._index.episode(record["stage"], record["step"], key)
-        return replies_of(found, vocabulary_of(self._base(record))) if found else {}
+        replies: Replies = {}
+        for one in self._index.episode(record["stage"], record["step"], key):
+            vocabulary, at = vocabulary_of(self._base(record)), 0
+            for turn, begin, end in one.spans:
+                ids = one.tokens[begin:end]
+                part = slice(at, at + len(ids))
+                numbers = one.logprobs_S[part], one.trainer_S[part], one.advantages_S[part]
+                rows = zip(ids, vocabulary.texts(ids), *numbers, strict=True)
+                replies[turn] = tuple(TrainedToken(*row) for row in rows)
+                at += len(ids)
+        return replies
 
     def remark(self, record: Record, replies: Replies) -> str:
         """Return why there are no tokens of an episode, or only their ids; "" if neither is so."""

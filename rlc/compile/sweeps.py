@@ -158,7 +158,6 @@ class Sweep:
 
     @property
     def size(self) -> int:
-        """The number of configurations that are tried."""
         size = self.plan.search.n or prod(len(axis.values) for axis in self.plan.axes)
         return size if self.most is None else min(size, self.most)
 
@@ -253,7 +252,6 @@ def texts_of(axis: AxisPlan) -> tuple[str, ...]:
 
 
 def number_text(number: float, whole: bool) -> str:
-    """Return a number as a recipe writes it."""
     return str(int(number)) if whole else repr(float(number))
 
 
@@ -308,8 +306,9 @@ def checked_sweeps(
         record = SweepPlan(checked.name, checked.of, axes, *how)
         sweep = Sweep(record, name, seed, checked.axes, compiler, plan)
         checker = _Checker(sweep, checked, found)
-        fits = checker.sizes_fit() and checker.values_fit() and checker.combinations_fit()
-        if fits and checker.axes_differ() and checker.halves():
+        # All axes report, also after one that does not fit.
+        fits = checker.sizes_fit() and False not in [*map(checker.values_fit, checked.axes)]
+        if fits and checker.combinations_fit() and checker.axes_differ() and checker.halves():
             checker.check_budget()
         made.append(sweep)
     return tuple(made)
@@ -339,12 +338,8 @@ class _Checker:
             return False
         return True
 
-    def values_fit(self) -> bool:
-        """Return whether each value of each axis makes a recipe of its own."""
-        fit = [self._values_of(axis) for axis in self.checked.axes]  # which reports
-        return all(fit)
-
-    def _values_of(self, axis: Axis) -> bool:
+    def values_fit(self, axis: Axis) -> bool:
+        """Return whether each value of an axis makes a recipe of its own."""
         (plan,) = (plan for plan in self.sweep.plan.axes if plan.path == axis.name)
         made: dict[str, Span] = {}  # the first value of each trial
         trained, again, warned = set[str](), None, dict[str, int]()
@@ -357,14 +352,12 @@ class _Checker:
             trained.add(repr([stage for stage in stages if stage.trains]))
             first = made.setdefault(repr(stages), place)
             again = again if first is place else (first, place)
-        if len(made) > 1 and again is None:
-            if len(trained) == 1:
+        if again is None:
+            if len(trained) == 1 < len(made):
                 message = f"`{axis.name}` changes how `{self.checked.of}` is evaluated, and not it"
                 advice = "the runs are trained alike, and measured in different ways"
                 self.found.warning("RL0612", axis.span, message, advice)
             return True
-        if again is None:
-            return True  # a single value
         written_once = all(value not in axis.values[:i] for i, value in enumerate(axis.values))
         if len(made) == 1 and written_once:
             message = f"`{axis.name}` changes nothing about `{self.checked.of}`"
@@ -394,7 +387,7 @@ class _Checker:
                 item = evolve(item, labels=(*item.labels, Label(place, "with this value")))
             if matters and item not in self.found:
                 self.found.append(item)
-        return not any(item.severity is Severity.ERROR for item in tried.found)
+        return not tried.found.has_errors
 
     def _lacks_metric(self, tried: TriedRecipe, place: Span) -> bool:
         metric = self.checked.metric
@@ -448,7 +441,7 @@ class _Checker:
             made = list[str]()
             for text in texts_of(plan):
                 tried = self.sweep.with_values({**configuration, plan.path: text})
-                if not any(item.severity is Severity.ERROR for item in tried.found):
+                if not tried.found.has_errors:
                     stages = needed(tried.analysis.stages, self.checked.of)
                     made.append(repr([stage.plan() for stage in stages]))
             if len(set(made)) == len(made):

@@ -197,10 +197,6 @@ def _data(data: AnyData, model: ModelPlan) -> AnyData:
     return _FEW[kind](data, model)
 
 
-def _demonstrations(data: Demonstrations, model: ModelPlan) -> Demonstrations:
-    return evolve(_few(data), env=_env(data.env, 1, model))
-
-
 def _samples(data: Samples, model: ModelPlan) -> Samples:
     return evolve(
         _few(data),
@@ -222,7 +218,7 @@ def _few(data: D) -> D:
 
 
 _FEW: Mapping[type[Any], Callable[[Any, ModelPlan], AnyData]] = {
-    Demonstrations: _demonstrations,
+    Demonstrations: lambda data, model: evolve(_few(data), env=_env(data.env, 1, model)),
     Samples: _samples,
     PreferredPairs: _preferred,
     FileData: lambda data, _: _few(data),

@@ -1,8 +1,5 @@
-"""Data that recipes name: the rows of files, chats, graders, functions of the user's own.
-
-This room knows nothing of environments or models, so that `rlc check` reads data as a run does. All
-raise ``errors.DataError``.
-"""
+"""Data that recipes name: rows of files, chats, graders, functions of the user's own. It knows
+no environments or models, so that `rlc check` reads data as a run does. All raise DataError."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

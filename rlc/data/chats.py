@@ -21,8 +21,8 @@ from rlc.records import evolve, frozen
 
 MESSAGES, SHAREGPT = "messages", "conversations"
 
-# The names of prompt and reply in rows that are not chats.
-_REPLIES = ("completion", "response", "reply", "answer", "output")
+# The names of the reply in rows that are not chats.
+REPLIES = ("completion", "response", "reply", "answer", "output")
 
 
 @frozen
@@ -153,7 +153,7 @@ def _field(row: Mapping[str, Any], field: str | None) -> Any:
             return row[name]
     wanted = " or ".join(f"`{name}`" for name in names)
     what = f"there is no field {wanted}; the row has: {', '.join(map(str, row))}"
-    reply = next((name for name in _REPLIES if name in row), None)
+    reply = next((name for name in REPLIES if name in row), None)
     prompt = next((name for name in ("prompt", "question", "instruction") if name in row), None)
     if not prompt or not reply:
         raise MessageError(what)

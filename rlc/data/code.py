@@ -1,10 +1,7 @@
-"""Python code that a recipe names as ``module:attr`` or ``path/file.py:attr``: imported, or only
-read.
+"""Python code that a recipe names as ``module:attr`` or ``path/file.py:attr``: imported, or read.
 
 Modules are looked for among what is installed, in the working directory, and beside the recipe, in
-this order: a file beside a recipe never takes the place of a library. A file is a module of its
-stem, and modules beside it are found too.
-"""
+this order: a file beside a recipe never takes the place of a library."""
 
 from __future__ import annotations
 
@@ -97,8 +94,7 @@ def written_signature(file: str, name: str) -> Signature | None:
     """Return the signature of a function or class in a file, with ``-> None`` without a ``return``
     of a value; None if only running the file shows it. Raise DataError if the name is missing."""
     try:
-        with open(file, "rb") as opened:
-            module = ast.parse(opened.read(), file)
+        module = ast.parse(Path(file).read_bytes(), file)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror or error}") from error
     except SyntaxError as error:
@@ -123,8 +119,7 @@ def written_signature(file: str, name: str) -> Signature | None:
 
 def lacks(file: str, name: str, attribute: str) -> bool:
     """Return whether ``name`` is a class of the file itself without a trace of the attribute."""
-    with open(file, "rb") as opened:
-        module = ast.parse(opened.read(), file)
+    module = ast.parse(Path(file).read_bytes(), file)
     made = next((maker for known, maker in _bound(module) if known == name), None)
     if not isinstance(made, ast.ClassDef) or _of_class(made) is None:
         return False
@@ -135,8 +130,7 @@ def lacks(file: str, name: str, attribute: str) -> bool:
 def constants(file: str, name: str) -> dict[str, float]:
     """Return the numbers that a function of a file always returns, as far as its text shows: those
     of its dicts by their keys, or the one number under the key ``""``."""
-    with open(file, "rb") as opened:
-        module = ast.parse(opened.read(), file)
+    module = ast.parse(Path(file).read_bytes(), file)
     function = next((maker for known, maker in _bound(module) if known == name), None)
     if not isinstance(function, Function):
         return {}

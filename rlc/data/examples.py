@@ -1,10 +1,5 @@
-"""Examples to learn from in rows of data: the reader of each kind, and preferences, two replies of
-which one is better, or one that is good or bad.
-
-Replies are text, messages, or whole chats that share their beginning, as TRL's data sets, HH-RLHF,
-UltraFeedback, HelpSteer3, SafeRLHF, the arena's and tinker-cookbook's comparisons have them. These
-functions are pure, so that `rlc check` and a run judge a row alike.
-"""
+"""Examples in rows of data: the reader of each kind, and preferences as TRL's data sets, HH-RLHF,
+UltraFeedback, HelpSteer3, SafeRLHF, the arena's and tinker-cookbook's comparisons have them."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rlc.data.chats import MESSAGES, Chat, read_chat, read_pair
+from rlc.data.chats import MESSAGES, REPLIES, Chat, read_chat, read_pair
 from rlc.data.errors import DataError
 from rlc.data.messages import (
     Message,
@@ -30,7 +25,6 @@ from rlc.records import frozen
 PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")
 CHOSEN = ("chosen", "chosen_response")
 REJECTED = ("rejected", "rejected_response")
-REPLIES = ("completion", "response", "reply", "answer", "output")
 
 # Two replies, and what says which is better: fields of the replies, of the verdict, and what the
 # verdict is for the first, for the second, and for neither; a number is judged by its sign.
@@ -49,8 +43,7 @@ class ComparisonError(DataError):
 
 @frozen
 class Comparison:
-    """A better and a worse reply to one prompt: chats whose first ``asked`` messages are the same,
-    and of which the assistant's later messages count."""
+    """A better and a worse reply to one prompt, the first ``asked`` messages of both chats."""
 
     chosen: Chat
     rejected: Chat

@@ -1,9 +1,5 @@
-"""Chat messages in rows of data, and the one form in which the rest of rlc sees them.
-
-A chat is a list of objects with a ``role`` and a ``content``, as OpenAI's API and the chat
-templates of Hugging Face have it. ShareGPT's ``from`` and ``value`` are read as the same. These
-functions are pure, so that `rlc check` and a run judge a row alike.
-"""
+"""Chat messages in rows of data, in OpenAI's form or ShareGPT's, and the one form in which the rest
+of rlc sees them. These functions are pure, so that `rlc check` and a run judge a row alike."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Parts of data: a split by its name, or a share of one, as a plan says which.
-
-The first 90 % and the last 10 % of the same rows never overlap and are all of
-them: both are cut at one place, which is exact.
-"""
+"""Parts of data: a split by its name, or an exact share of one, as a plan says which."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ else:
         concurrency: in_thread
         job: Job
         journal.database: Journal NOTHING RecordedUsage
-        journal.episodes: EpisodeHead EpisodeIndex EpisodeKey SequenceTokens TOKENS_FILE TokenIndex
-            USUAL episode_of
+        journal.episodes: EpisodeHead EpisodeIndex EpisodeKey TOKENS_FILE TokenIndex USUAL
+            episode_of
         journal.folder: RunFolder command is_locked locked made_and_locked new_folder
         journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE Record TIMELINE_FILE
             evaluation_results failures_by_cause is_number measure parse_line read_lines

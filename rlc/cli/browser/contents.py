@@ -75,7 +75,6 @@ class Query:
 
     @property
     def reads_lines(self) -> bool:
-        """Whether it needs whole lines."""
         return bool(self.of_record or self.words)
 
     def fits_head(self, head: EpisodeHead) -> bool:
@@ -147,7 +146,6 @@ def _of_record(name: str, value: str) -> Callable[[Record], bool] | None:
 
 
 def _texts(record: Record) -> Iterator[str]:
-    """Yield the texts of an episode, and the errors in it."""
     yield record.get("error") or ""
     yield from record.get("retried", ())
     for turn in record["turns"]:
@@ -169,25 +167,17 @@ _BATCH = 2_000  # episodes between two looks at whether to go on
 @define(eq=False, slots=False)
 class RunContents:
     """A run as far as it has been read. One thread may read on while another shows it.
-
-    Attributes:
-        heads: the beginnings of its episodes, in the order they were written.
-        shown: those that the query finds, by stage and step, and there by group.
-        found: how many these are.
-        caught_up: whether all that is written has been read.
-        query: what is searched; the next :meth:`read_on` applies it.
-        generation: how often the search was begun anew.
-    """
+    ``shown`` are those of its episodes that the query finds."""
 
     folder: Path
-    heads: list[EpisodeHead] = field(factory=list, init=False)
+    heads: list[EpisodeHead] = field(factory=list, init=False)  # in the order of the file
     shown: dict[Step, dict[Group, list[EpisodeHead]]] = field(factory=dict, init=False)
-    found: int = field(default=0, init=False)
+    found: int = field(default=0, init=False)  # how many are shown
     metrics: dict[Step, Record] = field(factory=dict, init=False)
     failures: Mapping[str, Failure] = field(factory=dict, init=False)
-    generation: int = field(default=0, init=False)
-    caught_up: bool = field(default=False, init=False)
-    query: Query = field(factory=Query, init=False)
+    generation: int = field(default=0, init=False)  # how often the search was begun anew
+    caught_up: bool = field(default=False, init=False)  # all that is written has been read
+    query: Query = field(factory=Query, init=False)  # the next :meth:`read_on` applies it
     info: RunInfo = field(init=False)
     _index: EpisodeIndex = field(init=False)
     _sorted_by: Query = field(init=False)
@@ -252,7 +242,6 @@ class RunContents:
         self.found += 1
 
     def read_share(self) -> float:
-        """Return how much of the episodes' file has been read, from 0 to 1."""
         return self._index.read_share()
 
     def record(self, head: EpisodeHead) -> Record | None:
@@ -283,7 +272,6 @@ class RunContents:
         return {name: steps for name, steps in found.items() if steps}
 
     def groups(self, step: Step) -> dict[Group, list[EpisodeHead]]:
-        """Return the episodes that are shown of a step, by group."""
         return dict(sorted(self.shown.get(step, {}).items()))
 
     def episodes(self, step: Step) -> list[EpisodeHead]:

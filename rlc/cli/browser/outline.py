@@ -61,7 +61,6 @@ class Outline(Tree[OutlinePlace]):
 
     @property
     def place(self) -> OutlinePlace:
-        """The subject of the line with the cursor."""
         node = self.cursor_node
         return node.data if node is not None and node.data is not None else OutlinePlace()
 

@@ -1,5 +1,4 @@
-"""Pages of the browser about a run, a stage, a step, a group and an episode: blocks of lines, and
-the widget that shows them with its turns and tokens coloured."""
+"""Pages of the browser: blocks of lines, and the widget that shows them coloured."""
 
 from __future__ import annotations
 
@@ -207,7 +206,6 @@ def episode_page(contents: RunContents, head: EpisodeHead) -> Iterator[PageBlock
 
 
 def _match_blocks(lines: Sequence[Line]) -> Iterator[PageBlock]:
-    """Split a match at its moves."""
     starts = [i for i, (_, parts) in enumerate(lines) if str(parts[0]).startswith("── move")]
     yield PageBlock(tuple(lines[: starts[0] if starts else None]))
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -266,7 +264,6 @@ _STYLES = {
 
 
 def content_of(lines: Iterable[Line]) -> Content:
-    """Return lines as a widget shows them."""
     return Content("\n").join(_line(style, parts) for style, parts in lines)
 
 
@@ -322,7 +319,6 @@ class PageView(VerticalScroll):
                 widget.update(content_of(lines))
 
     def _drawn(self) -> Iterator[tuple[PageBlock, Static]]:
-        """Yield each block with what shows it."""
         return zip(self.blocks, self.query(".block").results(Static), strict=True)
 
     def next_token(self, by: int) -> None:
@@ -355,7 +351,6 @@ class PageView(VerticalScroll):
 
     @property
     def text(self) -> str:
-        """What is on the page, without its colours."""
         return "\n".join(content_of(block.lines).plain for block in self.blocks)
 
 

@@ -117,7 +117,6 @@ class RunScreen(Screen[None]):
         return next(reversed(self.contents.metrics), None)
 
     def _update_status(self) -> None:
-        """Update the status line."""
         contents = self.contents
         parts: list[str] = [contents.info.state]
         if (share := contents.read_share()) < 1:

@@ -1,7 +1,5 @@
-"""A run drawn into so many columns and lines: a function of its state and nothing else.
-
-What matters most has a place at 80 × 24; more room is given to curves, then to a sample of what is
-learnt. No line is wider than the screen, and there are never more of them than it has.
+"""A run drawn into columns and lines: a function of its state and nothing else. No line is wider
+than the screen, and there are never more of them than it has. Curves get room before samples.
 """
 
 from __future__ import annotations
@@ -128,14 +126,12 @@ class _Curves:
         return [*self._rows(self.watched[:kept], self.width), *more, *text]
 
     def _text(self, label: str, curves: Sequence[MetricCurve], most: int) -> list[Text]:
-        """Return the newest values of some curves as text."""
         pieces = (f"{curve.label} {curve.last}" for curve in curves)
         lines = flowed(pieces, self.width - self.labels - 2, most)
         named = zip([label, *[""] * len(lines)], lines, strict=False)
         return [row(name, line, self.width, self.labels) for name, line in named]
 
     def _rows(self, curves: Sequence[MetricCurve], width: int) -> list[Text]:
-        """Return each curve on a line: name, newest value, curve, first value."""
         room = min(_LONGEST_CURVE, width - self.labels - 2 - 10 - 15)
         lines = []
         for curve in curves:
@@ -200,7 +196,6 @@ def _stage_row(state: RunState, stage: StageState, width: int) -> Text:
 
 
 def _waiting(state: RunState, now: float, width: int) -> Text:
-    """Return what is waited for, and for how long or how far it is."""
     done, planned = state.playing
     took = now - state.since
     so_far = f": {done:,} of {planned:,}" if planned else " …"
@@ -236,7 +231,6 @@ def _bar(share: float, width: int) -> Text:
 
 
 def _numbers(state: RunState, stage: StageState, width: int, labels: int) -> Iterator[Text]:
-    """Yield what the run takes: money, time, the service, and what failed."""
     metrics = stage.last
     room = width - labels - 2
     if not metrics:

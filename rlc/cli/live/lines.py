@@ -93,7 +93,6 @@ def beside(columns: Sequence[Sequence[Text]], width: int) -> Iterator[Text]:
 
 
 def rule(title: str, width: int) -> Text:
-    """Return a line that begins a section."""
     title = cut(title, width - 6)
     line = Text("── ", style="dim").append(title, style="bold not dim")
     return line.append(" " + "─" * max(0, width - 4 - cell_len(title)))
@@ -103,7 +102,6 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], width: int = 48) -> str:
-    """Draw a curve on one line."""
     return "".join(chart(values, width, 1))
 
 

@@ -1,9 +1,5 @@
-"""Observers of a run: the live view, a line a step, or nothing but warnings.
-
-The live view is the terminal's other screen, so that a resize, or what is typed, cannot tear what
-stands on the first one. What the process prints meanwhile is kept, and printed when the first is
-back.
-"""
+"""Observers of a run: the live view, a line a step, or nothing but warnings. The live view takes
+the terminal's other screen; what the process prints meanwhile is printed when it ends."""
 
 from __future__ import annotations
 
@@ -235,7 +231,6 @@ class PlainObserver(RunObserver):
 
 
 def step_line(state: RunState, stage: StageState) -> str:
-    """Return the last step of a stage on one line."""
     metrics, (key, name) = stage.last, stage.measured
     value, held_out = metrics.get(key), metrics.get(f"heldout/{name}")
     envs = stage.envs if len(stage.envs) > 1 else []

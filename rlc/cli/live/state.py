@@ -76,16 +76,13 @@ class StageState:
 
     @property
     def last(self) -> Record:
-        """The metrics of the last step; empty before the first."""
         return self.records[-1] if self.records else {}
 
     def values(self, key: str) -> list[float]:
-        """Return a metric, of the steps that have it."""
         return self._series.get(key, [])
 
     @property
     def envs(self) -> list[str]:
-        """The names of the environments whose rewards are listed."""
         return [env.name for env in self.plan.rollouts.envs] if self.plan.rollouts else []
 
     @property
@@ -133,15 +130,7 @@ class StageState:
 
 @define
 class RunState:
-    """A run as far as it is known.
-
-    Attributes:
-        waiting: what it waits for before it can go on with steps.
-        since: when it began to wait, by the monotonic clock of ``began``.
-        playing: how many groups, or tasks of an evaluation, are played, and of how many.
-        episode: the newest that was played.
-        lesson: a row that the running stage has learnt from.
-    """
+    """A run as far as it is known. Times are of a monotonic clock."""
 
     plan: Plan
     folder: Path
@@ -150,11 +139,11 @@ class RunState:
         default=Factory(lambda self: {s.name: StageState(s) for s in self.plan.stages}, True)
     )
     current: StageState | None = None
-    waiting: str = ""
-    since: float = 0.0
-    playing: tuple[int, int] = (0, 0)
-    episode: Rollout | None = None
-    lesson: TrainedSample | None = None
+    waiting: str = ""  # what for, before it can go on with steps
+    since: float = 0.0  # when it began to wait
+    playing: tuple[int, int] = (0, 0)  # groups, or tasks of an evaluation: done, and of how many
+    episode: Rollout | None = None  # the newest
+    lesson: TrainedSample | None = None  # a row that the running stage has learnt from
     notes: deque[str] = field(factory=lambda: deque(maxlen=20))
 
     def wait(self, what: str, now: float) -> None:
@@ -186,7 +175,6 @@ class RunState:
 
     @property
     def has_sample(self) -> bool:
-        """Whether there is an episode or a row to show."""
         return self.episode is not None or self.lesson is not None
 
     @property

@@ -346,7 +346,6 @@ class CodeTrial:
         return CodeFailure("import", DataError(what, f"it wrote: {last[0]}" if last else None))
 
     def failed_here(self) -> CodeFailure | None:
-        """Do the same in this process."""
         search_beside(self.recipe)
         step: Step = "import"
         try:

@@ -60,7 +60,6 @@ def _tokens(text: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the job, and return the exit status."""
     _check_usage(args)
     folder = None
     try:
@@ -140,7 +139,6 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
-    """Run the job of a folder, and return the exit status."""
     import rlc.service.engine  # noqa: F401 (before anything imports torch)
 
     with announced("opening the run", args.quiet):

@@ -146,7 +146,6 @@ def _sweep_dict(path: Path) -> dict[str, Any]:
 
 
 def _sweep_line(path: Path) -> str:
-    """Return the state of a sweep for people."""
     sweep = _sweep_dict(path)
     if "cause" in sweep:
         return f"{path}: a sweep that cannot be read: {sweep['cause']}"
@@ -192,7 +191,6 @@ def table(
 
 
 def _differences(values: Mapping[str, str]) -> str:
-    """Return a line for each of the first values that differ."""
     lines = [f"{name} {value}" for name, value in values.items()]
     more = [f"and {len(lines) - _MOST_DIFFERENCES} more"] if len(lines) > _MOST_DIFFERENCES else []
     return "\n".join([*lines[:_MOST_DIFFERENCES], *more])

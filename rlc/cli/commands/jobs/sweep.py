@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the sweep, and return the exit status."""
     if args.jobs is not None and args.jobs < 1:
         raise UsageError("--jobs is at least 1")
     if args.resume and (args.recipe or args.run_dir or args.dry_run or changes_plan(args)):

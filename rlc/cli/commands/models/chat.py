@@ -52,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Chat to the end of the input."""
     system, sampling = text_of(args.system), sampling_of(args)
     with ExitStack() as stack:
         names = filter(None, (args.model, args.against))

@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate, and return the exit status of the run."""
     if args.tasks < 1 or args.samples < 1:
         raise UsageError("--tasks and --samples are at least 1")
     from rlc.check import check_plan

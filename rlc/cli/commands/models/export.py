@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the files, and say what loads them."""
     if args.out is None and not args.publish:
         raise UsageError("give the folder with -o DIR, or --publish")
     if args.dtype is not None and args.form != "merged":

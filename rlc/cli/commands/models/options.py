@@ -24,7 +24,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sampling_options(parser: argparse.ArgumentParser) -> None:
-    """Add the parameters of sampling."""
     parser.add_argument("--temperature", type=float, default=1.0, metavar="X", help="(default 1)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="X", help="(default 1)")
     text = "the longest reply (default 512)"

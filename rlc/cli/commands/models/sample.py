@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write a line for each reply."""
     if bool(args.file) == bool(args.prompts):
         raise UsageError("give a file with rows (`-` for standard input), or --prompt")
     if args.n < 1:

@@ -46,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check each path, and return the exit status."""
     files = recipe_files(args.paths)
     if args.fix or args.diff:
         return _fix(files, args)

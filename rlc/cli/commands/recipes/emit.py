@@ -54,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the job, and return the exit status."""
     if args.target == "cookbook":
         advice = "--target script writes a loop on the SDK, --target job any plan"
         raise UsageError(_GONE, advice)

@@ -28,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Format each path, and return the exit status."""
     found = Diagnostics()
     changes = sum([_format(file, args, found) for file in recipe_files(args.paths)])
     print_findings(found)

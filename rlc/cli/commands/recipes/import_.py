@@ -48,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, write, and check the recipe; return the exit status."""
     from rlc.compile import compile_source
     from rlc.imports import convert
     from rlc.lang import Source

@@ -63,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the checks and print what they find."""
     from rlc.cli.commands.servers.serve import PACKAGES
 
     needed = PACKAGES if args.url is None else ("tinker", "numpy")

@@ -22,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:  # noqa: ARG001
-    """Serve until the editor ends it, and return the exit status."""
     if importlib.util.find_spec("pygls") is None:
         raise UsageError("the language server needs pygls", "pip install 'rlc[lsp]'")
     from rlc.lsp.server import serve

@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until the client ends it, or ask for an approval; return the exit status."""
     if args.approve:
         if args.folder:
             raise UsageError("--approve serves nothing: give it alone")
