@@ -245,13 +245,13 @@ def faster(patch: pytest.MonkeyPatch) -> None:
 
 def wide_by_default(patch: pytest.MonkeyPatch) -> None:
     """PPO clips wider where a request names no range."""
-    right = losses.BuiltinLoss.of.__func__
+    right = losses.BuiltinLoss.of
     wide = {"clip_low_threshold": 0.7, "clip_high_threshold": 1.3}
 
-    def of(cls: Any, name: str, config: Any) -> Any:
-        return right(cls, name, config or (wide if name == "ppo" else None))
+    def of(name: str, config: Any) -> Any:
+        return right(name, config or (wide if name == "ppo" else None))
 
-    patch.setattr(losses.BuiltinLoss, "of", classmethod(of))
+    patch.setattr(losses.BuiltinLoss, "of", of)
 
 
 def shapeless(patch: pytest.MonkeyPatch) -> None:

@@ -108,4 +108,4 @@ def test_others_are_answered_while_a_client_sends_something_large(
             status, answer = sending.result()
             assert status in (400, 413)
             assert said in answer
-    assert slowest < 1.0
+    assert slowest < 5.0  # 0.6 on a quiet machine; a chat took 65
