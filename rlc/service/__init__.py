@@ -36,7 +36,7 @@ else:
         chats.model: ChatModel Generation OnToken ReplyRequest SampledReply sampled_tokens
         chats.prompts: Message Tool
         chats.replies: TextDecoder
-        conform.probe: Bench CheckOutcome ConformReport TOLERANCE
+        conform.probe: Bench Check CheckOutcome ConformReport TOLERANCE
         conform.suite: MOST_TOKENS chosen run_checks
         engine.checkpoints: CheckpointStore peft_arrays peft_config peft_key peft_scale
         engine.service: find_folder

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from hmac import compare_digest
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -177,19 +177,35 @@ JSON = "application/json"
 LARGEST_BODY = 64 * 2**20  # the SDK cuts forward_backward at 5 MB unless one datum is larger
 
 
-async def read_content(request: Request, content_type: str) -> bytes:
-    """Read a body. Raise RefusedRequest if it is of another type (415) or too large (413)."""
+_AT_ONCE = 64 * 2**10
+_T = TypeVar("_T")
+
+
+async def off_loop(size: int, work: Callable[[], _T]) -> _T:
+    """Return what ``work`` on so many bytes returns. If they are many, it is done in a thread, and
+    others are answered meanwhile."""
+    return work() if size <= _AT_ONCE else await asyncio.to_thread(work)
+
+
+async def read_content(request: Request, content_type: str, largest: int = LARGEST_BODY) -> bytes:
+    """Read a body. Raise RefusedRequest if it is of another type (415), or has more than
+    ``largest`` bytes (413); it is measured first, and none of it is kept then."""
     given = request.headers.get("content-type", "nothing")
     if given.split(";")[0].strip().lower() != content_type:
         raise RefusedRequest(415, f"This path takes {content_type}, not {given}.")
     if encoding := request.headers.get("content-encoding"):
         raise RefusedRequest(415, f"This server takes no compressed bodies ({encoding}).")
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > LARGEST_BODY:
-            raise RefusedRequest(413, f"The body is larger than {LARGEST_BODY // 2**20} MiB.")
-        pieces.append(piece)
+    declared = request.headers.get("content-length", "")
+    pieces, read, size = [], 0, int(declared) if declared.isdecimal() else 0
+    async for piece in request.stream():  # all of it: else the client may not read the answer
+        read += len(piece)
+        size = max(size, read)
+        if size <= largest:
+            pieces.append(piece)
+        elif read > LARGEST_BODY:
+            break
+    if size > largest:
+        raise RefusedRequest(413, f"The body is larger than {largest // 2**20} MiB.")
     return b"".join(pieces)
 
 

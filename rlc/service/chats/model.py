@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tinker import types
 
 _OPENING = "<think>"
+_PIECE = 2**16  # characters that are tokenised without another look
 OnToken = Callable[[SampledToken], None]
 
 
@@ -81,6 +82,22 @@ class ChatModel:
             raise ChatError(f"{self.name} cannot chat: {self.no_renderer}")
         return chat_prompt(self.renderer, messages, tools)
 
+    def require_short(self, texts: Sequence[str]) -> None:
+        """Raise TooLongError for texts of more than two contexts, before all is tokenised."""
+        characters = sum(map(len, texts))
+        if self.context is None or characters <= _PIECE:
+            return
+        left = 2 * self.context  # twice, as the cuts between pieces add some
+        for text in texts:
+            for start in range(0, len(text), _PIECE):
+                piece = text[start : start + _PIECE]
+                left -= len(self.tokenizer.encode(piece, add_special_tokens=False))
+                if left < 0:
+                    raise TooLongError(
+                        f"The prompt is too long: its {characters:,} characters exceed the context "
+                        f"of {self.context} tokens."
+                    )
+
     def chat_ends(self, stops: Sequence[str] = ()) -> Ends:
         given = list(cast(Any, self.renderer).get_stop_sequences())
         tokens = tuple(stop for stop in given if isinstance(stop, int))
@@ -102,22 +119,26 @@ class ChatModel:
         return ChatReader(self.renderer, self.text_reader(ends), tools, is_reasoning)
 
     def start(self, request: ReplyRequest) -> Generation:
-        """Start sampling. Raise TooLongError if the context has no room for a reply."""
-        sampling, chunks, prompts = request.sampling, NO_CHUNKS, request.texts
-        if request.messages is None:
-            ends = self.text_ends(sampling.stop)
-        else:
-            prompt, chunks = self.prompt(request.messages, request.tools)
-            prompts, ends = [prompt], self.chat_ends(sampling.stop)
-        most = sampling.max_tokens
-        limit = "" if most is None else f" and max_tokens = {most}"
-        for length in map(len, prompts):
-            if self.context and length + (most or 1) > self.context:
-                raise TooLongError(
-                    f"The prompt is too long: {length} tokens{limit} exceed the context of "
-                    f"{self.context} tokens."
-                )
-        return Generation(self, tuple(map(tuple, prompts)), sampling, ends, chunks)
+        """Start sampling. Raise TooLongError if the context has no room for a reply; to a chat, the
+        generation raises it, as it writes the prompt in a thread."""
+        sampling = request.sampling
+        if request.messages is not None:
+            return _ChatGeneration(
+                self, ((),), sampling, self.chat_ends(sampling.stop), request=request
+            )
+        for text in request.texts:
+            self.require_room(len(text), sampling.max_tokens)
+        prompts = tuple(map(tuple, request.texts))
+        return Generation(self, prompts, sampling, self.text_ends(sampling.stop))
+
+    def require_room(self, length: int, most: int | None) -> None:
+        """Raise TooLongError if the context has no room for a prompt and ``most`` tokens."""
+        if self.context and length + (most or 1) > self.context:
+            limit = "" if most is None else f" and max_tokens = {most}"
+            raise TooLongError(
+                f"The prompt is too long: {length} tokens{limit} exceed the context of "
+                f"{self.context} tokens."
+            )
 
     async def sample(
         self,
@@ -166,6 +187,13 @@ class ChatModel:
         message, _ = cast(Any, self.renderer).parse_response(read)
         logprobs = tuple(sequence.logprobs or ())
         return SampledReply(text_of(message), sequence.stop_reason, tokens, logprobs)
+
+
+def _texts(message: Message) -> Iterator[str]:
+    """Iterate over the texts of a message."""
+    content = message.get("content") or ""
+    for part in [{"text": content}] if isinstance(content, str) else content:
+        yield part.get("text") or part.get("thinking") or ""
 
 
 def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:
@@ -276,3 +304,22 @@ class Generation:
     def cached_tokens(self) -> int:
         """The number of prompt tokens that were cached, once all is sampled."""
         return sum(reply.result().prompt_cache_hit_tokens or 0 for reply in self.replies)
+
+
+@define(eq=False)
+class _ChatGeneration(Generation):
+    """Replies to a chat, whose prompt is written and tokenised in a thread."""
+
+    request: ReplyRequest = field(kw_only=True)
+
+    async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
+        messages, tools = self.request.messages or (), self.request.tools
+
+        def write() -> tuple[list[int], Chunks]:
+            self.model.require_short([text for message in messages for text in _texts(message)])
+            return self.model.prompt(messages, tools)
+
+        prompt, self.chunks = await asyncio.to_thread(write)
+        self.model.require_room(len(prompt), self.sampling.max_tokens)
+        self.prompts = (tuple(prompt),)
+        return await super().sample(number, on_token)

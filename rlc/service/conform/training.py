@@ -11,9 +11,11 @@ import math
 from functools import partial
 from itertools import pairwise
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import tinker
+from safetensors.numpy import load
 from tinker import types
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
@@ -185,6 +187,22 @@ def layers(probe: Probe) -> None:
     probe.that(different, "different layers give the same model")
 
 
+@check("training.shapes", "TrainingClient.forward")
+def shapes(probe: Probe) -> None:
+    """A tensor without a shape has one dimension."""
+    client, data = probe.train(), likelihood()
+    bare = [
+        types.Datum(
+            one.model_input,
+            {key: types.TensorData(x.data, x.dtype) for key, x in one.loss_fn_inputs.items()},
+        )
+        for one in data
+    ]
+    found, expected = probe.forward(client, bare), probe.forward(client, data)
+    for found_T, expected_T in zip(outputs(found), outputs(expected), strict=True):
+        probe.close("logprobs with and without a shape", found_T, expected_T, EXACT)
+
+
 @check("training.refusals", "TrainingClient.forward_backward")
 def refusals(probe: Probe) -> None:
     """What cannot be computed is refused, and the client goes on."""
@@ -214,7 +232,8 @@ def loss(name: str, probe: Probe) -> None:
     logprobs, as weights of the log-likelihood, give the same gradient with the other sign: both
     together must vanish."""
     client = probe.train()
-    is_recorded = service_loss_traits(name).recorded
+    traits = service_loss_traits(name)
+    is_recorded = traits.recorded
     replies, tokens, plain = list[types.SampledSequence](), sequences(), likelihood()
     if is_recorded:
         sampler = probe.sampler(client, record_stability_info=True)
@@ -232,7 +251,7 @@ def loss(name: str, probe: Probe) -> None:
     config = config_of(name)
     passed = probe.forward(client, data, name, config, backward=True)
     alone = probe.step(client, 0.0)
-    expected, size, slopes = 0.0, 0.0, list[Floats]()
+    expected, free, size, slopes = 0.0, 0.0, 0.0, list[Floats]()
     for i, (logprobs_T, own) in enumerate(zip(outputs(passed), inputs, strict=True)):
         if is_recorded:
             at_T, known = np.arange(len(logprobs_T)), len(logprobs_T) - len(replies[i].tokens)
@@ -240,6 +259,8 @@ def loss(name: str, probe: Probe) -> None:
         value, slope_T = builtin_loss_and_grad(name, config, logprobs_T, own)
         expected, size = expected + value, size + float(np.abs(slope_T).sum())
         slopes.append(slope_T)
+        if traits.pull is not None:
+            free += builtin_loss_and_grad(name, {**config, traits.pull: 0.0}, logprobs_T, own)[0]
     reported = passed.metrics["loss:sum"]
     scale = max(size, abs(expected))
     probe.within(
@@ -247,6 +268,14 @@ def loss(name: str, probe: Probe) -> None:
         abs(reported - expected) / scale,
         _VALUE,
     )
+    if config and traits.pull is None:
+        unset = probe.forward(client, data, name).metrics["loss:sum"]
+        what = f"{name} with its defaults, and without settings, in parts of it,"
+        probe.within(what, abs(unset - reported) / scale, _VALUE)
+    elif traits.pull is not None and not traits.published:  # its default is not published either
+        unset = probe.forward(client, data, name).metrics["loss:sum"]
+        usual = config[traits.pull] * (unset - free) / (reported - free)
+        probe.notes.append(f"its {traits.pull} is {usual:.2g} where none is given")
     if alone is None:
         probe.notes.append("the server reports no grad_norm: its gradient was not compared")
         return
@@ -322,6 +351,7 @@ def on_server(probe: Probe) -> None:
 
 _MOVE = 0.05  # nats by which the first step moves a logprob, at most
 _ALLOWED = 0.08  # of d: the model is only nearly linear
+_STEP = 0.02  # of the learning rate, in parts of it: weights may be exported in bfloat16
 
 
 def moved(probe: Probe, *steps: tuple[float, float, dict[str, float]]) -> Floats:
@@ -370,6 +400,23 @@ def learning_rate(probe: Probe) -> None:
     rate = rate_of(probe)
     _adam(probe, "half the learning rate", 0.5, (1.0, rate / 2, {}))
     _adam(probe, "a learning rate of 0", 0.0, (1.0, 0.0, {}))
+
+
+@check("optimizer.step_size", "TrainingClient.save_weights_external", required=False)
+def step_size(probe: Probe) -> None:
+    """The first step moves weights by the learning rate, as the exported adapter shows."""
+    client = probe.train()
+    probe.forward(client, likelihood(), backward=True)
+    probe.step(client, RATE)
+    path = probe.saved(client.save_weights_external("step", ttl_seconds=HOUR))
+    urls = probe.get(probe.bench.rest.get_external_weights_urls(path)).urls
+    with urlopen(urls["adapter_model.safetensors"], timeout=30) as answer:
+        arrays = load(answer.read())
+    moved = [float(np.abs(x).max()) for name, x in arrays.items() if "lora_B" in name]
+    if not moved:
+        raise DiffersError("the exported adapter has no lora_B")
+    what = "the largest weight of B after a step, and the learning rate, in parts of it,"
+    probe.relative(what, max(moved), RATE, _STEP)
 
 
 @check("optimizer.moments", "TrainingClient.optim_step")

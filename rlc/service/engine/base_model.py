@@ -125,6 +125,10 @@ class BaseModel:
         ``where``, for an input that is empty, has images or sounds, has an id outside the
         vocabulary, or is longer than the context."""
         try:
+            if (length := model_input.length) > self.context:
+                raise ServiceError(
+                    f"{where} has {length} tokens, more than the model's context of {self.context}."
+                )
             tokens = np.asarray(model_input.to_ints(), dtype=np.int64)
         except ValueError as error:
             message = f"{where}: the local engine reads text only, no images or sounds."
@@ -138,11 +142,6 @@ class BaseModel:
             raise ServiceError(
                 f"{where}: token {int(outside[0])} is outside the vocabulary of "
                 f"{self.vocabulary} tokens."
-            )
-        if len(tokens) > self.context:
-            raise ServiceError(
-                f"{where} has {len(tokens)} tokens, more than the model's context of "
-                f"{self.context}."
             )
         return tokens
 

@@ -13,7 +13,14 @@ from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, FullReply, Step
 from rlc.service.http import RefusedRequest
-from rlc.service.inference.endpoint import FREE_CHOICE, Body, Strict, image_part, require
+from rlc.service.inference.endpoint import (
+    FREE_CHOICE,
+    MOST_MESSAGES,
+    Body,
+    Strict,
+    image_part,
+    require,
+)
 from rlc.service.interface import SamplingRequest
 
 
@@ -71,7 +78,7 @@ class CountRequest(Body):
     )
 
     model: str
-    messages: list[_Turn] = Field(min_length=1)
+    messages: list[_Turn] = Field(min_length=1, max_length=MOST_MESSAGES)
     system: str | list[_Block] | None = None
     tools: list[_Tool] | None = None
     tool_choice: _ToolChoice | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, Protocol, TypeVar
 
 from attrs import define, evolve, field, frozen
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from rlc.catalog import renderer_names
 from rlc.chat import EnvError, fitting_renderer
@@ -33,6 +33,13 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
+    @model_validator(mode="before")
+    @classmethod
+    def _interrupted(cls, given: Any) -> Any:
+        """Do nothing: while pydantic reads many parts of a body, other threads only run when it
+        calls Python in between."""
+        return given
+
 
 class Body(Strict):
     """A body. ``without_effect`` are fields of the API that this server lacks, with the values at
@@ -42,6 +49,7 @@ class Body(Strict):
 
 
 B = TypeVar("B", bound=Body)
+MOST_MESSAGES = 32_768  # of a request
 FREE_CHOICE = "tool_choice is auto or none: this server cannot force a call."
 
 

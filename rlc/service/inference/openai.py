@@ -8,10 +8,17 @@ from typing import Any, ClassVar, Literal
 from attrs import evolve, field, frozen
 from pydantic import Field
 
-from rlc.service.chats.model import Generation, ScoredToken
+from rlc.service.chats.model import ChatModel, Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, FullReply, Step
-from rlc.service.inference.endpoint import FREE_CHOICE, Body, Strict, image_part, require
+from rlc.service.inference.endpoint import (
+    FREE_CHOICE,
+    MOST_MESSAGES,
+    Body,
+    Strict,
+    image_part,
+    require,
+)
 from rlc.service.interface import SampledToken, SamplingRequest
 
 _MOST_CHOICES = 128  # of a request
@@ -132,7 +139,7 @@ class ChatRequest(_Request):
         **dict.fromkeys(("reasoning_effort", "verbosity", "web_search_options"), ()),
     }
 
-    messages: list[_Message] = Field(min_length=1)
+    messages: list[_Message] = Field(min_length=1, max_length=MOST_MESSAGES)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=_MOST_LIKELIEST)
@@ -219,7 +226,8 @@ class CompletionRequest(_Request):
         "suffix": ("",),
     }
 
-    prompt: str | list[str] | list[int] | list[list[int]] = Field(union_mode="left_to_right")
+    # Numbers before texts: each of thousands that is of the wrong kind is an error of its own.
+    prompt: str | list[int] | list[str] | list[list[int]] = Field(union_mode="left_to_right")
     logprobs: int | None = Field(None, ge=0, le=_MOST_LIKELIEST)
     max_tokens: int | None = Field(None, ge=0)  # none with `echo`: only the prompt is scored
     echo: bool | None = None
@@ -234,12 +242,14 @@ class CompletionRequest(_Request):
         how = self.sampling(limit, self.logprobs)
         return evolve(how, prompt_logprobs=bool(self.echo) and self.logprobs is not None)
 
-    def prompts(self, tokenizer: Any) -> list[list[int]]:
-        """Return the prompts as tokens. Raise RefusedRequest (400) for none, or an empty one."""
+    def prompts(self, model: ChatModel) -> list[list[int]]:
+        """Return the prompts as tokens. Raise RefusedRequest (400) for none, or an empty one, and
+        TooLongError for texts of more than two contexts."""
         given: list[Any] = [self.prompt] if isinstance(self.prompt, str) else list(self.prompt)
         if given and isinstance(given[0], int):
             given = [given]
-        prompts = [tokenizer.encode(p) if isinstance(p, str) else list(p) for p in given]
+        model.require_short([p for p in given if isinstance(p, str)])
+        prompts = [model.tokenizer.encode(p) if isinstance(p, str) else list(p) for p in given]
         require(bool(prompts) and all(prompts), "prompt", "A prompt has at least one token.")
         problem = f"A request has at most {_MOST_CHOICES} choices, over all prompts."
         require(len(prompts) * (self.n or 1) <= _MOST_CHOICES, "prompt", problem)

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -23,18 +23,21 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
 from rlc.service.chats.model import Generation, ReplyRequest
+from rlc.service.chats.prompts import Message
 from rlc.service.chats.replies import FullReply, Reader, Step, read_steps
 from rlc.service.http import (
     JSON,
     ON_ERROR,
     error_body,
     given_key,
+    off_loop,
     read_content,
     speaks_anthropic,
 )
 from rlc.service.inference.anthropic import CountRequest, MessageAnswer, MessagesRequest
 from rlc.service.inference.endpoint import (
     AnsweredRequest,
+    Body,
     Caller,
     Choice,
     ModelEndpoint,
@@ -91,43 +94,58 @@ def inference_routes(models: Models, answered: Observer | None = None) -> list[B
     return [*routes, Mount(SESSION, routes=routes)]
 
 
+_Body = TypeVar("_Body", bound=Body)
+
+
+async def _read(kind: type[_Body], request: Request) -> tuple[_Body, int]:
+    """Return a body and its size in bytes."""
+    content = await read_content(request, JSON)
+    return await off_loop(len(content), partial(read_body, kind, content)), len(content)
+
+
 async def _chat(endpoint: ModelEndpoint, request: Request) -> Response:
-    body = read_body(ChatRequest, await read_content(request, JSON))
-    wanted, generation = await _start_chat(endpoint, request, body)
+    body, size = await _read(ChatRequest, request)
+    wanted, generation = await _start_chat(endpoint, request, body, size)
     answer = ChatAnswer(f"chatcmpl-{uuid4().hex}", int(time.time()), generation, body)
     return await _respond(endpoint, request, "chat/completions", wanted, answer)
 
 
 async def _message(endpoint: ModelEndpoint, request: Request) -> Response:
-    body = read_body(MessagesRequest, await read_content(request, JSON))
-    wanted, generation = await _start_chat(endpoint, request, body)
+    body, size = await _read(MessagesRequest, request)
+    wanted, generation = await _start_chat(endpoint, request, body, size)
     answer = MessageAnswer(f"msg_{uuid4().hex}", generation, body)
     return await _respond(endpoint, request, "messages", wanted, answer)
 
 
 async def _start_chat(
-    endpoint: ModelEndpoint, request: Request, body: ChatRequest | MessagesRequest
+    endpoint: ModelEndpoint, request: Request, body: ChatRequest | MessagesRequest, size: int
 ) -> tuple[ReplyRequest, Generation]:
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
-    tools, messages = body.offered(), name_results(body.conversation())
+    tools, messages = body.offered(), await off_loop(size, partial(_messages, body))
     wanted = ReplyRequest(body.how(), messages, tools)
     return wanted, endpoint.start(model, wanted)
 
 
 async def _complete(endpoint: ModelEndpoint, request: Request) -> Response:
-    body = read_body(CompletionRequest, await read_content(request, JSON))
+    body, size = await _read(CompletionRequest, request)
     model = await endpoint.models.find(body.model, _caller(request))
-    wanted = ReplyRequest(body.how(), texts=body.prompts(model.tokenizer))
+    texts = await off_loop(size, partial(body.prompts, model))
+    wanted = ReplyRequest(body.how(), texts=texts)
     generation = endpoint.start(model, wanted)
     answer = CompletionAnswer(f"cmpl-{uuid4().hex}", int(time.time()), generation, body)
     return await _respond(endpoint, request, "completions", wanted, answer)
 
 
 async def _count_tokens(endpoint: ModelEndpoint, request: Request) -> Response:
-    body = read_body(CountRequest, await read_content(request, JSON))
+    body, size = await _read(CountRequest, request)
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
-    prompt, _ = model.prompt(name_results(body.conversation()), body.offered())
+    tools = body.offered()
+    prompt, _ = await off_loop(size, lambda: model.prompt(_messages(body), tools))
     return JSONResponse({"input_tokens": len(prompt)})
+
+
+def _messages(body: ChatRequest | CountRequest) -> Sequence[Message]:
+    return name_results(body.conversation())
 
 
 def _caller(request: Request) -> Caller:

@@ -8,6 +8,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, get_type_hints
 
 from attrs import define, field, frozen
@@ -26,9 +27,11 @@ from rlc.service.engine.checkpoints import SCHEME
 from rlc.service.engine.service import LocalSamplingClient
 from rlc.service.http import (
     JSON,
+    LARGEST_BODY,
     ON_ERROR,
     RefusedRequest,
     key_checker,
+    off_loop,
     read_content,
     require_key,
     require_local_host,
@@ -171,6 +174,10 @@ class _CountedClient:
 
 
 _API = "/api/v1"
+# Bytes of a body, by what it is: those of samples have prompts and targets, token by token.
+_LARGEST: dict[type[Any], int] = {Pass: LARGEST_BODY, types.SampleRequest: 8 * 2**20}
+_LARGEST_OTHER = 2 * 2**20
+_MOST_OBJECTS = 32_768  # of JSON, in a body; pydantic lets nothing else run while it reads them
 _CHECKPOINT = "training_runs/{id}/checkpoints/{kind}/{name}"
 
 
@@ -261,9 +268,7 @@ def build_app(
         async def endpoint(request: Request) -> Response:
             given: dict[str, Any] = {}
             if "request" in wanted:
-                kind = wanted["request"]
-                content = await read_content(request, PROTOBUF if kind is Pass else JSON)
-                given["request"] = _read(backend, kind, content)
+                given["request"] = await _read(backend, request, wanted["request"])
             if "query" in wanted:
                 given["query"] = request.query_params
                 if isinstance(kind := wanted["query"], type) and issubclass(kind, BaseModel):
@@ -286,8 +291,8 @@ def build_app(
                 return result
             if isinstance(result, EncodedReply):
                 return Response(result.content, result.status, media_type=result.content_type)
-            body = "{}" if result is None else result.model_dump_json()
-            return Response(body, media_type=JSON)
+            answer = "{}" if result is None else result.model_dump_json()
+            return Response(answer, media_type=JSON)
 
         return Route(address, endpoint, methods=[method])
 
@@ -310,14 +315,18 @@ def build_app(
     return app
 
 
-def _read(backend: Backend, kind: type[Any], content: bytes) -> Any:
+async def _read(backend: Backend, request: Request, kind: type[Any]) -> Any:
     """Read a body. Raise RefusedRequest if it is not of a kind; if it names the model and its own
     number, it counts as answered."""
+    content_type, largest = PROTOBUF if kind is Pass else JSON, _LARGEST.get(kind, _LARGEST_OTHER)
+    content = await read_content(request, content_type, largest)
     if kind is Pass:
-        return read_pass(content)
+        return await off_loop(len(content), partial(read_pass, content))
+    if content.count(b"{") > _MOST_OBJECTS:
+        raise RefusedRequest(413, f"The body has more than {_MOST_OBJECTS:,} objects.")
     try:
         with _explaining("body"):
-            return kind.model_validate_json(content)
+            return await off_loop(len(content), partial(kind.model_validate_json, content))
     except RefusedRequest as error:
         with suppress(ValueError, RecursionError):
             given = json.loads(content)

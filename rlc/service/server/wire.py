@@ -21,6 +21,7 @@ _DTYPES: dict[int, tuple[Literal["float32", "int64"], np.dtype[Any]]] = {
     pb.DTYPE_FLOAT32: ("float32", np.dtype(np.float32)),
     pb.DTYPE_INT64: ("int64", np.dtype(np.int64)),
 }
+_MOST_DATUMS = 8_192  # the SDK sends 1,024 at a time
 _WIRE_DTYPES = {"float32": pb.DTYPE_FLOAT32, "int64": pb.DTYPE_INT64}
 _STOP_REASONS = {"stop": pb.STOP_REASON_STOP, "length": pb.STOP_REASON_LENGTH}
 
@@ -37,7 +38,11 @@ class Pass:
     _datums: Sequence[Any]
 
     def read_data(self) -> list[types.Datum]:
-        """Decode its datums. Raise RefusedRequest for tensors that do not match their types."""
+        """Decode its datums. Raise RefusedRequest for too many of them, and for tensors that do not
+        match their types."""
+        if (count := len(self._datums)) > _MOST_DATUMS:
+            problem = f"A request has at most {_MOST_DATUMS:,} datums, not {count:,}."
+            raise RefusedRequest(413, problem)
         return [_datum(message, f"Datum {i}") for i, message in enumerate(self._datums)]
 
 

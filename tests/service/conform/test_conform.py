@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import inspect
 import json
@@ -30,6 +31,7 @@ from rlc.service.conform.suite import CHECKS, MOST_TOKENS, chosen, run_checks
 from rlc.service.engine import losses, trainer
 from rlc.service.engine import trainer as optimizer
 from rlc.service.hosted.endpoint import Endpoint
+from rlc.service.http import RefusedRequest
 from rlc.service.interface import ServiceError
 from rlc.service.server import app, futures, wire
 
@@ -107,6 +109,12 @@ def whole(server: Running) -> Iterator[tuple[ConformReport, dict[str, set[str]]]
             is_static = isinstance(vars(owner)[name], staticmethod)
             patch.setattr(owner, name, staticmethod(function) if is_static else function)
         yield report(server.url, tell=tell), made
+
+
+def command_line(url: str, *only: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args([url, *(f"--only={name}" for name in only)])
 
 
 def states(report: ConformReport) -> dict[str, str]:
@@ -224,6 +232,40 @@ def ignoring(**fixed: Any) -> Callable[[pytest.MonkeyPatch], None]:
     return spoil
 
 
+def faster(patch: pytest.MonkeyPatch) -> None:
+    """Steps that are a tenth larger than asked."""
+    right = optimizer.AdamW.step
+
+    def step(self: Any, params: types.AdamParams) -> float:
+        rate = 1.1 * params.learning_rate
+        return right(self, params.model_copy(update={"learning_rate": rate}))
+
+    patch.setattr(optimizer.AdamW, "step", step)
+
+
+def wide_by_default(patch: pytest.MonkeyPatch) -> None:
+    """PPO clips wider where a request names no range."""
+    right = losses.BuiltinLoss.of
+    wide = {"clip_low_threshold": 0.7, "clip_high_threshold": 1.3}
+
+    def of(name: str, config: Any) -> Any:
+        return right(name, config or (wide if name == "ppo" else None))
+
+    patch.setattr(losses.BuiltinLoss, "of", of)
+
+
+def shapeless(patch: pytest.MonkeyPatch) -> None:
+    """A tensor without a shape is refused."""
+    right = wire._tensor
+
+    def tensor(message: Any, where: str) -> types.TensorData:
+        if not message.shape:
+            raise RefusedRequest(400, f"{where}: a tensor has a shape.")
+        return right(message, where)
+
+    patch.setattr(wire, "_tensor", tensor)
+
+
 def spoiled_samples(spoil: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """Answers to requests for samples that are changed before they are sent."""
 
@@ -273,6 +315,13 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
         "sampling.temperature",
         "differs: gaps of logprobs at temperature 0.5",
     ),
+    "rate": (
+        faster,
+        "optimizer.step_size",
+        "differs: the largest weight of B after a step, and the learning rate",
+    ),
+    "default": (wide_by_default, "losses.ppo", "differs: ppo with its defaults, and without"),
+    "shape": (shapeless, "training.shapes", "lacks: "),
     "decay": (ignoring(weight_decay=0.0), "optimizer.weight_decay", "differs: a decay of 0.3"),
     "norm": (ignoring(grad_clip_norm=0.0), "optimizer.clipping", "differs: two gradients"),
     "beta": (ignoring(beta1=0.0), "optimizer.moments", "differs: beta1 = 0.9"),
@@ -351,6 +400,23 @@ def test_the_command(server: Running, capsys: pytest.CaptureFixture[str]) -> Non
     out = capsys.readouterr().out
     assert "lacks" in out
     assert "not 'dimuon' (optional)" in out
+
+
+def test_rows_are_printed_as_the_checks_are_over(
+    server: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was seen is there, whatever comes then."""
+
+    def broken(found: Check, bench: Bench, patience: float) -> CheckOutcome:
+        if found.name == "optimizer.dimuon":
+            raise KeyboardInterrupt
+        return CheckOutcome(found, "holds", "", (), 0.0)
+
+    monkeypatch.setattr(suite, "_run", broken)
+    with pytest.raises(KeyboardInterrupt):
+        command.run(command_line(server.url, "losses.ppo", "optimizer.dimuon"))
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in rows] == [["check", "difference"], ["losses.ppo", "holds"]]
 
 
 def test_a_fault_is_the_exit_status(

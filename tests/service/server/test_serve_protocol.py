@@ -19,7 +19,6 @@ from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.types.optimizer import DimuonOptimizerConfig, DimuonParams
 
-from rlc.service import http
 from rlc.service.server import backend, futures
 
 
@@ -185,10 +184,14 @@ def test_a_method_that_a_path_does_not_take(raw: Raw) -> None:
     assert raw.ask("GET", "asample")[0] == 405
 
 
-def test_a_body_that_is_too_large_is_refused(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "LARGEST_BODY", 2**20)
-    status, answer = raw.post("asample", b" " * (2**20 + 1))
-    assert (status, answer["detail"]) == (413, "The body is larger than 1 MiB.")
+@pytest.mark.parametrize(("path", "most"), [("optim_step", 2), ("asample", 8)])
+def test_a_body_that_is_too_large_is_refused(raw: Raw, path: str, most: int) -> None:
+    for declared in ({}, {"transfer_encoding": "chunked"}):
+        body = b" " * (most * 2**20 + 1)
+        if declared:
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        status, answer = raw.post(path, body, **declared)
+        assert (status, answer["detail"]) == (413, f"The body is larger than {most} MiB.")
 
 
 def test_tensors_that_are_not_what_they_say_fail_their_request_alone(

@@ -18,9 +18,10 @@ from rlc.cli.output import UsageError, visible
 from rlc.errors import Error
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from tinker.types import SupportedModel
 
-    from rlc.service import CheckOutcome, ConformReport, Endpoint
+    from rlc.service import Check, CheckOutcome, ConformReport, Endpoint
 
 HELP = "check a server by value against Tinker's protocol"
 DESCRIPTION = (
@@ -86,11 +87,12 @@ def run(args: argparse.Namespace) -> int:
             publishes=endpoint.is_loopback,
         )
         note = lambda text: print(visible(text), file=sys.stderr)  # noqa: E731
-        report = run_checks(bench, checks, args.patience, _progress(len(checks)), note)
+        tell = _progress(len(checks)) if args.json else _rows(checks)
+        report = run_checks(bench, checks, args.patience, tell, note)
     if args.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
-        _print(report)
+        _print_summary(report)
     return 0 if report.conforms else 1
 
 
@@ -170,31 +172,51 @@ def _progress(total: int) -> Callable[[CheckOutcome], None] | None:
     return show
 
 
-def _print(report: ConformReport) -> None:
+def _console() -> Console:
     from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
+
+
+def _rows(checks: Sequence[Check]) -> Callable[[CheckOutcome], None]:
+    """Print the head of a table, and return a callback that prints a row of it. Rows are printed as
+    the checks are over: what was seen of a server is there if it dies."""
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PIPE_WIDTH)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("check", "", "difference", "allowed", ""):
-        table.add_column(title, overflow="fold", no_wrap=title in ("check", "allowed"))
-    for found in report.found:
+    console = _console()
+    widths = {"check": max(len(check.name) for check in checks), "": 7, "difference": 10}
+    widths["allowed"] = 7
+
+    def show(*cells: Text) -> None:
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        for width in widths.values():
+            table.add_column(width=width, no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_row(*cells)
+        console.print(table)
+
+    def tell(found: CheckOutcome) -> None:
         worst, text = found.worst, found.said
         if found.state == "holds":
             text = found.check.promise + (f" ({text})" if text else "")
         elif found.state == "lacks" and not found.check.required:
             text += " (optional)"
-        table.add_row(
+        show(
             Text(found.check.name),
             Text(found.state, _STYLES[found.state]),
             Text("" if worst is None else f"{worst.found:.2g}"),
             Text("" if worst is None else f"{worst.allowed:g}"),
             Text(visible(text)),
         )
-    console.print(table)
+
+    show(*(Text(title, "dim") for title in widths), Text(""))
+    return tell
+
+
+def _print_summary(report: ConformReport) -> None:
+    console = _console()
     counts = Counter(found.state for found in report.found)
     states = ", ".join(f"{number} {state}" for state, number in counts.items())
     compared = f", logprobs compared with {report.reference} in float64" if report.reference else ""
