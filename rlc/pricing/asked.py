@@ -34,7 +34,6 @@ from rlc.pricing.shapes import (
     Level,
     Rollout,
     rollout_shape,
-    rollout_shapes,
     rollout_tokens,
     text_tokens,
 )
@@ -95,7 +94,7 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         most = env.play.max_tokens or env.rollouts.max_tokens
         theirs = evolve(env, rollouts=evolve(env.rollouts, max_tokens=most))
         trained = len(trained_seats(env))
-        shape, *_ = rollout_shapes(theirs, model, stage.sampling, level)
+        shape = rollout_shape(theirs, model, stage.sampling, level)
         matches = _MATCHES[stage](stage, shape, level) * part[env.name]
         own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
         yield AskedTokens("opponent", model, own * ((len(seats_of(env)) - trained) / trained))

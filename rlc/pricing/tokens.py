@@ -42,13 +42,14 @@ from rlc.pricing.shapes import (
     CHAT_TOKENS,
     ORACLE_SHARE,
     REPLY_SHARE,
+    UNLIMITED,
     EpisodeShape,
     Level,
     Rollout,
     RowTokens,
     example_tokens,
     preference_tokens,
-    rollout_shapes,
+    rollout_shape,
     rollout_tokens,
 )
 from rlc.records import evolve, frozen
@@ -75,7 +76,7 @@ def _of_preference(stage: Training, data: AnyData, level: Level) -> Tokens:
     if rows is not None:
         whole = rows.at(level) + sides * CHAT_TOKENS[level]
     for env in data.environments:
-        whole = sides * max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level)))
+        whole = sides * rollout_tokens(rollout_shape(env, stage.model, None, level))
     if not _labelled(stage):
         return Tokens(prefill=whole, train=whole)
     reply = whole / sides
@@ -155,7 +156,7 @@ def _likelihood_tokens(stage: Training, level: Level) -> Tokens:
     longest = _of_row(source.data, stage.model, level)
     for env in source.data.environments:
         shares = ORACLE_SHARE if source.data.by_oracle else REPLY_SHARE
-        longest = max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level, shares)))
+        longest = rollout_tokens(rollout_shape(env, stage.model, None, level, shares))
     return Tokens(train=source.batch * longest)
 
 
@@ -197,9 +198,8 @@ class PlayedData:
     sampling: SamplingPlan | None = None
 
     def tokens(self, level: Level) -> Tokens:
-        shapes = rollout_shapes(self.env, self.model, self.sampling, level)
-        cached = level != "high"
-        return largest(sampling_tokens(one, self.tasks, self.size, cached) for one in shapes)
+        shape = rollout_shape(self.env, self.model, self.sampling, level)
+        return sampling_tokens(shape, self.tasks, self.size, level != "high")
 
 
 def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
@@ -288,26 +288,26 @@ def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
     """Return the most tokens of rollouts, ``parallel`` at a time, with ``count`` turns or more.
 
     At worst one turn is missing and ``parallel`` rollouts are played for it. The turns before it
-    are of long rollouts or of rollouts of one turn, whichever take more; the longest are trained
-    on.
+    are of rollouts of the number of turns that takes the most for each; the longest are trained on.
     """
-    turns = sum(episode.copies * episode.turns for episode in shape)
 
-    def most(whole: float, single: float) -> float:
-        return (count - 1) * max(whole / turns, single) + parallel * whole
+    def most(part: Callable[[EpisodeShape], float]) -> float:
+        rollout = sum(episode.copies * part(episode) for episode in shape)
+        turn = max(
+            part(evolve(episode, turns=turns, most=UNLIMITED)) / turns
+            for episode in shape
+            for turns in (1, episode.growing, episode.turns)
+        )
+        return (count - 1) * turn + parallel * rollout
 
-    def total(part: Callable[[EpisodeShape], float]) -> float:
-        return sum(episode.copies * part(episode) for episode in shape)
-
-    first, reply = max(e.prompt for e in shape), max(e.reply for e in shape)
-    read = most(total(EpisodeShape.datum_tokens), first + reply)
+    read = most(EpisodeShape.datum_tokens)
     longest = max(
         e.datum_tokens() if e.one_datum else max(e.prompt, e.prompt_at(e.turns - 1)) + e.reply
         for e in shape
     )
     return Tokens(
-        prefill=most(total(EpisodeShape.prompts), first),
-        sample=most(total(EpisodeShape.sampled), reply),
+        prefill=most(EpisodeShape.prompts),
+        sample=most(EpisodeShape.sampled),
         train=min(read, count * longest),
         reference=read,
     )
@@ -325,11 +325,10 @@ def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
     that are replaced."""
     rollouts = stage.of(Rollouts)
     part, cached = shares(rollouts.envs)[env.name], level != "high"
-    shapes = rollout_shapes(env, stage.model, rollouts.sampling, level)
+    shape = rollout_shape(env, stage.model, rollouts.sampling, level)
     if rollouts.batch.kind == "turns":
-        return largest(turn_tokens(shape, rollouts.batch, cached) for shape in shapes) * part
-    tasks, size = rollouts.batch.count * part, env.rollouts.group
-    return largest(group_tokens(shape, tasks, size, cached) for shape in shapes)
+        return turn_tokens(shape, rollouts.batch, cached) * part
+    return group_tokens(shape, rollouts.batch.count * part, env.rollouts.group, cached)
 
 
 def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
@@ -338,9 +337,13 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     # Groups that are replaced are not trained on; any environment may be the one they come from.
     if replaced := rollouts.batch.resample * RESAMPLED[level]:
         total += largest(
-            sampling_tokens(shape, replaced, env.rollouts.group, level != "high")
+            sampling_tokens(
+                rollout_shape(env, stage.model, rollouts.sampling, level),
+                replaced,
+                env.rollouts.group,
+                level != "high",
+            )
             for env in rollouts.envs
-            for shape in rollout_shapes(env, stage.model, rollouts.sampling, level)
         )
     targets = sum(
         env_tokens(stage, env, level).train
@@ -363,14 +366,13 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
 def _evaluation_tokens(stage: Evaluation, level: Level) -> Tokens:
     part, cached, total = shares(stage.envs), level != "high", Tokens()
     for env in stage.envs:
-        shapes = rollout_shapes(env, stage.model, stage.sampling, level)
-        tasks = stage.tasks * part[env.name]
-        total += largest(sampling_tokens(shape, tasks, stage.samples, cached) for shape in shapes)
+        shape = rollout_shape(env, stage.model, stage.sampling, level)
+        total += sampling_tokens(shape, stage.tasks * part[env.name], stage.samples, cached)
     return total
 
 
 def largest(tokens: Iterable[Tokens]) -> Tokens:
-    """Return the largest number of each kind, over several shapes."""
+    """Return the largest number of each kind, over several."""
     return Tokens(*map(max, zip(*(each.counts for each in tokens), strict=True)))
 
 

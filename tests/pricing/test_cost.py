@@ -10,7 +10,9 @@ from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
 from stage_parts import flat
 
 from rlc.catalog.facts import find_model
+from rlc.compile.recipe import compile_source
 from rlc.compile.variants import on_service
+from rlc.lang.source import Source
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training
 from rlc.pricing.assumptions import assumptions
@@ -24,7 +26,7 @@ from rlc.pricing.cost import (
     stage_cost,
     total_cost,
 )
-from rlc.pricing.shapes import LEVELS, EpisodeShape, History, rollout_shape, rollout_shapes
+from rlc.pricing.shapes import LEVELS, EpisodeShape, History, rollout_shape
 from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
 
 WORKED = """\
@@ -201,21 +203,70 @@ def test_no_episode_outgrows_its_limits(limit: str, most: int) -> None:
     (stage,) = stages_of(planned(LIMITED.replace("LIMIT", limit)), Training)
     (episode,) = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
     assert most - 2_000 < episode.datum_tokens() <= most
-    assert any(f"room for {episode.turns} of" in sentence for sentence in assumptions(stage))
+    assert any(f"room for {episode.growing} of" in sentence for sentence in assumptions(stage))
 
 
 def test_a_limit_is_covered_by_short_replies_too() -> None:
     """Many short turns read more than the few long ones that fit, and sample less."""
     (stage,) = stages_of(planned(LIMITED.replace("LIMIT", "")), Training)
-    few, many = (
-        shape[0]
-        for shape in rollout_shapes(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
-    )
-    assert few.turns < many.turns
-    assert few.sampled() > many.sampled()
-    assert few.prompts() < many.prompts()
+    (most,) = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
+    assert most.growing < most.turns
+    long, short = evolve(most, turns=most.growing), evolve(most, reply=1)
+    assert long.sampled() > short.sampled()
+    assert long.prompts() < short.prompts()
     high = stage_cost(stage).step_tokens["high"]
-    assert (high.sample, high.prefill) == (few.sampled(), many.prompts())
+    assert high.sample >= long.sampled()
+    assert high.prefill >= short.prompts()
+
+
+@given(st.data())
+def test_no_episode_takes_more_than_high(data: st.DataObject) -> None:
+    """Replies and observations of any length, in a chat that keeps thoughts, or leaves them out."""
+    most, room = data.draw(st.integers(1, 50)), data.draw(st.integers(60, 400))
+    full = EpisodeShape(
+        prompt=data.draw(st.integers(1, 60)),
+        observation=data.draw(st.integers(0, 80)),
+        turns=data.draw(st.integers(1, 40)),
+        reply=most,
+        history="all",
+        extends=data.draw(st.booleans()),
+        room=room,
+    )
+    prompts, replies = list[int](), list[int]()
+    prompt = data.draw(st.integers(1, int(full.prompt)))
+    while prompt <= room and len(prompts) < full.turns:
+        prompts.append(prompt)
+        replies.append(data.draw(st.integers(1, most)))
+        kept = replies[-1] if full.extends else data.draw(st.integers(0, replies[-1]))
+        prompt += kept + data.draw(st.integers(0, int(full.observation)))
+    assert sum(prompts) <= full.prompts()
+    assert sum(replies) <= full.sampled()
+    one = prompts[-1] + replies[-1]
+    assert (one if full.extends else sum(prompts) + sum(replies)) <= full.datum_tokens()
+
+
+ENDLESS = """\
+model m { base = "Qwen/Qwen3-8B" }
+env walk = python("recipes/letters.py:make") |> rollouts(LIMIT)
+train main { model = m env = walk batch = groups(4, group_size = 4) advantage = grpo()
+  loss = cispo() optimizer = adam(1e-5) steps = 10 sampling = sample(1_024) }
+"""
+
+
+def test_an_environment_without_a_limit_is_priced_to_the_context() -> None:
+    """The default limit of turns is one like any other, written or not; more turns cost more."""
+    written = [f"max_turns = {limit}" for limit in (20, 50, 200, 500, 999, 1_000)]
+    highest = list[float]()
+    for limit in (*written, "group_size = 4"):
+        text = ENDLESS.replace("LIMIT", limit)
+        (cost,) = plan_cost(planned(text))
+        low, expected, high = (cost.total(level).usd for level in LEVELS)
+        assert low <= expected <= high
+        held = compile_source(Source("test.rl", f"{text}expect main.cost.high < $40"))
+        assert (held.plan is None) is (high >= 40)
+        highest.append(high)
+    assert highest == sorted(highest)
+    assert highest[-1] == highest[-2] > 40
 
 
 def test_each_environment_has_its_own_group_and_length() -> None:
