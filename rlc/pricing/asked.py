@@ -30,11 +30,13 @@ from rlc.plan import (
     teacher_of,
 )
 from rlc.pricing.shapes import (
+    CHAT_TOKENS,
     REPLY_SHARE,
     Level,
     Rollout,
     rollout_shape,
     rollout_tokens,
+    row_tokens,
     text_tokens,
 )
 from rlc.pricing.tokens import (
@@ -141,10 +143,6 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         yield AskedTokens("teacher", teacher.model.model, Tokens(prefill=read))
 
 
-# Of the question, around the rubric and what is judged.
-QUESTION_TOKENS = {"low": 60, "expected": 110, "high": 200}
-
-
 # An environment, how many groups of it are played, and their size.
 _Groups = tuple[EnvPlan, float, int]
 
@@ -188,16 +186,30 @@ def question_tokens(
 ) -> float:
     """Return the tokens of one question to a judge, in a group of ``size`` that ``model`` has
     played."""
-    from rlc.data import read_rubric  # most recipes have no judge
+    from rlc.data import judge_question, read_rubric, read_text, rubric_text
 
-    text = ""  # of a rubric that cannot be read, which `rlc check` reports
+    asked = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
+    replies = {"score": 1, "ranking": size, "pairwise": 2}[judging.by]
+    text, fields = "", list[str]()  # of a rubric that cannot be read, which `rlc check` reports
     with suppress(DataError):
         rubric = read_rubric(judge.rubric)
-        text = "\n".join([rubric.text, *(f"{one.name}: {one.text}" for one in rubric.criteria)])
+        fields += rubric.fields
+        text = rubric_text(rubric)
+        if judge.prompt is None:
+            scale = {end: getattr(judge, end) or 0.0 for end in ("low", "high")}  # None: an error
+            text = judge_question(evolve(judge, **scale), judging.by, "", [""] * replies, rubric)
+        else:
+            text += read_text(judge.prompt)
+    if judge.criteria is not None:
+        fields.append(judge.criteria)
     episode = rollout_shape(env, model, sampling, level)[0]
-    reply = episode.reply if episode.turns == 1 and not judging.whole else episode.datum_tokens()
-    replies = {"score": 1, "ranking": size, "pairwise": 2}[judging.by]
-    question = QUESTION_TOKENS[level] + text_tokens(text, model, level)
+    reply = episode.reply
+    if judging.whole or episode.turns > 1:
+        around = text_tokens("\n\nUser: \n\nAssistant: ", asked, level)
+        reply = episode.datum_tokens() + episode.turns * around
+    question = 2 * CHAT_TOKENS[level] + text_tokens(text, asked, level)
+    if fields and (rows := row_tokens(env.id, tuple(fields), asked)) is not None:
+        question += rows.at(level)
     return question + episode.prompt + replies * reply
 
 

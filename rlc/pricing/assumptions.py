@@ -178,8 +178,8 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     allowed = shapes.turns_allowed(env, "high")
     if first.growing < allowed:
         yield (
-            f"replies at max_tokens leave room for {first.growing:,} of its {allowed:,} turns; high "
-            "also covers more turns with shorter replies"
+            f"replies at max_tokens leave room for {first.growing:,} of its {allowed:,} turns; "
+            "high also covers more turns with shorter replies"
         )
 
 

@@ -11,9 +11,9 @@ Where each prompt extends the tokens before it, the episode is one training sequ
 ``p + T r + (T-1) o`` tokens; else each turn is one, of its prompt and its reply.
 
 Three levels: ``expected`` and ``low`` have the shares below, and end where the model's context or
-a limit of the sampling leaves no room for a reply of max_tokens. ``high`` is a bound: it has as many
-turns as fit with the shortest replies, each with the longest prompt that replies of max_tokens can
-have led to and that leaves room for another.
+a limit of the sampling leaves no room for a reply of max_tokens. ``high`` is a bound: it has as
+many turns as fit with the shortest replies, each with the longest prompt that replies of max_tokens
+can have led to and that leaves room for another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,17 @@ from rlc.catalog import (
     with_role,
 )
 from rlc.data import DataError
-from rlc.plan import DATA, MAX_TURNS, AnyData, EnvPlan, ModelPlan, Rows, SamplingPlan, has_rows
+from rlc.plan import (
+    DATA,
+    MAX_TURNS,
+    AnyData,
+    EndpointPlan,
+    EnvPlan,
+    ModelPlan,
+    Rows,
+    SamplingPlan,
+    has_rows,
+)
 from rlc.records import evolve, frozen, values_of
 
 Level = Literal["low", "expected", "high"]
@@ -78,12 +88,16 @@ class RowTokens:
         return length if self.counted else length / CHARACTERS_PER_TOKEN[level]
 
 
-def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
+def text_tokens(text: str, model: ModelPlan | EndpointPlan, level: Level) -> int:
     """Return the tokens of a text: counted if the tokenizer of the model is at hand, else by its
     length."""
-    tokenizer = tokenizer_at_hand(model.base)
+    tokenizer = tokenizer_at_hand(_base(model))
     length = _length(text, tokenizer)
     return length if tokenizer else ceil(length / CHARACTERS_PER_TOKEN[level])
+
+
+def _base(model: ModelPlan | EndpointPlan) -> str:
+    return model.model if isinstance(model, EndpointPlan) else model.base
 
 
 def tokenizer_at_hand(base: str) -> Any:
@@ -112,13 +126,13 @@ def tokens_of_rows(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
     source = find_builtin("env", env.source)
     asked = [param.name for param in source.params if param.holds == "asked"] if source else []
     fields = tuple(str(env.args.get(name)) for name in asked)
-    return _row_tokens(env.id, fields, model) if fields else None
+    return row_tokens(env.id, fields, model) if fields else None
 
 
 def example_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     """Return the tokens of the examples in a file; None if it does not exist."""
     fields = (data.prompt, data.reply) if isinstance(data, Rows) else ()
-    return None if data.file is None else _row_tokens(data.file, fields, model)
+    return None if data.file is None else row_tokens(data.file, fields, model)
 
 
 def preference_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
@@ -127,17 +141,19 @@ def preference_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     if not has_rows(data):
         return None
     whole = evolve(data, split=None, count=None, max_tokens=None, too_long="stop")
-    return _row_tokens(data.path, tuple(values_of(whole).items()), model, data.word)
+    return row_tokens(data.path, tuple(values_of(whole).items()), model, data.word)
 
 
-def _row_tokens(
-    path: str, fields: tuple[Any, ...], model: ModelPlan, word: str = ""
+def row_tokens(
+    path: str, fields: tuple[Any, ...], model: ModelPlan | EndpointPlan, word: str = ""
 ) -> RowTokens | None:
+    """Return the tokens of ``fields`` of the rows of a file; with a ``word`` those of the replies
+    of preferences, whose record has these fields. None if the file does not exist."""
     try:
         stat = os.stat(path)
     except OSError:
         return None  # a set known by name, or a file that is not there
-    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, word, model.base)
+    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, word, _base(model))
 
 
 @lru_cache(maxsize=64)
