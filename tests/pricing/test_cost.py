@@ -12,7 +12,12 @@ from stage_parts import flat
 from rlc.catalog.facts import find_model
 from rlc.compile.recipe import compile_source
 from rlc.compile.variants import on_service
+from rlc.explanation.full import explain_dict, explain_markdown, explain_text
+from rlc.explanation.layout import UNKNOWN, dollars
+from rlc.explanation.summary import summary_text
+from rlc.lang.diagnostics import Diagnostics
 from rlc.lang.source import Source
+from rlc.lsp import display
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training
 from rlc.pricing.assumptions import assumptions
@@ -414,6 +419,38 @@ def test_a_server_of_ones_own_is_free() -> None:
     cost = stage_cost(on_service(planned(recipe("quickstart")), "tinker").stages[0])
     assert cost.free
     assert cost.total("high") == Money()
+
+
+PAID_JUDGE = """\
+model policy { base = "tiny" }
+judge taste = rubric("Is it good?", model = endpoint("http://127.0.0.1:1/v1", model = "big"PRICES))
+env essays = rows("recipes/data/essay_prompts.jsonl") |> judged(taste)
+train main { model = policy env = essays batch = groups(4, group_size = 4) advantage = grpo()
+  loss = cispo() optimizer = adam(1e-3) steps = 10 sampling = sample(64) }
+"""
+
+
+@pytest.mark.parametrize("prices", [", prompt_price = $1, reply_price = $10", ""])
+def test_what_asks_a_paid_judge_is_not_free(prices: str) -> None:
+    """The model itself is trained on this machine. A price that is not known is none of 0."""
+    plan = planned(PAID_JUDGE.replace("PRICES", prices))
+    (cost,) = plan_cost(plan)
+    assert not cost.free
+    shown = dollars(cost.total("expected"))
+    assert shown.startswith("$" if prices else UNKNOWN)
+    texts = (
+        summary_text(plan, Diagnostics()),
+        explain_text(plan, Diagnostics()),
+        explain_markdown(plan, ""),
+        display.price_of(cost),
+        display.bill_of(cost),
+    )
+    for text in texts:
+        assert "free:" not in text
+        assert shown.removeprefix("$") in text
+    data = explain_dict(plan, "test.rl", Diagnostics())["cost"]
+    assert data["stages"][0]["free"] is False
+    assert data["total"]["expected"] == cost.total("expected").total
 
 
 def test_an_unknown_price_makes_a_lower_bound_and_never_nothing() -> None:
