@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from rlc.catalog import reward_models_of, rubrics_of, seats_of, trained_seats
+from rlc.catalog import (
+    reward_models_of,
+    rubrics_of,
+    seats_of,
+    teacher_traits,
+    trained_seats,
+)
 from rlc.data import DataError
 from rlc.plan import (
     EndpointPlan,
@@ -48,6 +54,7 @@ from rlc.pricing.tokens import (
     played_data,
     reference_tokens,
     sampling_tokens,
+    sequences,
     shares,
 )
 from rlc.records import evolve, field, frozen
@@ -124,7 +131,8 @@ DEMONSTRATION_TOKENS = {"low": 20, "expected": 200, "high": 2_000}
 
 def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     """Yield the tokens of each teacher in one step: it reads every sequence that is played in its
-    environments once, uncached, and what it is shown beside that."""
+    environments once, uncached, and what it is shown beside that. To name its most likely tokens it
+    samples one after each."""
     if not is_training(stage) or (objective := stage.policy_gradient) is None:
         return
     for teacher in objective.teacher:
@@ -134,13 +142,14 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
 
             with suppress(DataError):  # which `rlc check` reports
                 more += text_tokens(text_of(teacher.system), stage.model, level)
-        read = 0.0
+            more += CHAT_TOKENS[level]
+        total = Tokens()
         for env in stage.source.environments:
             if teacher_of(objective.teacher, env.name) is teacher:
-                played = env_tokens(stage, env, level).reference
-                shape = rollout_shape(env, stage.model, stage.of(Rollouts).sampling, level)
-                read += played + more * played / rollout_tokens(shape)
-        yield AskedTokens("teacher", teacher.model.model, Tokens(prefill=read))
+                played, count = env_tokens(stage, env, level), sequences(stage, env, level)
+                sampled = count if teacher_traits(teacher.kind).targets else 0.0
+                total += Tokens(prefill=played.reference + more * count, sample=sampled)
+        yield AskedTokens("teacher", teacher.model.model, total)
 
 
 # An environment, how many groups of it are played, and their size.

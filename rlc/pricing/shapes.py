@@ -170,6 +170,9 @@ def _measured(
 
     replies = _replies_of(DATA[word](**dict(fields))) if word else None
     tokenizer, lengths = tokenizer_at_hand(base), list[int]()
+    markup = (
+        MESSAGE_TOKENS if tokenizer else round(MESSAGE_TOKENS * CHARACTERS_PER_TOKEN["expected"])
+    )
     with suppress(DataError):  # the first row that cannot be read is the last: `rlc check` says it
         for row in islice(rows_of(path), FIRST_ROWS):
             if replies is not None:
@@ -177,7 +180,8 @@ def _measured(
             else:
                 shown = [row.fields.get(name) for name in fields] if fields else row.fields
             if shown is not None:
-                lengths.append(sum(_length(text, tokenizer) for text in _texts(shown)))
+                texts = sum(_length(text, tokenizer) for text in _texts(shown))
+                lengths.append(texts + markup * _later_messages(shown))
     if not lengths:
         return None
     mean = fsum(lengths) / len(lengths)
@@ -211,17 +215,28 @@ def _length(text: str, tokenizer: Any) -> int:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a field, or in its messages."""
+    """Yield every text in a field, or in its messages without their roles, which are markup."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
+        for name, part in value.items():
+            if name != "role":
+                yield from _texts(part)
     elif isinstance(value, list | tuple):
         for part in value:
             yield from _texts(part)
     elif value is not None:
         yield str(value)
+
+
+def _later_messages(value: Any) -> int:
+    """Return the number of messages in a field, but for the first two of each chat."""
+    if isinstance(value, Mapping):
+        return sum(map(_later_messages, value.values()))
+    if not isinstance(value, list | tuple):
+        return 0
+    messages = sum(isinstance(one, Mapping) and "role" in one for one in value)
+    return max(messages - 2, 0) + sum(map(_later_messages, value))
 
 
 History = Literal["all", "observations", "latest"]
@@ -235,9 +250,11 @@ UNKNOWN_PROMPT = {"low": 100, "expected": 300, "high": 1_000}  # tokens, where n
 UNKNOWN_OBSERVATION = {"low": 30, "expected": 100, "high": 300}
 # Of an environment whose limit is not known; the most are those after which rlc ends an episode.
 UNKNOWN_TURNS = {"low": 2, "expected": 10, "high": MAX_TURNS}
-# Markup around an observation.
+# Markup around an observation; of a chat that of a question and its answer, and of each message
+# more.
 TEMPLATE_TOKENS = {"low": 40, "expected": 50, "high": 60}
 CHAT_TOKENS = {"low": 6, "expected": 10, "high": 12}
+MESSAGE_TOKENS = 5
 # Of the judge's instructions, around the task and its solutions.
 JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
 UNLIMITED = 2**53

@@ -58,6 +58,8 @@ SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that can
 HELDOUT = 1_000  # held-out preferences or examples, where they cannot be counted
 ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that cannot be read
 TRIES = {"low": 1, "expected": 2, "high": 20}  # episodes for each demonstration of the model
+# Tasks that are played side by side: the last ones may be more than are needed.
+WAVE, LARGE_WAVE = 64, 512
 # Of the groups that may be replaced.
 RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
 # Of the rollouts: those of a group whose rewards are all equal are not trained on.
@@ -211,16 +213,26 @@ def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
 
 def _played_demonstrations(stage: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
     if not data.by_oracle:
-        yield PlayedData(data, data.env, stage.model, data.count * TRIES[level], 1)
+        tasks = data.count * TRIES[level] + _more_tasks(stage.model, data.count, level)
+        yield PlayedData(data, data.env, stage.model, tasks, 1)
 
 
 def _played_samples(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
-    tasks = data.count * played_for_one(data, level) / data.size
-    yield PlayedData(data, data.env, data.model.model, tasks, data.size, data.sampling)
+    tasks, model = data.count * played_for_one(data, level) / data.size, data.model.model
+    if data.count > WAVE or not _keeps_any(data):
+        tasks += _more_tasks(model, data.count, level) / data.kept_of_task
+    yield PlayedData(data, data.env, model, tasks, data.size, data.sampling)
 
 
 def _played_pairs(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
-    yield PlayedData(data, data.env, data.model.model, data.count * TRIES[level], data.samples)
+    model = data.model.model
+    tasks = data.count * TRIES[level] + _more_tasks(model, 2 * data.count, level)
+    yield PlayedData(data, data.env, model, tasks, data.samples)
+
+
+def _more_tasks(model: ModelPlan, wanted: int, level: Level) -> int:
+    """Return how many tasks may be played beside those that are needed."""
+    return min(wanted, WAVE if model.service == LOCAL else LARGE_WAVE) if level == "high" else 0
 
 
 _PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], Iterator[PlayedData]]] = {
@@ -232,10 +244,16 @@ _PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], Iterator[PlayedDat
 }
 
 
+def _keeps_any(samples: Samples) -> bool:
+    """Return whether as many episodes of each task are kept as can be."""
+    return samples.keep.kind in ("best", "all") and samples.per_task is None
+
+
 def played_for_one(samples: Samples, level: Level) -> float:
-    """Return how many episodes are assumed to be played for each that is kept."""
+    """Return how many episodes are assumed to be played for each that is kept. A task that is
+    played again may have no more that can be kept."""
     least = samples.size / samples.kept_of_task
-    if samples.keep.kind in ("best", "all"):
+    if _keeps_any(samples) or (samples.keep.kind in ("best", "all") and level != "high"):
         return least
     assumed = {**TRIES, "high": samples.tries}[level]
     return float(max(assumed, least))
@@ -329,6 +347,18 @@ def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
     if rollouts.batch.kind == "turns":
         return turn_tokens(shape, rollouts.batch, cached) * part
     return group_tokens(shape, rollouts.batch.count * part, env.rollouts.group, cached)
+
+
+def sequences(stage: Training, env: EnvPlan, level: Level) -> float:
+    """Return the training sequences of one step in one environment that a reference reads."""
+    rollouts = stage.of(Rollouts)
+    shape = rollout_shape(env, stage.model, rollouts.sampling, level)
+    batch, part = rollouts.batch, shares(rollouts.envs)[env.name]
+    if batch.kind == "turns" and level == "high":  # at most one a turn
+        turns = sum(episode.copies * episode.turns for episode in shape)
+        return (batch.count - 1 + (batch.parallel or 1) * turns) * part
+    played = env_tokens(stage, env, level).reference / rollout_tokens(shape)
+    return played * sum(one.copies * (1 if one.one_datum else one.turns) for one in shape)
 
 
 def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:

@@ -20,6 +20,7 @@ from rlc.lang.source import Source
 from rlc.lsp import display
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training
+from rlc.pricing import tokens
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import (
     KINDS,
@@ -340,13 +341,16 @@ def test_supervised_training_is_billed_for_its_sequences_alone() -> None:
 
 
 def test_demonstrations_of_the_model_itself_are_sampled_first() -> None:
+    from rlc.runtime.stages import samples
     from rlc.runtime.stages.demonstrations import MOST_TRIES
 
     (stage,) = (one for one in planned(warm(policy="model")).trainings if one.data)
     cost = stage_cost(stage)
     assert cost.tokens_before["low"].sample == 100 * round(1_024 * 0.1)
-    assert cost.tokens_before["high"].sample == 100 * MOST_TRIES * 1_024
+    last = 100  # that are played side by side
+    assert cost.tokens_before["high"].sample == (100 * MOST_TRIES + last) * 1_024
     assert TRIES["high"] == MOST_TRIES  # what the runtime gives up after
+    assert (tokens.WAVE, tokens.LARGE_WAVE) == (samples.WAVE, samples.LARGE_WAVE)
     assert cost.bill["high"]["sample"].usd > 0
 
 
