@@ -39,7 +39,6 @@ from rlc.pricing.shapes import (
     CHAT_TOKENS,
     REPLY_SHARE,
     Level,
-    Rollout,
     rollout_shape,
     rollout_tokens,
     row_tokens,
@@ -104,22 +103,27 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         theirs = evolve(env, rollouts=evolve(env.rollouts, max_tokens=most))
         trained = len(trained_seats(env))
         shape = rollout_shape(theirs, model, stage.sampling, level)
-        matches = _MATCHES[stage](stage, shape, level) * part[env.name]
+        matches = _MATCHES[stage](stage, env, level) * part[env.name]
         own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
         yield AskedTokens("opponent", model, own * ((len(seats_of(env)) - trained) / trained))
 
 
-def _matches_in_step(stage: Training, shape: Rollout, level: Level) -> float:
-    """Return the tasks of a step; if turns are counted, those that have so many, or at most."""
+def _matches_in_step(stage: Training, env: EnvPlan, level: Level) -> float:
     batch = stage.of(Rollouts).batch
-    if batch.kind == "groups":
-        return batch.count
+    return batch.count if batch.kind == "groups" else _episodes(stage, env, level)
+
+
+def _episodes(stage: Training, env: EnvPlan, level: Level) -> float:
+    """Return the rollouts of a batch that is counted in turns; at most each has one turn, and the
+    last are played side by side."""
+    rollouts = stage.of(Rollouts)
     if level == "high":
-        return batch.count + (batch.parallel or 1)
-    return batch.count / sum(episode.copies * episode.turns for episode in shape)
+        return rollouts.batch.count - 1 + (rollouts.batch.parallel or 1)
+    shape = rollout_shape(env, stage.model, rollouts.sampling, "expected")
+    return rollouts.batch.count / sum(episode.copies * episode.turns for episode in shape)
 
 
-_MATCHES: Table[Callable[[Any, Rollout, Level], float]] = Table(
+_MATCHES: Table[Callable[[Any, EnvPlan, Level], float]] = Table(
     {Rollouts: _matches_in_step, FromData: lambda *_: 0, Evaluation: lambda stage, *_: stage.tasks},
     by="source",
 )
@@ -233,12 +237,10 @@ def _groups_in_step(stage: Training, level: Level) -> Iterator[_Groups]:
     rollouts = stage.of(Rollouts)
     again = rollouts.batch.resample * RESAMPLED[level]
     for env in rollouts.envs:
-        groups = rollouts.batch.count * shares(rollouts.envs)[env.name]
-        size = env.rollouts.group
+        groups, size = float(rollouts.batch.count), env.rollouts.group
         if rollouts.batch.kind == "turns":
-            episode = rollout_shape(env, stage.model, rollouts.sampling, level)[0]
-            groups, size = groups / episode.turns, 1
-        yield env, groups + again, size
+            groups, size = _episodes(stage, env, level), 1
+        yield env, groups * shares(rollouts.envs)[env.name] + again, size
 
 
 def _groups_in_evaluation(stage: Evaluation, _: Level) -> Iterator[_Groups]:

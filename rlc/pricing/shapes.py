@@ -59,6 +59,8 @@ Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
 
 CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
+# Of the mean of what an environment generates, where that is counted; else it is in the characters.
+GENERATED_SHARE = {"low": 1.0, "expected": 1.0, "high": 2.0}
 FIRST_ROWS = 10_000  # of a file that are measured
 _MEAN_SHARE = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
 
@@ -361,8 +363,10 @@ def rollout_shape(
     if env.play is not None:  # the seats of a match are sampled one by one
         episode = evolve(episode, copies=len(trained_seats(env)), shared=False)
     limits = Limits.of(env, model, sampling)
-    if level != "high":
-        return (limits.cut(episode),)
+    if level != "high":  # short replies leave room for more turns, which would take more
+        expected = _episode(env, model, "expected", reply_share["expected"])
+        turns = min(limits.cut(one).turns for one in (episode, expected))
+        return (evolve(episode, turns=turns),)
     shortest = _episode(env, model, "low", 0.0)
     assumed = 0 if "observation" in env_facts(env).chars else UNKNOWN_OBSERVATION["low"]
     shortest = evolve(
@@ -403,7 +407,8 @@ def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int
     later one: as counted for the vocabulary of the model, or by their characters."""
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
     measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
-    measured |= facts.tokens.get(vocabulary or "", {})
+    counted = facts.tokens.get(vocabulary or "", {})
+    measured |= {kind: ceil(n * GENERATED_SHARE[level]) for kind, n in counted.items()}
     if (rows := tokens_of_rows(env, model)) is not None:
         measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]

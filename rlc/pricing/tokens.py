@@ -345,7 +345,9 @@ def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
     part, cached = shares(rollouts.envs)[env.name], level != "high"
     shape = rollout_shape(env, stage.model, rollouts.sampling, level)
     if rollouts.batch.kind == "turns":
-        return turn_tokens(shape, rollouts.batch, cached) * part
+        tokens = turn_tokens(shape, rollouts.batch, cached) * part
+        # More and shorter episodes with as many turns may take more.
+        return least(tokens, env_tokens(stage, env, "expected")) if level == "low" else tokens
     return group_tokens(shape, rollouts.batch.count * part, env.rollouts.group, cached)
 
 
@@ -399,6 +401,11 @@ def _evaluation_tokens(stage: Evaluation, level: Level) -> Tokens:
         shape = rollout_shape(env, stage.model, stage.sampling, level)
         total += sampling_tokens(shape, stage.tasks * part[env.name], stage.samples, cached)
     return total
+
+
+def least(one: Tokens, other: Tokens) -> Tokens:
+    """Return the smaller number of each kind."""
+    return Tokens(*map(min, one.counts, other.counts))
 
 
 def largest(tokens: Iterable[Tokens]) -> Tokens:

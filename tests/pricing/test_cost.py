@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from hypothesis import given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
+from plan_recipes import EVERYTHING, RECIPE_TEXTS, first_train, planned, recipe, stages_of
 from stage_parts import flat
 
 from rlc.catalog.facts import find_model
 from rlc.compile.recipe import compile_source
-from rlc.compile.variants import on_service
+from rlc.compile.variants import on_service, rehearse
 from rlc.explanation.full import explain_dict, explain_markdown, explain_text
 from rlc.explanation.layout import UNKNOWN, dollars
 from rlc.explanation.summary import summary_text
@@ -477,10 +477,15 @@ def test_a_model_that_nobody_priced_has_an_unknown_price() -> None:
     assert any("prices of somebody/else are unknown" in s for s in assumptions(foreign))
 
 
-def test_low_is_below_expected_is_below_high() -> None:
-    for cost in plan_cost(planned(EVERYTHING)):
-        totals = [cost.total(level).usd for level in LEVELS]
-        assert totals == sorted(totals)
+@pytest.mark.parametrize("text", [EVERYTHING, *RECIPE_TEXTS.values()])
+def test_low_is_below_expected_is_below_high(text: str) -> None:
+    plan = planned(text)
+    for cost in (*plan_cost(plan), *plan_cost(rehearse(plan))):
+        for numbers in (
+            [cost.total(level).usd for level in LEVELS],
+            [cost.tokens(level) for level in LEVELS],
+        ):
+            assert numbers == sorted(numbers), cost.stage
 
 
 def test_more_updates_of_a_batch_take_no_more_tokens() -> None:
@@ -494,3 +499,99 @@ def test_playing_alone_trains_on_nothing() -> None:
     tokens = sampling_tokens((EpisodeShape(P, O, T, R, "all", True),), 3, 2, cached=True)
     assert tokens.train == 0
     assert tokens.sample == 3 * 2 * T * R
+
+
+SAMPLED = """\
+model m { base = "tiny" }
+env spell = gem("rg:spell_backward") |> chat()
+sft learn { model = m batch = 4 steps = 2 optimizer = adam(1e-3)
+  data = samples(m, env = spell, n = 8, samples_per_task = 4, tries = 6, KEEP) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "episodes"),
+    [
+        ("keep = all", 8),  # two tasks, every episode of which is kept
+        ("keep = best", 32),
+        ("keep = all, per_task = 1", 6 * 8 + 8 * 4),  # a task that was played before gives none
+        ("keep = solved", 6 * 8 + 2 * 4),
+    ],
+)
+def test_so_many_episodes_are_played_for_samples(keep: str, episodes: int) -> None:
+    (stage,) = planned(SAMPLED.replace("KEEP", keep)).stages
+    (played,) = tokens.played_data(stage, "high")
+    assert played.tasks * played.size == episodes
+
+
+ENVS = {
+    "gem_game": 'gem("game:GuessTheNumber-v0-easy") |> chat()',
+    "gem_random": 'gem("game:GuessTheNumber-v0-random") |> concat() |> template(no)',
+    "gem_latest": 'gem("game:Sokoban-v0-easy") |> template(no)',
+    "gem_task": 'gem("rg:chain_sum") |> template(no)',
+    "python": 'python("recipes/letters.py:make")',
+    "openreward": 'openreward("Games/Reverse", base_url = "http://127.0.0.1:1")',
+    "rows": 'rows("recipes/data/essay_prompts.jsonl") |> judged(mine)',
+    "ranked": 'rows("recipes/data/essay_prompts.jsonl") |> compared(paid, by = ranking)',
+    "pairwise": 'rows("recipes/data/essay_prompts.jsonl") |> compared(mine, by = pairwise)',
+    "solvers": "problems(countdown, grader = countdown, samples = 9) |> solver_judge(solvers = 3)",
+    "self_play": 'textarena("TicTacToe-v0") |> play(against = self)',
+    "opponent": 'textarena("TicTacToe-v0") |> play(against = big)',
+    "past": 'textarena("TicTacToe-v0") |> play(against = past(every = 2))',
+    "agent": 'agent(program = "doors:solve", tasks = rows("recipes/data/doors.jsonl"))',
+    "verifiers": 'verifiers("primeintellect/wordle")',
+}
+OBJECTIVES = (
+    "",
+    "kl = reference(policy.base, coef = 0.01)",
+    "teacher = reverse_kl(big)",
+    'teacher = reverse_kl(policy, system = "Be short.")',
+    "teacher = forward_kl(big, top_k = 4)",
+)
+BATCHES = ("groups(3, group_size = 4)", "groups(2, group_size = 2, resample = 2)", "turns(9)")
+ANY = """\
+model policy {{ base = "{base}" }}
+model big {{ base = "{base}" }}
+judge mine = rubric("Is it good?", model = big)
+judge paid = rubric("Is it good?", model = endpoint("http://127.0.0.1:1/v1", model = "x",
+  prompt_price = $1, reply_price = $3))
+env world = {env} |> rollouts({turns})
+env task = gem("rg:chain_sum")
+train main {{ model = policy env = world batch = {batch} sampling = sample({most}{limit})
+  advantage = reinforce() loss = importance_sampling() optimizer = adam(1e-3) steps = 3 {more} }}
+eval held {{ model = main env = {held} tasks = 3 samples = 2 every = 2 }}
+"""
+
+
+@settings(suppress_health_check=[HealthCheck.filter_too_much], deadline=None)
+@given(
+    st.sampled_from(sorted(ENVS)),
+    st.sampled_from(["tiny", "Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"]),
+    st.sampled_from(OBJECTIVES),
+    st.sampled_from(BATCHES),
+    st.sampled_from(["", ", max_episode_tokens = 3_000", ", max_prompt_tokens = 900"]),
+    st.sampled_from(["", "max_turns = 1", "max_turns = 7", "max_turns = 400"]),
+    st.sampled_from([16, 256]),
+)
+def test_low_is_at_most_expected_and_expected_at_most_high(
+    env: str, base: str, more: str, batch: str, limit: str, turns: str, most: int
+) -> None:
+    """Of tokens and of dollars, of every stage and in sum."""
+    text = ANY.format(
+        env=ENVS[env],
+        held="task" if env == "past" else "world",
+        base=base,
+        more=more,
+        batch=batch,
+        limit=limit,
+        turns=turns,
+        most=most,
+    )
+    plan = compile_source(Source("test.rl", text)).plan
+    assume(plan is not None)
+    assert plan is not None
+    for cost in plan_cost(plan):
+        usd = [cost.total(level).usd for level in LEVELS]
+        used = [cost.tokens(level) for level in LEVELS]
+        assert usd == sorted(usd)
+        assert used == sorted(used)
