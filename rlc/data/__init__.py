@@ -49,6 +49,7 @@ else:
         reading: FileRows Reader
         rows: DataRow FieldError Holds field_fault parts_of require_field rows_of
         splits: NoSplitError Part rows_of_split said
-        texts: Criterion Rubric parsed_template read_rubric read_template text_of
+        texts: Rubric judge_question parsed_template read_rubric read_template read_text
+            rubric_text text_of untagged
         """,
     )

@@ -9,7 +9,8 @@ A rubric is a text, and criteria with weights: in a file the items of the list u
 
 A criterion without a weight weighs 1. Without such a heading the text is one question with one
 score. Rows may have criteria of their own: a text, a list of texts, or of objects. Where a rubric
-says ``{{ row.field }}``, that field of the row stands when it is judged.
+says ``{{ row.field }}``, that field of the row stands when it is judged. A question has a task, one
+reply to it or several, and a rubric.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlc.data.errors import DataError, FilePlace
 from rlc.data.rows import require_field
-from rlc.plan import is_text_file
+from rlc.plan import JudgePlan, is_text_file
 from rlc.records import evolve, frozen
 
 if TYPE_CHECKING:
@@ -215,3 +216,106 @@ def _number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) and number > 0 else None
+
+
+# Parts of a question, which what is judged cannot end.
+_TAG = re.compile(r"<(?=\s*/?\s*(?:task|reply|rubric|criteria|score|ranking|better)\b)", re.I)
+
+
+def judge_question(
+    judge: JudgePlan, by: str, task: str, replies: Sequence[str], rubric: Rubric
+) -> str:
+    """Return the question for the ``score`` of one reply, the ``ranking`` of several, or the better
+    one of a pair (``pairwise``)."""
+    text = rubric_text(rubric)
+    if by == "ranking":
+        return _ranking_question(task, replies, text)
+    if by == "pairwise":
+        first, second = replies
+        return _pair_question(task, first, second, text)
+    (reply,) = replies
+    return _score_question(task, reply, text, rubric.criteria, judge.low, judge.high)
+
+
+def untagged(text: str) -> str:
+    """Return a text to judge without the tags of a question's parts, so that a reply can neither
+    end its part nor score itself."""
+    return _TAG.sub("‹", text)
+
+
+def rubric_text(rubric: Rubric) -> str:
+    """Return a rubric with its criteria listed."""
+    listed = "\n".join(f"- {one.name}: {one.text}" for one in rubric.criteria)
+    return "\n\n".join(part for part in (rubric.text, listed) if part)
+
+
+def _score_question(
+    task: str, reply: str, rubric: str, criteria: Sequence[Criterion], low: float, high: float
+) -> str:
+    scale = f"a number from {low:g} (worst) to {high:g} (best)"
+    form = f"Then end with the score, {scale}, as <score>{high:g}</score>."
+    if criteria:
+        each = "\n".join(f'<score name="{one.name}">…</score>' for one in criteria)
+        form = f"Then end with a score for each criterion, {scale}:\n{each}"
+    return f"""\
+Judge a reply to a task by a rubric.
+
+<task>
+{untagged(task)}
+</task>
+
+<reply>
+{untagged(reply)}
+</reply>
+
+<rubric>
+{rubric}
+</rubric>
+
+Say in a few sentences what is good and bad about the reply. {form}"""
+
+
+def _ranking_question(task: str, replies: Sequence[str], rubric: str) -> str:
+    listed = "\n\n".join(
+        f'<reply number="{number}">\n{untagged(reply)}\n</reply>'
+        for number, reply in enumerate(replies, start=1)
+    )
+    return f"""\
+Compare {len(replies)} replies to one task by a rubric.
+
+<task>
+{untagged(task)}
+</task>
+
+{listed}
+
+<rubric>
+{rubric}
+</rubric>
+
+Say in a few sentences what sets the replies apart. Then end with their numbers from the best to \
+the worst, each once, with `=` between equally good ones, as <ranking>2 > 1 = 3</ranking>."""
+
+
+def _pair_question(task: str, first: str, second: str, rubric: str) -> str:
+    return f"""\
+Compare two replies to one task by a rubric.
+
+<task>
+{untagged(task)}
+</task>
+
+<reply name="A">
+{untagged(first)}
+</reply>
+
+<reply name="B">
+{untagged(second)}
+</reply>
+
+<rubric>
+{rubric}
+</rubric>
+
+Say in a few sentences what sets them apart, whichever comes first. Then end with the better one, \
+as <better>A</better> or <better>B</better>, or with <better>tie</better>."""

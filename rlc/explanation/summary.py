@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rlc.catalog import NO_ADVANTAGE
+from rlc.catalog import NO_ADVANTAGE, max_turns
 from rlc.compile import left_out
 from rlc.explanation.job import expectation_lines
 from rlc.explanation.layout import WIDTH, Lines, count, dollars, wrap
@@ -15,6 +15,7 @@ from rlc.explanation.stages import reference_name, teaching, whose
 from rlc.lang import Diagnostics, in_order, printable
 from rlc.lang.render import Paint
 from rlc.plan import (
+    MAX_TURNS,
     EnvPlan,
     Likelihood,
     ModelPlan,
@@ -203,6 +204,12 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
     if plan.rehearses:
         yield "a rehearsal: a small and short version on the tiny model"
         yield from filter(None, [left_out(plan)])
+    for env in {env.name: env for stage in plan.stages for env in stage.environments}.values():
+        if max_turns(env) is None:
+            yield (
+                f"no limit of the turns of {env.name} is known: high has {MAX_TURNS:,} "
+                "(`rollouts(max_turns = …)` sets a lower one)"
+            )
     if not all(total_cost(costs, level).complete for level in LEVELS):
         yield "a price is unknown: amounts with ≥ are lower bounds"
     for item in in_order(found)[:_MOST_FINDINGS]:

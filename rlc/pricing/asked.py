@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from rlc.catalog import reward_models_of, rubrics_of, seats_of, trained_seats
+from rlc.catalog import (
+    reward_models_of,
+    rubrics_of,
+    seats_of,
+    teacher_traits,
+    trained_seats,
+)
 from rlc.data import DataError
 from rlc.plan import (
     EndpointPlan,
@@ -30,12 +36,12 @@ from rlc.plan import (
     teacher_of,
 )
 from rlc.pricing.shapes import (
+    CHAT_TOKENS,
     REPLY_SHARE,
     Level,
-    Rollout,
     rollout_shape,
-    rollout_shapes,
     rollout_tokens,
+    row_tokens,
     text_tokens,
 )
 from rlc.pricing.tokens import (
@@ -47,6 +53,7 @@ from rlc.pricing.tokens import (
     played_data,
     reference_tokens,
     sampling_tokens,
+    sequences,
     shares,
 )
 from rlc.records import evolve, field, frozen
@@ -95,23 +102,28 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         most = env.play.max_tokens or env.rollouts.max_tokens
         theirs = evolve(env, rollouts=evolve(env.rollouts, max_tokens=most))
         trained = len(trained_seats(env))
-        shape, *_ = rollout_shapes(theirs, model, stage.sampling, level)
-        matches = _MATCHES[stage](stage, shape, level) * part[env.name]
+        shape = rollout_shape(theirs, model, stage.sampling, level)
+        matches = _MATCHES[stage](stage, env, level) * part[env.name]
         own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
         yield AskedTokens("opponent", model, own * ((len(seats_of(env)) - trained) / trained))
 
 
-def _matches_in_step(stage: Training, shape: Rollout, level: Level) -> float:
-    """Return the tasks of a step; if turns are counted, those that have so many, or at most."""
+def _matches_in_step(stage: Training, env: EnvPlan, level: Level) -> float:
     batch = stage.of(Rollouts).batch
-    if batch.kind == "groups":
-        return batch.count
+    return batch.count if batch.kind == "groups" else _episodes(stage, env, level)
+
+
+def _episodes(stage: Training, env: EnvPlan, level: Level) -> float:
+    """Return the rollouts of a batch that is counted in turns; at most each has one turn, and the
+    last are played side by side."""
+    rollouts = stage.of(Rollouts)
     if level == "high":
-        return batch.count + (batch.parallel or 1)
-    return batch.count / sum(episode.copies * episode.turns for episode in shape)
+        return rollouts.batch.count - 1 + (rollouts.batch.parallel or 1)
+    shape = rollout_shape(env, stage.model, rollouts.sampling, "expected")
+    return rollouts.batch.count / sum(episode.copies * episode.turns for episode in shape)
 
 
-_MATCHES: Table[Callable[[Any, Rollout, Level], float]] = Table(
+_MATCHES: Table[Callable[[Any, EnvPlan, Level], float]] = Table(
     {Rollouts: _matches_in_step, FromData: lambda *_: 0, Evaluation: lambda stage, *_: stage.tasks},
     by="source",
 )
@@ -123,7 +135,8 @@ DEMONSTRATION_TOKENS = {"low": 20, "expected": 200, "high": 2_000}
 
 def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     """Yield the tokens of each teacher in one step: it reads every sequence that is played in its
-    environments once, uncached, and what it is shown beside that."""
+    environments once, uncached, and what it is shown beside that. To name its most likely tokens it
+    samples one after each."""
     if not is_training(stage) or (objective := stage.policy_gradient) is None:
         return
     for teacher in objective.teacher:
@@ -133,17 +146,14 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
 
             with suppress(DataError):  # which `rlc check` reports
                 more += text_tokens(text_of(teacher.system), stage.model, level)
-        read = 0.0
+            more += CHAT_TOKENS[level]
+        total = Tokens()
         for env in stage.source.environments:
             if teacher_of(objective.teacher, env.name) is teacher:
-                played = env_tokens(stage, env, level).reference
-                shape = rollout_shape(env, stage.model, stage.of(Rollouts).sampling, level)
-                read += played + more * played / rollout_tokens(shape)
-        yield AskedTokens("teacher", teacher.model.model, Tokens(prefill=read))
-
-
-# Of the question, around the rubric and what is judged.
-QUESTION_TOKENS = {"low": 60, "expected": 110, "high": 200}
+                played, count = env_tokens(stage, env, level), sequences(stage, env, level)
+                sampled = count if teacher_traits(teacher.kind).targets else 0.0
+                total += Tokens(prefill=played.reference + more * count, sample=sampled)
+        yield AskedTokens("teacher", teacher.model.model, total)
 
 
 # An environment, how many groups of it are played, and their size.
@@ -189,16 +199,31 @@ def question_tokens(
 ) -> float:
     """Return the tokens of one question to a judge, in a group of ``size`` that ``model`` has
     played."""
-    from rlc.data import read_rubric  # most recipes have no judge
+    from rlc.data import judge_question, read_rubric, read_text, rubric_text
 
-    text = ""  # of a rubric that cannot be read, which `rlc check` reports
+    asked = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
+    replies = {"score": 1, "ranking": size, "pairwise": 2}[judging.by]
+    text, fields = "", list[str]()  # of a rubric that cannot be read, which `rlc check` reports
     with suppress(DataError):
         rubric = read_rubric(judge.rubric)
-        text = "\n".join([rubric.text, *(f"{one.name}: {one.text}" for one in rubric.criteria)])
+        fields += rubric.fields
+        text = rubric_text(rubric)
+        if judge.prompt is None:
+            # A scale that cannot be read, which `rlc check` reports, is None.
+            scaled = evolve(judge, low=judge.low or 0.0, high=judge.high or 0.0)
+            text = judge_question(scaled, judging.by, "", [""] * replies, rubric)
+        else:
+            text += read_text(judge.prompt)
+    if judge.criteria is not None:
+        fields.append(judge.criteria)
     episode = rollout_shape(env, model, sampling, level)[0]
-    reply = episode.reply if episode.turns == 1 and not judging.whole else episode.datum_tokens()
-    replies = {"score": 1, "ranking": size, "pairwise": 2}[judging.by]
-    question = QUESTION_TOKENS[level] + text_tokens(text, model, level)
+    reply = episode.reply
+    if judging.whole or episode.turns > 1:
+        around = text_tokens("\n\nUser: \n\nAssistant: ", asked, level)
+        reply = episode.datum_tokens() + episode.turns * around
+    question = 2 * CHAT_TOKENS[level] + text_tokens(text, asked, level)
+    if fields and (rows := row_tokens(env.id, tuple(fields), asked)) is not None:
+        question += rows.at(level)
     return question + episode.prompt + replies * reply
 
 
@@ -213,12 +238,10 @@ def _groups_in_step(stage: Training, level: Level) -> Iterator[_Groups]:
     rollouts = stage.of(Rollouts)
     again = rollouts.batch.resample * RESAMPLED[level]
     for env in rollouts.envs:
-        groups = rollouts.batch.count * shares(rollouts.envs)[env.name]
-        size = env.rollouts.group
+        groups, size = float(rollouts.batch.count), env.rollouts.group
         if rollouts.batch.kind == "turns":
-            episode = rollout_shape(env, stage.model, rollouts.sampling, level)[0]
-            groups, size = groups / episode.turns, 1
-        yield env, groups + again, size
+            groups, size = _episodes(stage, env, level), 1
+        yield env, groups * shares(rollouts.envs)[env.name] + again, size
 
 
 def _groups_in_evaluation(stage: Evaluation, _: Level) -> Iterator[_Groups]:

@@ -80,7 +80,7 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
     envs = stage.environments
     if envs and not any(data.by_oracle for data in stage.data):
         yield f"low, expected, high: replies of {_shares(shapes.REPLY_SHARE)} of max_tokens"
-    if any(max_turns(env) != 1 for env in envs):
+    if any(max_turns(env) not in (None, 1) for env in envs):
         yield f"low, expected, high: episodes of {_shares(shapes.TURN_SHARE)} of the turns allowed"
     yield from _BY_KIND[stage](stage)
 
@@ -170,15 +170,16 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
     if max_turns(env) == 1:
         return
-    if env.max_turns is None:
-        yield f"at most {shapes.UNKNOWN_TURNS} turns, assumed ({unknown_turns(env)})"
+    if max_turns(env) is None:
+        turns = ", ".join(f"{number:,}" for number in shapes.UNKNOWN_TURNS.values())
+        yield f"low, expected, high: {turns} turns ({unknown_turns(env)})"
     seen = how.get("observation", assumed)
     yield f"later observations of about {usual.observation:g} tokens ({seen})"
-    allowed = max_turns(env) or shapes.UNKNOWN_TURNS
-    if first.turns < allowed:
+    allowed = shapes.turns_allowed(env, "high")
+    if first.growing < allowed:
         yield (
-            f"replies at max_tokens leave room for {first.turns:,} of its {allowed:,} turns; high "
-            "also covers more turns with shorter replies"
+            f"replies at max_tokens leave room for {first.growing:,} of its {allowed:,} turns; "
+            "high also covers more turns with shorter replies"
         )
 
 

@@ -83,12 +83,17 @@ class StageCost:
     stage: str
     kind: str  # "train", "sft" or "eval"
     times: int  # steps, or evaluations
-    free: bool
     step_tokens: dict[Level, Tokens]
     tokens_before: dict[Level, Tokens]
     asked: dict[Level, tuple[AskedTokens, ...]]
     step: dict[Level, Money]
     bill: dict[Level, dict[str, Money]]
+
+    @property
+    def free(self) -> bool:
+        """Return whether nothing is paid: neither for the model itself, nor for one that it
+        asks."""
+        return not self.total("high")
 
     @property
     def unit(self) -> str:
@@ -175,7 +180,6 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
         stage=stage.name,
         kind=stage.kind,
         times=times,
-        free=is_free(stage.model),
         step_tokens=one,
         tokens_before=before,
         asked=asked,

@@ -10,9 +10,10 @@ o tokens, the prompts are, for t = 0 … T-1,
 Where each prompt extends the tokens before it, the episode is one training sequence of
 ``p + T r + (T-1) o`` tokens; else each turn is one, of its prompt and its reply.
 
-Three levels: ``high`` has every reply at max_tokens and every episode at its last turn, and covers
-whatever else the limits allow; ``expected`` and ``low`` have the shares below. No episode outgrows
-the model's context or the limits of the sampling.
+Three levels: ``expected`` and ``low`` have the shares below, and end where the model's context or
+a limit of the sampling leaves no room for a reply of max_tokens. ``high`` is a bound: it has as
+many turns as fit with the shortest replies, each with the longest prompt that replies of max_tokens
+can have led to and that leaves room for another.
 """
 
 from __future__ import annotations
@@ -41,13 +42,25 @@ from rlc.catalog import (
     with_role,
 )
 from rlc.data import DataError
-from rlc.plan import DATA, AnyData, EnvPlan, ModelPlan, Rows, SamplingPlan, has_rows
+from rlc.plan import (
+    DATA,
+    MAX_TURNS,
+    AnyData,
+    EndpointPlan,
+    EnvPlan,
+    ModelPlan,
+    Rows,
+    SamplingPlan,
+    has_rows,
+)
 from rlc.records import evolve, frozen, values_of
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
 
 CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
+# Of the mean of what an environment generates, where that is counted; else it is in the characters.
+GENERATED_SHARE = {"low": 1.0, "expected": 1.0, "high": 2.0}
 FIRST_ROWS = 10_000  # of a file that are measured
 _MEAN_SHARE = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
 
@@ -77,12 +90,16 @@ class RowTokens:
         return length if self.counted else length / CHARACTERS_PER_TOKEN[level]
 
 
-def text_tokens(text: str, model: ModelPlan, level: Level) -> int:
+def text_tokens(text: str, model: ModelPlan | EndpointPlan, level: Level) -> int:
     """Return the tokens of a text: counted if the tokenizer of the model is at hand, else by its
     length."""
-    tokenizer = tokenizer_at_hand(model.base)
+    tokenizer = tokenizer_at_hand(_base(model))
     length = _length(text, tokenizer)
     return length if tokenizer else ceil(length / CHARACTERS_PER_TOKEN[level])
+
+
+def _base(model: ModelPlan | EndpointPlan) -> str:
+    return model.model if isinstance(model, EndpointPlan) else model.base
 
 
 def tokenizer_at_hand(base: str) -> Any:
@@ -111,13 +128,13 @@ def tokens_of_rows(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
     source = find_builtin("env", env.source)
     asked = [param.name for param in source.params if param.holds == "asked"] if source else []
     fields = tuple(str(env.args.get(name)) for name in asked)
-    return _row_tokens(env.id, fields, model) if fields else None
+    return row_tokens(env.id, fields, model) if fields else None
 
 
 def example_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     """Return the tokens of the examples in a file; None if it does not exist."""
     fields = (data.prompt, data.reply) if isinstance(data, Rows) else ()
-    return None if data.file is None else _row_tokens(data.file, fields, model)
+    return None if data.file is None else row_tokens(data.file, fields, model)
 
 
 def preference_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
@@ -126,17 +143,19 @@ def preference_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     if not has_rows(data):
         return None
     whole = evolve(data, split=None, count=None, max_tokens=None, too_long="stop")
-    return _row_tokens(data.path, tuple(values_of(whole).items()), model, data.word)
+    return row_tokens(data.path, tuple(values_of(whole).items()), model, data.word)
 
 
-def _row_tokens(
-    path: str, fields: tuple[Any, ...], model: ModelPlan, word: str = ""
+def row_tokens(
+    path: str, fields: tuple[Any, ...], model: ModelPlan | EndpointPlan, word: str = ""
 ) -> RowTokens | None:
+    """Return the tokens of ``fields`` of the rows of a file; with a ``word`` those of the replies
+    of preferences, whose record has these fields. None if the file does not exist."""
     try:
         stat = os.stat(path)
     except OSError:
         return None  # a set known by name, or a file that is not there
-    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, word, model.base)
+    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, word, _base(model))
 
 
 @lru_cache(maxsize=64)
@@ -153,6 +172,9 @@ def _measured(
 
     replies = _replies_of(DATA[word](**dict(fields))) if word else None
     tokenizer, lengths = tokenizer_at_hand(base), list[int]()
+    markup = (
+        MESSAGE_TOKENS if tokenizer else round(MESSAGE_TOKENS * CHARACTERS_PER_TOKEN["expected"])
+    )
     with suppress(DataError):  # the first row that cannot be read is the last: `rlc check` says it
         for row in islice(rows_of(path), FIRST_ROWS):
             if replies is not None:
@@ -160,7 +182,8 @@ def _measured(
             else:
                 shown = [row.fields.get(name) for name in fields] if fields else row.fields
             if shown is not None:
-                lengths.append(sum(_length(text, tokenizer) for text in _texts(shown)))
+                texts = sum(_length(text, tokenizer) for text in _texts(shown))
+                lengths.append(texts + markup * _later_messages(shown))
     if not lengths:
         return None
     mean = fsum(lengths) / len(lengths)
@@ -194,17 +217,28 @@ def _length(text: str, tokenizer: Any) -> int:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a field, or in its messages."""
+    """Yield every text in a field, or in its messages without their roles, which are markup."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
+        for name, part in value.items():
+            if name != "role":
+                yield from _texts(part)
     elif isinstance(value, list | tuple):
         for part in value:
             yield from _texts(part)
     elif value is not None:
         yield str(value)
+
+
+def _later_messages(value: Any) -> int:
+    """Return the number of messages in a field, but for the first two of each chat."""
+    if isinstance(value, Mapping):
+        return sum(map(_later_messages, value.values()))
+    if not isinstance(value, list | tuple):
+        return 0
+    messages = sum(isinstance(one, Mapping) and "role" in one for one in value)
+    return max(messages - 2, 0) + sum(map(_later_messages, value))
 
 
 History = Literal["all", "observations", "latest"]
@@ -216,13 +250,16 @@ ORACLE_SHARE: Mapping[Level, float] = {"low": 0.005, "expected": 0.05, "high": 1
 TURN_SHARE: Mapping[Level, float] = {"low": 0.1, "expected": 0.5, "high": 1.0}
 UNKNOWN_PROMPT = {"low": 100, "expected": 300, "high": 1_000}  # tokens, where nothing was measured
 UNKNOWN_OBSERVATION = {"low": 30, "expected": 100, "high": 300}
-UNKNOWN_TURNS = 20
-# Markup around an observation.
+# Of an environment whose limit is not known; the most are those after which rlc ends an episode.
+UNKNOWN_TURNS = {"low": 2, "expected": 10, "high": MAX_TURNS}
+# Markup around an observation; of a chat that of a question and its answer, and of each message
+# more.
 TEMPLATE_TOKENS = {"low": 40, "expected": 50, "high": 60}
 CHAT_TOKENS = {"low": 6, "expected": 10, "high": 12}
+MESSAGE_TOKENS = 5
 # Of the judge's instructions, around the task and its solutions.
 JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
-_UNLIMITED = 2**53
+UNLIMITED = 2**53
 
 
 @frozen(eq=False)
@@ -230,7 +267,8 @@ class EpisodeShape:
     """The shape of one episode. ``extends`` says that each prompt extends the tokens before it.
 
     ``copies`` of it are played side by side in one rollout; ``shared`` says that its first prompt
-    is the same for a whole group.
+    is the same for a whole group. No prompt is longer than ``room``, and all training sequences
+    together have no more than ``most`` tokens.
     """
 
     prompt: float
@@ -241,37 +279,56 @@ class EpisodeShape:
     extends: bool = False
     copies: int = 1
     shared: bool = True
+    room: float = UNLIMITED
+    most: float = UNLIMITED
 
     @property
     def one_datum(self) -> bool:
         return self.extends or self.turns == 1
 
+    @property
+    def grows(self) -> float:
+        """Return by how much a prompt is longer than the one before it."""
+        return self.observation + (self.reply if self.history == "all" else 0)
+
+    @property
+    def growing(self) -> int:
+        """Return how many of the first turns have prompts that are shorter than ``room``, or as
+        long."""
+        if self.history == "latest" or self.grows == 0:
+            return self.turns
+        return min(self.turns, 1 + int((self.room - self.prompt) // self.grows))
+
     def prompt_at(self, turn: int) -> float:
         """Return the length of the prompt of a turn, from 0 on."""
         if self.history == "latest":
-            return self.prompt if turn == 0 else self.observation
-        grows = self.observation + (self.reply if self.history == "all" else 0)
-        return self.prompt + turn * grows
+            return self.prompt if turn == 0 else min(self.observation, self.room)
+        return min(self.prompt + turn * self.grows, self.room)
 
     def prompts(self, turns: int | None = None) -> float:
         """Return the tokens of the prompts of all turns, or of the first few, together."""
         count = self.turns if turns is None else turns
         if self.history == "latest":
-            return self.prompt + (count - 1) * self.observation
-        return count * (self.prompt + self.prompt_at(count - 1)) / 2
+            return self.prompt + (count - 1) * self.prompt_at(1)
+        growing = min(count, self.growing)
+        shorter = growing * (self.prompt + self.prompt_at(growing - 1)) / 2
+        return shorter + (count - growing) * self.room
 
     def fresh(self) -> float:
         """Return the prompt tokens that no earlier prompt of the episode began with."""
         return self.prompts() if self.history == "latest" else self.prompt_at(self.turns - 1)
 
     def sampled(self) -> float:
-        return self.turns * self.reply
+        """Return the tokens of all replies; where each prompt has all of them, they share its
+        room."""
+        fits = self.room + self.reply if self.extends else self.most
+        return min(self.turns * self.reply, fits)
 
     def datum_tokens(self) -> float:
         """Return the tokens of all its training sequences."""
         if self.one_datum:
             return self.prompt_at(self.turns - 1) + self.reply
-        return self.prompts() + self.sampled()
+        return min(self.prompts() + self.sampled(), self.most)
 
     def length(self, turn: int) -> float:
         """Return the tokens of the episode up to the prompt of a turn, repeated ones once."""
@@ -289,36 +346,37 @@ def rollout_tokens(rollout: Rollout) -> float:
     return sum(episode.copies * episode.datum_tokens() for episode in rollout)
 
 
-def rollout_shapes(
+def rollout_shape(
     env: EnvPlan,
     model: ModelPlan,
     sampling: SamplingPlan | None,
     level: Level,
     reply_share: Mapping[Level, float] = REPLY_SHARE,
-) -> tuple[Rollout, ...]:
-    """Return the assumed shapes of one rollout of an environment: one, or two at ``high`` if an
-    episode of longest replies meets a limit before its last turn, as more turns with shorter
-    replies sample less and read more."""
+) -> Rollout:
+    """Return the assumed shape of one rollout of an environment."""
     episode = _episode(env, model, level, reply_share[level])
     game = with_role(env, "game")
     if game is not None:  # solvers answer the same question; the judge reads it and all answers
         solver = evolve(episode, turns=1, copies=int(game.args["solvers"]))
         prompt = solver.prompt + solver.copies * solver.reply + JUDGE_TOKENS[level]
-        return ((solver, evolve(solver, prompt=prompt, copies=1, shared=False)),)
+        return solver, evolve(solver, prompt=prompt, copies=1, shared=False)
     if env.play is not None:  # the seats of a match are sampled one by one
         episode = evolve(episode, copies=len(trained_seats(env)), shared=False)
     limits = Limits.of(env, model, sampling)
-    longest = limits.cut(episode)
-    if level != "high" or longest.turns == episode.turns:
-        return ((longest,),)
-    return (longest,), (limits.cut(evolve(episode, reply=limits.reply_for(episode))),)
-
-
-def rollout_shape(
-    env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None, level: Level
-) -> Rollout:
-    """Return the first of :func:`rollout_shapes`: that with the longest replies."""
-    return rollout_shapes(env, model, sampling, level)[0]
+    if level != "high":  # short replies leave room for more turns, which would take more
+        expected = _episode(env, model, "expected", reply_share["expected"])
+        turns = min(limits.cut(one).turns for one in (episode, expected))
+        return (evolve(episode, turns=turns),)
+    shortest = _episode(env, model, "low", 0.0)
+    assumed = 0 if "observation" in env_facts(env).chars else UNKNOWN_OBSERVATION["low"]
+    shortest = evolve(
+        shortest,
+        prompt=0,
+        observation=shortest.observation - assumed,
+        turns=episode.turns,
+        extends=episode.history != "latest",
+    )
+    return (limits.bound(evolve(episode, turns=limits.cut(shortest).turns)),)
 
 
 def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -> EpisodeShape:
@@ -330,11 +388,18 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -
     return EpisodeShape(
         prompt=prompt + markup,
         observation=observation + per_turn,
-        turns=max(1, round((max_turns(env) or UNKNOWN_TURNS) * TURN_SHARE[level])),
+        turns=turns_allowed(env, level),
         reply=max(1, round(env.rollouts.max_tokens * reply_share)),
         history=history,
         extends=extends_prefix(env, model, unknown=level != "high"),
     )
+
+
+def turns_allowed(env: EnvPlan, level: Level) -> int:
+    """Return the turns of an episode that no other limit ends."""
+    if (allowed := max_turns(env)) is None:
+        return UNKNOWN_TURNS[level]
+    return max(1, round(allowed * TURN_SHARE[level]))
 
 
 def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int]:
@@ -342,7 +407,8 @@ def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int
     later one: as counted for the vocabulary of the model, or by their characters."""
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
     measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
-    measured |= facts.tokens.get(vocabulary or "", {})
+    counted = facts.tokens.get(vocabulary or "", {})
+    measured |= {kind: ceil(n * GENERATED_SHARE[level]) for kind, n in counted.items()}
     if (rows := tokens_of_rows(env, model)) is not None:
         measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]
@@ -383,9 +449,9 @@ class Limits:
     def of(cls, env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None) -> Limits:
         return cls(
             reply=env.rollouts.max_tokens,
-            context=model.context or _UNLIMITED,
-            prompt=(sampling and sampling.max_prompt_tokens) or _UNLIMITED,
-            whole=(sampling and sampling.max_episode_tokens) or _UNLIMITED,
+            context=model.context or UNLIMITED,
+            prompt=(sampling and sampling.max_prompt_tokens) or UNLIMITED,
+            whole=(sampling and sampling.max_episode_tokens) or UNLIMITED,
         )
 
     def cut(self, episode: EpisodeShape) -> EpisodeShape:
@@ -394,14 +460,11 @@ class Limits:
         fits = 1 + bisect_left(later, True, key=lambda turn: self._ends(episode, turn))
         return evolve(episode, turns=fits)
 
-    def reply_for(self, episode: EpisodeShape) -> int:
-        """Return the longest reply with which all its turns fit; one token if none does."""
-        last = episode.turns - 1
-
-        def too_long(reply: int) -> bool:
-            return self._ends(evolve(episode, reply=reply), last)
-
-        return max(1, bisect_left(range(1, self.reply), True, key=too_long))
+    def bound(self, episode: EpisodeShape) -> EpisodeShape:
+        """Return an episode whose later prompts are no longer than these limits allow."""
+        room = min(self.prompt, self.context - self.reply, self.whole - self.reply)
+        most = max(self.whole, episode.prompt + episode.reply)
+        return evolve(episode, room=max(room, episode.prompt), most=most)
 
     def _ends(self, episode: EpisodeShape, turn: int) -> bool:
         """Return whether an episode ends before a turn."""

@@ -42,13 +42,14 @@ from rlc.pricing.shapes import (
     CHAT_TOKENS,
     ORACLE_SHARE,
     REPLY_SHARE,
+    UNLIMITED,
     EpisodeShape,
     Level,
     Rollout,
     RowTokens,
     example_tokens,
     preference_tokens,
-    rollout_shapes,
+    rollout_shape,
     rollout_tokens,
 )
 from rlc.records import evolve, frozen
@@ -57,6 +58,8 @@ SIDE_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of a reply that can
 HELDOUT = 1_000  # held-out preferences or examples, where they cannot be counted
 ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that cannot be read
 TRIES = {"low": 1, "expected": 2, "high": 20}  # episodes for each demonstration of the model
+# Tasks that are played side by side: the last ones may be more than are needed.
+WAVE, LARGE_WAVE = 64, 512
 # Of the groups that may be replaced.
 RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
 # Of the rollouts: those of a group whose rewards are all equal are not trained on.
@@ -75,7 +78,7 @@ def _of_preference(stage: Training, data: AnyData, level: Level) -> Tokens:
     if rows is not None:
         whole = rows.at(level) + sides * CHAT_TOKENS[level]
     for env in data.environments:
-        whole = sides * max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level)))
+        whole = sides * rollout_tokens(rollout_shape(env, stage.model, None, level))
     if not _labelled(stage):
         return Tokens(prefill=whole, train=whole)
     reply = whole / sides
@@ -155,7 +158,7 @@ def _likelihood_tokens(stage: Training, level: Level) -> Tokens:
     longest = _of_row(source.data, stage.model, level)
     for env in source.data.environments:
         shares = ORACLE_SHARE if source.data.by_oracle else REPLY_SHARE
-        longest = max(map(rollout_tokens, rollout_shapes(env, stage.model, None, level, shares)))
+        longest = rollout_tokens(rollout_shape(env, stage.model, None, level, shares))
     return Tokens(train=source.batch * longest)
 
 
@@ -197,9 +200,8 @@ class PlayedData:
     sampling: SamplingPlan | None = None
 
     def tokens(self, level: Level) -> Tokens:
-        shapes = rollout_shapes(self.env, self.model, self.sampling, level)
-        cached = level != "high"
-        return largest(sampling_tokens(one, self.tasks, self.size, cached) for one in shapes)
+        shape = rollout_shape(self.env, self.model, self.sampling, level)
+        return sampling_tokens(shape, self.tasks, self.size, level != "high")
 
 
 def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
@@ -211,16 +213,26 @@ def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
 
 def _played_demonstrations(stage: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
     if not data.by_oracle:
-        yield PlayedData(data, data.env, stage.model, data.count * TRIES[level], 1)
+        tasks = data.count * TRIES[level] + _more_tasks(stage.model, data.count, level)
+        yield PlayedData(data, data.env, stage.model, tasks, 1)
 
 
 def _played_samples(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
-    tasks = data.count * played_for_one(data, level) / data.size
-    yield PlayedData(data, data.env, data.model.model, tasks, data.size, data.sampling)
+    tasks, model = data.count * played_for_one(data, level) / data.size, data.model.model
+    if data.count > WAVE or not _keeps_any(data):
+        tasks += _more_tasks(model, data.count, level) / data.kept_of_task
+    yield PlayedData(data, data.env, model, tasks, data.size, data.sampling)
 
 
 def _played_pairs(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
-    yield PlayedData(data, data.env, data.model.model, data.count * TRIES[level], data.samples)
+    model = data.model.model
+    tasks = data.count * TRIES[level] + _more_tasks(model, 2 * data.count, level)
+    yield PlayedData(data, data.env, model, tasks, data.samples)
+
+
+def _more_tasks(model: ModelPlan, wanted: int, level: Level) -> int:
+    """Return how many tasks may be played beside those that are needed."""
+    return min(wanted, WAVE if model.service == LOCAL else LARGE_WAVE) if level == "high" else 0
 
 
 _PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], Iterator[PlayedData]]] = {
@@ -232,10 +244,16 @@ _PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], Iterator[PlayedDat
 }
 
 
+def _keeps_any(samples: Samples) -> bool:
+    """Return whether as many episodes of each task are kept as can be."""
+    return samples.keep.kind in ("best", "all") and samples.per_task is None
+
+
 def played_for_one(samples: Samples, level: Level) -> float:
-    """Return how many episodes are assumed to be played for each that is kept."""
+    """Return how many episodes are assumed to be played for each that is kept. A task that is
+    played again may have no more that can be kept."""
     least = samples.size / samples.kept_of_task
-    if samples.keep.kind in ("best", "all"):
+    if _keeps_any(samples) or (samples.keep.kind in ("best", "all") and level != "high"):
         return least
     assumed = {**TRIES, "high": samples.tries}[level]
     return float(max(assumed, least))
@@ -288,26 +306,26 @@ def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
     """Return the most tokens of rollouts, ``parallel`` at a time, with ``count`` turns or more.
 
     At worst one turn is missing and ``parallel`` rollouts are played for it. The turns before it
-    are of long rollouts or of rollouts of one turn, whichever take more; the longest are trained
-    on.
+    are of rollouts of the number of turns that takes the most for each; the longest are trained on.
     """
-    turns = sum(episode.copies * episode.turns for episode in shape)
 
-    def most(whole: float, single: float) -> float:
-        return (count - 1) * max(whole / turns, single) + parallel * whole
+    def most(part: Callable[[EpisodeShape], float]) -> float:
+        rollout = sum(episode.copies * part(episode) for episode in shape)
+        turn = max(
+            part(evolve(episode, turns=turns, most=UNLIMITED)) / turns
+            for episode in shape
+            for turns in (1, episode.growing, episode.turns)
+        )
+        return (count - 1) * turn + parallel * rollout
 
-    def total(part: Callable[[EpisodeShape], float]) -> float:
-        return sum(episode.copies * part(episode) for episode in shape)
-
-    first, reply = max(e.prompt for e in shape), max(e.reply for e in shape)
-    read = most(total(EpisodeShape.datum_tokens), first + reply)
+    read = most(EpisodeShape.datum_tokens)
     longest = max(
         e.datum_tokens() if e.one_datum else max(e.prompt, e.prompt_at(e.turns - 1)) + e.reply
         for e in shape
     )
     return Tokens(
-        prefill=most(total(EpisodeShape.prompts), first),
-        sample=most(total(EpisodeShape.sampled), reply),
+        prefill=most(EpisodeShape.prompts),
+        sample=most(EpisodeShape.sampled),
         train=min(read, count * longest),
         reference=read,
     )
@@ -325,11 +343,24 @@ def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
     that are replaced."""
     rollouts = stage.of(Rollouts)
     part, cached = shares(rollouts.envs)[env.name], level != "high"
-    shapes = rollout_shapes(env, stage.model, rollouts.sampling, level)
+    shape = rollout_shape(env, stage.model, rollouts.sampling, level)
     if rollouts.batch.kind == "turns":
-        return largest(turn_tokens(shape, rollouts.batch, cached) for shape in shapes) * part
-    tasks, size = rollouts.batch.count * part, env.rollouts.group
-    return largest(group_tokens(shape, tasks, size, cached) for shape in shapes)
+        tokens = turn_tokens(shape, rollouts.batch, cached) * part
+        # More and shorter episodes with as many turns may take more.
+        return least(tokens, env_tokens(stage, env, "expected")) if level == "low" else tokens
+    return group_tokens(shape, rollouts.batch.count * part, env.rollouts.group, cached)
+
+
+def sequences(stage: Training, env: EnvPlan, level: Level) -> float:
+    """Return the training sequences of one step in one environment that a reference reads."""
+    rollouts = stage.of(Rollouts)
+    shape = rollout_shape(env, stage.model, rollouts.sampling, level)
+    batch, part = rollouts.batch, shares(rollouts.envs)[env.name]
+    if batch.kind == "turns" and level == "high":  # at most one a turn
+        turns = sum(episode.copies * episode.turns for episode in shape)
+        return (batch.count - 1 + (batch.parallel or 1) * turns) * part
+    played = env_tokens(stage, env, level).reference / rollout_tokens(shape)
+    return played * sum(one.copies * (1 if one.one_datum else one.turns) for one in shape)
 
 
 def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
@@ -338,9 +369,13 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     # Groups that are replaced are not trained on; any environment may be the one they come from.
     if replaced := rollouts.batch.resample * RESAMPLED[level]:
         total += largest(
-            sampling_tokens(shape, replaced, env.rollouts.group, level != "high")
+            sampling_tokens(
+                rollout_shape(env, stage.model, rollouts.sampling, level),
+                replaced,
+                env.rollouts.group,
+                level != "high",
+            )
             for env in rollouts.envs
-            for shape in rollout_shapes(env, stage.model, rollouts.sampling, level)
         )
     targets = sum(
         env_tokens(stage, env, level).train
@@ -363,14 +398,18 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
 def _evaluation_tokens(stage: Evaluation, level: Level) -> Tokens:
     part, cached, total = shares(stage.envs), level != "high", Tokens()
     for env in stage.envs:
-        shapes = rollout_shapes(env, stage.model, stage.sampling, level)
-        tasks = stage.tasks * part[env.name]
-        total += largest(sampling_tokens(shape, tasks, stage.samples, cached) for shape in shapes)
+        shape = rollout_shape(env, stage.model, stage.sampling, level)
+        total += sampling_tokens(shape, stage.tasks * part[env.name], stage.samples, cached)
     return total
 
 
+def least(one: Tokens, other: Tokens) -> Tokens:
+    """Return the smaller number of each kind."""
+    return Tokens(*map(min, one.counts, other.counts))
+
+
 def largest(tokens: Iterable[Tokens]) -> Tokens:
-    """Return the largest number of each kind, over several shapes."""
+    """Return the largest number of each kind, over several."""
     return Tokens(*map(max, zip(*(each.counts for each in tokens), strict=True)))
 
 

@@ -20,6 +20,8 @@ from rlc.compile.sweeps import find_sweep
 from rlc.emit.errors import EmitError
 from rlc.emit.job.folder import WrittenJob, emit_job
 from rlc.emit.job.needs import rlc_requirements, write_wheel
+from rlc.explanation.summary import summary_text
+from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.records import Plan
 
 SHIPPED = sorted([*RECIPES.glob("*.rl"), *RECIPES.glob("yardstick/*.rl")])
@@ -61,6 +63,10 @@ def test_every_shipped_recipe_is_written_as_a_job(recipe: Path, tmp_path: Path) 
             text = path.read_text(encoding="utf-8")
             assert str(ROOT) not in text
             assert str(tmp_path) not in text
+    page = (tmp_path / "moved" / "README.md").read_text(encoding="utf-8")
+    price = re.search(r"  tokens .*\n  cost .*\n", summary_text(plan, Diagnostics()))
+    assert price is not None
+    assert price[0] in page
     needed = (tmp_path / "moved" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     extras = re.fullmatch(r"\./wheels/rlc-.+\.whl\[([\w,]+)\]", needed[1])
     assert extras is not None, needed

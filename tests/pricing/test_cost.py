@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from hypothesis import given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from plan_recipes import EVERYTHING, first_train, planned, recipe, stages_of
+from plan_recipes import EVERYTHING, RECIPE_TEXTS, first_train, planned, recipe, stages_of
 from stage_parts import flat
 
 from rlc.catalog.facts import find_model
-from rlc.compile.variants import on_service
+from rlc.compile.recipe import compile_source
+from rlc.compile.variants import on_service, rehearse
+from rlc.explanation.full import explain_dict, explain_markdown, explain_text
+from rlc.explanation.layout import UNKNOWN, dollars
+from rlc.explanation.summary import summary_text
+from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.source import Source
+from rlc.lsp.protocol import bill_of as shown_bill
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training
+from rlc.pricing import tokens
 from rlc.pricing.assumptions import assumptions
 from rlc.pricing.cost import (
     KINDS,
@@ -24,7 +32,7 @@ from rlc.pricing.cost import (
     stage_cost,
     total_cost,
 )
-from rlc.pricing.shapes import LEVELS, EpisodeShape, History, rollout_shape, rollout_shapes
+from rlc.pricing.shapes import LEVELS, EpisodeShape, History, rollout_shape
 from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
 
 WORKED = """\
@@ -201,21 +209,70 @@ def test_no_episode_outgrows_its_limits(limit: str, most: int) -> None:
     (stage,) = stages_of(planned(LIMITED.replace("LIMIT", limit)), Training)
     (episode,) = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
     assert most - 2_000 < episode.datum_tokens() <= most
-    assert any(f"room for {episode.turns} of" in sentence for sentence in assumptions(stage))
+    assert any(f"room for {episode.growing} of" in sentence for sentence in assumptions(stage))
 
 
 def test_a_limit_is_covered_by_short_replies_too() -> None:
     """Many short turns read more than the few long ones that fit, and sample less."""
     (stage,) = stages_of(planned(LIMITED.replace("LIMIT", "")), Training)
-    few, many = (
-        shape[0]
-        for shape in rollout_shapes(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
-    )
-    assert few.turns < many.turns
-    assert few.sampled() > many.sampled()
-    assert few.prompts() < many.prompts()
+    (most,) = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
+    assert most.growing < most.turns
+    long, short = evolve(most, turns=most.growing), evolve(most, reply=1)
+    assert long.sampled() > short.sampled()
+    assert long.prompts() < short.prompts()
     high = stage_cost(stage).step_tokens["high"]
-    assert (high.sample, high.prefill) == (few.sampled(), many.prompts())
+    assert high.sample >= long.sampled()
+    assert high.prefill >= short.prompts()
+
+
+@given(st.data())
+def test_no_episode_takes_more_than_high(data: st.DataObject) -> None:
+    """Replies and observations of any length, in a chat that keeps thoughts, or leaves them out."""
+    most, room = data.draw(st.integers(1, 50)), data.draw(st.integers(60, 400))
+    full = EpisodeShape(
+        prompt=data.draw(st.integers(1, 60)),
+        observation=data.draw(st.integers(0, 80)),
+        turns=data.draw(st.integers(1, 40)),
+        reply=most,
+        history="all",
+        extends=data.draw(st.booleans()),
+        room=room,
+    )
+    prompts, replies = list[int](), list[int]()
+    prompt = data.draw(st.integers(1, int(full.prompt)))
+    while prompt <= room and len(prompts) < full.turns:
+        prompts.append(prompt)
+        replies.append(data.draw(st.integers(1, most)))
+        kept = replies[-1] if full.extends else data.draw(st.integers(0, replies[-1]))
+        prompt += kept + data.draw(st.integers(0, int(full.observation)))
+    assert sum(prompts) <= full.prompts()
+    assert sum(replies) <= full.sampled()
+    one = prompts[-1] + replies[-1]
+    assert (one if full.extends else sum(prompts) + sum(replies)) <= full.datum_tokens()
+
+
+ENDLESS = """\
+model m { base = "Qwen/Qwen3-8B" }
+env walk = python("recipes/letters.py:make") |> rollouts(LIMIT)
+train main { model = m env = walk batch = groups(4, group_size = 4) advantage = grpo()
+  loss = cispo() optimizer = adam(1e-5) steps = 10 sampling = sample(1_024) }
+"""
+
+
+def test_an_environment_without_a_limit_is_priced_to_the_context() -> None:
+    """The default limit of turns is one like any other, written or not; more turns cost more."""
+    written = [f"max_turns = {limit}" for limit in (20, 50, 200, 500, 999, 1_000)]
+    highest = list[float]()
+    for limit in (*written, "group_size = 4"):
+        text = ENDLESS.replace("LIMIT", limit)
+        (cost,) = plan_cost(planned(text))
+        low, expected, high = (cost.total(level).usd for level in LEVELS)
+        assert low <= expected <= high
+        held = compile_source(Source("test.rl", f"{text}expect main.cost.high < $40"))
+        assert (held.plan is None) is (high >= 40)
+        highest.append(high)
+    assert highest == sorted(highest)
+    assert highest[-1] == highest[-2] > 40
 
 
 def test_each_environment_has_its_own_group_and_length() -> None:
@@ -284,13 +341,16 @@ def test_supervised_training_is_billed_for_its_sequences_alone() -> None:
 
 
 def test_demonstrations_of_the_model_itself_are_sampled_first() -> None:
+    from rlc.runtime.stages import samples
     from rlc.runtime.stages.samples import MOST_TRIES
 
     (stage,) = (one for one in planned(warm(policy="model")).trainings if one.data)
     cost = stage_cost(stage)
     assert cost.tokens_before["low"].sample == 100 * round(1_024 * 0.1)
-    assert cost.tokens_before["high"].sample == 100 * MOST_TRIES * 1_024
+    last = 100  # that are played side by side
+    assert cost.tokens_before["high"].sample == (100 * MOST_TRIES + last) * 1_024
     assert TRIES["high"] == MOST_TRIES  # what the runtime gives up after
+    assert (tokens.WAVE, tokens.LARGE_WAVE) == (samples.WAVE, samples.LARGE_WAVE)
     assert cost.bill["high"]["sample"].usd > 0
 
 
@@ -365,6 +425,37 @@ def test_a_server_of_ones_own_is_free() -> None:
     assert cost.total("high") == Money()
 
 
+PAID_JUDGE = """\
+model policy { base = "tiny" }
+judge taste = rubric("Is it good?", model = endpoint("http://127.0.0.1:1/v1", model = "big"PRICES))
+env essays = rows("recipes/data/essay_prompts.jsonl") |> judged(taste)
+train main { model = policy env = essays batch = groups(4, group_size = 4) advantage = grpo()
+  loss = cispo() optimizer = adam(1e-3) steps = 10 sampling = sample(64) }
+"""
+
+
+@pytest.mark.parametrize("prices", [", prompt_price = $1, reply_price = $10", ""])
+def test_what_asks_a_paid_judge_is_not_free(prices: str) -> None:
+    """The model itself is trained on this machine. A price that is not known is none of 0."""
+    plan = planned(PAID_JUDGE.replace("PRICES", prices))
+    (cost,) = plan_cost(plan)
+    assert not cost.free
+    shown = dollars(cost.total("expected"))
+    assert shown.startswith("$" if prices else UNKNOWN)
+    texts = (
+        summary_text(plan, Diagnostics()),
+        explain_text(plan, Diagnostics()),
+        explain_markdown(plan, ""),
+        shown_bill(cost),
+    )
+    for text in texts:
+        assert "free:" not in text
+        assert shown.removeprefix("$") in text
+    data = explain_dict(plan, "test.rl", Diagnostics())["cost"]
+    assert data["stages"][0]["free"] is False
+    assert data["total"]["expected"] == cost.total("expected").total
+
+
 def test_an_unknown_price_makes_a_lower_bound_and_never_nothing() -> None:
     """The train price of this variant is not known."""
     (stage,) = planned(WORKED.format(base="openai/gpt-oss-120b:peft:131072")).stages
@@ -385,10 +476,15 @@ def test_a_model_that_nobody_priced_has_an_unknown_price() -> None:
     assert any("prices of somebody/else are unknown" in s for s in assumptions(foreign))
 
 
-def test_low_is_below_expected_is_below_high() -> None:
-    for cost in plan_cost(planned(EVERYTHING)):
-        totals = [cost.total(level).usd for level in LEVELS]
-        assert totals == sorted(totals)
+@pytest.mark.parametrize("text", [EVERYTHING, *RECIPE_TEXTS.values()])
+def test_low_is_below_expected_is_below_high(text: str) -> None:
+    plan = planned(text)
+    for cost in (*plan_cost(plan), *plan_cost(rehearse(plan))):
+        for numbers in (
+            [cost.total(level).usd for level in LEVELS],
+            [cost.tokens(level) for level in LEVELS],
+        ):
+            assert numbers == sorted(numbers), cost.stage
 
 
 def test_more_updates_of_a_batch_take_no_more_tokens() -> None:
@@ -402,3 +498,99 @@ def test_playing_alone_trains_on_nothing() -> None:
     tokens = sampling_tokens((EpisodeShape(P, O, T, R, "all", True),), 3, 2, cached=True)
     assert tokens.train == 0
     assert tokens.sample == 3 * 2 * T * R
+
+
+SAMPLED = """\
+model m { base = "tiny" }
+env spell = gem("rg:spell_backward") |> chat()
+sft learn { model = m batch = 4 steps = 2 optimizer = adam(1e-3)
+  data = samples(m, env = spell, n = 8, samples_per_task = 4, tries = 6, KEEP) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "episodes"),
+    [
+        ("keep = all", 8),  # two tasks, every episode of which is kept
+        ("keep = best", 32),
+        ("keep = all, per_task = 1", 6 * 8 + 8 * 4),  # a task that was played before gives none
+        ("keep = solved", 6 * 8 + 2 * 4),
+    ],
+)
+def test_so_many_episodes_are_played_for_samples(keep: str, episodes: int) -> None:
+    (stage,) = planned(SAMPLED.replace("KEEP", keep)).stages
+    (played,) = tokens.played_data(stage, "high")
+    assert played.tasks * played.size == episodes
+
+
+ENVS = {
+    "gem_game": 'gem("game:GuessTheNumber-v0-easy") |> chat()',
+    "gem_random": 'gem("game:GuessTheNumber-v0-random") |> concat() |> template(no)',
+    "gem_latest": 'gem("game:Sokoban-v0-easy") |> template(no)',
+    "gem_task": 'gem("rg:chain_sum") |> template(no)',
+    "python": 'python("recipes/letters.py:make")',
+    "openreward": 'openreward("Games/Reverse", base_url = "http://127.0.0.1:1")',
+    "rows": 'rows("recipes/data/essay_prompts.jsonl") |> judged(mine)',
+    "ranked": 'rows("recipes/data/essay_prompts.jsonl") |> compared(paid, by = ranking)',
+    "pairwise": 'rows("recipes/data/essay_prompts.jsonl") |> compared(mine, by = pairwise)',
+    "solvers": "problems(countdown, grader = countdown, samples = 9) |> solver_judge(solvers = 3)",
+    "self_play": 'textarena("TicTacToe-v0") |> play(against = self)',
+    "opponent": 'textarena("TicTacToe-v0") |> play(against = big)',
+    "past": 'textarena("TicTacToe-v0") |> play(against = past(every = 2))',
+    "agent": 'agent(program = "doors:solve", tasks = rows("recipes/data/doors.jsonl"))',
+    "verifiers": 'verifiers("primeintellect/wordle")',
+}
+OBJECTIVES = (
+    "",
+    "kl = reference(policy.base, coef = 0.01)",
+    "teacher = reverse_kl(big)",
+    'teacher = reverse_kl(policy, system = "Be short.")',
+    "teacher = forward_kl(big, top_k = 4)",
+)
+BATCHES = ("groups(3, group_size = 4)", "groups(2, group_size = 2, resample = 2)", "turns(9)")
+ANY = """\
+model policy {{ base = "{base}" }}
+model big {{ base = "{base}" }}
+judge mine = rubric("Is it good?", model = big)
+judge paid = rubric("Is it good?", model = endpoint("http://127.0.0.1:1/v1", model = "x",
+  prompt_price = $1, reply_price = $3))
+env world = {env} |> rollouts({turns})
+env task = gem("rg:chain_sum")
+train main {{ model = policy env = world batch = {batch} sampling = sample({most}{limit})
+  advantage = reinforce() loss = importance_sampling() optimizer = adam(1e-3) steps = 3 {more} }}
+eval held {{ model = main env = {held} tasks = 3 samples = 2 every = 2 }}
+"""
+
+
+@settings(suppress_health_check=[HealthCheck.filter_too_much], deadline=None)
+@given(
+    st.sampled_from(sorted(ENVS)),
+    st.sampled_from(["tiny", "Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"]),
+    st.sampled_from(OBJECTIVES),
+    st.sampled_from(BATCHES),
+    st.sampled_from(["", ", max_episode_tokens = 3_000", ", max_prompt_tokens = 900"]),
+    st.sampled_from(["", "max_turns = 1", "max_turns = 7", "max_turns = 400"]),
+    st.sampled_from([16, 256]),
+)
+def test_low_is_at_most_expected_and_expected_at_most_high(
+    env: str, base: str, more: str, batch: str, limit: str, turns: str, most: int
+) -> None:
+    """Of tokens and of dollars, of every stage and in sum."""
+    text = ANY.format(
+        env=ENVS[env],
+        held="task" if env == "past" else "world",
+        base=base,
+        more=more,
+        batch=batch,
+        limit=limit,
+        turns=turns,
+        most=most,
+    )
+    plan = compile_source(Source("test.rl", text)).plan
+    assume(plan is not None)
+    assert plan is not None
+    for cost in plan_cost(plan):
+        usd = [cost.total(level).usd for level in LEVELS]
+        used = [cost.tokens(level) for level in LEVELS]
+        assert usd == sorted(usd)
+        assert used == sorted(used)

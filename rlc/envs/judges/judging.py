@@ -27,11 +27,14 @@ from rlc.data import (
     as_number,
     at_place,
     explained,
+    judge_question,
     load_attribute,
     read_rubric,
     read_template,
     require_fits,
+    rubric_text,
     signature_of,
+    untagged,
 )
 from rlc.envs.base import (
     AgentEndpoint,
@@ -42,7 +45,7 @@ from rlc.envs.base import (
     TaskKey,
 )
 from rlc.envs.deadlines import Deadline, all_of
-from rlc.envs.judges import questions
+from rlc.envs.judges import answers
 from rlc.envs.responders import ModelRequest, Responder, Responders
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan, Sampling
@@ -108,7 +111,7 @@ async def tournament(
             reasons[player].append(f"{_OUTCOMES.get(share, 'tie')}{said}")
     others = count - 1
     return [
-        (won / others, questions.shortened(f"{won:g} of {others} pairs won\n" + "\n".join(each)))
+        (won / others, answers.shortened(f"{won:g} of {others} pairs won\n" + "\n".join(each)))
         for won, each in zip(wins, reasons, strict=True)
     ]
 
@@ -195,15 +198,15 @@ class Judge:
 
     async def score(self, task: str, reply: str, row: Row | None) -> ComparisonVerdict:
         rubric = self.rubric_of(row)
-        plan, by, criteria = self.plan, questions.described(rubric), rubric.criteria
+        plan, criteria = self.plan, rubric.criteria
         if self._question is not None:
             asked = self._question(
-                task=questions.shown(task), reply=questions.shown(reply), rubric=by
+                task=untagged(task), reply=untagged(reply), rubric=rubric_text(rubric)
             )
         else:
-            asked = questions.score_question(task, reply, by, criteria, plan.low, plan.high)
+            asked = judge_question(plan, "score", task, [reply], rubric)
         names = [one.name for one in criteria]
-        read = partial(questions.read_scores, names=names, low=plan.low, high=plan.high)
+        read = partial(answers.read_scores, names=names, low=plan.low, high=plan.high)
         scores, reason = await self._verdict(
             asked, read, lambda draw: {name: draw.random() for name in names or ("",)}
         )
@@ -222,15 +225,15 @@ class Judge:
     async def compare(
         self, task: str, replies: Sequence[str], row: Row | None, order: Random
     ) -> list[ComparisonVerdict]:
-        by = questions.described(self.rubric_of(row))
+        rubric = self.rubric_of(row)
         judged = self._ranked if self.by == "ranking" else self._paired
-        return await compared(self.plan, replies, order, lambda shown: judged(task, shown, by))
+        return await compared(self.plan, replies, order, lambda shown: judged(task, shown, rubric))
 
-    async def _ranked(self, task: str, replies: Sequence[str], by: str) -> Scores:
+    async def _ranked(self, task: str, replies: Sequence[str], rubric: Rubric) -> Scores:
         count = len(replies)
         scores, reason = await self._verdict(
-            questions.ranking_question(task, replies, by),
-            partial(questions.read_ranking, count=count),
+            judge_question(self.plan, "ranking", task, replies, rubric),
+            partial(answers.read_ranking, count=count),
             lambda draw: [draw.random() for _ in range(count)],
         )
         said = [
@@ -239,11 +242,12 @@ class Judge:
         ]
         return list(zip(scores, said, strict=True))
 
-    async def _paired(self, task: str, replies: Sequence[str], by: str) -> Scores:
+    async def _paired(self, task: str, replies: Sequence[str], rubric: Rubric) -> Scores:
         async def first_is_better(one: int, other: int) -> tuple[float, str]:
-            asked = questions.pair_question(task, replies[one], replies[other], by)
+            pair = [replies[one], replies[other]]
+            asked = judge_question(self.plan, "pairwise", task, pair, rubric)
             return await self._verdict(
-                asked, questions.read_better, lambda draw: draw.choice([1.0, 0.5, 0.0])
+                asked, answers.read_better, lambda draw: draw.choice([1.0, 0.5, 0.0])
             )
 
         return await tournament(len(replies), first_is_better)
@@ -262,7 +266,7 @@ class Judge:
             request = ModelRequest(messages, Sampling(self.plan.max_tokens, warm), key)
             answer = (await self._responder.reply(request)).text
             if (found := read(answer)) is not None:
-                return found, questions.reason_of(answer)
+                return found, answers.reason_of(answer)
         if self.plan.stand_in:
             return stand_in(Random(digest)), "drawn: the model of a rehearsal is no judge"
         end = " ".join(answer.split())[-120:]

@@ -94,6 +94,7 @@ class LogprobScorer:
         prompt = model_input(tokens, sequence.chunks)
         response = await self.client.sample(prompt, 1, reply, True, self.top_k)
         usage.prefill += known
+        usage.sampled += sum(len(sequence.tokens) for sequence in response.sequences)
         logprobs, topk = response.prompt_logprobs or [], response.topk_prompt_logprobs_np
         if topk is None:
             raise ServiceError("the service did not say which tokens a teacher finds most likely")

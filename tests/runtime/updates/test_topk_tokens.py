@@ -114,8 +114,9 @@ def test_tokens_that_are_none_and_places_beyond_the_context_teach_nothing() -> N
             known = prompt.length
             tokens = np.tile(np.array([[9, 3, 2]], np.int32), (known, 1))
             logprobs = np.tile(np.log([[0.5, 0.3, 0.1]]), (known, 1))
+            reply = types.SampledSequence("length", "", tokens_np=np.array([1]))
             return types.SampleResponse(
-                [],
+                [reply],
                 prompt_logprobs_np=np.zeros(known, np.float32),
                 topk_prompt_logprobs_np=TopkLogprobs(tokens, logprobs),
             )
@@ -123,7 +124,9 @@ def test_tokens_that_are_none_and_places_beyond_the_context_teach_nothing() -> N
     turn = Turn([1, 2], [3, 4, 5, 6], [0.0] * 4, "", "", 0.0, "stop")
     rollout = Rollout("env", 0, 0, "", (turn,), "done", (0.0,))
     scorer: Any = LogprobScorer(Padded(), None, context=5, top_k=3, vocabulary=8)  # type: ignore[arg-type]
-    (said,) = run(lambda: scorer.score(rollout, Usage()))
+    usage = Usage()
+    (said,) = run(lambda: scorer.score(rollout, usage))
+    assert (usage.prefill, usage.sampled) == (4, 1)  # a request has a reply, which is paid too
     assert said.shares_TK[:3] == pytest.approx(np.tile([0.0, 0.75, 0.25], (3, 1)))
     assert said.mass_T == pytest.approx([0.4, 0.4, 0.4, 0.0, 0.0])
     assert np.isnan(said.logprobs_T).tolist() == [False, False, False, True, True]

@@ -1,10 +1,8 @@
-"""Questions to judges, and their answers.
+"""Answers of judges.
 
 An answer ends with its verdict in tags: ``<score>7</score>``, for criteria
 ``<score name="clear">7</score>`` each; ``<ranking>2 > 3 = 1</ranking>``; ``<better>A</better>``. An
-answer in which a tag is missing, is contradicted, or holds anything else is no verdict. The tags of
-a question's parts are taken out of what is judged, so that a reply can neither end its part nor
-score itself.
+answer in which a tag is missing, is contradicted, or holds anything else is no verdict.
 """
 
 from __future__ import annotations
@@ -13,97 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from rlc.data import Criterion, Rubric
-
-_TAG = re.compile(r"<(?=\s*/?\s*(?:task|reply|rubric|criteria|score|ranking|better)\b)", re.I)
 _SCORE = re.compile(r"<score(?:\s+name\s*=\s*[\"']?(\w+)[\"']?)?\s*>(.*?)</score>", re.I | re.S)
 _RANKING = re.compile(r"<ranking>(.*?)</ranking>", re.I | re.S)
 _BETTER = re.compile(r"<better>(.*?)</better>", re.I | re.S)
 _NUMBER = re.compile(r"[-+]?[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _THINKING = re.compile(r"\s*<think>.*?</think>", re.S)
 _REASON = 2_000  # characters that are kept
-
-
-def shown(text: str) -> str:
-    """Return a text to judge without the tags of a question's parts."""
-    return _TAG.sub("‹", text)
-
-
-def described(rubric: Rubric) -> str:
-    listed = "\n".join(f"- {one.name}: {one.text}" for one in rubric.criteria)
-    return "\n\n".join(part for part in (rubric.text, listed) if part)
-
-
-def score_question(
-    task: str, reply: str, rubric: str, criteria: Sequence[Criterion], low: float, high: float
-) -> str:
-    scale = f"a number from {low:g} (worst) to {high:g} (best)"
-    form = f"Then end with the score, {scale}, as <score>{high:g}</score>."
-    if criteria:
-        each = "\n".join(f'<score name="{one.name}">…</score>' for one in criteria)
-        form = f"Then end with a score for each criterion, {scale}:\n{each}"
-    return f"""\
-Judge a reply to a task by a rubric.
-
-<task>
-{shown(task)}
-</task>
-
-<reply>
-{shown(reply)}
-</reply>
-
-<rubric>
-{rubric}
-</rubric>
-
-Say in a few sentences what is good and bad about the reply. {form}"""
-
-
-def ranking_question(task: str, replies: Sequence[str], rubric: str) -> str:
-    listed = "\n\n".join(
-        f'<reply number="{number}">\n{shown(reply)}\n</reply>'
-        for number, reply in enumerate(replies, start=1)
-    )
-    return f"""\
-Compare {len(replies)} replies to one task by a rubric.
-
-<task>
-{shown(task)}
-</task>
-
-{listed}
-
-<rubric>
-{rubric}
-</rubric>
-
-Say in a few sentences what sets the replies apart. Then end with their numbers from the best to \
-the worst, each once, with `=` between equally good ones, as <ranking>2 > 1 = 3</ranking>."""
-
-
-def pair_question(task: str, first: str, second: str, rubric: str) -> str:
-    return f"""\
-Compare two replies to one task by a rubric.
-
-<task>
-{shown(task)}
-</task>
-
-<reply name="A">
-{shown(first)}
-</reply>
-
-<reply name="B">
-{shown(second)}
-</reply>
-
-<rubric>
-{rubric}
-</rubric>
-
-Say in a few sentences what sets them apart, whichever comes first. Then end with the better one, \
-as <better>A</better> or <better>B</better>, or with <better>tie</better>."""
 
 
 def read_scores(
