@@ -241,10 +241,9 @@ def loss(name: str, probe: Probe) -> None:
         expected, size = expected + value, size + float(np.abs(slope_T).sum())
         slopes.append(slope_T)
     reported = passed.metrics["loss:sum"]
-    scale = max(size, abs(expected))
     probe.within(
         f"{name} and its formula ({reported:.6g} and {expected:.6g}), in parts of it,",
-        abs(reported - expected) / scale,
+        abs(reported - expected) / max(size, abs(expected)),
         _VALUE,
     )
     if alone is None:
@@ -367,8 +366,7 @@ def gradient_size(probe: Probe) -> None:
 @check("optimizer.learning_rate", "TrainingClient.optim_step")
 def learning_rate(probe: Probe) -> None:
     """A step is as large as its learning rate."""
-    rate = rate_of(probe)
-    _adam(probe, "half the learning rate", 0.5, (1.0, rate / 2, {}))
+    _adam(probe, "half the learning rate", 0.5, (1.0, rate_of(probe) / 2, {}))
     _adam(probe, "a learning rate of 0", 0.0, (1.0, 0.0, {}))
 
 

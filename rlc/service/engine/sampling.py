@@ -168,8 +168,7 @@ def run_wave(wave: Sequence[PendingRequest[SampleRequest]]) -> list[Outcome]:
     replies: dict[int, Outcome] = {}
     together: dict[tuple[Engine, WeightSnapshot], list[PendingRequest[SampleRequest]]] = {}
     for pending in sorted(wave, key=place):
-        key = (pending.work.engine, pending.work.snapshot)
-        together.setdefault(key, []).append(pending)
+        together.setdefault((pending.work.engine, pending.work.snapshot), []).append(pending)
     with torch.inference_mode():
         for (engine, snapshot), some in together.items():
             complete = [(p.work, p.work.samples(p.future.cancelled)) for p in some]
@@ -202,7 +201,6 @@ def responses(
         if logprobs is not None and request.scoring.last_n is not None:
             logprobs[: -request.scoring.last_n] = np.nan
         wanted = request.prompt, request.scoring, request.rule.temperature, request.seed
-        scored_prompt = prompt_scores(engine.base, snapshot, *wanted)
         sequences = [
             types.SampledSequence(
                 stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
@@ -214,23 +212,19 @@ def responses(
             for j, sample in enumerate(samples)
         ]
         computed = sum(sample.computed for sample in samples)
-        cached = max(len(request.prompt) - computed, 0) if samples else 0
         answers.append(
             types.SampleResponse(
                 sequences=sequences,
                 prompt_logprobs_np=logprobs,
-                prompt_cache_hit_tokens=cached,
-                **scored_prompt,
+                prompt_cache_hit_tokens=max(len(request.prompt) - computed, 0) if samples else 0,
+                **prompt_scores(engine.base, snapshot, *wanted),
             )
         )
     return answers
 
 
 def admit(
-    engine: Engine,
-    active: Sequence[RunningSample],
-    waiting: deque[RunningSample],
-    held: int = 0,
+    engine: Engine, active: Sequence[RunningSample], waiting: deque[RunningSample], held: int = 0
 ) -> list[RunningSample]:
     """Remove from ``waiting`` as many as there is room for beside the ``active`` ones, once a
     quarter of the rows is free, and at least one if there are none. ``held`` are rows × tokens

@@ -1,7 +1,4 @@
-"""The embedded engine's clients: base models loaded once, adapters over them.
-
-See `rlc.service.interface` for what the methods promise.
-"""
+"""The embedded engine's clients, as `rlc.service.interface` specifies them."""
 
 from __future__ import annotations
 
@@ -340,8 +337,7 @@ def start_worker(threads: int | None, continuous: bool) -> AnyWorker:
     """Start the engine's thread, by default on this process's cores, at most 8."""
     if not threads:
         wanted = os.environ.get("OMP_NUM_THREADS", "")
-        cores = len(os.sched_getaffinity(0))
-        threads = int(wanted) if wanted.isdecimal() else min(cores, 8)
+        threads = int(wanted) if wanted.isdecimal() else min(len(os.sched_getaffinity(0)), 8)
     return ContinuousWorker(threads) if continuous else WaveWorker(run_wave, threads)
 
 
