@@ -214,9 +214,6 @@ def _merge_here(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None
     AutoTokenizer.from_pretrained(base).save_pretrained(str(folder))
 
 
-_LICENCE = re.compile(r"^licen[sc]e:\s*(\S+)", re.M)
-
-
 def model_card(model: ModelPlan, found: SavedWeights | None, form: str) -> str:
     """Return the card of a model as Markdown with the front matter of the Hugging Face hub."""
     base = model.base if find_model(model.base) else os.path.basename(os.path.abspath(model.base))
@@ -290,5 +287,5 @@ def _licence(base: str) -> str | None:
         text = (Path(base) / "README.md").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-    match = _LICENCE.search(text)
+    match = re.search(r"^licen[sc]e:\s*(\S+)", text, re.M)
     return match[1] if match else None

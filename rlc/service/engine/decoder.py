@@ -334,19 +334,11 @@ class Decoder:
         for start in range(0, len(tokens_N), self.chunk):
             end = min(start + self.chunk, len(tokens_N))
             here_W = (source_W >= start) & (source_W < end)
-            layout = self._chunk_layout(
-                source_W[here_W] - start,
-                row_W[here_W],
-                position_W[here_W],
-                rows_N[start:end],
-                positions_N[start:end],
-            )
-            keep = wanted[(wanted >= start) & (wanted < end)] - start
-            logits.append(
-                self.base.logits(
-                    tokens_N[start:end], positions_N[start:end], layout, self._to(keep)
-                )
-            )
+            written = source_W[here_W] - start, row_W[here_W], position_W[here_W]
+            tokens, positions = tokens_N[start:end], positions_N[start:end]
+            layout = self._chunk_layout(*written, rows_N[start:end], positions)
+            keep = self._to(wanted[(wanted >= start) & (wanted < end)] - start)
+            logits.append(self.base.logits(tokens, positions, layout, keep))
         return torch.cat(logits)[self._to(where)]
 
     def _chunk_layout(
@@ -367,17 +359,10 @@ class Decoder:
                 out_N[span] = offset + i * stream_RQ.shape[1] + np.arange(len(span))
             offset += stream_RQ.numel()
             keys = max(int(positions_N[span[-1]]) for span in spans) + 1
-            queries.append(
-                Queries(self._to(rows[members]), stream_RQ.flatten(), positions_RQ, keys)
-            )
-        return CacheLayout(
-            self.kv,
-            self._to(source_W),
-            self._to(row_W),
-            self._to(position_W),
-            queries,
-            self._to(out_N),
-        )
+            chosen = self._to(rows[members])
+            queries.append(Queries(chosen, stream_RQ.flatten(), positions_RQ, keys))
+        written = self._to(source_W), self._to(row_W), self._to(position_W)
+        return CacheLayout(self.kv, *written, queries, self._to(out_N))
 
     def _retire(self, leaving: list[int]) -> None:
         """Cache the keys and values of leaving rows, and close the gaps with the last rows."""

@@ -62,15 +62,12 @@ class SampleRequest:
 
     def samples(self, cancelled: Callable[[], bool]) -> list[RunningSample]:
         """Return the completions to sample; each has its own random stream."""
+        how = self.rule, self.limit, self.stops, cancelled, self.scoring.sample_topk
         return [
             RunningSample(
                 self.prompt,
                 stream_key(self.seed, i),
-                self.rule,
-                self.limit,
-                self.stops,
-                cancelled,
-                self.scoring.sample_topk,
+                *how,
                 None if self.on_token is None else partial(self._report, i),
             )
             for i in range(self.num_samples)
@@ -109,18 +106,10 @@ def read_request(
             f"The prompt's {len(tokens)} tokens and max_tokens = {params.max_tokens} "
             f"exceed the model's context of {engine.base.context}."
         )
-    return SampleRequest(
-        engine,
-        snapshot,
-        tokens,
-        scoring,
-        num_samples,
-        secrets.randbits(64) if params.seed is None else params.seed,
-        SamplingRule.of(params),
-        limit,
-        read_stops(params.stop, engine.base),
-        on_token,
-    )
+    seed = secrets.randbits(64) if params.seed is None else params.seed
+    rule, stops = SamplingRule.of(params), read_stops(params.stop, engine.base)
+    how = num_samples, seed, rule, limit, stops, on_token
+    return SampleRequest(engine, snapshot, tokens, scoring, *how)
 
 
 def read_logprobs_request(

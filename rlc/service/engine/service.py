@@ -74,14 +74,9 @@ class LocalSamplingClient:
         the event loop with each token as it is sampled, the last one before the awaitable is done.
         """
         tell = None if on_token is None else partial(call_in, asyncio.get_running_loop(), on_token)
-        scoring = ScoringRequest(
-            include_prompt_logprobs,
-            prompt_logprobs_last_n,
-            topk_prompt_logprobs,
-            topk_sample_logprobs,
-            target_prompt_logprobs,
-            prompt_alt_tokens_k,
-        )
+        of_prompt = include_prompt_logprobs, prompt_logprobs_last_n, topk_prompt_logprobs
+        of_others = topk_sample_logprobs, target_prompt_logprobs, prompt_alt_tokens_k
+        scoring = ScoringRequest(*of_prompt, *of_others)
         read = partial(read_request, self._engine, self._snapshot)
         return self._send(partial(read, prompt, num_samples, sampling_params, scoring, tell))
 
