@@ -35,18 +35,11 @@ def evaluation_plan(
     metrics: Sequence[str] = (),
     seed: int = 1,
 ) -> Plan:
-    """Return the plan of an evaluation of a model as it is.
-
-    Args:
-        env: an environment as a recipe writes it, ``gem("game:Sudoku-v0-easy") |> chat()``, whose
-            paths start at the working directory; or the name of one that the model's run had.
-        sampling: how replies are sampled; None: as that run sampled them, or with 512 tokens.
-        metrics: as a recipe writes them; by default the mean reward, and pass@k for several
-            samples.
-
-    Raises:
-        EvaluationError: the environment or a metric cannot be read, or the run has no such one.
-    """
+    """Return the plan of an evaluation of a model as it is. ``env`` is written as in a recipe,
+    ``gem("game:Sudoku-v0-easy") |> chat()``, with paths from the working directory, or names an
+    environment of the model's run. Without ``sampling`` replies are sampled as in that run, or
+    with 512 tokens. ``metrics``, written as in a recipe, are by default the mean reward, and pass@k
+    for several samples. Raise EvaluationError if a part cannot be read, or the run lacks it."""
     known, recipe = _of_run(model, env) if env.isidentifier() else (None, _SOURCE)
     metrics = metrics or ["mean_reward()", *([f"pass_at({samples})"] if samples > 1 else [])]
     text = f"""\
@@ -70,8 +63,7 @@ eval {NAME} {{
         envs = (evolve(known, weight=1.0, rollouts=evolve(known.rollouts, group=samples)),)
     (own,) = (env.rollouts for env in envs)
     if sampling is not None:
-        longest = sampling.max_tokens or own.max_tokens
-        own = own.sampled(evolve(sampling, max_tokens=longest))
+        own = own.sampled(evolve(sampling, max_tokens=sampling.max_tokens or own.max_tokens))
     how = own.sampling(stage.sampling if sampling is None else stage.sampling.sampled(sampling))
     envs = tuple(evolve(env, rollouts=own) for env in envs)
     stage = evolve(stage, envs=envs, sampling=how)

@@ -49,13 +49,10 @@ def export_model(
     base_url: str | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Write a model and its card into a new folder, which appears complete or not at all.
-
-    An ``adapter`` is loaded by PEFT, vLLM and SGLang over its base model; ``merged`` weights are a
-    model of transformers, in the precision ``dtype`` or that of the base model.
-
-    Raise ExportError, or WeightsError or ServiceError if the weights are not there.
-    """
+    """Write a model and its card into a new folder, which appears complete or not at all. An
+    ``adapter`` is loaded by PEFT, vLLM and SGLang over its base model; ``merged`` weights are a
+    model of transformers, in the precision ``dtype`` or that of the base model. Raise ExportError,
+    or WeightsError or ServiceError if the weights are not there."""
     if model.weights is None:
         raise ExportError(f"{model.name} is a base model: there is nothing that was trained")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -169,11 +166,10 @@ def _merge_hosted(model: ModelPlan, adapter: Path, folder: Path, dtype: str | No
 def publish(model: ModelPlan, base_url: str | None = None) -> str:
     """Let everybody use a state that Tinker keeps; return its path. Raise ExportError for one of
     this machine, and ServiceError if Tinker refuses."""
-    found = None
-    if model.weights is not None and is_run_weights(model.weights):
-        found = find_weights(model.weights)
-    path = found.place if found else model.weights
-    if path is None or not path.startswith("tinker://"):
+    path = model.weights or ""
+    if is_run_weights(path):
+        path = find_weights(path).place
+    if not path.startswith("tinker://"):
         raise ExportError(
             f"{model.name} is not on Tinker, which alone publishes what it keeps",
             "an export is a folder that any hub takes",
@@ -189,10 +185,8 @@ def publish(model: ModelPlan, base_url: str | None = None) -> str:
 
 
 def _merge_here(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None) -> None:
-    """Write a model of transformers with an adapter of PEFT added to its weights in float64.
-
-    An output layer that shares its weights with the embedding gets its own: it alone is adapted.
-    """
+    """Write a model of transformers with an adapter of PEFT added to its weights in float64. An
+    output layer that shares its weights with the embedding gets its own: it alone is adapted."""
     import torch
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -218,9 +212,6 @@ def _merge_here(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None
             module.weight.copy_(total.to(module.weight.dtype))
     merged.save_pretrained(str(folder))
     AutoTokenizer.from_pretrained(base).save_pretrained(str(folder))
-
-
-_LICENCE = re.compile(r"^licen[sc]e:\s*(\S+)", re.M)
 
 
 def model_card(model: ModelPlan, found: SavedWeights | None, form: str) -> str:
@@ -296,5 +287,5 @@ def _licence(base: str) -> str | None:
         text = (Path(base) / "README.md").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-    match = _LICENCE.search(text)
+    match = re.search(r"^licen[sc]e:\s*(\S+)", text, re.M)
     return match[1] if match else None

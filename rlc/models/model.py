@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from types import TracebackType
 from typing import Any, TypeVar
 
 from attrs import define, evolve, field, fields, frozen
@@ -242,12 +241,7 @@ class Model:
     def __enter__(self) -> Model:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

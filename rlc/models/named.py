@@ -7,19 +7,11 @@ from typing import Any
 
 from attrs import evolve
 
-from rlc.catalog import (
-    find_model,
-    find_retired,
-    find_weights,
-    model_names,
-    weights_folder,
-)
+from rlc.catalog import find_model, find_retired, find_weights, model_names, weights_folder
 from rlc.check import known_values
 from rlc.errors import Error
 from rlc.plan import LOCAL, TINKER, ModelPlan
 from rlc.service import ServiceError, require_packages
-
-_STATE = "tinker://"
 
 
 class UnknownModelError(Error):
@@ -33,22 +25,14 @@ def named_model(
 ) -> ModelPlan:
     """Return the model of a name: ``runs/x@main:20`` and the like (see :func:`find_weights`), the
     folder of an adapter of PEFT, ``tinker://RUN/weights/NAME``, a base model of the catalogue, or
-    the folder of one.
-
-    Args:
-        base: the base model, of an adapter that names another folder. By default, that of a
-            ``tinker://`` path is the one that the service reports.
-        renderer: how chats become tokens, where that is not known.
-        base_url: the address of a Tinker server to use instead of the hosted service.
-
-    Raises:
-        UnknownModelError: there is no such model, or its base or renderer is not known.
-        WeightsError: the run or adapter is not there, or cannot be used.
-    """
+    the folder of one. The other arguments are those of :func:`rlc.model`; the base of a
+    ``tinker://`` path is by default the one that the service reports. Raise UnknownModelError if
+    there is no such model, or its base or renderer is not known, and WeightsError if its run or
+    adapter cannot be used."""
     known = find_model(name)
     if known is not None:
         return _model(name, known.base, renderer)
-    if name.startswith(_STATE):
+    if name.startswith("tinker://"):
         if base is None:
             base, trained = _reported_base(name, base_url)
             renderer = renderer or trained

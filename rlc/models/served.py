@@ -56,15 +56,9 @@ async def serving_models(
 ) -> AsyncIterator[str]:
     """Serve models by their names while the block runs; return the address. Models of one service
     share it: the embedded engine has each base model once, and computes one batch at a time.
-
-    Args:
-        key: that requests have to carry; without one they are for this machine by name.
-        answered: called with each request that was answered.
-        base_url: the address of a Tinker server to use instead of the hosted service.
-
-    Raises:
-        rlc.Error: a model, its service or the port cannot be used.
-    """
+    Requests have to carry ``key``; without one only those for this machine by name are answered.
+    ``answered`` is called with each answered request. Raise rlc.Error if a model, its service or
+    the port cannot be used."""
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
         services: dict[str, OpenedService] = {}

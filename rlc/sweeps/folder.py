@@ -158,8 +158,7 @@ def read_sweep(path: Path) -> SweepInfo:
 
 def _base(path: Path) -> Plan | None:
     try:
-        data = json.loads((path / BASE_FILE).read_text(encoding="utf-8"))
-        return plan_from_file(data, path)[0]
+        return plan_from_file(json.loads((path / BASE_FILE).read_text(encoding="utf-8")), path)[0]
     except (OSError, ValueError, PlanFormatError):
         return None
 

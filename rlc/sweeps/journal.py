@@ -113,10 +113,9 @@ class SweepJournal:
     def trials(self) -> list[TrialRecord]:
         """Return all trials, by number and seed."""
         columns = "number, configuration, seed, state, cause, value"
+        query = f"SELECT {columns} FROM trials ORDER BY number, seed"
         with self._lock:
-            rows = self._db.execute(
-                f"SELECT {columns} FROM trials ORDER BY number, seed"
-            ).fetchall()
+            rows = self._db.execute(query).fetchall()
         known = {state: state for state in get_args(TrialState)}
         return [
             TrialRecord(Trial(number, json.loads(text), seed), known[state], cause, value)

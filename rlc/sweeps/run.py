@@ -70,9 +70,7 @@ class StoppableJob:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _stopping: bool = field(default=False, init=False)
     _job: Job | None = field(default=None, init=False)
-    _running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = field(
-        default=None, init=False
-    )
+    _task: asyncio.Task[Any] | None = field(default=None, init=False)
 
     def stop(self) -> None:
         """End the job with a checkpoint after the running step."""
@@ -85,9 +83,8 @@ class StoppableJob:
         """End the job now; its newest checkpoint can be resumed."""
         self.stop()
         with self._lock:
-            if self._running is not None:
-                loop, task = self._running
-                loop.call_soon_threadsafe(task.cancel)
+            if self._task is not None:
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     def run(self, folder: RunFolder, base_url: str | None, observer: Observer) -> Summary:
         """Run what is left of the job of a folder. Raise JobStoppedError if it was cancelled."""
@@ -103,16 +100,14 @@ class StoppableJob:
             raise JobStoppedError("it was stopped at once") from error
         finally:
             with self._lock:
-                self._job = self._running = None
+                self._job = self._task = None
             if not isinstance(service, RemoteService):  # the job closes that
                 close: Any = getattr(service, "close", None)
                 close()
 
     async def _run(self, job: Job) -> Summary:
-        task = asyncio.current_task()
-        assert task is not None
         with self._lock:
-            self._running = asyncio.get_running_loop(), task
+            self._task = asyncio.current_task()
         return await job.run()
 
 
@@ -414,8 +409,7 @@ class SweepRun:
             of = next((s for s in plan.trainings if s.name == self.sweep.plan.of), None)
             if of is not None and 0 < step < of.steps:
                 report = MetricReport(trial.number, step, value)
-                new = self.folder.journal.report(report)
-                if new and not self._halving.goes_on(report):
+                if self.folder.journal.report(report) and not self._halving.goes_on(report):
                     self._running[trial.id].stop()
 
     def _is_pruned(self, trial: Trial) -> bool:

@@ -90,10 +90,9 @@ def _known_trial(package: Any, axes: Any, plans: Sequence[AxisPlan], tried: Prop
         else (int if plan.range.whole else float)(tried.configuration[plan.path])
         for plan in plans
     }
-    if tried.value is None:
-        running = package.trial.TrialState.RUNNING
-        return package.trial.create_trial(params=params, distributions=axes, state=running)
-    return package.trial.create_trial(params=params, distributions=axes, value=tried.value)
+    trial = package.trial
+    end = {"value": tried.value} if tried.value is not None else {"state": trial.TrialState.RUNNING}
+    return trial.create_trial(params=params, distributions=axes, **end)
 
 
 def _written(axis: AxisPlan, value: Any) -> str:

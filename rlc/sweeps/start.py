@@ -30,20 +30,11 @@ def open_sweep(
     base_url: str | None = None,
     jobs: int | None = None,
 ) -> SweepRun:
-    """Make the folder of a new sweep, if it can be run.
-
-    Args:
-        base: the recipe's own plan.
-        sweep: what is tried.
-        made_from: the options that the recipe was compiled with, as :func:`rlc.compile.recipe.load`
-            takes them.
-        path: the folder, which must not exist; ``runs/RECIPE-SWEEP-TIME`` by default.
-        base_url: the address of a Tinker server to use instead of the hosted service.
-        jobs: trials at once; None: 4 on a service, 1 on this machine.
-
-    Raises:
-        rlc.Error: a package, a key or a file is missing, or the folder cannot be written.
-    """
+    """Make the folder of a new sweep of a recipe, whose own plan is ``base``, if it can be run.
+    ``made_from`` are the options of its compilation. ``path`` must not exist; it is by default
+    ``runs/RECIPE-SWEEP-TIME``. ``jobs`` trials run at once, by default 4 on a service, 1 on this
+    machine. Raise rlc.Error if a package, a key or a file is missing, or the folder cannot be
+    written."""
     if not Path(base.recipe).is_file():
         raise RunError(
             "a sweep goes on from its recipe, and standard input is read once",
@@ -51,8 +42,7 @@ def open_sweep(
         )
     _prepare(base, sweep, base_url)
     options = {**made_from, "name": sweep.plan.name, "base_url": base_url}
-    where = None if path is None else Path(path)
-    folder = SweepFolder.create(where, sweep, base, options)
+    folder = SweepFolder.create(None if path is None else Path(path), sweep, base, options)
     return _run_of(sweep, folder, base, base_url, jobs)
 
 

@@ -230,11 +230,10 @@ class Generation:
         factory=asyncio.Queue, init=False
     )
     _first: tuple[int, SampledToken] | None = field(default=None, init=False)
-    replies: list[asyncio.Task[types.SampleResponse]] = field(factory=list, init=False)
+    replies: list[asyncio.Task[types.SampleResponse]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        for number in range(len(self.prompts)):
-            self.replies.append(self._request(number))
+        self.replies = [self._request(number) for number in range(len(self.prompts))]
 
     def _request(self, number: int) -> asyncio.Task[types.SampleResponse]:
         def pass_on(token: SampledToken) -> None:

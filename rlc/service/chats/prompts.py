@@ -94,8 +94,7 @@ class Tool:
 
     def shown(self) -> dict[str, Any]:
         """Return the tool as renderers take it."""
-        named = {"name": self.name, "description": self.description}
-        return {**named, "parameters": self.parameters}
+        return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
 
 def chat_prompt(

@@ -95,8 +95,7 @@ def inputs_of(loss: str, logprobs_T: Floats, which: int) -> dict[str, Floats]:
     if not traits.sampler_logprobs:
         inputs = {"weights": advantages_T}
     else:
-        ratios = traits.ratios(config_of(loss))[which]
-        ratio_T = np.resize(np.asarray(ratios), length)
+        ratio_T = np.resize(np.asarray(traits.ratios(config_of(loss))[which]), length)
         inputs = {"logprobs": logprobs_T - np.log(ratio_T), "advantages": advantages_T}
     if traits.per_sequence:
         inputs |= {key: np.full(length, value) for key, value in LOSSES[loss].optional.items()}
@@ -289,8 +288,7 @@ class Probe:
     def step(self, client: tinker.TrainingClient, learning_rate: float, **given: float) -> Any:
         """Step the optimiser and return the norm of the gradient, None if it is not reported."""
         params = types.AdamParams(learning_rate=learning_rate, **given)
-        metrics = self.get(client.optim_step(params)).metrics or {}
-        return metrics.get("grad_norm")
+        return (self.get(client.optim_step(params)).metrics or {}).get("grad_norm")
 
     def logprobs(self, client: tinker.TrainingClient) -> list[Floats]:
         """Return the trainer's logprobs of the datums that all checks share."""
@@ -315,9 +313,8 @@ class Probe:
         return path
 
     def _count(self, **more: int) -> None:
-        now = self.bench.tokens
-        total = {key: getattr(now, key) + value for key, value in more.items()}
-        self.bench.tokens = evolve(now, **total)
+        total = {key: getattr(self.bench.tokens, key) + value for key, value in more.items()}
+        self.bench.tokens = evolve(self.bench.tokens, **total)
 
 
 def _differences(what: str, ours: Any, theirs: Any) -> Floats:

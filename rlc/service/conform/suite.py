@@ -54,18 +54,13 @@ def run_checks(
     checks: Sequence[Check] = CHECKS,
     patience: float = 120.0,
     tell: Callable[[CheckOutcome], None] | None = None,
-    notice: Callable[[str], None] | None = None,
+    notice: Callable[[str], None] = lambda _: None,
 ) -> ConformReport:
     """Run checks, each for at most ``patience`` seconds, and clean up; blocks. ``tell`` is called
     with each outcome at once, ``notice`` with messages of the SDK. An error of a check is its
     outcome."""
     found = []
-
-    def report(text: str, _: bool) -> None:
-        if notice is not None:
-            notice(text)
-
-    with reported_to(report), warnings.catch_warnings():
+    with reported_to(lambda text, _: notice(text)), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # what the SDK calls deprecated is tried too
         try:
             for check in checks:

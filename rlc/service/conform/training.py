@@ -262,10 +262,9 @@ def loss(name: str, probe: Probe) -> None:
         if traits.pull is not None:
             free += builtin_loss_and_grad(name, {**config, traits.pull: 0.0}, logprobs_T, own)[0]
     reported = passed.metrics["loss:sum"]
-    scale = max(size, abs(expected))
     probe.within(
         f"{name} and its formula ({reported:.6g} and {expected:.6g}), in parts of it,",
-        abs(reported - expected) / scale,
+        abs(reported - expected) / max(size, abs(expected)),
         _VALUE,
     )
     if config and traits.pull is None:
@@ -397,8 +396,7 @@ def gradient_size(probe: Probe) -> None:
 @check("optimizer.learning_rate", "TrainingClient.optim_step")
 def learning_rate(probe: Probe) -> None:
     """A step is as large as its learning rate."""
-    rate = rate_of(probe)
-    _adam(probe, "half the learning rate", 0.5, (1.0, rate / 2, {}))
+    _adam(probe, "half the learning rate", 0.5, (1.0, rate_of(probe) / 2, {}))
     _adam(probe, "a learning rate of 0", 0.0, (1.0, 0.0, {}))
 
 

@@ -27,16 +27,13 @@ def open_engine(
     continuous: bool = False,
     dtype: str | None = None,
 ) -> LocalService:
-    """Open the engine; checkpoints live under ``root``, which is made when first needed.
-
-    ``device`` is a torch device name; None takes CUDA if there is one, else the CPU.
-    ``threads`` bounds the CPU threads; None takes ``OMP_NUM_THREADS``, or the cores this
-    process may use, at most 8. ``continuous`` lets sampling requests join a running batch, for
-    clients that know nothing of each other; otherwise the batches follow the program's own
-    order, and the same program gives the same bits. ``dtype`` is ``"float32"`` or ``"bfloat16"``;
-    None takes RLC_DTYPE, or on CUDA bfloat16 for models that were saved in it, else float32.
-    Raise ServiceError if the device is not there, or there is no such dtype.
-    """
+    """Open the engine; checkpoints live under ``root``, which is made when first needed. ``device``
+    is a torch device name, by default CUDA if there is one. ``threads`` bounds the CPU threads, by
+    default to ``OMP_NUM_THREADS``, or the cores this process may use, at most 8. ``continuous``
+    lets sampling requests join a running batch, for clients that know nothing of each other;
+    otherwise batches follow the program's own order, and the same program gives the same bits.
+    ``dtype`` is ``"float32"`` or ``"bfloat16"``, by default RLC_DTYPE, or on CUDA bfloat16 for
+    models that were saved in it. Raise ServiceError if there is no such device or dtype."""
     from rlc.service.engine.checkpoints import CheckpointStore
     from rlc.service.engine.service import LocalService, pick_device, read_dtype, start_worker
 

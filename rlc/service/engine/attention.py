@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -147,8 +147,7 @@ class KVCache:
 
     def slots(self, row_W: Tensor, position_W: Tensor, heads: int) -> Tensor:
         """Return the indices of the tokens' heads among the S·K·C of a layer: [W, K] → W·K."""
-        head_K = torch.arange(heads, device=self.device)
-        rows_WK = row_W[:, None] * heads + head_K
+        rows_WK = row_W[:, None] * heads + torch.arange(heads, device=self.device)
         return (rows_WK * self.capacity + position_W[:, None]).flatten()
 
     def write(self, layer: int, slots: Tensor, k_WKD: Tensor, v_WKD: Tensor) -> None:
@@ -164,9 +163,8 @@ class KVCache:
     def read(self, layer: int, rows: Tensor | int, length: int) -> tuple[Tensor, Tensor]:
         """Return the first ``length`` tokens of some rows; a view of the first ones for a count."""
         k, v = self.tensor[2 * layer], self.tensor[2 * layer + 1]
-        if isinstance(rows, int):
-            return k[:rows, :, :length], v[:rows, :, :length]
-        return k[rows, :, :length], v[rows, :, :length]
+        chosen = slice(rows) if isinstance(rows, int) else rows
+        return k[chosen, :, :length], v[chosen, :, :length]
 
     def paste(self, row: int, cut_XKTD: Tensor) -> None:
         """Write a copy that `cut` has made to the beginning of a row."""
@@ -185,8 +183,6 @@ class KVCache:
 
 
 NAME = "rlc_stream"
-# Arguments that `attend` does not know: models that need them are refused.
-_UNSUPPORTED = ("s_aux", "position_bias", "score_mod")
 
 
 @frozen
@@ -197,13 +193,6 @@ class AttentionHeads:
     scale: float
     window: int | None  # keys this far back and further are hidden
     softcap: float | None
-
-
-class AttentionLayout(Protocol):
-    """Attention among the stream tokens."""
-
-    def attend(self, head: AttentionHeads, q_NHD: Tensor, k_NKD: Tensor, v_NKD: Tensor) -> Tensor:
-        """Return the attention output, [N, H, D]."""
 
 
 # Of each thread: an engine runs on one, and a process may have several engines.
@@ -230,7 +219,7 @@ def stream_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attend for a layer of transformers; tensors are [1, heads, N, D]."""
-    for name in _UNSUPPORTED:
+    for name in ("s_aux", "position_bias", "score_mod"):  # which no layout knows
         if options.get(name) is not None:
             raise ServiceError(f"The local engine does not support this model: it uses {name}.")
     head = AttentionHeads(
@@ -374,10 +363,12 @@ class CacheLayout:
             q = q.reshape(*some.positions_RQ.shape, *q.shape[1:]).transpose(1, 2)
             if (i, head.window) not in self._biases:
                 at_T = torch.arange(some.keys, device=q.device)
-                positions_RQ1 = some.positions_RQ[:, :, None]
-                bias = hide_unseen(positions_RQ1, at_T, head.window, q.dtype)
+                bias = hide_unseen(some.positions_RQ[:, :, None], at_T, head.window, q.dtype)
                 self._biases[i, head.window] = bias.unsqueeze(1)
             out = scaled_dot_product(q, k, v, head, self._biases[i, head.window])
             outs.append(out.transpose(1, 2).flatten(0, 1))
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return out if self.out_N is None else out.index_select(0, self.out_N)
+
+
+AttentionLayout = PackLayout | CacheLayout  # `attend` returns the output of a layer, [N, H, D]

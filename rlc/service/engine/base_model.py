@@ -70,12 +70,10 @@ class BaseModel:
     ) -> Tensor:
         """Return the logits [M, V] in float32 of the stream tokens ``keep_M`` with the current
         adapter or snapshot."""
-        tokens = torch.from_numpy(tokens_N).to(self.device)
-        positions = torch.from_numpy(positions_N).to(self.device)
         with using(layout):
             out = self.module(
-                input_ids=tokens[None],
-                position_ids=positions[None],
+                input_ids=torch.from_numpy(tokens_N).to(self.device)[None],
+                position_ids=torch.from_numpy(positions_N).to(self.device)[None],
                 use_cache=False,
                 logits_to_keep=keep_M,
             )
@@ -111,8 +109,8 @@ class BaseModel:
                 while len(self._merged) >= _MERGED_KEPT:
                     self._merged.popitem(last=False)
                 self._merged[snapshot] = {
-                    name: self.layers[name].merge(pair, adapter.spec.scale)
-                    for name, pair in adapter.pairs.items()
+                    name: torch.addmm(self.layers[name].weight, b, a, alpha=adapter.spec.scale)
+                    for name, (a, b) in adapter.pairs.items()
                 }
             self._merged.move_to_end(snapshot)
             merged = self._merged[snapshot]

@@ -232,9 +232,8 @@ class CheckpointStore:
         return self.root / model / kind / f"{name}{_SUFFIX}"
 
     def _found(self, model: str | None = None) -> Iterator[CheckpointInfo]:
-        for file in self.root.glob(f"{model or '*'}/*weights/*.safetensors"):
-            if info := self._info(file):
-                yield info
+        files = self.root.glob(f"{model or '*'}/*weights/*.safetensors")
+        yield from filter(None, map(self._info, files))
 
     def _info(self, file: Path) -> CheckpointInfo | None:
         """Read a file's header; None if it is gone or damaged."""
@@ -287,12 +286,9 @@ def _digest(arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-_PEFT_SUFFIX = ".weight"
-
-
 def peft_key(layer: str, part: str) -> str:
     """Return the name of ``lora_A`` or ``lora_B`` of a layer."""
-    return f"{ADAPTER_PREFIX}{layer}.{part}{_PEFT_SUFFIX}"
+    return f"{ADAPTER_PREFIX}{layer}.{part}.weight"
 
 
 def peft_arrays(arrays: Arrays) -> Arrays:
@@ -333,7 +329,7 @@ def read_peft(base: BaseModel, folder: Path) -> LoraAdapter:
     except Exception as error:  # damaged files make the readers raise many kinds
         raise CheckpointError(f"The adapter in {folder} cannot be read: {error}.") from error
     layers = dict.fromkeys(
-        key.removeprefix(ADAPTER_PREFIX).removesuffix(_PEFT_SUFFIX).rpartition(".")[0]
+        key.removeprefix(ADAPTER_PREFIX).removesuffix(".weight").rpartition(".")[0]
         for key in arrays
     )
     if unknown := [name for name in layers if name not in base.layers]:

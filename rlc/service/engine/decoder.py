@@ -89,15 +89,14 @@ class SamplingRule:
     @classmethod
     def of(cls, params: types.SamplingParams) -> SamplingRule:
         """Return the rule of a request. Raise ServiceError if a value is out of range."""
-        rule = cls(params.temperature, params.top_k, params.top_p)
-        if not 0 <= rule.temperature < float("inf"):
-            raise ServiceError(f"temperature must be 0 or more, not {rule.temperature}.")
-        if rule.top_k != -1 and rule.top_k < 1:
-            raise ServiceError(f"top_k must be -1 (all) or at least 1, not {rule.top_k}.")
-        if not 0 < rule.top_p <= 1:
-            raise ServiceError(f"top_p must be above 0 and at most 1, not {rule.top_p}.")
-        temperature = rule.temperature and max(rule.temperature, _LEAST)
-        return cls(temperature, rule.top_k, max(rule.top_p, _LEAST))
+        if not 0 <= params.temperature < float("inf"):
+            raise ServiceError(f"temperature must be 0 or more, not {params.temperature}.")
+        if params.top_k != -1 and params.top_k < 1:
+            raise ServiceError(f"top_k must be -1 (all) or at least 1, not {params.top_k}.")
+        if not 0 < params.top_p <= 1:
+            raise ServiceError(f"top_p must be above 0 and at most 1, not {params.top_p}.")
+        temperature = params.temperature and max(params.temperature, _LEAST)
+        return cls(temperature, params.top_k, max(params.top_p, _LEAST))
 
     @property
     def filters(self) -> bool:
@@ -118,14 +117,12 @@ def next_tokens(
         shaped_BV = shaped_BV.clone()
         shaped_BV[filtering] = _filtered(shaped_BV[filtering], [rules[i] for i in filtering])
     logprobs_BV = torch.log_softmax(shaped_BV, dim=-1)
-    cumulative_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
-    token_B1 = invert(cumulative_BV, uniform_B[:, None])
+    token_B1 = invert(logprobs_BV.exp().cumsum(-1, dtype=torch.float64), uniform_B[:, None])
     greedy = [rule.temperature == 0 for rule in rules]
     if any(greedy):
         is_greedy_B1 = torch.tensor(greedy, device=token_B1.device)[:, None]
         token_B1 = torch.where(is_greedy_B1, logits_BV.argmax(-1, keepdim=True), token_B1)
-    chosen_B1 = logprobs_BV.gather(1, token_B1)
-    return token_B1[:, 0].tolist(), chosen_B1[:, 0].tolist()
+    return token_B1[:, 0].tolist(), logprobs_BV.gather(1, token_B1)[:, 0].tolist()
 
 
 def invert(cumulative_BV: Tensor, uniform_BK: npt.NDArray[np.float64]) -> Tensor:
@@ -337,19 +334,11 @@ class Decoder:
         for start in range(0, len(tokens_N), self.chunk):
             end = min(start + self.chunk, len(tokens_N))
             here_W = (source_W >= start) & (source_W < end)
-            layout = self._chunk_layout(
-                source_W[here_W] - start,
-                row_W[here_W],
-                position_W[here_W],
-                rows_N[start:end],
-                positions_N[start:end],
-            )
-            keep = wanted[(wanted >= start) & (wanted < end)] - start
-            logits.append(
-                self.base.logits(
-                    tokens_N[start:end], positions_N[start:end], layout, self._to(keep)
-                )
-            )
+            written = source_W[here_W] - start, row_W[here_W], position_W[here_W]
+            tokens, positions = tokens_N[start:end], positions_N[start:end]
+            layout = self._chunk_layout(*written, rows_N[start:end], positions)
+            keep = self._to(wanted[(wanted >= start) & (wanted < end)] - start)
+            logits.append(self.base.logits(tokens, positions, layout, keep))
         return torch.cat(logits)[self._to(where)]
 
     def _chunk_layout(
@@ -370,17 +359,10 @@ class Decoder:
                 out_N[span] = offset + i * stream_RQ.shape[1] + np.arange(len(span))
             offset += stream_RQ.numel()
             keys = max(int(positions_N[span[-1]]) for span in spans) + 1
-            queries.append(
-                Queries(self._to(rows[members]), stream_RQ.flatten(), positions_RQ, keys)
-            )
-        return CacheLayout(
-            self.kv,
-            self._to(source_W),
-            self._to(row_W),
-            self._to(position_W),
-            queries,
-            self._to(out_N),
-        )
+            chosen = self._to(rows[members])
+            queries.append(Queries(chosen, stream_RQ.flatten(), positions_RQ, keys))
+        written = self._to(source_W), self._to(row_W), self._to(position_W)
+        return CacheLayout(self.kv, *written, queries, self._to(out_N))
 
     def _retire(self, leaving: list[int]) -> None:
         """Cache the keys and values of leaving rows, and close the gaps with the last rows."""

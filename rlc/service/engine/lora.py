@@ -147,10 +147,6 @@ class LoraLinear(nn.Module):
             out = _LowRankLinear.apply(*given, *adapted)  # type: ignore[no-untyped-call]
         return out.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
-    def merge(self, pair: tuple[Tensor, Tensor], scale: float) -> Tensor:
-        a, b = pair
-        return torch.addmm(self.base.weight, b, a, alpha=scale)
-
 
 def install(model: Any) -> dict[str, LoraLinear]:
     """Wrap every linear layer of a model, and return them by name; the weights stay shared."""
@@ -159,8 +155,7 @@ def install(model: Any) -> dict[str, LoraLinear]:
     for name, module in list(model.named_modules()):
         if isinstance(module, nn.Linear):
             parent, _, child = name.rpartition(".")
-            kind = UNEMBED if module is unembed else layer_kind(name)
-            wrapped[name] = LoraLinear(module, kind)
+            wrapped[name] = LoraLinear(module, UNEMBED if module is unembed else layer_kind(name))
             setattr(model.get_submodule(parent), child, wrapped[name])
     return wrapped
 

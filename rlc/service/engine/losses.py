@@ -83,8 +83,7 @@ def _gspo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
     gap_M = (lp_M.detach() - x["logprobs"]) * mask_M
     sums_D = torch.stack([piece.sum() for piece in torch.split(gap_M, lengths_D)])
     counts_D = torch.stack([piece.sum() for piece in torch.split(mask_M, lengths_D)])
-    means_D = sums_D / counts_D.clamp_min(1.0)
-    ratio_D = means_D.exp()
+    ratio_D = (sums_D / counts_D.clamp_min(1.0)).exp()
     return _clipped(ratio_D.repeat_interleave(x[_LENGTHS]) * torch.exp(lp_M - lp_M.detach()), x)
 
 

@@ -62,15 +62,12 @@ class SampleRequest:
 
     def samples(self, cancelled: Callable[[], bool]) -> list[RunningSample]:
         """Return the completions to sample; each has its own random stream."""
+        how = self.rule, self.limit, self.stops, cancelled, self.scoring.sample_topk
         return [
             RunningSample(
                 self.prompt,
                 stream_key(self.seed, i),
-                self.rule,
-                self.limit,
-                self.stops,
-                cancelled,
-                self.scoring.sample_topk,
+                *how,
                 None if self.on_token is None else partial(self._report, i),
             )
             for i in range(self.num_samples)
@@ -109,18 +106,10 @@ def read_request(
             f"The prompt's {len(tokens)} tokens and max_tokens = {params.max_tokens} "
             f"exceed the model's context of {engine.base.context}."
         )
-    return SampleRequest(
-        engine,
-        snapshot,
-        tokens,
-        scoring,
-        num_samples,
-        secrets.randbits(64) if params.seed is None else params.seed,
-        SamplingRule.of(params),
-        limit,
-        read_stops(params.stop, engine.base),
-        on_token,
-    )
+    seed = secrets.randbits(64) if params.seed is None else params.seed
+    rule, stops = SamplingRule.of(params), read_stops(params.stop, engine.base)
+    how = num_samples, seed, rule, limit, stops, on_token
+    return SampleRequest(engine, snapshot, tokens, scoring, *how)
 
 
 def read_logprobs_request(
@@ -168,8 +157,7 @@ def run_wave(wave: Sequence[PendingRequest[SampleRequest]]) -> list[Outcome]:
     replies: dict[int, Outcome] = {}
     together: dict[tuple[Engine, WeightSnapshot], list[PendingRequest[SampleRequest]]] = {}
     for pending in sorted(wave, key=place):
-        key = (pending.work.engine, pending.work.snapshot)
-        together.setdefault(key, []).append(pending)
+        together.setdefault((pending.work.engine, pending.work.snapshot), []).append(pending)
     with torch.inference_mode():
         for (engine, snapshot), some in together.items():
             complete = [(p.work, p.work.samples(p.future.cancelled)) for p in some]
@@ -202,7 +190,6 @@ def responses(
         if logprobs is not None and request.scoring.last_n is not None:
             logprobs[: -request.scoring.last_n] = np.nan
         wanted = request.prompt, request.scoring, request.rule.temperature, request.seed
-        scored_prompt = prompt_scores(engine.base, snapshot, *wanted)
         sequences = [
             types.SampledSequence(
                 stop_reason=sample.stop_reason or "length",  # a cancelled one is never read
@@ -214,23 +201,19 @@ def responses(
             for j, sample in enumerate(samples)
         ]
         computed = sum(sample.computed for sample in samples)
-        cached = max(len(request.prompt) - computed, 0) if samples else 0
         answers.append(
             types.SampleResponse(
                 sequences=sequences,
                 prompt_logprobs_np=logprobs,
-                prompt_cache_hit_tokens=cached,
-                **scored_prompt,
+                prompt_cache_hit_tokens=max(len(request.prompt) - computed, 0) if samples else 0,
+                **prompt_scores(engine.base, snapshot, *wanted),
             )
         )
     return answers
 
 
 def admit(
-    engine: Engine,
-    active: Sequence[RunningSample],
-    waiting: deque[RunningSample],
-    held: int = 0,
+    engine: Engine, active: Sequence[RunningSample], waiting: deque[RunningSample], held: int = 0
 ) -> list[RunningSample]:
     """Remove from ``waiting`` as many as there is room for beside the ``active`` ones, once a
     quarter of the rows is free, and at least one if there are none. ``held`` are rows × tokens

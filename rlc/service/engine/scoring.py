@@ -114,7 +114,11 @@ def prompt_scores(
     logprobs_TV = torch.log_softmax(logits_TV, dim=-1)
     if scoring.topk:
         first = max(1, len(prompt) - (scoring.last_n or len(prompt)))
-        found["topk_prompt_logprobs_np"] = _topk(logprobs_TV[first - 1 :], scoring.topk, first)
+        best = logprobs_TV[first - 1 :].topk(scoring.topk, dim=-1)
+        tokens_TK = np.zeros((first + len(best.values), scoring.topk), dtype=np.int32)
+        values_TK = np.full(tokens_TK.shape, MASK_LOGPROB, dtype=np.float32)
+        tokens_TK[first:], values_TK[first:] = best.indices.numpy(), best.values.numpy()
+        found["topk_prompt_logprobs_np"] = TopkLogprobs(tokens_TK, values_TK)
     if scoring.targets is not None:
         found["target_prompt_logprobs"] = _targets(logprobs_TV, scoring.targets)
     if scoring.alternatives:
@@ -122,14 +126,6 @@ def prompt_scores(
         count = scoring.alternatives
         found["prompt_alt_tokens"] = _samples(logprobs_TV, tempered_TV, count, temperature, seed)
     return found
-
-
-def _topk(logprobs_TV: Tensor, k: int, skipped: int) -> TopkLogprobs:
-    tokens_TK = np.zeros((skipped + len(logprobs_TV), k), dtype=np.int32)
-    values_TK = np.full((skipped + len(logprobs_TV), k), MASK_LOGPROB, dtype=np.float32)
-    best = logprobs_TV.topk(k, dim=-1)
-    tokens_TK[skipped:], values_TK[skipped:] = best.indices.numpy(), best.values.numpy()
-    return TopkLogprobs(tokens_TK, values_TK)
 
 
 def _targets(logprobs_TV: Tensor, targets: types.TensorData) -> types.TensorData:
@@ -143,9 +139,8 @@ def _targets(logprobs_TV: Tensor, targets: types.TensorData) -> types.TensorData
         row_N = torch.arange(len(tokens_TK)).repeat_interleave(tokens_TK.shape[1])
         token_N = torch.from_numpy(tokens_TK.ravel())
     found_N = logprobs_TV[row_N, token_N.clamp_min(0)]
-    values_N = torch.where(token_N == _NO_TARGET, torch.zeros(()), found_N).numpy()
     return types.TensorData(
-        values_N,
+        torch.where(token_N == _NO_TARGET, torch.zeros(()), found_N).numpy(),
         "float32",
         list(targets.shape or read_targets(targets).shape),
         sparse_crow_indices=targets.sparse_crow_indices,

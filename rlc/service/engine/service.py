@@ -1,7 +1,4 @@
-"""The embedded engine's clients: base models loaded once, adapters over them.
-
-See `rlc.service.interface` for what the methods promise.
-"""
+"""The embedded engine's clients, as `rlc.service.interface` specifies them."""
 
 from __future__ import annotations
 
@@ -77,14 +74,9 @@ class LocalSamplingClient:
         the event loop with each token as it is sampled, the last one before the awaitable is done.
         """
         tell = None if on_token is None else partial(call_in, asyncio.get_running_loop(), on_token)
-        scoring = ScoringRequest(
-            include_prompt_logprobs,
-            prompt_logprobs_last_n,
-            topk_prompt_logprobs,
-            topk_sample_logprobs,
-            target_prompt_logprobs,
-            prompt_alt_tokens_k,
-        )
+        of_prompt = include_prompt_logprobs, prompt_logprobs_last_n, topk_prompt_logprobs
+        of_others = topk_sample_logprobs, target_prompt_logprobs, prompt_alt_tokens_k
+        scoring = ScoringRequest(*of_prompt, *of_others)
         read = partial(read_request, self._engine, self._snapshot)
         return self._send(partial(read, prompt, num_samples, sampling_params, scoring, tell))
 
@@ -340,8 +332,7 @@ def start_worker(threads: int | None, continuous: bool) -> AnyWorker:
     """Start the engine's thread, by default on this process's cores, at most 8."""
     if not threads:
         wanted = os.environ.get("OMP_NUM_THREADS", "")
-        cores = len(os.sched_getaffinity(0))
-        threads = int(wanted) if wanted.isdecimal() else min(cores, 8)
+        threads = int(wanted) if wanted.isdecimal() else min(len(os.sched_getaffinity(0)), 8)
     return ContinuousWorker(threads) if continuous else WaveWorker(run_wave, threads)
 
 

@@ -1,9 +1,7 @@
 """One thread that computes, and the waves in which sampling requests reach it.
 
-The event loop never waits for a computation: a job is queued, in the order of submission, and its
-future fulfilled when it is done.
-
-Sampling requests are batched in *waves*. A wave leaves when every job submitted before its first
+The event loop never waits for a computation: jobs are queued in the order of submission. Sampling
+requests are batched in *waves*. A wave leaves when every job submitted before its first
 request is done and the loop has then turned a few times without a new request: it holds all that
 the program can request before it needs a reply. For replies of environments
 (`rlc.service.interface`) it waits until none has come for about a second, for the program's own

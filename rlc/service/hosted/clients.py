@@ -1,7 +1,4 @@
-"""Tinker's clients behind the runtime's interface; every error is a sentence.
-
-See `rlc.service.interface` for what the methods promise.
-"""
+"""Tinker's clients behind `rlc.service.interface`; every error is a sentence."""
 
 from __future__ import annotations
 
@@ -267,8 +264,7 @@ class HostedTrainingClient:
     def save_weights_for_sampler(
         self, name: str, ttl_seconds: int | None = None
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        metadata = dict(self._metadata)
-        save = partial(self.sdk.save_weights_for_sampler, name, ttl_seconds, metadata)
+        save = partial(self.sdk.save_weights_for_sampler, name, ttl_seconds, dict(self._metadata))
         return submit(save, self._patience)
 
     def save_weights_and_get_sampling_client(

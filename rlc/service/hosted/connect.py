@@ -148,5 +148,4 @@ def require_packages(service: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
     if missing:
         what = "the embedded engine" if service == LOCAL else "the Tinker service"
-        extra = f"{service},gem"
-        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extra}]'")
+        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{service},gem]'")

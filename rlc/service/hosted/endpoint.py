@@ -40,14 +40,11 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        host = urlsplit(self.base_url or "").hostname
-        return host in ("127.0.0.1", "localhost", "::1")
+        return urlsplit(self.base_url or "").hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def find_endpoint(
-    base_url: str | None = None,
-    environ: Mapping[str, str] = os.environ,
-    folder: Path | None = None,
+    base_url: str | None = None, environ: Mapping[str, str] = os.environ, folder: Path | None = None
 ) -> Endpoint:
     """Return the endpoint of ``base_url``, the environment and the ``.env`` in ``folder`` (by
     default the working directory), in this order of precedence. Raise ServiceError if there is no
@@ -122,8 +119,7 @@ def _checked_url(url: str) -> str:
         usable = False
     if not usable:
         raise ServiceError(
-            f"`{url}` is not the address of a server",
-            "an address looks like http://127.0.0.1:8000",
+            f"`{url}` is not the address of a server", "an address looks like http://127.0.0.1:8000"
         )
     if parts.username or parts.password:
         raise ServiceError(f"the address of the server must not hold a password; use {KEY}")

@@ -106,7 +106,6 @@ _BY_STATUS = {
     ),
     413: _Refusal("{where} refused a request as too large: {detail}", lost=False),
     415: _Refusal("{where} does not speak the Tinker API: {detail}", "check the address"),
-    422: _Refusal("{where} refused a request: {detail}", lost=False),
     429: _Refusal(
         "{where} keeps refusing requests as too many, after all retries: {detail}",
         f"other runs of this account count too; {_LATER}",

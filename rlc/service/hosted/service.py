@@ -14,6 +14,7 @@ import httpx
 import tinker
 from attrs import define, field
 from tinker import types
+from tinker.lib.base_url import resolve_base_url
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
 from rlc.plan import elapsed
@@ -77,7 +78,7 @@ class HostedService:
 
     @property
     def server(self) -> str:
-        return self.endpoint.base_url or default_url()
+        return self.endpoint.base_url or resolve_base_url()
 
     async def create_lora_training_client(
         self,
@@ -106,10 +107,7 @@ class HostedService:
         return await self._training(create, user_metadata, path)
 
     async def create_training_client_from_adapter(
-        self,
-        folder: str,
-        base_model: str,
-        user_metadata: dict[str, str] | None = None,
+        self, folder: str, base_model: str, user_metadata: dict[str, str] | None = None
     ) -> HostedTrainingClient:
         raise ServiceError(f"{self.endpoint.name} takes no adapter of PEFT, as in {folder}")
 
@@ -252,12 +250,6 @@ def open_rest(endpoint: Endpoint) -> tinker.RestClient:
     return tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
 
 
-def default_url() -> str:
-    from tinker.lib.base_url import resolve_base_url
-
-    return resolve_base_url()
-
-
 def _is_unknown(error: ServiceError) -> bool:
     cause = error.__cause__
     return isinstance(cause, tinker.APIStatusError) and cause.status_code == 404
@@ -272,7 +264,7 @@ def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
     minutes, since they may pass. Before a run, a wrong address or key is the likelier reason, and
     is reported at once. Raise ServiceError if the server cannot be reached, does not accept the
     key, or has paused the account."""
-    url = f"{endpoint.base_url or default_url()}/api/v1/healthz"
+    url = f"{endpoint.base_url or resolve_base_url()}/api/v1/healthz"
     try:
         httpx.get(url, timeout=_REACH_SECONDS)
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
