@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
-from rlc.catalog.index import BUILTINS, data_traits, find_builtin, source_traits, wrapper_traits
+from rlc.catalog.index import builtins_of, data_traits, find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import MODEL_FOLDER, EnvFacts, Param, Role
 from rlc.data import Code, module_of_package
 from rlc.plan import (
@@ -35,6 +35,8 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import children_of, evolved, with_asked_models
 from rlc.records import Record, evolve, values_of
+
+J = TypeVar("J", JudgePlan, RewardModelPlan, ComparerPlan)
 
 
 def env_facts(env: EnvPlan) -> EnvFacts:
@@ -163,25 +165,16 @@ def judges_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, AnyJudge]]:
             yield f"judging.{at}.judges.{name}", judging, judge
 
 
-def rubrics_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
-    """Yield those of :func:`judges_of` that are asked by a rubric."""
+def _judges(kind: type[J], env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, J]]:
     for path, judging, judge in judges_of(env):
-        if isinstance(judge, JudgePlan):
+        if isinstance(judge, kind):
             yield path, judging, judge
 
 
-def reward_models_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, RewardModelPlan]]:
-    """Yield those of :func:`judges_of` whose reward is what a stage has learnt."""
-    for path, judging, judge in judges_of(env):
-        if isinstance(judge, RewardModelPlan):
-            yield path, judging, judge
-
-
-def comparers_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, ComparerPlan]]:
-    """Yield those of :func:`judges_of` that are functions of the user's own."""
-    for path, judging, judge in judges_of(env):
-        if isinstance(judge, ComparerPlan):
-            yield path, judging, judge
+# Those of `judges_of` of one class.
+rubrics_of = partial(_judges, JudgePlan)
+reward_models_of = partial(_judges, RewardModelPlan)
+comparers_of = partial(_judges, ComparerPlan)
 
 
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
@@ -235,7 +228,7 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
     for path, _, judge in rubrics_of(env):
         called.append(("judge", RUBRIC, values_of(judge), path))
     for path, _, comparer in comparers_of(env):
-        called.append(("judge", COMPARE_WITH, {"function": comparer.function}, path))
+        called.append(("judge", COMPARE_WITH, values_of(comparer), path))
     if env.agent is not None:
         called.append(("env", AGENT, values_of(env.agent), "agent"))
     if env.play is not None and (script := env.play.script) is not None:
@@ -255,7 +248,7 @@ Change = Callable[[str], str]
 
 def located_files(plan: Plan) -> Plan:
     """Return the plan with every file where it is, as this process opens it."""
-    return evolve(plan, stages=located_stages(plan.stages, plan.recipe))
+    return with_files(plan, partial(located, recipe=plan.recipe))
 
 
 def located_stages(stages: Iterable[StagePlan], recipe: str) -> tuple[StagePlan, ...]:
@@ -339,7 +332,7 @@ def _files_among(params: Iterable[Param], model: ModelPlan) -> list[Param]:
 
 @cache
 def _params_of(kind: str) -> tuple[Param, ...]:
-    return tuple(p for builtin in BUILTINS if builtin.kind == kind for p in builtin.params)
+    return tuple(param for builtin in builtins_of(kind) for param in builtin.params)
 
 
 def _env(env: EnvPlan, change: Change) -> EnvPlan:
@@ -349,11 +342,8 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
         return args | _changed(args, _params(kind, name), change)
 
     def judge(one: AnyJudge) -> AnyJudge:
-        if isinstance(one, RewardModelPlan):
-            return one
-        if isinstance(one, ComparerPlan):
-            return evolve(one, **called("judge", COMPARE_WITH, {"function": one.function}))
-        return evolve(one, **called("judge", RUBRIC, {"rubric": one.rubric, "prompt": one.prompt}))
+        name = {JudgePlan: RUBRIC, ComparerPlan: COMPARE_WITH}.get(type(one))
+        return evolve(one, **called("judge", name, values_of(one))) if name else one
 
     play, agent = env.play, env.agent
     if play is not None and (script := play.script) is not None:

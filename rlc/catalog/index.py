@@ -239,13 +239,11 @@ def known_loss(program: Program) -> KnownLoss | None:
     calls them; None if there is none of known definition."""
     from rlc.algo import Candidate, known_loss
 
-    written = {b.name: b.traits for b in builtins_of("loss") if b.traits.written is not None}
-    found = known_loss(
-        program, [Candidate(name, tuple(t.config), t.written) for name, t in written.items()]
-    )
-    if found is None:
+    written = [b for b in builtins_of("loss") if b.traits.written is not None]
+    candidates = [Candidate(b.name, tuple(b.traits.config), b.traits.written) for b in written]
+    if (found := known_loss(program, candidates)) is None:
         return None
-    keys = written[found.name].config
+    keys = service_loss_traits(found.name).config
     return evolve(found, config={keys[name]: value for name, value in found.config.items()})
 
 
@@ -260,7 +258,7 @@ def names_of(kind: str) -> list[str]:
 @cache
 def words_of(kind: str) -> list[str]:
     """Return the names of a kind that are words, without parentheses."""
-    return [builtin.name for builtin in BUILTINS if builtin.kind == kind and builtin.word]
+    return [builtin.name for builtin in builtins_of(kind) if builtin.word]
 
 
 def how_to_make(kind: str) -> str:

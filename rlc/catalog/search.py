@@ -17,19 +17,18 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts import (
     BaseModelFacts,
     find_model,
-    find_retired,
     gem_facts,
     gem_ids,
     gem_signature,
     is_broken,
     library,
     model_names,
-    retired_names,
+    retired_models,
 )
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Builtin, Declaration, Param
 from rlc.lang import CODES
-from rlc.plan import LOCAL
+from rlc.plan import LOCAL, UNKNOWN
 from rlc.records import asdict, field, frozen, has
 
 
@@ -76,8 +75,6 @@ def place_of(kind: str) -> tuple[Declaration, Param]:
     parts += [item.kind for item in BUILTINS if any(kind in (p.type, p.also) for p in item.params)]
     return place_of(next(part for part in parts if part != kind))
 
-
-UNKNOWN = "unknown"
 
 # What there is beside the kinds of builtins.
 OTHER_KINDS = {
@@ -134,9 +131,7 @@ def _entries() -> Iterator[NameEntry]:
         if operation.usage.startswith(operation.name):
             yield NameEntry("function", operation.name, operation.doc, operation.usage)
     yield from map(_model, model_names())
-    for name in retired_names():
-        retired = find_retired(name)
-        assert retired is not None
+    for name, retired in retired_models().items():
         reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
         yield NameEntry("base", name, "retired", reason=reason)
     yield from map(_environment, gem_ids())

@@ -121,26 +121,27 @@ _ROLLOUT_EDGES = (
     GraphEdge("returns", "datums", "tokens"),
     GraphEdge("advantages", "datums", "advantages"),
 )
-_UPDATE_EDGES = (
-    GraphEdge("datums", "forward_backward", "datums"),
+_STEP_EDGES = (
     GraphEdge("forward_backward", "optim_step", "gradient"),
     GraphEdge("optim_step", "checkpoint", "weights"),
+)
+_UPDATE_EDGES = (
+    GraphEdge("datums", "forward_backward", "datums"),
+    *_STEP_EDGES,
     GraphEdge("optim_step", "snapshot", "weights", 1),
 )
 # The nodes of other models that read what was sampled.
 SCORERS = ("reference", "teacher")
 _LIKELIHOOD_EDGES = (
     GraphEdge("examples", "forward_backward", "datums"),
-    GraphEdge("forward_backward", "optim_step", "gradient"),
-    GraphEdge("optim_step", "checkpoint", "weights"),
+    *_STEP_EDGES,
     GraphEdge("optim_step", "forward_backward", "weights", 1),
 )
 _PREFERENCE_EDGES = (
     GraphEdge("examples", "forward", "datums"),
     GraphEdge("examples", "forward_backward", "datums"),
     GraphEdge("forward", "forward_backward", "logprobs"),
-    GraphEdge("forward_backward", "optim_step", "gradient"),
-    GraphEdge("optim_step", "checkpoint", "weights"),
+    *_STEP_EDGES,
     GraphEdge("optim_step", "forward", "weights", 1),
 )
 _REFERENCE_EDGES = (
