@@ -60,8 +60,7 @@ def unknown_turns(env: EnvPlan) -> str:
 
 
 def prompt_rules(env: EnvPlan) -> dict[str, bool]:
-    """Return the last arguments of :func:`rlc.data.chats.read_prompt` for the prompts in an
-    environment's rows."""
+    """Return the last arguments of :func:`rlc.data.chats.read_prompt` for an environment's rows."""
     chat = with_role(env, "chat")
     return {
         "system": chat is not None and bool(chat.args.get("system")),
@@ -120,8 +119,7 @@ def seats_of(env: EnvPlan) -> tuple[str, ...]:
 
 
 def trained_seats(env: EnvPlan, match: int = 0) -> list[int]:
-    """Return the seats of a match whose episodes are trained on; if they take turns, the one of the
-    ``match`` of that number."""
+    """Return the seats whose episodes are trained on; if they take turns, that of a ``match``."""
     assert env.play is not None
     roles, wanted = seats_of(env), env.play.seat
     if wanted == ANY:
@@ -153,8 +151,7 @@ def opponent_name(env: EnvPlan) -> str:
 
 
 def decides(env: EnvPlan, role: str) -> bool:
-    """Return whether the episodes of a role tell if a task is solved: of roles that work on it
-    together, those of the last one."""
+    """Return whether a role decides if a task is solved: of roles that work together, the last."""
     return env.play is not None or role in ("", *roles_of(env)[-1:])
 
 
@@ -208,8 +205,7 @@ def code_of_stage(stage: StagePlan) -> Iterator[Code]:
 
 
 def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:
-    """Yield the files with templates that an environment reads, each with its path in the record
-    and the parameter that names it."""
+    """Yield an environment's template files: path in the record, parameter, and name of each."""
     for path, param, value, _ in _arguments(env):
         if param.variables and param.names_file(value):
             yield path, param, value

@@ -92,6 +92,7 @@ def find_retired(base: str) -> RetiredModel | None:
     return retired_models().get(base)
 
 
+@cache
 def retired_models() -> dict[str, RetiredModel]:
     models = snapshot("models")["retired"]
     return {name: RetiredModel(**facts) for name, facts in models.items()}
@@ -111,8 +112,7 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
 
 
 def renderer_fits(base: str, renderer: str) -> bool:
-    """Return whether a renderer writes chats in a markup that a model knows, or in none; True for
-    a model that is not in the catalogue."""
+    """Return whether a model knows a renderer's markup; True if it is not in the catalogue."""
     if (model := find_model(base)) is None:
         return True
     known = {_markup(name) for name in (*model.renderers, "role_colon")}  # which has no markup

@@ -194,8 +194,7 @@ tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 
 def loss_traits(loss: LossPlan) -> LossTraits:
-    """Return the traits of a loss, the service's or a recipe's own. Raise UnknownBuiltinError if
-    the service has none of its name."""
+    """Return the traits of a loss. Raise UnknownBuiltinError if the service has no such loss."""
     return service_loss_traits(loss.name) if loss.program is None else own_loss_traits(loss.program)
 
 
@@ -219,8 +218,7 @@ def own_loss_traits(program: Program) -> LossTraits:
 def learns_targets_alone(
     advantage: AdvantageScheme, kl: KlPlan | None, teachers: Iterable[TeacherPlan]
 ) -> bool:
-    """Return whether no token has an advantage, and only the tokens are learnt that teachers find
-    most likely."""
+    """Return whether only the teachers' most likely tokens are learnt, without advantages."""
     scored = [one for one in teachers if one.coef and not teacher_traits(one.kind).targets]
     taught = any(teacher_traits(one.kind).targets for one in teachers)
     return taught and not scored and advantage == NO_ADVANTAGE and not (kl and kl.coef)

@@ -112,8 +112,7 @@ def find_weights(name: str) -> SavedWeights:
 
 
 def model_of(run: str) -> str | None:
-    """Return the name of exactly what a run has left, its best or its last; None if it has left
-    nothing that can be used."""
+    """Return the name of exactly what a run has left, its best or last; None without any."""
     try:
         return find_weights(run).exact_name(run)
     except WeightsError:
@@ -230,8 +229,7 @@ def layer_kind(name: str) -> str:
 
 
 def _layers(file: Path) -> set[str]:
-    """Return the layers of an adapter, from the header of its file. Raise ValueError if it has
-    none."""
+    """Return the layers in the header of an adapter's file. Raise ValueError if it has none."""
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
         if not 0 < size < _MOST_HEADER:

@@ -179,8 +179,7 @@ def plan_from_dict(data: object) -> Plan:
 
 
 def expectations_from_dict(data: Mapping[str, Any]) -> tuple[ExpectationPlan, ...]:
-    """Return the expectations in a plan's JSON. Raise PlanFormatError if they cannot be
-    read."""
+    """Return the expectations in a plan's JSON. Raise PlanFormatError if they are malformed."""
     try:
         given = data.get("expectations", ())
         return tuple(_converter().structure(one, ExpectationPlan) for one in given)

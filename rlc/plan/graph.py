@@ -241,8 +241,7 @@ _EDGES: Table[Callable[[Any], tuple[GraphEdge, ...]]] = Table(
 
 @frozen
 class Barrier:
-    """A node that needs the whole batch: ``why`` is a clause that calls the batch "it", ``path``
-    that of the reason within the stage."""
+    """A node that needs the whole batch (in ``why``: "it"), for what is at a stage's ``path``."""
 
     node: str
     path: str

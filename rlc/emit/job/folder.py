@@ -148,8 +148,7 @@ REQUIREMENTS, CONSTRAINTS = entry.PACKAGES
 
 @frozen
 class WrittenJob:
-    """A job that was written: the paths of its ``files`` in it, and the variables that it ``needs``
-    in the environment."""
+    """A written job: the paths of its ``files``, the variables of the environment it ``needs``."""
 
     folder: Path
     files: tuple[str, ...]
@@ -251,8 +250,7 @@ def _write(
 
 
 def _varied(sweep: Sweep) -> list[Plan]:
-    """Return the plans of a sweep that may read other files, or need other packages, than the
-    recipe."""
+    """Return the plans of a sweep that may need other files or packages than the recipe."""
     if not any(axis.values for axis in sweep.plan.axes):
         return []
     return [sweep.plan_of(configuration, sweep.seed) for configuration in sweep.configurations()]

@@ -50,8 +50,7 @@ def rlc_requirements() -> list[str]:
 
 
 def write_wheel(folder: Path) -> str:
-    """Write the wheel into a folder, and return its name. Raise WheelError if this installation has
-    no metadata."""
+    """Write the wheel into a folder, and return its name. Raise WheelError without metadata."""
     name = f"rlc-{__version__}-py3-none-any.whl"
     (folder / name).write_bytes(_wheel())
     return name
