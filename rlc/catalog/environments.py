@@ -212,8 +212,7 @@ def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:
 
 
 def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any]]]:
-    """Yield the arguments of all builtins of an environment: the path of each in the record, its
-    parameter, its value, and the arguments beside it."""
+    """Yield each argument in an environment: path, parameter, value, the arguments beside it."""
     for index, param in enumerate(_params("env", env.source)):
         if index == 0:
             yield "id", param, env.id, env.args
@@ -265,8 +264,7 @@ def paths_in(plan: Plan) -> list[str]:
 
 
 def _modules_beside(plan: Plan) -> Iterator[str]:
-    """Yield the files of the Python modules that a plan names as ``module:attr``, of those in its
-    recipe's folder or below: others are installed, and have versions."""
+    """Yield the files of the modules that a plan names, if they are in its recipe's folder."""
     folder = os.path.dirname(plan.recipe) or os.curdir
     for code in (code for stage in plan.stages for code in code_of_stage(stage)):
         module = code.target.rpartition(":")[0]

@@ -164,8 +164,7 @@ def find_anywhere(name: str) -> Builtin | None:
 
 
 def is_taken(name: str, kind: str | None = None) -> bool:
-    """Return whether no declaration may have a name: it is that of a call, or of a word that stands
-    where a value of the declaration's ``kind`` does."""
+    """Return whether a call has a name, or a word that may stand for a declaration's ``kind``."""
     builtin = find_anywhere(name)
     if builtin is None or KINDS[builtin.kind].as_is is not None or KINDS[builtin.kind].apart:
         return False
@@ -233,8 +232,7 @@ def service_settings(loss: str) -> dict[str, float | None]:
 
 
 def known_loss(program: Program) -> KnownLoss | None:
-    """Return the loss of the service that equals an expression, with its settings as the service
-    calls them; None if there is none of known definition."""
+    """Return the service's loss that equals an expression, with the service's settings; or None."""
     from rlc.algo import Candidate, known_loss
 
     written = [b for b in builtins_of("loss") if b.traits.written is not None]

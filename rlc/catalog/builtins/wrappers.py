@@ -62,8 +62,8 @@ def _wrapper(
     before: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Builtin:
-    """Return a wrapper: by default a step with all its arguments, of which a pipeline has one.
-    One of an episode's prompts or calls comes ``before`` others, and before any game."""
+    """Return a wrapper: by default a step with all its arguments, of which a pipeline has one. What
+    comes ``before`` others, with the reasons, comes before a game too."""
     build = build or (lambda args: StepPlan(name, dict(args.values)))
     not_after = {name: _ONCE}
     if before is not None:

@@ -196,7 +196,7 @@ def emit_job(
         job = Path(made) / "job"
         job.mkdir()
         contents.write(job)
-        _write(job, contents, command, plans, sweep)
+        _write(job, contents, command, sweep)
         if folder.exists():
             folder.rmdir()
         job.rename(folder)
@@ -210,10 +210,9 @@ def _write(
     job: Path,
     contents: Contents,
     command: Sequence[str],
-    plans: Sequence[Plan],
     sweep: Sweep | None,
 ) -> None:
-    start = contents.folder
+    start, plans = contents.folder, contents.plans
     command = [os.path.relpath(word, start) if (job / word).is_file() else word for word in command]
     plan = contents.moved(plans[0], job)
     _write_json(job / PLAN_FILE, plan_to_file(plan, job))

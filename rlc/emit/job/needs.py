@@ -119,8 +119,8 @@ def computes_here(plan: Plan) -> bool:
 
 
 def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
-    """Return the packages that plans and the user's ``own`` code need beside those of rlc's extras,
-    as pip takes them: with the version that rlc was tested with, or the one installed here."""
+    """Return the packages that plans and the user's ``own`` code need beside rlc's extras, in the
+    versions that rlc was tested with, or else in those installed here."""
     found = dict.fromkeys(own)
     for plan in plans:
         every = [one for one in requirements(plan) if one.kind == "package"]
