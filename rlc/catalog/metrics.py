@@ -15,7 +15,7 @@ from typing import Any, get_args
 from rlc.algo import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
-from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
+from rlc.catalog.index import loss_traits, metric_traits, teacher_traits
 from rlc.catalog.records import Role
 from rlc.plan import LOCAL, Over, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
 from rlc.records import evolve, frozen
@@ -95,11 +95,6 @@ def _refers(stage: StagePlan) -> bool:
     return stage.preference is not None and stage.preference.reference is not None
 
 
-def _is_labelled(stage: StagePlan) -> bool:
-    objective = stage.preference
-    return objective is not None and preference_traits(objective.loss.name).labelled
-
-
 def _holds_out(stage: StagePlan) -> bool:
     return stage.heldout is not None
 
@@ -132,7 +127,12 @@ ENTRIES = (
     _share("accuracy", of=("preference",)),
     MetricEntry(("margin", "rewards/{side}", "logps/{side}"), ("preference",)),
     MetricEntry(("kl/reference",), ("preference",), low=0, needs=_refers),
-    MetricEntry(("kl/mismatched",), ("preference",), low=0, needs=_is_labelled),
+    MetricEntry(
+        ("kl/mismatched",),
+        ("preference",),
+        low=0,
+        needs=lambda s: bool(s.objective and s.objective.labelled),
+    ),
     _share("heldout/accuracy", of=("preference",), needs=_holds_out),
     MetricEntry(
         ("heldout/loss", "heldout/margin", "heldout/rewards/{side}", "heldout/logps/{side}"),

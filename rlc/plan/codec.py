@@ -257,12 +257,12 @@ def _converter() -> Any:
         return loaded
 
     converter.register_structure_hook(Program, valid)
-    data, optional_data = AnyData, AnyData | None  # which cattrs takes for another union
-    converter.register_unstructure_hook(
-        optional_data, lambda one: None if one is None else converter.unstructure(one, data)
+    data: Any = AnyData
+    converter.register_unstructure_hook(  # cattrs takes it for another union
+        data | None, lambda one: None if one is None else converter.unstructure(one, data)
     )
     converter.register_structure_hook(
-        optional_data, lambda one, _: None if one is None else converter.structure(one, data)
+        data | None, lambda one, _: None if one is None else converter.structure(one, data)
     )
     for union, tag, classes in UNIONS:
         names = {cls: name for name, cls in classes.items()}
