@@ -218,8 +218,7 @@ def _owners() -> Iterator[tuple[Builtin | Declaration, tuple[Param, ...]]]:
 
 
 def advice_for(name: str, fields: Sequence[Param] = ()) -> str | None:
-    """Return what to write for a name that the ``fields`` around it do not have, first what can
-    stand in one of them; None if unknown."""
+    """Return what to write for a name that is none of the ``fields`` around it; None if unknown."""
     key, slots = name.lower(), {field.type: field.name for field in fields}
     if key in ELSEWHERE:
         return ELSEWHERE[key]

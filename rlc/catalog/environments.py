@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
-from rlc.catalog.index import BUILTINS, data_traits, find_builtin, source_traits, wrapper_traits
+from rlc.catalog.index import builtins_of, data_traits, find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import MODEL_FOLDER, EnvFacts, Param, Role
 from rlc.data import Code, module_of_package
 from rlc.plan import (
@@ -36,6 +36,8 @@ from rlc.plan import (
 from rlc.plan.leaves import children_of, evolved, with_asked_models
 from rlc.records import Record, evolve, values_of
 
+J = TypeVar("J", JudgePlan, RewardModelPlan, ComparerPlan)
+
 
 def env_facts(env: EnvPlan) -> EnvFacts:
     """Return what is known of an environment before it is made."""
@@ -58,8 +60,7 @@ def unknown_turns(env: EnvPlan) -> str:
 
 
 def prompt_rules(env: EnvPlan) -> dict[str, bool]:
-    """Return the last arguments of :func:`rlc.data.chats.read_prompt` for the prompts in an
-    environment's rows."""
+    """Return the last arguments of :func:`rlc.data.chats.read_prompt` for an environment's rows."""
     chat = with_role(env, "chat")
     return {
         "system": chat is not None and bool(chat.args.get("system")),
@@ -118,8 +119,7 @@ def seats_of(env: EnvPlan) -> tuple[str, ...]:
 
 
 def trained_seats(env: EnvPlan, match: int = 0) -> list[int]:
-    """Return the seats of a match whose episodes are trained on; if they take turns, the one of the
-    ``match`` of that number."""
+    """Return the seats whose episodes are trained on; if they take turns, that of a ``match``."""
     assert env.play is not None
     roles, wanted = seats_of(env), env.play.seat
     if wanted == ANY:
@@ -151,8 +151,7 @@ def opponent_name(env: EnvPlan) -> str:
 
 
 def decides(env: EnvPlan, role: str) -> bool:
-    """Return whether the episodes of a role tell if a task is solved: of roles that work on it
-    together, those of the last one."""
+    """Return whether a role decides if a task is solved: of roles that work together, the last."""
     return env.play is not None or role in ("", *roles_of(env)[-1:])
 
 
@@ -163,25 +162,16 @@ def judges_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, AnyJudge]]:
             yield f"judging.{at}.judges.{name}", judging, judge
 
 
-def rubrics_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, JudgePlan]]:
-    """Yield those of :func:`judges_of` that are asked by a rubric."""
+def _judges(kind: type[J], env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, J]]:
     for path, judging, judge in judges_of(env):
-        if isinstance(judge, JudgePlan):
+        if isinstance(judge, kind):
             yield path, judging, judge
 
 
-def reward_models_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, RewardModelPlan]]:
-    """Yield those of :func:`judges_of` whose reward is what a stage has learnt."""
-    for path, judging, judge in judges_of(env):
-        if isinstance(judge, RewardModelPlan):
-            yield path, judging, judge
-
-
-def comparers_of(env: EnvPlan) -> Iterator[tuple[str, JudgingPlan, ComparerPlan]]:
-    """Yield those of :func:`judges_of` that are functions of the user's own."""
-    for path, judging, judge in judges_of(env):
-        if isinstance(judge, ComparerPlan):
-            yield path, judging, judge
+# Those of `judges_of` of one class.
+rubrics_of = partial(_judges, JudgePlan)
+reward_models_of = partial(_judges, RewardModelPlan)
+comparers_of = partial(_judges, ComparerPlan)
 
 
 def files_of(env: EnvPlan) -> Iterator[tuple[str, str]]:
@@ -215,16 +205,14 @@ def code_of_stage(stage: StagePlan) -> Iterator[Code]:
 
 
 def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:
-    """Yield the files with templates that an environment reads, each with its path in the record
-    and the parameter that names it."""
+    """Yield an environment's template files: path in the record, parameter, and name of each."""
     for path, param, value, _ in _arguments(env):
         if param.variables and param.names_file(value):
             yield path, param, value
 
 
 def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any]]]:
-    """Yield the arguments of all builtins of an environment: the path of each in the record, its
-    parameter, its value, and the arguments beside it."""
+    """Yield each argument in an environment: path, parameter, value, the arguments beside it."""
     for index, param in enumerate(_params("env", env.source)):
         if index == 0:
             yield "id", param, env.id, env.args
@@ -235,7 +223,7 @@ def _arguments(env: EnvPlan) -> Iterator[tuple[str, Param, Any, Mapping[str, Any
     for path, _, judge in rubrics_of(env):
         called.append(("judge", RUBRIC, values_of(judge), path))
     for path, _, comparer in comparers_of(env):
-        called.append(("judge", COMPARE_WITH, {"function": comparer.function}, path))
+        called.append(("judge", COMPARE_WITH, values_of(comparer), path))
     if env.agent is not None:
         called.append(("env", AGENT, values_of(env.agent), "agent"))
     if env.play is not None and (script := env.play.script) is not None:
@@ -255,7 +243,7 @@ Change = Callable[[str], str]
 
 def located_files(plan: Plan) -> Plan:
     """Return the plan with every file where it is, as this process opens it."""
-    return evolve(plan, stages=located_stages(plan.stages, plan.recipe))
+    return with_files(plan, partial(located, recipe=plan.recipe))
 
 
 def located_stages(stages: Iterable[StagePlan], recipe: str) -> tuple[StagePlan, ...]:
@@ -276,8 +264,7 @@ def paths_in(plan: Plan) -> list[str]:
 
 
 def _modules_beside(plan: Plan) -> Iterator[str]:
-    """Yield the files of the Python modules that a plan names as ``module:attr``, of those in its
-    recipe's folder or below: others are installed, and have versions."""
+    """Yield the files of the modules that a plan names, if they are in its recipe's folder."""
     folder = os.path.dirname(plan.recipe) or os.curdir
     for code in (code for stage in plan.stages for code in code_of_stage(stage)):
         module = code.target.rpartition(":")[0]
@@ -339,7 +326,7 @@ def _files_among(params: Iterable[Param], model: ModelPlan) -> list[Param]:
 
 @cache
 def _params_of(kind: str) -> tuple[Param, ...]:
-    return tuple(p for builtin in BUILTINS if builtin.kind == kind for p in builtin.params)
+    return tuple(param for builtin in builtins_of(kind) for param in builtin.params)
 
 
 def _env(env: EnvPlan, change: Change) -> EnvPlan:
@@ -349,11 +336,8 @@ def _env(env: EnvPlan, change: Change) -> EnvPlan:
         return args | _changed(args, _params(kind, name), change)
 
     def judge(one: AnyJudge) -> AnyJudge:
-        if isinstance(one, RewardModelPlan):
-            return one
-        if isinstance(one, ComparerPlan):
-            return evolve(one, **called("judge", COMPARE_WITH, {"function": one.function}))
-        return evolve(one, **called("judge", RUBRIC, {"rubric": one.rubric, "prompt": one.prompt}))
+        name = {JudgePlan: RUBRIC, ComparerPlan: COMPARE_WITH}.get(type(one))
+        return evolve(one, **called("judge", name, values_of(one))) if name else one
 
     play, agent = env.play, env.agent
     if play is not None and (script := play.script) is not None:

@@ -26,8 +26,6 @@ END_MARKS = (
     "<|endoftext|>",
 )
 
-_PATH = os.path.join(os.path.dirname(__file__), "data", "models.json")
-
 
 @frozen(eq=False)
 class Price:
@@ -91,30 +89,30 @@ def model_names() -> tuple[str, ...]:
 
 
 def find_retired(base: str) -> RetiredModel | None:
-    facts = _data()["retired"].get(base)
-    return RetiredModel(**facts) if facts else None
+    return retired_models().get(base)
 
 
-def retired_names() -> tuple[str, ...]:
-    return tuple(_data()["retired"])
+@cache
+def retired_models() -> dict[str, RetiredModel]:
+    models = snapshot("models")["retired"]
+    return {name: RetiredModel(**facts) for name, facts in models.items()}
 
 
 def renderer_names() -> tuple[str, ...]:
-    return tuple(name for names in _data()["renderers"].values() for name in names)
+    return tuple(name for names in snapshot("models")["renderers"].values() for name in names)
 
 
 def renderer_keeps_prefix(renderer: str) -> bool | None:
     """Return whether a prompt rendered with it extends the tokens before; None if unknown. It does
     not if it drops earlier reasoning, or ends a turn with text instead of a token."""
-    groups = _data()["renderers"]
+    groups = snapshot("models")["renderers"]
     if renderer in groups["keeps_prefix"]:
         return True
     return False if renderer in (*groups["rewrites"], *groups["ends_with_text"]) else None
 
 
 def renderer_fits(base: str, renderer: str) -> bool:
-    """Return whether a renderer writes chats in a markup that a model knows, or in none; True for
-    a model that is not in the catalogue."""
+    """Return whether a model knows a renderer's markup; True if it is not in the catalogue."""
     if (model := find_model(base)) is None:
         return True
     known = {_markup(name) for name in (*model.renderers, "role_colon")}  # which has no markup
@@ -132,18 +130,18 @@ def tokenizer_of(base: str) -> str | None:
     if base == TINY:
         return TINY
     name = base.partition(":peft:")[0]
-    groups = _data()["tokenizers"].items()
+    groups = snapshot("models")["tokenizers"].items()
     return next((tokenizer for tokenizer, models in groups if name in models), None)
 
 
 def storage_price() -> float:
     """Return USD for a GB of checkpoints and month."""
-    return float(_data()["storage"])
+    return float(snapshot("models")["storage"])
 
 
 def prices_as_of() -> str:
     """Return the date and source of the prices."""
-    return f"{_data()['as_of']}, {_data()['source']}"
+    return f"{snapshot('models')['as_of']}, {snapshot('models')['source']}"
 
 
 @cache
@@ -159,15 +157,9 @@ def _models() -> dict[str, BaseModelFacts]:
             lora=tuple(facts["lora"]) if "lora" in facts else None,
             unconfirmed=tuple(facts.get("unconfirmed", ())),
         )
-        for name, facts in _data()["models"].items()
+        for name, facts in snapshot("models")["models"].items()
     }
     return {TINY: _TINY} | hosted
-
-
-@cache
-def _data() -> Any:
-    with open(_PATH, encoding="utf-8") as file:
-        return json.load(file)
 
 
 class TokenCounts(Protocol):
@@ -189,16 +181,11 @@ def price_of(base: str, service: str) -> Price | None:
 
 def dollars(base: str, usage: TokenCounts) -> float | None:
     """Return the cost of used tokens in USD; None if a price that it needs is unknown."""
-    model = find_model(base)
-    price = model.price if model else FREE  # a model outside the catalogue runs locally
-    parts = (
-        part_cost(usage.prefill, price.prefill),
-        part_cost(usage.cached, price.cached),
-        part_cost(usage.sampled, price.sample),
-        part_cost(usage.trained, price.train),
-    )
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    price = (find_model(base) or _TINY).price  # a model outside the catalogue runs locally
+    tokens = (usage.prefill, usage.cached, usage.sampled, usage.trained)
+    prices = (price.prefill, price.cached, price.sample, price.train)
+    known = [cost for cost in map(part_cost, tokens, prices) if cost is not None]
+    return sum(known) if len(known) == len(tokens) else None
 
 
 def part_cost(tokens: float, price: float | None) -> float | None:
@@ -220,8 +207,8 @@ _AT_LEAST_ONE = {"max_turns", "size", "max_tests", "max_workers"}
 
 @cache
 def snapshot(library: str) -> Any:
-    """Return the data that ``python -m tools.gem_snapshot`` wrote of ``gem``, or ``python -m
-    tools.textarena_snapshot`` of ``textarena``."""
+    """Return the data on ``models``, or what ``python -m tools.gem_snapshot`` wrote of ``gem``, or
+    ``python -m tools.textarena_snapshot`` of ``textarena``."""
     path = os.path.join(os.path.dirname(__file__), "data", f"{library}.json")
     with open(path, encoding="utf-8") as file:
         return json.load(file)

@@ -164,8 +164,7 @@ def find_anywhere(name: str) -> Builtin | None:
 
 
 def is_taken(name: str, kind: str | None = None) -> bool:
-    """Return whether no declaration may have a name: it is that of a call, or of a word that stands
-    where a value of the declaration's ``kind`` does."""
+    """Return whether a call has a name, or a word that may stand for a declaration's ``kind``."""
     builtin = find_anywhere(name)
     if builtin is None or KINDS[builtin.kind].as_is is not None or KINDS[builtin.kind].apart:
         return False
@@ -194,8 +193,7 @@ tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 
 
 def loss_traits(loss: LossPlan) -> LossTraits:
-    """Return the traits of a loss, the service's or a recipe's own. Raise UnknownBuiltinError if
-    the service has none of its name."""
+    """Return the traits of a loss. Raise UnknownBuiltinError if the service has no such loss."""
     return service_loss_traits(loss.name) if loss.program is None else own_loss_traits(loss.program)
 
 
@@ -219,8 +217,7 @@ def own_loss_traits(program: Program) -> LossTraits:
 def learns_targets_alone(
     advantage: AdvantageScheme, kl: KlPlan | None, teachers: Iterable[TeacherPlan]
 ) -> bool:
-    """Return whether no token has an advantage, and only the tokens are learnt that teachers find
-    most likely."""
+    """Return whether only the teachers' most likely tokens are learnt, without advantages."""
     scored = [one for one in teachers if one.coef and not teacher_traits(one.kind).targets]
     taught = any(teacher_traits(one.kind).targets for one in teachers)
     return taught and not scored and advantage == NO_ADVANTAGE and not (kl and kl.coef)
@@ -235,17 +232,14 @@ def service_settings(loss: str) -> dict[str, float | None]:
 
 
 def known_loss(program: Program) -> KnownLoss | None:
-    """Return the loss of the service that equals an expression, with its settings as the service
-    calls them; None if there is none of known definition."""
+    """Return the service's loss that equals an expression, with the service's settings; or None."""
     from rlc.algo import Candidate, known_loss
 
-    written = {b.name: b.traits for b in builtins_of("loss") if b.traits.written is not None}
-    found = known_loss(
-        program, [Candidate(name, tuple(t.config), t.written) for name, t in written.items()]
-    )
-    if found is None:
+    written = [b for b in builtins_of("loss") if b.traits.written is not None]
+    candidates = [Candidate(b.name, tuple(b.traits.config), b.traits.written) for b in written]
+    if (found := known_loss(program, candidates)) is None:
         return None
-    keys = written[found.name].config
+    keys = service_loss_traits(found.name).config
     return evolve(found, config={keys[name]: value for name, value in found.config.items()})
 
 
@@ -260,7 +254,7 @@ def names_of(kind: str) -> list[str]:
 @cache
 def words_of(kind: str) -> list[str]:
     """Return the names of a kind that are words, without parentheses."""
-    return [builtin.name for builtin in BUILTINS if builtin.kind == kind and builtin.word]
+    return [builtin.name for builtin in builtins_of(kind) if builtin.word]
 
 
 def how_to_make(kind: str) -> str:

@@ -10,12 +10,12 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from rlc.algo import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import roles_of, with_role
-from rlc.catalog.index import loss_traits, metric_traits, preference_traits, teacher_traits
+from rlc.catalog.index import loss_traits, metric_traits, teacher_traits
 from rlc.catalog.records import Role
 from rlc.plan import LOCAL, Over, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
 from rlc.records import evolve, frozen
@@ -48,12 +48,12 @@ class StageMetric:
     high: float
 
 
-def _share(*keys: str, of: tuple[str, ...] = ("train",)) -> MetricEntry:
-    return MetricEntry(keys, of, "share", 0, 1)
+def _share(*keys: str, **more: Any) -> MetricEntry:
+    return MetricEntry(keys, unit="share", low=0, high=1, **more)
 
 
-def _count(*keys: str, of: tuple[str, ...] = ("train",)) -> MetricEntry:
-    return MetricEntry(keys, of, low=0)
+def _count(*keys: str, **more: Any) -> MetricEntry:
+    return MetricEntry(keys, low=0, **more)
 
 
 def _by_env(*keys: str) -> tuple[str, ...]:
@@ -95,11 +95,6 @@ def _refers(stage: StagePlan) -> bool:
     return stage.preference is not None and stage.preference.reference is not None
 
 
-def _is_labelled(stage: StagePlan) -> bool:
-    objective = stage.preference
-    return objective is not None and preference_traits(objective.loss.name).labelled
-
-
 def _holds_out(stage: StagePlan) -> bool:
     return stage.heldout is not None
 
@@ -123,9 +118,7 @@ ENTRIES = (
     _count("rollouts/staleness"),
     MetricEntry(("env/{env}/{part}", "env/{env}/{role}/{part}")),
     MetricEntry(
-        tuple(
-            f"episodes/{{env}}/{what}" for what in ("turns", "return", "return_min", "return_max")
-        ),
+        tuple(f"episodes/{{env}}/{of}" for of in ("turns", "return", "return_min", "return_max")),
         needs=partial(_wrapped, role="tracking"),
     ),
     MetricEntry(("curriculum/{env}/{part}",), low=0, needs=partial(_wrapped, role="curriculum")),
@@ -134,8 +127,13 @@ ENTRIES = (
     _share("accuracy", of=("preference",)),
     MetricEntry(("margin", "rewards/{side}", "logps/{side}"), ("preference",)),
     MetricEntry(("kl/reference",), ("preference",), low=0, needs=_refers),
-    MetricEntry(("kl/mismatched",), ("preference",), low=0, needs=_is_labelled),
-    MetricEntry(("heldout/accuracy",), ("preference",), "share", 0, 1, needs=_holds_out),
+    MetricEntry(
+        ("kl/mismatched",),
+        ("preference",),
+        low=0,
+        needs=lambda s: bool(s.objective and s.objective.labelled),
+    ),
+    _share("heldout/accuracy", of=("preference",), needs=_holds_out),
     MetricEntry(
         ("heldout/loss", "heldout/margin", "heldout/rewards/{side}", "heldout/logps/{side}"),
         ("preference",),
@@ -146,13 +144,13 @@ ENTRIES = (
     MetricEntry(("kl/reference",), needs=_compares),
     MetricEntry(("teacher/kl", "teacher/kl/{taught}"), needs=lambda stage: bool(_teachers(stage))),
     MetricEntry(("teacher/forward_kl",), ("train", "sft"), low=0, needs=_names_targets),
-    MetricEntry(("teacher/mass",), ("train", "sft"), "share", 0, 1, needs=_names_targets),
+    _share("teacher/mass", of=("train", "sft"), needs=_names_targets),
     MetricEntry(
         ("baseline/{env}", "baseline/{env}/{role}"),
         needs=lambda s: bool(s.policy_gradient and running_baseline(s.policy_gradient.advantage)),
     ),
     _share("policy/ess"),
-    MetricEntry(("policy/clip_fraction",), unit="share", low=0, high=1, needs=_clips),
+    _share("policy/clip_fraction", needs=_clips),
     _count("optim/lr", "optim/grad_norm", "optim/datums", of=_TRAINED),
     _share("optim/skipped", of=_TRAINED),
     _share(*_evaluated("{solved}"), of=("eval",)),
@@ -170,16 +168,8 @@ ENTRIES = (
     MetricEntry(("time/total",), _ALL, "duration", 0),
     MetricEntry(("time/{part}",), _TRAINED, "duration", 0),
     MetricEntry(("time/episode/{part}",), unit="duration", low=0),
-    MetricEntry(
-        ("service/{part}",), _TRAINED, low=0, needs=lambda stage: stage.model.service != LOCAL
-    ),
-    MetricEntry(
-        ("guard/{part}",),
-        unit="share",
-        low=0,
-        high=1,
-        needs=lambda stage: bool(stage.rollouts and stage.rollouts.kl_guard),
-    ),
+    _count("service/{part}", of=_TRAINED, needs=lambda stage: stage.model.service != LOCAL),
+    _share("guard/{part}", needs=lambda s: bool(s.rollouts and s.rollouts.kl_guard)),
 )
 
 

@@ -38,10 +38,8 @@ def plan_to_file(plan: Plan, folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, bool | None]:
-    """Return the plan that is in a JSON file of ``folder``, and whether it has the hash of its
-    content: then it was not edited. None: it has no hash. Raise PlanFormatError if it is not a
-    plan.
-    """
+    """Return the plan in a JSON file of ``folder``, and whether it has the hash of its content, so
+    that it was not edited; None without a hash. Raise PlanFormatError if it is not a plan."""
     if not isinstance(data, Mapping):
         raise PlanFormatError("a plan is a JSON object")
     content = {key: value for key, value in data.items() if key not in (*_MARK, *_HASHES)}

@@ -196,9 +196,8 @@ def builtin(
 
 
 class Args:
-    """The arguments of one call as attributes, each a value with its origin. A ``build`` puts them
-    into the record as they are, so that the origin of every leaf stays known, and reads ``.data``
-    only to decide something."""
+    """The arguments of one call as attributes, each a value with its origin. A ``build`` reads
+    ``.data`` only to decide something: what it puts into a record keeps its origin."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -281,9 +280,8 @@ class Declaration:
 
 @frozen(eq=False)
 class StageTraits:
-    """Traits of a kind of stage. ``watched``: the metric of its steps; None: it has no steps, and
-    changes no weights. ``rises``: more of that is better. ``trains_by``: how it trains, if not by
-    reinforcement learning."""
+    """Traits of a kind of stage. ``watched``: the metric of its steps; None: it does not train.
+    ``rises``: more of that is better. ``trains_by``: how it trains, if not by RL."""
 
     watched: str | None = None
     rises: bool = True
@@ -337,8 +335,7 @@ class LossTraits:
 
     def ratios(self, config: Mapping[str, float]) -> tuple[list[float], list[float]]:
         """Return ratios to try the loss with on the tokens of two datums: below, inside and above
-        the clip range, or around 1 if it has none. If a sequence has one ratio, one datum is below
-        and the other above."""
+        the clip range, or around 1 without one. With one ratio for each: below, and above."""
         low, high = config.values() if self.clip else (0.8, 1.2)
         below, above = low / 2 if low > 0 else 0.25, high * 1.5
         if self.per_sequence:
@@ -387,8 +384,7 @@ class AggregateTraits:
 
 @frozen(eq=False)
 class Key:
-    """A variable of the environment with a key. ``purpose``: what it is for; ``instead``: what will
-    do without it."""
+    """A variable of the environment with a key; ``instead``: what will do without it."""
 
     variable: str
     purpose: str = ""
@@ -474,8 +470,7 @@ class OpponentTraits:
 
 @frozen(eq=False)
 class DataTraits:
-    """Traits of data to imitate. ``decides``: parameters of the code that makes it that other parts
-    of the recipe decide, name -> part."""
+    """Traits of data to imitate. ``decides``: as of :class:`SourceTraits`."""
 
     decides: Mapping[str, str] = field(factory=dict)
 
@@ -547,8 +542,7 @@ class GraderTraits:
 
 @frozen(eq=False)
 class MetricTraits:
-    """Traits of a metric of evaluations. ``share``: it is from 0 to 1. ``of_games``: it counts
-    wins, so there has to be a game."""
+    """Traits of a metric of evaluations. ``share``: from 0 to 1. ``of_games``: it counts wins."""
 
     share: bool = True
     of_games: bool = False

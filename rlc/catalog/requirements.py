@@ -122,9 +122,8 @@ def module_of(package: str) -> str:
 
 def _of_model(path: str, model: ModelPlan) -> Iterator[Requirement]:
     yield Requirement("service", model.service, path, model.name)
-    extra = "local" if model.service == LOCAL else "tinker"
-    for package in SERVICE_PACKAGES[model.service]:
-        yield Requirement("package", package, path, model.name, extra)
+    for package in SERVICE_PACKAGES[model.service]:  # the extra has the name of the service
+        yield Requirement("package", package, path, model.name, model.service)
     if model.service != LOCAL:
         yield Requirement("key", KEY_OF_TINKER, path, model.name)
     if model.weights is not None:

@@ -24,7 +24,6 @@ from rlc.plan import (
     LOCAL,
     PLAN_FILE,
     RUN_WEIGHTS,
-    Plan,
     PlanFormatError,
     Training,
     elapsed,
@@ -101,8 +100,7 @@ def find_weights(name: str) -> SavedWeights:
         folder, stage, which = name, None, None
     path = Path(folder)
     if (path / JOURNAL_FILE).is_file():
-        found_there = _of_run(path, folder, stage, which)
-        return evolve(found_there, asked=name.removeprefix(folder))
+        return evolve(_of_run(path, folder, stage, which), asked=name.removeprefix(folder))
     if stage is None and (path / ADAPTER_CONFIG).is_file():
         return _of_adapter(path)
     if not path.is_dir():
@@ -112,8 +110,7 @@ def find_weights(name: str) -> SavedWeights:
 
 
 def model_of(run: str) -> str | None:
-    """Return the name of exactly what a run has left, its best or its last; None if it has left
-    nothing that can be used."""
+    """Return the name of exactly what a run has left, its best or last; None without any."""
     try:
         return find_weights(run).exact_name(run)
     except WeightsError:
@@ -121,7 +118,10 @@ def model_of(run: str) -> str | None:
 
 
 def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> SavedWeights:
-    plan = _plan_of(path)
+    try:
+        plan, _ = plan_from_file(json.loads((path / PLAN_FILE).read_text(encoding="utf-8")), path)
+    except (OSError, ValueError, PlanFormatError) as error:
+        raise WeightsError(f"{path / PLAN_FILE} cannot be read: {error}") from error
     trained = plan.trainings
     try:
         uri = f"{(path / JOURNAL_FILE).resolve().as_uri()}?mode=ro"
@@ -142,10 +142,8 @@ def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> Sav
     step = int(which) if which and which.isdecimal() else max(steps)
     if step not in steps:
         listed = ", ".join(map(str, steps))
-        raise WeightsError(
-            f"{folder} has no state of `{stage.name}` after step {step}",
-            f"it has those of {listed}",
-        )
+        problem = f"{folder} has no state of `{stage.name}` after step {step}"
+        raise WeightsError(problem, f"it has those of {listed}")
     state, created = steps[step]
     exactly = f"@{stage.name}:{step}"
     ttl = stage.save.ttl_seconds
@@ -163,15 +161,6 @@ def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> Sav
     return SavedWeights(
         exactly, state, base, model.lora_rank, trains, model.service, model.renderer, chosen
     )
-
-
-def _plan_of(path: Path) -> Plan:
-    try:
-        data = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))
-        plan, _ = plan_from_file(data, path)
-    except (OSError, ValueError, PlanFormatError) as error:
-        raise WeightsError(f"{path / PLAN_FILE} cannot be read: {error}") from error
-    return plan
 
 
 def _stage(
@@ -230,8 +219,7 @@ def layer_kind(name: str) -> str:
 
 
 def _layers(file: Path) -> set[str]:
-    """Return the layers of an adapter, from the header of its file. Raise ValueError if it has
-    none."""
+    """Return the layers in the header of an adapter's file. Raise ValueError if it has none."""
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
         if not 0 < size < _MOST_HEADER:

@@ -70,8 +70,7 @@ _NAMES: Mapping[tuple[type, str], str] = {
 
 
 def _params(*names: str) -> tuple[Param, ...]:
-    builtins = (builtin for builtin in BUILTINS if builtin.name in names)
-    return tuple(param for builtin in builtins for param in builtin.params)
+    return tuple(p for builtin in BUILTINS if builtin.name in names for p in builtin.params)
 
 
 # The parameters of the catalogue that become fields of a record.
@@ -165,16 +164,11 @@ class _Generator:
             schema = {"enum": list(SERVICES)}
         if param is None:
             return schema
-        bounds = {
-            "minimum": param.low,
-            "maximum": param.high,
-            "exclusiveMinimum": param.above,
-            "exclusiveMaximum": param.below,
-        }
-        if schema.get("type") not in ("integer", "number"):
-            bounds = {}
-        known = {word: bound for word, bound in bounds.items() if bound is not None}
-        return {**schema, "description": param.doc, **known}
+        known: Schema = {"description": param.doc}
+        if schema.get("type") in ("integer", "number"):
+            known |= {"minimum": param.low, "maximum": param.high}
+            known |= {"exclusiveMinimum": param.above, "exclusiveMaximum": param.below}
+        return {**schema, **{word: value for word, value in known.items() if value is not None}}
 
     def _type(self, hint: Any) -> Schema:
         """Return the schema of a type of the plan tree."""

@@ -17,19 +17,18 @@ from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts import (
     BaseModelFacts,
     find_model,
-    find_retired,
     gem_facts,
     gem_ids,
     gem_signature,
     is_broken,
     library,
     model_names,
-    retired_names,
+    retired_models,
 )
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Builtin, Declaration, Param
 from rlc.lang import CODES
-from rlc.plan import LOCAL
+from rlc.plan import LOCAL, UNKNOWN
 from rlc.records import asdict, field, frozen, has
 
 
@@ -62,8 +61,7 @@ def _aligned(fields: str) -> str:
 
 @cache
 def place_of(kind: str) -> tuple[Declaration, Param]:
-    """Return the declaration, with its field, where things of a kind stand, be it as a part of what
-    stands there. Raise KeyError if there is none."""
+    """Return the declaration and field where a kind of thing stands, or what it is part of."""
     found = [
         (declaration, param)
         for declaration in DECLARATIONS.values()
@@ -76,8 +74,6 @@ def place_of(kind: str) -> tuple[Declaration, Param]:
     parts += [item.kind for item in BUILTINS if any(kind in (p.type, p.also) for p in item.params)]
     return place_of(next(part for part in parts if part != kind))
 
-
-UNKNOWN = "unknown"
 
 # What there is beside the kinds of builtins.
 OTHER_KINDS = {
@@ -134,9 +130,7 @@ def _entries() -> Iterator[NameEntry]:
         if operation.usage.startswith(operation.name):
             yield NameEntry("function", operation.name, operation.doc, operation.usage)
     yield from map(_model, model_names())
-    for name in retired_names():
-        retired = find_retired(name)
-        assert retired is not None
+    for name, retired in retired_models().items():
         reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
         yield NameEntry("base", name, "retired", reason=reason)
     yield from map(_environment, gem_ids())
@@ -163,9 +157,8 @@ def kinds() -> dict[str, str]:
 
 
 def find(term: str, among: Sequence[NameEntry]) -> list[NameEntry]:
-    """Return the entries that ``term`` may mean, the best first: by their name, its beginning, the
-    beginning of a word in it, their text, and their parameters. Only if there are none, those with
-    it inside of a word, as Minesweeper has sweep."""
+    """Return the entries that ``term`` may mean, the best first: by name, its beginning, that of a
+    word in it, text, and parameters; or else those with it inside of a word: Minesweeper, sweep."""
     wanted = term.lower().rstrip("()")
     ranked = [(rank, entry) for entry in among if (rank := _rank(wanted, entry)) is not None]
     ranked.sort(key=lambda pair: pair[0])
@@ -177,9 +170,8 @@ def related(named: Sequence[NameEntry], found: Sequence[NameEntry]) -> list[Name
     then the values of their parameters, and others of their kinds."""
     kinds = {entry.kind for entry in named}
     taken = {param.type for entry in named for param in entry.params}
-    nearest = sorted(found, key=lambda entry: entry.kind not in kinds)
-    further = [[e for e in entries() if e.kind in wanted] for wanted in (taken, kinds)]
-    every = [*nearest, *further[0], *further[1]]
+    every = sorted(found, key=lambda entry: entry.kind not in kinds)
+    every += [entry for wanted in (taken, kinds) for entry in entries() if entry.kind in wanted]
     others = (each for each in every if each not in named and each.reason is None)
     return list({(each.kind, each.name): each for each in others}.values())
 
@@ -228,9 +220,8 @@ def _rank(wanted: str, entry: NameEntry) -> int | None:
     if name.startswith(wanted):
         return 1
     begins = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}")
-    if begins.search(name) or begins.search(
-        re.sub(r"(?<=[a-z])(?=[A-Z])", " ", entry.name).lower()
-    ):
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", entry.name).lower()
+    if begins.search(name) or begins.search(apart):
         return 2
     text = " ".join([entry.doc, *entry.formula, *map(str, entry.facts.values())]).lower()
     if begins.search(text):

@@ -57,8 +57,7 @@ _DATA = {
 
 
 def upgraded(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a plan of schema 3 in schema 4. Anything that does not have the form of a
-    plan is left as it is, for the reader to report."""
+    """Return the JSON of a plan of schema 3 in schema 4; what is malformed is left as it is."""
     stages = data.get("stages")
     if isinstance(stages, list):
         stages = [_stage(one) if isinstance(one, Mapping) else one for one in stages]
@@ -179,8 +178,7 @@ def plan_from_dict(data: object) -> Plan:
 
 
 def expectations_from_dict(data: Mapping[str, Any]) -> tuple[ExpectationPlan, ...]:
-    """Return the expectations in a plan's JSON. Raise PlanFormatError if they cannot be
-    read."""
+    """Return the expectations in a plan's JSON. Raise PlanFormatError if they are malformed."""
     try:
         given = data.get("expectations", ())
         return tuple(_converter().structure(one, ExpectationPlan) for one in given)
@@ -259,18 +257,16 @@ def _converter() -> Any:
         return loaded
 
     converter.register_structure_hook(Program, valid)
-    data, optional_data = AnyData, AnyData | None  # which cattrs takes for another union
+    data: Any = AnyData
+    converter.register_unstructure_hook(  # cattrs takes it for another union
+        data | None, lambda one: None if one is None else converter.unstructure(one, data)
+    )
+    converter.register_structure_hook(
+        data | None, lambda one, _: None if one is None else converter.structure(one, data)
+    )
     for union, tag, classes in UNIONS:
         names = {cls: name for name, cls in classes.items()}
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=names.__getitem__)
-        if union is data:
-            converter.register_unstructure_hook(
-                optional_data, lambda one: None if one is None else converter.unstructure(one, data)
-            )
-            converter.register_structure_hook(
-                optional_data,
-                lambda one, _: None if one is None else converter.structure(one, data),
-            )
     return converter
 
 

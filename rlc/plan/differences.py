@@ -56,8 +56,7 @@ def value_changes(before: Plan, after: Plan) -> Iterator[Change]:
 
 
 def differing_paths(plans: Sequence[Mapping[str, ComparedValue]]) -> list[str]:
-    """Return the paths of what differs between plans, of which these are the :func:`plan_values`;
-    of a stage that some lack, only its name."""
+    """Return the paths that differ between the values of plans; of a stage some lack, its name."""
     first, *others = plans
     changes = (change for other in others for change in changes_between(first, other))
     return list(dict.fromkeys(change.path for change in changes))
@@ -66,8 +65,7 @@ def differing_paths(plans: Sequence[Mapping[str, ComparedValue]]) -> list[str]:
 def changes_between(
     old: Mapping[str, ComparedValue], new: Mapping[str, ComparedValue]
 ) -> Iterator[Change]:
-    """Yield what differs between values by path, in their order; something that only one has, with
-    all that is inside of it, is one change."""
+    """Yield what differs between values by path, in order; a part that only one has is one."""
     parts: dict[str, list[str]] = {}  # the values of one part of a stage stay together
     for path in dict.fromkeys([*old, *new]):
         parts.setdefault(".".join(path.split(".")[:2]), []).append(path)

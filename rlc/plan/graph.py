@@ -121,31 +121,28 @@ _ROLLOUT_EDGES = (
     GraphEdge("returns", "datums", "tokens"),
     GraphEdge("advantages", "datums", "advantages"),
 )
-_UPDATE_EDGES = (
-    GraphEdge("datums", "forward_backward", "datums"),
+_STEP_EDGES = (
     GraphEdge("forward_backward", "optim_step", "gradient"),
     GraphEdge("optim_step", "checkpoint", "weights"),
+)
+_UPDATE_EDGES = (
+    GraphEdge("datums", "forward_backward", "datums"),
+    *_STEP_EDGES,
     GraphEdge("optim_step", "snapshot", "weights", 1),
 )
 # The nodes of other models that read what was sampled.
 SCORERS = ("reference", "teacher")
 _LIKELIHOOD_EDGES = (
     GraphEdge("examples", "forward_backward", "datums"),
-    GraphEdge("forward_backward", "optim_step", "gradient"),
-    GraphEdge("optim_step", "checkpoint", "weights"),
+    *_STEP_EDGES,
     GraphEdge("optim_step", "forward_backward", "weights", 1),
 )
 _PREFERENCE_EDGES = (
     GraphEdge("examples", "forward", "datums"),
     GraphEdge("examples", "forward_backward", "datums"),
     GraphEdge("forward", "forward_backward", "logprobs"),
-    GraphEdge("forward_backward", "optim_step", "gradient"),
-    GraphEdge("optim_step", "checkpoint", "weights"),
+    *_STEP_EDGES,
     GraphEdge("optim_step", "forward", "weights", 1),
-)
-_REFERENCE_EDGES = (
-    GraphEdge("examples", "reference", "datums"),
-    GraphEdge("reference", "forward_backward", "logprobs"),
 )
 _EVAL_EDGES = (
     GraphEdge("snapshot", "episodes", "weights"),
@@ -191,9 +188,8 @@ def build_graph(stages: Iterable[StagePlan]) -> Graph:
         own_labels = _LABELS_OF_PREFERENCES if stage.preference else {}
         kinds = list(dict.fromkeys(end for edge in own for end in (edge.source, edge.target)))
         for kind in kinds:
-            label = own_labels.get(kind, _LABELS[kind])
-            node = GraphNode(f"{stage.name}.{kind}", kind, stage.name, label)
-            nodes[node.id] = node
+            name, label = f"{stage.name}.{kind}", own_labels.get(kind, _LABELS[kind])
+            nodes[name] = GraphNode(name, kind, stage.name, label)
         # The node that takes the weights of the step before; in an evaluation the first.
         first = next((edge.target for edge in own if edge.delay), own[0].source)
         edges.append(GraphEdge(start, f"{stage.name}.{first}", "weights"))
@@ -217,15 +213,16 @@ def _policy_gradient_edges(stage: Training) -> tuple[GraphEdge, ...]:
     edges = list(_ROLLOUT_EDGES)
     for scorer, asked in zip(SCORERS, (objective.kl, objective.teacher), strict=True):
         if asked:
-            edges.append(GraphEdge("returns", scorer, "tokens"))
-            edges.append(GraphEdge(scorer, "datums", "logprobs"))
+            edges += GraphEdge("returns", scorer, "tokens"), GraphEdge(scorer, "datums", "logprobs")
     return (*edges, *_UPDATE_EDGES)
 
 
 def _preference_edges(stage: Training) -> tuple[GraphEdge, ...]:
+    if stage.of(PreferenceLoss).reference is None:
+        return _PREFERENCE_EDGES
     first, *others = _PREFERENCE_EDGES
-    reference = _REFERENCE_EDGES if stage.of(PreferenceLoss).reference is not None else ()
-    return (first, *reference, *others)
+    asked = GraphEdge("examples", "reference", "datums")
+    return (first, asked, GraphEdge("reference", "forward_backward", "logprobs"), *others)
 
 
 _EDGES: Table[Callable[[Any], tuple[GraphEdge, ...]]] = Table(
@@ -240,8 +237,7 @@ _EDGES: Table[Callable[[Any], tuple[GraphEdge, ...]]] = Table(
 
 @frozen
 class Barrier:
-    """A node that needs the whole batch: ``why`` is a clause that calls the batch "it", ``path``
-    that of the reason within the stage."""
+    """A node that needs the whole batch (in ``why``: "it"), for what is at a stage's ``path``."""
 
     node: str
     path: str

@@ -29,8 +29,7 @@ def leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def evolved(node: R, parts: Mapping[str, Any]) -> R:
-    """Return a record with some of its parts changed, which are called as :func:`children_of` calls
-    them."""
+    """Return a record with some of its parts changed, named as in :func:`children_of`."""
     own = {field.name for field in fields(type(node))}
     new = {name: part for name, part in parts.items() if name in own}
     for field in fields(type(node)):
@@ -68,8 +67,7 @@ def children_of(
 
 @cache
 def _names(kind: Any) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a record, unless it is one value, and their names in a path, which are
-    empty for inline ones."""
+    """Return the fields of a record, none if it is one value, and their names in a path."""
     if not has(kind) or (issubclass(kind, Record) and kind.is_whole):
         return ()
     return tuple((one.name, "" if one.metadata.get(INLINE) else one.name) for one in fields(kind))

@@ -49,8 +49,7 @@ def is_there(path: str) -> bool:
 
 
 def rebased(path: str, folder: str, recipe: str) -> str:
-    """Return a path that starts at ``folder`` as one that starts at the folder of ``recipe``: as it
-    is written if these are the same folder."""
+    """Return a path from ``folder`` as one from the folder of ``recipe``; as is if it is that."""
     home = os.path.dirname(recipe)
     whole = os.path.expanduser(path)
     if os.path.isabs(whole) or os.path.abspath(folder) == os.path.abspath(home):

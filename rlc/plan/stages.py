@@ -179,8 +179,7 @@ class Training(Record):
         return self.source if isinstance(self.source, Rollouts) else None
 
     def of(self, kind: type[P]) -> P:
-        """Return the source or the objective, if it is of a class. Raise TypeError if neither
-        is."""
+        """Return the source or objective that is of a class. Raise TypeError if neither is."""
         for part in (self.source, self.objective):
             if isinstance(part, kind):
                 return part
@@ -261,9 +260,8 @@ T = TypeVar("T")
 
 
 def stage_of(word: str, name: str, parts: Mapping[str, Any], labelled: bool = False) -> StagePlan:
-    """Return the stage that is declared with a word, of parts that are called as
-    :func:`rlc.plan.leaves.children_of` calls them. ``labelled``: its loss is one over replies that
-    are good or bad by themselves."""
+    """Return the stage that is declared with a word, of parts named as by
+    :func:`rlc.plan.leaves.children_of`. ``labelled``: its loss is one over labelled replies."""
     if word == Evaluation.kind:
         return Evaluation(name=name, **parts)
     source = next(kind for kind in SOURCES if kind.made_of in parts)

@@ -91,9 +91,9 @@ def test_cached_prefill_costs_a_fifth() -> None:
 
 
 def test_a_retired_model_has_a_living_replacement() -> None:
-    from rlc.catalog.facts import _data
+    from rlc.catalog.facts import retired_models
 
-    for name in _data()["retired"]:
+    for name in retired_models():
         retired = find_retired(name)
         assert retired is not None
         assert find_model(name) is None

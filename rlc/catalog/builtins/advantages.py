@@ -71,10 +71,10 @@ def scoped(
     steps: Callable[[Args], Iterable[AdvantageStep]],
     *params: Param,
     scope: Param = SCOPE,
-    constant: Any = "keep",
+    **more: Any,
 ) -> Builtin:
     """Return a preset with a ``scope``, its last parameter."""
-    return preset(name, doc, steps, *params, scope, constant=constant)
+    return preset(name, doc, steps, *params, scope, **more)
 
 
 def when(condition: bool, *steps: AdvantageStep) -> tuple[AdvantageStep, ...]:

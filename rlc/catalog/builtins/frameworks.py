@@ -251,15 +251,10 @@ def _play(args: Args) -> PlayPlan:
     given: Any = args.against.data
     past = args.against if isinstance(given, PastPlan) else None
     script = args.against if isinstance(given, ScriptPlan) else None
+    opponent = None if past or script or given is None else args.against
     in_turn = given is not None and args.seat.data is None
-    return PlayPlan(
-        opponent=None if past or script or given is None else args.against,
-        past=past,
-        seat=evolve(args.seat, data=ANY) if in_turn else args.seat,
-        temperature=args.temperature,
-        max_tokens=args.max_tokens,
-        script=script,
-    )
+    seat = evolve(args.seat, data=ANY) if in_turn else args.seat
+    return PlayPlan(opponent, past, seat, args.temperature, args.max_tokens, script)
 
 
 PLAYERS = (

@@ -72,15 +72,13 @@ def _rubric(args: Args) -> JudgePlan:
     ends: list[Any] = list(scale.data) if len(scale.data) == 2 else [None, None]
     plain = [end if isinstance(end, int | float) and end is not True else None for end in ends]
     low, high = (evolve(scale, type="float", data=end and float(end)) for end in plain)
-    given["timeout"] = as_float(given["timeout"])
-    given["temperature"] = as_float(given["temperature"])
+    given |= {name: as_float(given[name]) for name in ("timeout", "temperature")}
     return JudgePlan(name="judge", weight=1.0, low=low, high=high, **given)
 
 
 def _implicit_reward(args: Args) -> RewardModelPlan:
     """Return the plan of a judge without the settings of its stage, which a check fills in."""
-    unknown: Any = {"reference": None, "beta": None, "mean": None}
-    return RewardModelPlan(name=IMPLICIT_REWARD, weight=1.0, model=args.stage, **unknown)
+    return RewardModelPlan(IMPLICIT_REWARD, 1.0, args.stage, None, None, None)
 
 
 def _endpoint(args: Args) -> EndpointPlan:
@@ -93,7 +91,6 @@ def _judging(name: str, doc: str, *params: Param, example: str) -> Builtin:
         by: Any = args.values.get("by", "score")
         return JudgingPlan(name, args.judge, by, args.whole)
 
-    before = {"solver_judge": "a game has a judge of its own"}
     return builtin(
         name,
         "wrapper",
@@ -102,7 +99,7 @@ def _judging(name: str, doc: str, *params: Param, example: str) -> Builtin:
         Param("judge", "judge", "who judges; `0.5 *` before one is its weight", named=True),
         *params,
         Param("whole", "bool", "judge the whole conversation, not its last reply alone", False),
-        not_after=before,
+        not_after={"solver_judge": "a game has a judge of its own"},
         traits=WrapperTraits("judge"),
         example=example,
     )
@@ -254,7 +251,6 @@ def finds_answers(env: EnvPlan) -> bool:
 
 
 def marks_read(env: EnvPlan, able: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the only marks in which an environment's graders find an answer; of those that are
-    ``able`` to grade its rows, if that is known."""
+    """Return the only marks that an environment's graders, ``able`` to grade its rows, look in."""
     known = (_TRAITS[part.grader] for part in env.graders if not able or part.grader in able)
     return next((traits.marks for traits in known if traits.marks), ())

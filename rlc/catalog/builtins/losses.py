@@ -122,8 +122,7 @@ def _aggregate(
     *params: Param,
     **more: str,
 ) -> Builtin:
-    """Return an aggregation, named as in verl's loss_agg_mode; :mod:`rlc.algo.aggregate` computes
-    its weights."""
+    """Return an aggregation, named as in verl; :mod:`rlc.algo.aggregate` computes its weights."""
 
     def build(args: Args) -> AggregatePlan:
         return AggregatePlan(name, args.values.get("length"))

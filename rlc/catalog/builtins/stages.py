@@ -62,8 +62,7 @@ from rlc.records import evolve
 
 
 def _data(kind: type[AnyData], doc: str, *params: Param, **more: Any) -> Builtin:
-    """Return the builtin of a kind of data, whose fields have the names of its parameters; ``n`` is
-    its ``count``."""
+    """Return the builtin of a kind of data: its parameters are the fields, ``n`` is ``count``."""
 
     def build(args: Args) -> AnyData:
         given = dict(args.values)

@@ -117,9 +117,7 @@ SETTINGS = (
         "groups",
         "batch",
         "groups of rollouts that share one task, so that they can be compared",
-        lambda args: BatchPlan(
-            "groups", args.count, args.group_size, None, args.updates, args.resample
-        ),
+        lambda a: BatchPlan("groups", a.count, a.group_size, None, a.updates, a.resample),
         count("count", "tasks in a step", high=10_000),
         GROUP_SIZE,
         _UPDATES,
@@ -339,9 +337,7 @@ SETTINGS = (
 
 
 def _range(args: Args, scale: Literal["linear", "log"]) -> RangePlan:
-    from rlc.plan import (
-        RangePlan,  # most recipes have no sweep, and are checked without its records
-    )
+    from rlc.plan import RangePlan  # most recipes have no sweep
 
     step: Any = args.values.get("step")
     given = [args.low, args.high, *([step] if step is not None and step.data else [])]

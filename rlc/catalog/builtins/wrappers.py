@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlc.catalog.builtins.training import GROUP_SIZE, STOP
@@ -59,22 +59,25 @@ def _wrapper(
     traits: WrapperTraits,
     *params: Param,
     build: Callable[[Args], StepPlan | RolloutsPlan | RewardPlan] | None = None,
+    before: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Builtin:
-    """Return a wrapper: by default a step with all its arguments, of which a pipeline has one."""
+    """Return a wrapper: by default a step with all its arguments, of which a pipeline has one. What
+    comes ``before`` others, with the reasons, comes before a game too."""
     build = build or (lambda args: StepPlan(name, dict(args.values)))
-    return builtin(
-        name, "wrapper", doc, build, *params, traits=traits, **{"not_after": {name: _ONCE}, **more}
-    )
+    not_after = {name: _ONCE}
+    if before is not None:
+        not_after |= {**before, "solver_judge": _GAME_LAST}
+    own = {"not_after": not_after, "traits": traits, **more}
+    return builtin(name, "wrapper", doc, build, *params, **own)
 
 
 def _tool(
     name: str, doc: str, asks: str, *params: Param, server: str | None = None, example: str = ""
 ) -> Builtin:
-    later = dict.fromkeys((*_HISTORIES, "track", "chat", "template"), _TOOL_FIRST)
-    before = {**later, name: _ONCE, "solver_judge": _GAME_LAST}
+    before = dict.fromkeys((*_HISTORIES, "track", "chat", "template"), _TOOL_FIRST)
     traits = WrapperTraits("tool", wraps="text", server=server, asks=(asks,))
-    return _wrapper(name, doc, traits, *params, not_after=before, example=example)
+    return _wrapper(name, doc, traits, *params, before=before, example=example)
 
 
 def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
@@ -82,10 +85,9 @@ def _observation(name: str, doc: str, traits: WrapperTraits) -> Builtin:
         **dict.fromkeys((*_HISTORIES, "chat"), _ONE_HISTORY),
         "template": _TEMPLATE_LAST,
         "track": "tracking comes after the history",
-        "solver_judge": _GAME_LAST,
     }
     example = f'env = gem("game:Sudoku-v0-easy") |> {name}() |> template(qwen3_game)'
-    return _wrapper(name, doc, traits, not_after=before, example=example)
+    return _wrapper(name, doc, traits, before=before, example=example)
 
 
 def _workers(args: Args) -> StepPlan:
@@ -121,6 +123,7 @@ _OF_CLUSTER = (
 )
 _USES = count("uses", "most calls in an episode", 5, high=1_000)
 _PROMPT_FILE: dict[str, Any] = {"form": (r".+\.(j2|jinja)", "prompt.j2"), "file": True}
+_USUAL_PROMPT = "a jinja2 file; none: the usual one"
 # What templates are given.
 OBSERVED, ASKED, JUDGED = ("observation",), ("problem",), ("problem", "solutions")
 
@@ -177,11 +180,7 @@ WRAPPERS = (
             "worker",
         ),
         Param("secrets", "list", "names of variables of the environment that it is given", []),
-        not_after={
-            "mcp_tools": _ONCE,
-            "template": "tools are shown and called in a chat, through the model's renderer",
-            "solver_judge": _GAME_LAST,
-        },
+        before={"template": "tools are shown and called in a chat, through the model's renderer"},
         example=(
             'env = rows("prompts.jsonl", grader = grade_with("rewards.py:reward"))\n'
             '  |> mcp_tools("uvx mcp-server-time", uses = 4)'
@@ -211,11 +210,9 @@ WRAPPERS = (
         "track",
         "counts each episode's turns and rewards",
         WrapperTraits("tracking", wraps="text"),
-        not_after={
-            "track": _ONCE,
+        before={
             "template": _TEMPLATE_LAST,
             "chat": "`chat()` makes the prompt, so it comes after",
-            "solver_judge": _GAME_LAST,
         },
         example='env = gem("game:Sudoku-v0-easy") |> track() |> chat()',
     ),
@@ -231,10 +228,9 @@ WRAPPERS = (
             variables=OBSERVED,
             **_PROMPT_FILE,
         ),
-        not_after={
+        before={
             "template": "a prompt has one template",
             "chat": "`chat()` already makes the prompt, with the model's renderer",
-            "solver_judge": _GAME_LAST,
         },
         example='env = gem("math:Math12K") |> template(qwen3_general)',
     ),
@@ -244,10 +240,9 @@ WRAPPERS = (
         WrapperTraits("chat", history="all", scripted=True),
         text("instruction", "added to the first observation", ""),
         text("system", "a system message, for prompts that have none of their own", ""),
-        not_after={
+        before={
             **dict.fromkeys((*_HISTORIES, "chat"), _ONE_HISTORY),
             "template": "`chat()` makes the prompt itself, with the model's renderer",
-            "solver_judge": _GAME_LAST,
         },
         example='env = gem("rg:spell_backward") |> chat(instruction = "Answer in \\\\boxed{}.")',
     ),
@@ -256,19 +251,9 @@ WRAPPERS = (
         "solvers answer a task, and a judge picks one of their answers; roles: solver, judge",
         WrapperTraits("game", asks=(TAG, BOX), prompt="solver_prompt", roles=("solver", "judge")),
         count("solvers", "solvers of each task", 2, high=64),
-        optional(
-            "solver_prompt",
-            "string",
-            "a jinja2 file; none: the usual one",
-            variables=ASKED,
-            **_PROMPT_FILE,
-        ),
-        optional(
-            "judge_prompt",
-            "string",
-            "a jinja2 file; none: the usual one",
-            variables=JUDGED,
-            **_PROMPT_FILE,
+        *(
+            optional(name, "string", _USUAL_PROMPT, variables=variables, **_PROMPT_FILE)
+            for name, variables in (("solver_prompt", ASKED), ("judge_prompt", JUDGED))
         ),
         example=(
             "env       = problems(countdown, grader = countdown) |> solver_judge(solvers = 2)\n"

@@ -33,8 +33,7 @@ _MOST_BYTES = 100_000_000  # of a file that code names
 
 @define(eq=False)
 class CodeFiles:
-    """The files and packages that Python files need. ``folders`` are searched for modules beside
-    the folder of the file that imports them."""
+    """The files and packages that Python files need; modules may be in ``folders``, too."""
 
     folders: tuple[Path, ...]
     files: dict[Path, None] = field(factory=dict, init=False)  # in the order they were found

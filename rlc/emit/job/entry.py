@@ -84,8 +84,7 @@ def sha256(path: Path) -> str:
 
 
 def prepared() -> Path:
-    """Return the Python of .venv, with everything in it that the job needs. Raise _JobError if it
-    cannot be made."""
+    """Return the Python of .venv, made if need be. Raise _JobError if it cannot be made."""
     wheels = sorted((HERE / "wheels").iterdir())
     wanted = "\n".join(sha256(path) for path in (*(HERE / name for name in PACKAGES), *wheels))
     python, ready = HERE / ".venv" / "bin" / "python", HERE / ".venv" / "ready"
@@ -104,8 +103,7 @@ def prepared() -> Path:
 
 
 def maker() -> list[str]:
-    """Return the command that makes an environment with the right Python. Raise _JobError if there
-    is none."""
+    """Return a command that makes an environment of VERSION. Raise _JobError without one."""
     name = f"python{VERSION[0]}.{VERSION[1]}"
     if sys.version_info[:2] == VERSION:
         return [sys.executable, "-m", "venv"]

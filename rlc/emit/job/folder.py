@@ -150,8 +150,7 @@ REQUIREMENTS, CONSTRAINTS = entry.PACKAGES
 
 @frozen
 class WrittenJob:
-    """A job that was written: the paths of its ``files`` in it, and the variables that it ``needs``
-    in the environment."""
+    """A written job: the paths of its ``files``, the variables of the environment it ``needs``."""
 
     folder: Path
     files: tuple[str, ...]
@@ -199,7 +198,7 @@ def emit_job(
         job = Path(made) / "job"
         job.mkdir()
         contents.write(job)
-        _write(job, contents, command, plans, sweep)
+        _write(job, contents, command, sweep)
         if folder.exists():
             folder.rmdir()
         job.rename(folder)
@@ -213,10 +212,9 @@ def _write(
     job: Path,
     contents: Contents,
     command: Sequence[str],
-    plans: Sequence[Plan],
     sweep: Sweep | None,
 ) -> None:
-    start = contents.folder
+    start, plans = contents.folder, contents.plans
     command = [os.path.relpath(word, start) if (job / word).is_file() else word for word in command]
     plan = contents.moved(plans[0], job)
     _write_json(job / PLAN_FILE, plan_to_file(plan, job))
@@ -253,8 +251,7 @@ def _write(
 
 
 def _varied(sweep: Sweep) -> list[Plan]:
-    """Return the plans of a sweep that may read other files, or need other packages, than the
-    recipe."""
+    """Return the plans of a sweep that may need other files or packages than the recipe."""
     if not any(axis.values for axis in sweep.plan.axes):
         return []
     return [sweep.plan_of(configuration, sweep.seed) for configuration in sweep.configurations()]

@@ -50,8 +50,7 @@ def rlc_requirements() -> list[str]:
 
 
 def write_wheel(folder: Path) -> str:
-    """Write the wheel into a folder, and return its name. Raise WheelError if this installation has
-    no metadata."""
+    """Write the wheel into a folder, and return its name. Raise WheelError without metadata."""
     name = f"rlc-{__version__}-py3-none-any.whl"
     (folder / name).write_bytes(_wheel())
     return name
@@ -71,7 +70,10 @@ def _wheel() -> bytes:
     files[f"{info}/METADATA"] = _metadata().encode()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files[f"{info}/entry_points.txt"] = b"[console_scripts]\nrlc = rlc.cli.main:entry\n"
-    record = "".join(_record(name, data) for name, data in files.items())
+    record = ""
+    for path, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+        record += f"{path},sha256={digest.decode()},{len(data)}\n"
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as wheel:
@@ -80,11 +82,6 @@ def _wheel() -> bytes:
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             wheel.writestr(entry, data)
     return made.getvalue()
-
-
-def _record(name: str, data: bytes) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
-    return f"{name},sha256={digest.decode()},{len(data)}\n"
 
 
 def _metadata() -> str:
@@ -122,8 +119,8 @@ def computes_here(plan: Plan) -> bool:
 
 
 def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
-    """Return the packages that plans and the user's ``own`` code need beside those of rlc's extras,
-    as pip takes them: with the version that rlc was tested with, or the one installed here."""
+    """Return the packages that plans and the user's ``own`` code need beside rlc's extras, in the
+    versions that rlc was tested with, or else in those installed here."""
     found = dict.fromkeys(own)
     for plan in plans:
         every = [one for one in requirements(plan) if one.kind == "package"]
