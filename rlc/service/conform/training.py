@@ -261,12 +261,9 @@ def loss(name: str, probe: Probe) -> None:
         slopes.append(slope_T)
         if traits.pull is not None:
             free += builtin_loss_and_grad(name, {**config, traits.pull: 0.0}, logprobs_T, own)[0]
-    reported = passed.metrics["loss:sum"]
-    probe.within(
-        f"{name} and its formula ({reported:.6g} and {expected:.6g}), in parts of it,",
-        abs(reported - expected) / max(size, abs(expected)),
-        _VALUE,
-    )
+    reported, scale = passed.metrics["loss:sum"], max(size, abs(expected))
+    what = f"{name} and its formula ({reported:.6g} and {expected:.6g}), in parts of it,"
+    probe.within(what, abs(reported - expected) / scale, _VALUE)
     if config and traits.pull is None:
         unset = probe.forward(client, data, name).metrics["loss:sum"]
         what = f"{name} with its defaults, and without settings, in parts of it,"

@@ -200,9 +200,9 @@ def test_engines_of_one_process_keep_their_own_layout() -> None:
         return float(stream_attention(module, x, x, x, None)[0].mean())
 
     def other() -> float:
-        with using(Constant(2.0)):
+        with using(Constant(2.0)):  # type: ignore[arg-type]
             return attended()
 
-    with using(Constant(1.0)), ThreadPoolExecutor(1) as pool:
+    with using(Constant(1.0)), ThreadPoolExecutor(1) as pool:  # type: ignore[arg-type]
         assert pool.submit(other).result() == 2.0
         assert attended() == 1.0
