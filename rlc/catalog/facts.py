@@ -254,10 +254,8 @@ def gem_signature(env_id: str) -> Signature:
         )
         for name, spec in facts["params"].items()
     )
-    reason = None
-    if env_id.startswith("rg:"):
-        reason = "GEM hands reasoning-gym no other argument: it would be dropped without a word"
-    return Signature(params, reason)
+    reason = "GEM hands reasoning-gym no other argument: it would be dropped without a word"
+    return Signature(params, reason if env_id.startswith("rg:") else None)
 
 
 _MOST_PLAYERS = 15

@@ -199,12 +199,11 @@ def loss_traits(loss: LossPlan) -> LossTraits:
 
 @lru_cache(maxsize=64)
 def own_loss_traits(program: Program) -> LossTraits:
-    """Return the traits of a recipe's own loss. It takes stale rollouts if the weight of a token
-    that is to become likelier stays bounded, as PPO's does."""
+    """Return the traits of a recipe's own loss."""
     from rlc.algo import degree, needs_batch, ratio_is_bounded, reads_trainer, unbounded
 
     return LossTraits(
-        takes_stale=ratio_is_bounded(program).positive,
+        takes_stale=ratio_is_bounded(program).positive,  # as PPO's
         sampler_logprobs="logq" in program.inputs,
         reference="ref" in program.inputs,
         # What is computed over the batch takes the advantages as they are.
@@ -224,8 +223,7 @@ def learns_targets_alone(
 
 
 def service_settings(loss: str) -> dict[str, float | None]:
-    """Return the settings of a loss on a service, with their defaults there: those of recipes, but
-    None for the strength of a pull, which is required."""
+    """Return the service's settings of a loss with their defaults; None for a required pull."""
     traits, builtin = service_loss_traits(loss), _BY_NAME["loss", loss]
     keys = {traits.config[param.name]: param.default for param in builtin.params}
     return {key: None if key == traits.pull else default for key, default in keys.items()}

@@ -208,9 +208,8 @@ def _filled(key: str, stage: StagePlan) -> Iterator[str]:
 
 
 def _fillings(stage: StagePlan) -> Mapping[str, tuple[str, ...]]:
-    """Return the fillings of the holes of keys: the stage, its environments (``mixed``: if there
-    are several) and their roles, its metrics, of which shares are ``solved``. The measurements of
-    environments are not known before they are made: ``*``."""
+    """Return the fillings of the holes of keys: the stage, its environments (``mixed``: if several)
+    and their roles, its metrics (``solved``: shares); ``*`` for what only the run shows."""
     envs = stage.environments
     teachers, metrics = _teachers(stage), stage.metrics
     return {

@@ -26,7 +26,6 @@ from rlc.records import evolve
 _MARK = {"paths_start_at": "recipe"}
 # Plans of older versions lack the second.
 _OF_PROVENANCE = "provenance_hash"
-_HASHES = ("plan_hash", _OF_PROVENANCE)
 
 
 def plan_to_file(plan: Plan, folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -42,7 +41,11 @@ def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, 
     that it was not edited; None without a hash. Raise PlanFormatError if it is not a plan."""
     if not isinstance(data, Mapping):
         raise PlanFormatError("a plan is a JSON object")
-    content = {key: value for key, value in data.items() if key not in (*_MARK, *_HASHES)}
+    content = {
+        key: value
+        for key, value in data.items()
+        if key not in (*_MARK, "plan_hash", _OF_PROVENANCE)
+    }
     plan, stated = plan_from_dict(content), data.get("plan_hash")
     # That of the content as an older version wrote it, or as another program would write it.
     intact = None if stated is None else stated in (content_hash(content), plan_hash(plan))

@@ -129,8 +129,7 @@ def text(name: str, doc: str, default: Any = REQUIRED, **more: Any) -> Param:
 
 
 def code(name: str, doc: str, kind: CodeKind = "factory", **more: Any) -> Param:
-    """Return a parameter for the name of something in a Python file or module. A ``factory`` is
-    called with the argument ``args``, as keyword arguments."""
+    """Return a parameter that names Python code; a ``factory`` is called with ``args``."""
     form = (r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*", "rewards.py:reward")
     return Param(name, "string", doc, form=form, file=r".+\.py:\w+", code=kind, **more)
 

@@ -248,10 +248,8 @@ def _model(name: str) -> NameEntry:
     doc = "comes with rlc, trained on this machine"
     if model.service != LOCAL:
         sample, train = map(_dollars, (model.price.sample, model.price.train))
-        doc = (
-            f"on Tinker, context {facts['context']}, sample {sample}, train {train} per million "
-            "tokens"
-        )
+        costs = f"sample {sample}, train {train} per million tokens"
+        doc = f"on Tinker, context {facts['context']}, {costs}"
     return NameEntry("base", name, doc, f'model policy {{ base = "{name}" }}', facts=facts)
 
 

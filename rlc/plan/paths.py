@@ -60,8 +60,7 @@ def rebased(path: str, folder: str, recipe: str) -> str:
 
 
 def file_part(path: str) -> str:
-    """Return the file of ``rewards.py:reward``, which names a function in it, and the folder of
-    ``runs/x@main:20``, which names weights; any other path as it is."""
+    """Return the file of ``rewards.py:reward``, the folder of ``runs/x@main:20``; else the path."""
     file, _, _ = path.rpartition(":")
     weights = re.fullmatch(RUN_WEIGHTS, path)
     if weights is not None and weights[3] is not None:

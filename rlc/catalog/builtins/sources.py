@@ -130,8 +130,7 @@ def _gem_turns(args: Args) -> Any:
     """Return 1 for a single-turn environment; None if a game samples its size and its limit."""
     if not gem_facts(args.id.data)["multi_turn"]:
         return 1
-    samples = any(value.data is None for value in args.values.values())
-    return None if samples else args.max_turns
+    return None if any(v.data is None for v in args.values.values()) else args.max_turns
 
 
 SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)

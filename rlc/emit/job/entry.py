@@ -140,8 +140,7 @@ def run(folder: Path, passed: list[str]) -> int:
 
 
 def begun(folder: Path) -> bool:
-    """Return whether a run is in a folder. Delete the files of one that was killed before its
-    journal knew the plan."""
+    """Return whether a run is in a folder; clear one killed before its journal had the plan."""
     for name in ("journal.sqlite", "sweep.sqlite"):
         if (folder / name).is_file():
             with closing(sqlite3.connect(folder / name)) as journal:
