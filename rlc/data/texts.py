@@ -232,8 +232,10 @@ def judge_question(
     if by == "ranking":
         return _ranking_question(task, replies, text)
     if by == "pairwise":
-        return _pair_question(task, *replies, text)
-    return _score_question(task, *replies, text, rubric.criteria, judge.low, judge.high)
+        first, second = replies
+        return _pair_question(task, first, second, text)
+    (reply,) = replies
+    return _score_question(task, reply, text, rubric.criteria, judge.low, judge.high)
 
 
 def untagged(text: str) -> str:

@@ -209,8 +209,9 @@ def question_tokens(
         fields += rubric.fields
         text = rubric_text(rubric)
         if judge.prompt is None:
-            scale = {end: getattr(judge, end) or 0.0 for end in ("low", "high")}  # None: an error
-            text = judge_question(evolve(judge, **scale), judging.by, "", [""] * replies, rubric)
+            # A scale that cannot be read, which `rlc check` reports, is None.
+            scaled = evolve(judge, low=judge.low or 0.0, high=judge.high or 0.0)
+            text = judge_question(scaled, judging.by, "", [""] * replies, rubric)
         else:
             text += read_text(judge.prompt)
     if judge.criteria is not None:
