@@ -230,7 +230,7 @@ def target_shape(datum: types.Datum, where: str, several: bool) -> tuple[int, ..
     """Return the shape of a datum's targets: [T], or [T, K] if there may be ``several`` for a
     position. Raise ServiceError if the model input is not of T tokens."""
     length, targets = datum.model_input.length, datum.loss_fn_inputs["target_tokens"]
-    shape = tuple(targets.shape or targets.to_numpy().shape)
+    shape = tuple(targets.shape or targets.to_numpy().shape) or (1,)
     if shape == (length,) or (several and len(shape) == 2 and shape[0] == length and shape[1] > 0):
         return shape
     raise ServiceError(
@@ -252,6 +252,8 @@ def finite_array(data: types.TensorData, key: str, where: str) -> np.ndarray:
 
 def _array(data: types.TensorData, key: str, shape: tuple[int, ...], where: str) -> np.ndarray:
     array = finite_array(data, key, where)
+    if array.shape == () and shape == (1,):  # sent without a shape
+        array = array.reshape(shape)
     if array.shape != shape:
         what = f"target_tokens has {list(shape)}"
         if len(shape) == 1:

@@ -99,7 +99,8 @@ def _chunk(message: Any, where: str) -> types.ModelInputChunk:
 
 
 def _tensor(message: Any, where: str) -> types.TensorData:
-    """Decode a tensor. A dense one without a shape has one dimension."""
+    """Decode a tensor. A dense one without a shape has one dimension, or none if it has one value:
+    on the wire a number looks the same."""
     if message.dtype not in _DTYPES:
         raise RefusedRequest(400, f"{where}: a tensor is float32 or int64.")
     name, dtype = _DTYPES[message.dtype]
@@ -107,7 +108,9 @@ def _tensor(message: Any, where: str) -> types.TensorData:
     try:
         if message.WhichOneof("encoding") != "sparse_csr":
             values = _array(message.dense, dtype, where)
-            return types.TensorData(values, name, shape or [len(values)])
+            if not shape and len(values) != 1:
+                shape = [len(values)]
+            return types.TensorData(values, name, shape)
         index = np.dtype(np.int64)
         return types.TensorData(
             _array(message.sparse_csr.values, dtype, where),
