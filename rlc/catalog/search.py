@@ -27,7 +27,7 @@ from rlc.catalog.facts import (
 )
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Builtin, Declaration, Param
-from rlc.lang import CODES
+from rlc.lang import code_titles
 from rlc.plan import LOCAL, UNKNOWN
 from rlc.records import asdict, field, frozen, has
 
@@ -145,7 +145,7 @@ def _entries() -> Iterator[NameEntry]:
         yield NameEntry("prompt", name, "a prompt template", f"template({name})")
     for name, reason in UNSUPPORTED.items():
         yield NameEntry("unsupported", name, OTHER_KINDS["unsupported"], reason=reason)
-    for code, title in CODES.items():
+    for code, title in code_titles().items():
         yield NameEntry("code", code, title, f"rlc explain {code}")
 
 

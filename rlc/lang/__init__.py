@@ -31,7 +31,7 @@ else:
         ast: Amend Argument Attribute Binary BlockDecl Bool COMPARISONS Call Decl Expectation
             Expr Field ImportDecl ListExpr Name Negative Node Number Parameter Quantity Recipe
             RecordExpr String ValueDecl
-        codes: CODES
+        codes: code_titles
         diagnostics: Diagnostic Diagnostics Fix Label Severity in_order replace
         fixes: fix_all
         formatter: format_expression format_text

@@ -8,7 +8,7 @@ import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from rlc.lang.codes import CODES
+from rlc.lang.codes import code_titles
 from rlc.lang.diagnostics import Diagnostic, Fix, Severity, in_order
 from rlc.lang.secrets import masked_line
 from rlc.lang.source import Source, Span, printable
@@ -246,7 +246,7 @@ def render_sarif(diagnostics: Iterable[Diagnostic], version: str) -> str:
     rules = [
         {
             "id": code,
-            "shortDescription": {"text": CODES[code]},
+            "shortDescription": {"text": code_titles()[code]},
             "help": {"text": f"`rlc explain {code}` says what it means, with examples"},
         }
         for code in codes

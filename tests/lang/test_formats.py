@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rlc.lang.codes import CODES
+from rlc.lang.codes import code_titles
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Fix, Label, Severity, replace
 from rlc.lang.render import render_github, render_json, render_sarif
 from rlc.lang.source import Source, Span
@@ -115,7 +115,7 @@ def test_sarif_has_what_the_standard_requires() -> None:
     assert run["columnKind"] == "unicodeCodePoints"  # else readers count UTF-16 units
     assert [rule["id"] for rule in driver["rules"]] == ["RL0001", "RL0103", "RL0114"]
     for rule in driver["rules"]:
-        assert rule["shortDescription"]["text"] == CODES[rule["id"]]
+        assert rule["shortDescription"]["text"] == code_titles()[rule["id"]]
         assert rule["id"] in rule["help"]["text"]
     for result in run["results"]:
         assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]

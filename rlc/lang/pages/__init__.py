@@ -1,9 +1,9 @@
 """The pages of `rlc explain CODE`, one for each diagnostic code, in the Markdown files beside this.
 
-A page has the same parts in the same order: what the code means, `## Why it matters`, `## Wrong`
-and `## Right` with an example each. An example in `rl` is a recipe or a part of one: `…` in a block
-stands for its other fields, and `policy`, `guess` and `main` are declared as in the quickstart
-where an example does not do so itself. One in `sh` is a command.
+A page has the same parts in the same order: its code and title, what the code means, `## Why it
+matters`, `## Wrong` and `## Right` with an example each. An example in `rl` is a recipe or a part
+of one: `…` in a block stands for its other fields; `policy`, `guess` and `main` are declared as in
+the quickstart where an example does not do so itself. One in `sh` is a command.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 import re
 import textwrap
 
-from rlc.lang.codes import CODES
+from rlc.lang.codes import code_titles
 from rlc.lang.render import Paint
 from rlc.records import frozen
 
 _PAGE = re.compile(
-    r"# (?P<code>RL[0-9]{4})\n\n(?P<meaning>.+?)\n\n"
+    r"# (?P<code>RL[0-9]{4}): (?P<title>.+?)\n\n(?P<meaning>.+?)\n\n"
     r"## Why it matters\n\n(?P<why>.+?)\n\n"
     r"## Wrong\n\n```(?P<wrong_language>rl|sh)\n(?P<wrong>.+?)```\n\n"
     r"## Right\n\n```(?P<right_language>rl|sh)\n(?P<right>.+?)```\n",
@@ -52,7 +52,7 @@ def page(code: str) -> CodePage | None:
     Raise ValueError if a part of the page is missing.
     """
     code = code.upper()
-    if code not in CODES:
+    if code not in code_titles():
         return None
     path = os.path.join(os.path.dirname(__file__), f"{code}.md")
     with open(path, encoding="utf-8") as file:
@@ -61,7 +61,7 @@ def page(code: str) -> CodePage | None:
         raise ValueError(f"{path} does not have the parts of a page")
     wrong = Example(match["wrong_language"], match["wrong"])
     right = Example(match["right_language"], match["right"])
-    return CodePage(code, CODES[code], match["meaning"], match["why"], wrong, right)
+    return CodePage(code, match["title"], match["meaning"], match["why"], wrong, right)
 
 
 def render_page(page: CodePage, color: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlc.lang.codes import CODES, TOPICS
+from rlc.lang.codes import TOPICS, code_titles
 from rlc.lang.pages import CodePage
 from rlc.lang.pages import page as page_of
 from tools.docs.markdown import escaped, fenced, page, table
@@ -15,7 +15,12 @@ def code_pages() -> dict[str, str]:
     texts = {
         f"{FOLDER}/{topic}xx.md": page(
             f"# {topic}xx: {about}",
-            *(part for code in sorted(CODES) if code.startswith(topic) for part in _part(code)),
+            *(
+                part
+                for code in sorted(code_titles())
+                if code.startswith(topic)
+                for part in _part(code)
+            ),
         )
         for topic, about in TOPICS.items()
     }
@@ -25,7 +30,7 @@ def code_pages() -> dict[str, str]:
 def _index() -> str:
     rows = [
         (f"[{code}]({code[:4]}xx.md#{code.lower()})", escaped(title))
-        for code, title in sorted(CODES.items())
+        for code, title in sorted(code_titles().items())
     ]
     return page(
         "# Findings",

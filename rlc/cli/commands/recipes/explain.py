@@ -134,10 +134,10 @@ def is_code(text: str) -> bool:
 def page_of(code: str, color: bool = False) -> str:
     """Return the page of a code. Raise UsageError if there is no such code."""
     from rlc.check import known_values
-    from rlc.lang import CODES, page, render_page
+    from rlc.lang import code_titles, page, render_page
 
     code = code.upper()
     text = page(code)
     if text is None:
-        raise UsageError(f"there is no code {code}", known_values(list(CODES), code))
+        raise UsageError(f"there is no code {code}", known_values(list(code_titles()), code))
     return render_page(text, color)
