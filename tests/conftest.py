@@ -60,6 +60,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(mark)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _modules_are_searched_where_they_were() -> Iterator[None]:
+    """A run leaves the folder of its recipe on the path, where the next file would find modules."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     GUARD.broken = None
