@@ -49,9 +49,9 @@ class Notes(Observer):
         self.metrics.append(metrics)
 
 
-def plan(overlap: str = "synchronous", deadlines: str = "deadlines()") -> Plan:
+def plan(overlap: str = "synchronous", deadlines: str = "deadlines()", **fields: str) -> Plan:
     small = {"main__batch": "groups(2, group_size = 2)", "main__sampling": "sample(max_tokens = 6)"}
-    return hosted_plan(1, main__deadlines=deadlines, **small, **OVERLAPS[overlap])
+    return hosted_plan(1, main__deadlines=deadlines, **small, **OVERLAPS[overlap], **fields)
 
 
 def run(folder: RunFolder, server: EngineTinker, seen: Notes | None = None) -> Summary:
@@ -179,7 +179,7 @@ def test_a_server_that_dies_is_missed_within_seconds(
     monkeypatch.setattr(testing, "Server", Known)
     seen = Dies()
     with engine_tinker(tmp_path / "server") as server:
-        job = plan(overlap, "deadlines(unreachable = 1s)")
+        job = plan(overlap, "deadlines(unreachable = 1s)", main__steps="200")  # it dies in time
         with pytest.raises(ServiceLostError, match=r"cannot reach .*; it owes") as error:
             run(RunFolder.create(tmp_path / "run", job), server, seen)
         assert time.monotonic() - seen.died < 15
