@@ -50,9 +50,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take long, so that no worker is left with one at the end."""
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    """Begin with the files that take long, and end with those that need nothing, so that no worker
+    is left with a long one."""
+    marks = [(item.path, {mark.name for mark in item.iter_markers()}) for item in items]
+    slow = Counter(path for path, own in marks if "slow" in own)
+    heavy = {path for path, own in marks if own & {"engine", "plain", "server"}}
+    items.sort(key=lambda item: (-slow[item.path], item.path not in heavy))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
