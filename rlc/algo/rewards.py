@@ -115,7 +115,6 @@ def reward_shape(
         others: values to try of the inputs that do not, such as its length in tokens.
     """
     settings = [dict(zip(others, values, strict=True)) for values in product(*others.values())]
-
     levels = [dict.fromkeys(earned, level) for level in (0.0, 0.25, 0.5, 0.75, 1.0)]
     single = [{other: float(other == name) for other in earned} for name in earned]
     steps = [[reward({**setting, **level}) for level in levels] for setting in settings]
@@ -126,14 +125,14 @@ def reward_shape(
         {**{n: 1e4 * max(v) for n, v in others.items()}, **dict.fromkeys(earned, x)}
         for x in (-1e3, 1e3)
     ]
-    constant = {*values, *map(reward, far)} == {values[0]}
+    if {*values, *map(reward, far)} == {values[0]}:
+        return RewardShape(constant=True, falls=False, free=False, dominant=None)
     falls = (
-        not constant
-        and all(after <= before for row in steps for before, after in pairwise(row))
+        all(after <= before for row in steps for before, after in pairwise(row))
         and any(row[-1] < row[0] for row in steps)
         and all(one <= row[0] for row, ones in zip(steps, tried, strict=True) for one in ones)
     )
-    free = not constant and max(row[0] for row in steps) >= max(values)
+    free = max(row[0] for row in steps) >= max(values)
     moved = {
         name: max(abs(row[at] - nothing[0]) for row, nothing in zip(tried, steps, strict=True))
         for at, name in enumerate(earned)
@@ -146,4 +145,4 @@ def reward_shape(
     first, *less = sorted(moved, key=lambda name: -moved[name])
     second = max((moved[name] for name in less if name in earned), default=0.0)
     outweighs = second > 0 and moved[first] >= OUTWEIGHS * second
-    return RewardShape(constant, falls, free, (first, moved[first] / second) if outweighs else None)
+    return RewardShape(False, falls, free, (first, moved[first] / second) if outweighs else None)

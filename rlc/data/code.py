@@ -119,8 +119,7 @@ def written_signature(file: str, name: str) -> Signature | None:
 
 def lacks(file: str, name: str, attribute: str) -> bool:
     """Return whether ``name`` is a class of the file itself without a trace of the attribute."""
-    module = ast.parse(Path(file).read_bytes(), file)
-    made = next((maker for known, maker in _bound(module) if known == name), None)
+    module, made = _definition(file, name)
     if not isinstance(made, ast.ClassDef) or _of_class(made) is None:
         return False
     parts = [vars(node) for node in ast.walk(module)]
@@ -130,14 +129,12 @@ def lacks(file: str, name: str, attribute: str) -> bool:
 def constants(file: str, name: str) -> dict[str, float]:
     """Return the numbers that a function of a file always returns, as far as its text shows: those
     of its dicts by their keys, or the one number under the key ``""``."""
-    module = ast.parse(Path(file).read_bytes(), file)
-    function = next((maker for known, maker in _bound(module) if known == name), None)
+    _, function = _definition(file, name)
     if not isinstance(function, Function):
         return {}
-    nodes = [*ast.walk(function)]
-    stored = Counter(
-        n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
+    nodes = [*_own_nodes(function)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    stored = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
     named = {
         target.id: node.value
         for node in nodes
@@ -164,6 +161,12 @@ def constants(file: str, name: str) -> dict[str, float]:
         for key, value in first.items()
         if value is not None and all(other.get(key) == value for other in others)
     }
+
+
+def _definition(file: str, name: str) -> tuple[ast.Module, Function | ast.ClassDef | None]:
+    """Return a file's text as a tree, and what it defines under a name."""
+    module = ast.parse(Path(file).read_bytes(), file)
+    return module, next((maker for known, maker in _bound(module) if known == name), None)
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[str, Function | ast.ClassDef | None]]:
@@ -211,15 +214,21 @@ def _of_function(function: Function, bound: int = 0) -> Signature | None:
 
 
 def _returns_something(function: Function) -> bool:
+    return any(
+        isinstance(node, ast.Yield | ast.YieldFrom)
+        or (isinstance(node, ast.Return) and node.value is not None)
+        for node in _own_nodes(function)
+    )
+
+
+def _own_nodes(function: Function) -> Iterator[ast.AST]:
+    """Yield what a function is made of, without what functions and classes inside of it are."""
     waiting: list[ast.AST] = [*function.body]
     while waiting:
         inner = waiting.pop()
-        returns = isinstance(inner, ast.Return) and inner.value is not None
-        if returns or isinstance(inner, ast.Yield | ast.YieldFrom):
-            return True
+        yield inner
         if not isinstance(inner, Function | ast.ClassDef | ast.Lambda):
             waiting += ast.iter_child_nodes(inner)
-    return False
 
 
 def _of_class(made: ast.ClassDef) -> Signature | None:

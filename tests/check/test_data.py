@@ -295,3 +295,22 @@ train main {
 }"""
     result = compile_source(Source("recipe.rl", text), reader=Reader())
     assert messages(result) == ["RL0102 `nobody` is not declared"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("    return 1.0", "`own.py:grade` always returns 1"),
+        (
+            '    return {"a": 1, "b": len(reply), "c": 0.5}',
+            "of what `own.py:grade` returns, `a` is always 1, `c` is always 0.5",
+        ),
+        ("    def high(): return 1.0\n    return high() * len(reply)", None),
+        ("    score = 0.0\n    score += len(reply)\n    return score", None),
+    ],
+)
+def test_what_a_function_always_returns_is_one_finding(body: str, says: str | None) -> None:
+    Path("own.py").write_text(f"def grade(reply, row):\n{body}\n", encoding="utf-8")
+    env = 'rows("sums.jsonl", prompt = "question", grader = grade_with("own.py:grade"))'
+    found = [item.message for item in compiled(env).diagnostics if item.code == "RL0681"]
+    assert found == ([] if says is None else [says])

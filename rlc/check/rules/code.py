@@ -96,13 +96,15 @@ _REWARDING = {"reward", "reply", "comparison"}
 
 
 def _report_constants(view: StageView, at: str, code: Code, always: dict[str, float]) -> None:
-    """Report a reward, or a component of one, that is the same whatever the reply."""
-    advice = "where all rewards are equal there is nothing to learn"
-    for name, value in always.items():
-        shown = (
-            f"`{name}` of `{code.target}` is always" if name else f"`{code.target}` always returns"
-        )
-        view.warning("RL0681", at, f"{shown} {value:g}", advice)
+    """Report a reward, or the components of one, that are the same whatever the reply."""
+    if "" in always:
+        message = f"`{code.target}` always returns {always['']:g}"
+    elif always:
+        listed = ", ".join(f"`{name}` is always {value:g}" for name, value in always.items())
+        message = f"of what `{code.target}` returns, {listed}"
+    else:
+        return
+    view.warning("RL0681", at, message, "where all rewards are equal there is nothing to learn")
 
 
 def _try(

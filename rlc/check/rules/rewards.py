@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from rlc.algo import AlgorithmError, Baseline, reward_shape, shaped_reward
+from rlc.algo import AlgorithmError, Baseline
 from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
@@ -120,6 +120,8 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
     shaped = env.reward.shaped
     if teaches or not (shaped or any(weights.values())):
         return
+    from rlc.algo import reduce_rewards, reward_shape, shaped_reward  # most checks need no rewards
+
     path = f"envs.{env.name}.reward.shaped" if shaped else f"envs.{env.name}.graders"
     if not shaped and not env.graders:
         path = next(f"envs.{env.name}.{at}.weight" for at, _, _ in judges_of(env))
@@ -136,8 +138,7 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
             paid = sum(weight * values[name] for name, weight in weights.items())
         else:
             paid = shaped_reward(shaped, values)
-        paid = paid if env.reward.low is None else max(paid, env.reward.low)
-        return paid if env.reward.high is None else min(paid, env.reward.high)
+        return sum(reduce_rewards([paid], "sum", low=env.reward.low, high=env.reward.high) or ())
 
     earned = [name for name in inputs if name not in lengths]
     try:
