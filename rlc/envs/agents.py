@@ -25,7 +25,15 @@ from attrs import define, evolve, field, frozen
 
 from rlc.chat import ContractError, EnvError, Observation, text_of
 from rlc.data import Messages, as_number, load_attribute
-from rlc.envs.base import AgentEndpoint, AsyncEpisode, RunningEpisode, TaskKey
+from rlc.envs.base import (
+    AgentEndpoint,
+    AsyncEpisode,
+    PolicyClient,
+    PolicyReply,
+    PolicyRequest,
+    RunningEpisode,
+    TaskKey,
+)
 from rlc.envs.guarded import Guard, guarded_folder
 from rlc.envs.problems import ProblemEpisode, ProblemSource
 from rlc.envs.workers.threads import EventLoopThread, ThreadWorkers
@@ -47,7 +55,8 @@ class AgentRun:
 
     ``base_url`` and ``api_key`` are those of an OpenAI client, and of this episode alone;
     ``anthropic_url`` is the base URL of an Anthropic client. ``task`` has the fields of the row,
-    ``messages`` the prompt that it makes as a chat.
+    ``messages`` the prompt that it makes as a chat. A coroutine function can also await ``policy``,
+    which answers without a client and with the sampled tokens.
     """
 
     base_url: str
@@ -56,6 +65,19 @@ class AgentRun:
     task: Mapping[str, Any]
     messages: Sequence[Mapping[str, Any]]
     anthropic_url: str = ""
+    policy: PolicyClient | None = None  # always given to a function
+
+
+@frozen(eq=False)
+class _PolicyElsewhere:
+    """A policy that is asked from another loop than that in which it answers."""
+
+    policy: PolicyClient
+    loop: asyncio.AbstractEventLoop
+
+    async def reply(self, request: PolicyRequest) -> PolicyReply:
+        replying = asyncio.run_coroutine_threadsafe(self.policy.reply(request), self.loop)
+        return await asyncio.wrap_future(replying)
 
 
 def agent_problem(plan: AgentPlan) -> str | None:
@@ -255,6 +277,7 @@ class ProgramEpisode(RunningEpisode):
                 task=dict(self.attempt.row.fields),
                 messages=[dict(message) for message in self.messages],
                 anthropic_url=endpoint.url,
+                policy=_PolicyElsewhere(endpoint.policy, asyncio.get_running_loop()),
             )
         )
         end, answer = outcome_of(given, self.program.name, self.graded)

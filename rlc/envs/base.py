@@ -36,7 +36,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from rlc.chat import Action as Action
 from rlc.chat import ContractError as ContractError
@@ -81,25 +81,43 @@ class JoiningEpisode(ABC):
 
 
 @frozen(eq=False)
+class PolicyRequest:
+    """A conversation to reply to, with the functions that the reply may call, in OpenAI's form."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] = ()
+
+
+@frozen(eq=False)
 class PolicyReply:
-    """A reply of the policy: a message in OpenAI's form. ``cut_off`` as of an :class:`Action`."""
+    """A reply of the policy, as a message in OpenAI's form and as it was sampled.
+
+    Attributes:
+        message: what the next request has as the assistant's message.
+        turn: the number of the reply in its episode, from 0.
+        tokens: the sampled tokens, the one that ends the reply included.
+        logprobs: the log-probability of each of them, in nats.
+        cut_off: whether it is known not to be complete.
+    """
 
     message: Mapping[str, Any]
-    cut_off: bool
+    turn: int
+    tokens: Sequence[int] = field(repr=False)
+    logprobs: Sequence[float] = field(repr=False)
+    cut_off: bool = False
 
 
 class PolicyClient(Protocol):
     """The policy, as a program that owns its loop asks it."""
 
-    async def reply(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> PolicyReply:
-        """Return the reply to a conversation in OpenAI's form, which may call tools."""
+    async def reply(self, request: PolicyRequest) -> PolicyReply:
+        """Return a reply. Raise EnvError if the conversation cannot be shown to the model, or a
+        limit of the recipe ends the episode."""
 
 
 class AgentEndpoint(Protocol):
     """Where one run of an agent asks the model: ``url`` is that of Anthropic's API, and with
-    ``/v1`` behind it that of OpenAI's."""
+    ``/v1`` behind it that of OpenAI's; ``policy`` answers in the loop of the runtime."""
 
     @property
     def url(self) -> str: ...
@@ -107,6 +125,8 @@ class AgentEndpoint(Protocol):
     def key(self) -> str: ...
     @property
     def model(self) -> str: ...
+    @property
+    def policy(self) -> PolicyClient: ...
 
     def transcript(self) -> Sequence[Mapping[str, Any]]:
         """Return the messages of the conversation that was answered last, with the answer."""

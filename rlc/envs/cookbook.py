@@ -75,9 +75,8 @@ class TokenObservation(Observation):
 
 @frozen
 class TokenAction(Action):
-    """A reply as it was sampled. ``finished``: it ended by itself, not at max_tokens."""
+    """A reply in tokens. ``finished``: it ended by itself, not at max_tokens."""
 
-    tokens: tuple[int, ...] = ()
     finished: bool = True
 
 

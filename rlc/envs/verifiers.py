@@ -35,7 +35,7 @@ from rlc.chat import (
     whole_conversation,
 )
 from rlc.data import ListedProblems, TaskFacts, called, explained, load_attribute
-from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, TaskKey
+from rlc.envs.base import AsyncEpisode, PolicyClient, PolicyReply, PolicyRequest, TaskKey
 from rlc.envs.group_rewards import GroupRewards, require_whole
 from rlc.envs.workers.threads import EventLoopThread
 
@@ -78,12 +78,10 @@ class CallbackEpisode(Generic[R]):
         seen = await self.loop.call(self._go_on(self._task, action))
         return await self.finish(self._task.result()) if seen is None else seen
 
-    async def reply(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> PolicyReply:
-        """Return the policy's reply to a conversation in OpenAI's form, which may call tools."""
+    async def reply(self, request: PolicyRequest) -> PolicyReply:
         answer: asyncio.Future[PolicyReply] = asyncio.get_running_loop().create_future()
-        self._requests.put_nowait((whole_conversation(messages, tools), answer))
+        seen = whole_conversation(request.messages, request.tools)
+        self._requests.put_nowait((seen, answer))
         return await answer
 
     async def close(self) -> None:
@@ -97,10 +95,11 @@ class CallbackEpisode(Generic[R]):
         return await self._next(self._task)
 
     async def _go_on(self, task: asyncio.Task[R], action: Action) -> Observation | None:
-        message = reply_message(action, self._turns)
-        self._turns += 1
+        turn, self._turns = self._turns, self._turns + 1
         if not self._answer.done():  # else nobody waits for it any more
-            self._answer.set_result(PolicyReply(message, action.cut_off))
+            message = reply_message(action, turn)
+            reply = PolicyReply(message, turn, action.tokens, action.logprobs, action.cut_off)
+            self._answer.set_result(reply)
         return await self._next(task)
 
     async def _next(self, task: asyncio.Task[R]) -> Observation | None:
@@ -299,7 +298,7 @@ def _client(policy: PolicyClient) -> Any:
             tools: Sequence[Plain] | None = None,
             **_: Any,
         ) -> PolicyReply:
-            return await policy.reply(prompt, tools or ())
+            return await policy.reply(PolicyRequest(prompt, tools or ()))
 
         async def raise_from_native_response(self, response: PolicyReply) -> None:
             """Whatever the policy says is a reply."""

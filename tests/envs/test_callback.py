@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlc.chat.turns import Action, EnvError, Observation
-from rlc.envs.base import PolicyClient, PolicyReply
+from rlc.envs.base import PolicyClient, PolicyReply, PolicyRequest
 from rlc.envs.verifiers import CallbackEpisode, begin_alike
 from rlc.envs.workers.threads import EventLoopThread
 
@@ -18,7 +18,7 @@ Rollout = Callable[[PolicyClient], Coroutine[Any, Any, Any]]
 
 
 def ask(policy: PolicyClient, text: str) -> Coroutine[Any, Any, PolicyReply]:
-    return policy.reply([{"role": "user", "content": text}])
+    return policy.reply(PolicyRequest([{"role": "user", "content": text}]))
 
 
 async def finish(result: Any) -> Observation:

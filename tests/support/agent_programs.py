@@ -8,7 +8,11 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+
+from rlc.chat import EnvError
+from rlc.envs import PolicyRequest
 
 WEATHER = {
     "type": "function",
@@ -43,6 +47,28 @@ def two_turns(run: Any) -> float:
     messages += [first, user("Another one.")]
     second = ask(run, messages)
     return share((first.content or "") + (second.content or ""))
+
+
+async def two_turns_inside(run: Any) -> float:
+    """The same, which asks without a client. Its replies are the turns that are trained on."""
+    messages, replies = [user(run.task["prompt"])], list[Any]()
+    for text in ("Another one.", ""):
+        replies.append(await run.policy.reply(PolicyRequest(messages)))
+        messages += [replies[-1].message, user(text)]
+    assert [reply.turn for reply in replies] == [0, 1]
+    assert all(len(reply.tokens) == len(reply.logprobs) > 0 for reply in replies)
+    with _LOCK:
+        SAID.extend([*reply.logprobs] for reply in replies)
+    return share("".join(reply.message["content"] for reply in replies))
+
+
+async def stubborn(run: Any) -> float:
+    """Asks on where a limit has been met."""
+    messages = [*run.messages]
+    for _ in range(3):
+        with suppress(EnvError):
+            messages += [(await run.policy.reply(PolicyRequest(messages))).message, user("On.")]
+    return 1.0
 
 
 def two_turns_scored(run: Any) -> float:

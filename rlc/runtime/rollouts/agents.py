@@ -27,14 +27,25 @@ from rlc.chat import (
     Action,
     Chunks,
     Ends,
+    EnvError,
     Message,
     Observation,
     ToolChatHistory,
     TranscriptPrompt,
     TranscriptTree,
     conversation,
+    reply_message,
+    whole_conversation,
 )
-from rlc.envs import AgentError, Deadline, RunningEpisode, place, validated
+from rlc.envs import (
+    AgentError,
+    Deadline,
+    PolicyReply,
+    PolicyRequest,
+    RunningEpisode,
+    place,
+    validated,
+)
 from rlc.plan import RolloutsPlan
 from rlc.runtime.concurrency import cancel_all
 from rlc.runtime.rollouts.player import Attempt, Player, call_environment, sampled_turn
@@ -98,29 +109,39 @@ class AgentEpisode:
         """Return the prompt of a chat. Raise EnvError if it cannot be shown to the model."""
         return self._tree.write(conversation(messages, [tool.shown() for tool in tools]).messages)
 
-    async def reply(self, request: ReplyRequest) -> AgentReply:
-        """Return replies to a chat or to one text. Raise Refused if a limit forbids them."""
-        if self.over.done():
-            raise RefusedRequest(401, "This episode is over.")
-        sampling, model, prompt = self._decided(request.sampling), self.model(ChatModel), None
-        if request.messages is None:
-            (given,), ends = request.texts, model.text_ends(sampling.stop)
-            tokens = list(given)
-        else:
-            prompt = self.prompt(request.messages, request.tools)
-            tokens, ends = prompt.tokens, model.chat_ends(sampling.stop)
+    async def reply(self, request: PolicyRequest) -> PolicyReply:
+        """See :class:`rlc.envs.base.PolicyClient`."""
+        whole = whole_conversation(request.messages, request.tools)
+        try:
+            asked = AskedChat(request.messages, self._tree.write(whole.messages))
+            (reply,) = self.keep(await self.replies(asked, SamplingRequest(max_tokens=None)))
+        except RefusedRequest as error:
+            raise EnvError(str(error)) from error
+        return reply
+
+    async def replies(self, asked: AskedChat | list[int], wanted: SamplingRequest) -> AgentReplies:
+        """Return replies to a chat or to a text. Raise Refused if a limit forbids them."""
+        self._require_open()
+        sampling, model = self._decided(wanted), self.model(ChatModel)
+        is_chat = isinstance(asked, AskedChat)
+        ends = (model.chat_ends if is_chat else model.text_ends)(sampling.stop)
+        tokens = asked.prompt.tokens if isinstance(asked, AskedChat) else asked
         self._require_room(tokens, sampling.n)
         key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
         seed = derive_seed(self.attempt.seed, "request", key.hex(), self._counts[key])
         self._counts[key] += sampling.n
         response = await model.sample(tokens, evolve(sampling, seed=seed % 2**31), ends)
-        return AgentReply(request, prompt, tokens, sampling, ends, response)
+        return AgentReplies(asked, tokens, sampling, ends, response)
 
     def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
         """Return the policy as a model; the recipe limits its context."""
         client: Any = self  # as far as :meth:`sample` goes
         end = frozenset({self.tokenizer.eos_token_id})
         return kind(name, MODEL, client, self.tokenizer, self.renderer, None, end, **more)
+
+    def _require_open(self) -> None:
+        if self.over.done():
+            raise RefusedRequest(401, "This episode is over.")
 
     def _decided(self, request: SamplingRequest) -> SamplingRequest:
         """Return the sampling of the recipe, with the shorter length and the stops of a request."""
@@ -141,7 +162,12 @@ class AgentEpisode:
         name, words = limit
         if name in ("turns", "tokens"):
             self.over.set_result(name)
-        text = f"The prompt has {len(prompt)} tokens; with the longest reply that is over {words}."
+        if name == "turns":
+            text = f"The episode has no reply left: {words}."
+        else:
+            text = (
+                f"The prompt has {len(prompt)} tokens; with the longest reply that is over {words}."
+            )
         raise RefusedRequest(400, text, code=TOO_LONG)
 
     async def sample(
@@ -186,29 +212,52 @@ class AgentEpisode:
         await cancel_all(self._replying)
         self.over.cancel()
 
-    def keep(self, reply: AgentReply, texts: Sequence[str], messages: Sequence[Message]) -> None:
-        """Make each sample of a reply a turn with its message, unless the episode is over."""
-        if self.over.done():
-            return
-        before = reply.request.messages
-        for sampled, text, message in zip(reply.response.sequences, texts, messages, strict=True):
-            if before is None or reply.prompt is None:
-                observation, action = self.tokenizer.decode(reply.tokens), Action(text)
-                self.transcript = ({"role": "user", "content": observation}, message)
+    def keep(
+        self, replies: AgentReplies, sent: Sequence[tuple[str, Message]] | None = None
+    ) -> list[PolicyReply]:
+        """Make each reply a turn, and return it. ``sent``: its text and its message as the agent
+        gets them, if it gets them in another form. Raise Refused if the episode is over."""
+        self._require_open()
+        asked, kept = replies.asked, list[PolicyReply]()
+        for number, sampled in enumerate(replies.response.sequences):
+            turn, text, message = len(self.attempt.turns), "", None
+            if sent is not None:
+                text, message = sent[number]
+            if isinstance(asked, AskedChat):
+                action = self._tree.answer(asked.prompt, list(sampled.tokens), message)
+                observation, before = asked.prompt.text, asked.messages
             else:
-                action = self._tree.answer(reply.prompt, list(sampled.tokens), message)
-                observation, self.transcript = reply.prompt.text, (*before, message)
-            prompt = self._tokens.extend(reply.tokens, sampled.tokens)
-            kept = {"prompt": prompt, "observation": observation, "reward": None}
-            self.attempt.turns.append(sampled_turn(sampled, action, self.player.topk, **kept))
+                action, observation = Action(text), self.tokenizer.decode(asked)
+                before = [{"role": "user", "content": observation}]
+            message = message or reply_message(action, turn)
+            self.transcript = (*before, message)
+            prompt = self._tokens.extend(replies.tokens, sampled.tokens)
+            played = sampled_turn(
+                sampled,
+                action,
+                self.player.topk,
+                prompt=prompt,
+                observation=observation,
+                reward=None,
+            )
+            self.attempt.turns.append(played)
+            kept.append(PolicyReply(message, turn, played.tokens, played.logprobs, action.cut_off))
+        return kept
 
 
 @frozen(eq=False)
-class AgentReply:
-    """Replies to one request, with their prompt and sampling."""
+class AskedChat:
+    """A conversation as an agent has it, and the prompt that it makes."""
 
-    request: ReplyRequest
-    prompt: TranscriptPrompt | None  # of a chat
+    messages: Sequence[Message]
+    prompt: TranscriptPrompt
+
+
+@frozen(eq=False)
+class AgentReplies:
+    """Replies to one request: to a chat, or to a text in tokens."""
+
+    asked: AskedChat | list[int]
     tokens: list[int]  # of the prompt
     sampling: SamplingRequest
     ends: Ends
@@ -221,13 +270,18 @@ class AgentGeneration(Generation):
 
     request: ReplyRequest = field(kw_only=True)
     episode: AgentEpisode = field(kw_only=True)
-    _given: dict[int, AgentReply] = field(factory=dict, init=False)
+    _given: dict[int, AgentReplies] = field(factory=dict, init=False)
 
     async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
-        request, texts = self.request, self.request.texts
-        one = evolve(request, texts=texts[number : number + 1]) if texts else request
-        self._given[number] = reply = await self.episode.reply(one)
-        if not texts:
+        request, episode = self.request, self.episode
+        asked: AskedChat | list[int]
+        if request.messages is None:
+            asked = list(request.texts[number])
+        else:
+            prompt = episode.prompt(request.messages, request.tools)
+            asked = AskedChat(request.messages, prompt)
+        self._given[number] = reply = await episode.replies(asked, request.sampling)
+        if request.messages is not None:
             self.prompts = (tuple(reply.tokens),)
         self.sampling, self.ends = reply.sampling, reply.ends
         wanted = request.sampling.top_logprobs  # the policy's reply may have more
@@ -241,9 +295,11 @@ class AgentGeneration(Generation):
         return response
 
     def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
-        for number, reply in sorted(self._given.items()):
-            these = slice(number * self.n, (number + 1) * self.n)
-            self.episode.keep(reply, texts[these], messages[these])
+        if self.episode.over.done():
+            return
+        sent = [*zip(texts, messages, strict=True)]
+        for number, replies in sorted(self._given.items()):
+            self.episode.keep(replies, sent[number * self.n : (number + 1) * self.n])
 
 
 @frozen(eq=False)
@@ -281,6 +337,10 @@ class EndpointAddress:
     key: str
     episode: AgentEpisode
     model: str = MODEL
+
+    @property
+    def policy(self) -> AgentEpisode:
+        return self.episode
 
     def transcript(self) -> Sequence[Message]:
         return self.episode.transcript

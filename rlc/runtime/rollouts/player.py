@@ -419,7 +419,11 @@ class Player:
                     (reply,) = await self._sample(attempt, prompt, history, 1, seed)
                     await self._loop_yield.if_due()
                 kept = tokens.extend(prompt, reply.tokens)
-                action = history.reply(reply.tokens)
+                action = evolve(
+                    history.reply(reply.tokens),
+                    tokens=reply.tokens,
+                    logprobs=reply.logprobs or (),
+                )
                 written = {name: view.reply(reply.tokens, action) for name, view in views.items()}
                 async with Deadline(limits.step_timeout, "a step of the environment") as spent:
                     after = validated(await call_environment(episode.play(action), holds=alone))

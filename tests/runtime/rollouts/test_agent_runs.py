@@ -81,6 +81,21 @@ def test_an_async_agent_may_give_numbers_beside_its_reward(tmp_path: Path) -> No
         assert rollout["reward"] == pytest.approx(agent_programs.share(turn["action"]))
 
 
+def test_an_agent_that_asks_without_a_client_is_given_the_same_turns(tmp_path: Path) -> None:
+    agent_programs.SAID.clear()
+    inside = job(python("two_turns_inside"))
+    run_new(tmp_path / "inside", inside)
+    run_new(tmp_path / "served", job(python("two_turns")))
+    assert_same(tmp_path / "inside", tmp_path / "served")
+    assert len(agent_programs.SAID) == 2 * 6
+
+
+def test_an_agent_without_a_client_may_not_go_on_beyond_a_limit(tmp_path: Path) -> None:
+    few = " |> rollouts(max_turns = 2)"
+    for rollout in played(tmp_path, job(python("stubborn"), wrapped=few)):
+        assert (len(rollout["turns"]), rollout["ended"], rollout["reward"]) == (2, "turns", 0)
+
+
 def test_a_grader_reads_the_answer_and_the_conversation(tmp_path: Path) -> None:
     grader = 'grader = grade_with("agent_programs:first_letter")'
     for rollout in played(tmp_path, job(python("answers", grader))):
