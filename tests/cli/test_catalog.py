@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlc.catalog.index import BUILTINS
-from rlc.catalog.search import entries
+from rlc.catalog.search import entries, related
 from rlc.cli.main import main
 
 
@@ -47,6 +47,13 @@ def test_an_entry_comes_with_an_example_and_five_that_are_related(
     assert sum(not line.startswith((" ", "and ")) for line in others.splitlines()) == 5
     assert "Minesweeper" not in text
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_nothing_is_related_to_itself() -> None:
+    named = [entry for entry in entries() if entry.name == "grpo"]
+    others = related(named, entries())
+    assert others
+    assert not [entry for entry in others if entry in named]
 
 
 def test_all_that_is_related_is_listed_where_it_is_asked_for(

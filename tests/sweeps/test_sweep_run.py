@@ -91,6 +91,12 @@ def test_a_budget_ends_it_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         go_on(tmp_path / "sweep")
 
 
+def test_no_trial_begins_that_the_rest_of_the_budget_does_not_cover(tmp_path: Path) -> None:
+    recipe = write(tmp_path, RATES.format(more="budget = limit(tokens = 7_000)"))
+    summary = ran(started(recipe, tmp_path / "sweep"))
+    assert (summary.state, states(summary)) == ("budget", ["finished", "waiting"])
+
+
 def test_a_trial_that_fails_does_not_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

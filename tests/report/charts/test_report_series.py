@@ -117,6 +117,12 @@ def test_paths_stay_in_their_box() -> None:
     assert [tick.text for tick in drawn.x_ticks] == ["10", "15", "20", "25", "30"]
 
 
+def test_a_band_goes_along_its_upper_edge_and_back_along_the_lower() -> None:
+    curve = Series("a", (0, 1), (2.0, 2.0), spread=(1.0, 2.0))  # from 1 to 3, and from 0 to 4
+    drawn = draw(Figure("a", "A", (curve,)))
+    assert drawn.curves[0].band == "M0 250L1000 0L1000 1000L0 750Z"
+
+
 FINITE = st.floats(-1e9, 1e9)
 CURVES = st.lists(
     st.dictionaries(st.integers(0, 10_000), FINITE, min_size=1, max_size=400).map(

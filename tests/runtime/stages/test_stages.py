@@ -364,3 +364,12 @@ def test_explain_names_every_file_of_a_run(tmp_path: Path) -> None:
     said = " ".join(written(job))
     left = {path.name for path in (tmp_path / "run").iterdir() if not path.name.startswith(".")}
     assert not {name for name in left if name not in said}
+
+
+def test_an_evaluation_that_is_done_is_not_paid_for_again(tmp_path: Path) -> None:
+    own = {"model": "policy", "sampling": "sample(max_tokens = 8)"}
+    job, path = tiny(evaluation("before", **own) + train(steps="2")), tmp_path / "run"
+    run_new(path, job, ("main", 1))
+    before = [record for record in metrics(path) if record["stage"] == "before"]
+    run(RunFolder.resume(path))
+    assert [record for record in metrics(path) if record["stage"] == "before"] == before
