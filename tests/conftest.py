@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from markers import Guard, deselects, marks_of
+from markers import NEEDS, QUICK, Guard, deselects, marks_of
 
 import rlc.service.engine  # noqa: F401 (before any test imports torch)
 
@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     for mark in sorted(marks_of(item.path.parent)):
         item.add_marker(mark)
+    if not NEEDS & {mark.name for mark in item.iter_markers()}:
+        item.add_marker(QUICK)
 
 
 @pytest.fixture(scope="module", autouse=True)

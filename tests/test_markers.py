@@ -51,6 +51,7 @@ def test_markers_of_a_file_are_known_without_importing_it() -> None:
         ("not engine and not server", True),
         ("not kill and not engine", True),
         ("not slow", False),
+        ("quick", True),
         ("engine", False),
         ("not engine or kill", False),
         ("not (engine and slow)", False),

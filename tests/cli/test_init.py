@@ -14,6 +14,8 @@ import rlc
 from rlc.cli.main import COMMANDS, main
 from rlc.projects import TEMPLATES, make_project
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=TEMPLATES)
 def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -28,7 +28,11 @@ FOLDERS = {
     "service/server": {"engine", "server"},
     "service/engine": {"engine"},
 }
-_NEEDS = "a test without the marker `{}` {}: mark the test, or its file (see tests/support/markers)"
+QUICK = "quick"  # what a test is marked with that has none of `NEEDS`
+NEEDS = frozenset({"engine", "plain", "cuda", "server", "kill", "slow"})
+_BROKEN = (
+    "a test without the marker `{}` {}: mark the test, or its file (see tests/support/markers)"
+)
 
 
 @cache
@@ -45,7 +49,10 @@ def marks_of(path: Path) -> frozenset[str]:
 
 
 def deselects(expression: str, marks: Iterable[str]) -> bool:
-    """Return whether a marker expression of the form ``not a and not b`` rules out the marks."""
+    """Return whether a marker expression, of the form ``not a and not b`` or ``quick``, rules out
+    the marks."""
+    if expression == QUICK:
+        return bool(NEEDS & set(marks))
     terms = [re.fullmatch(r"\s*not (\w+)\s*", term) for term in expression.split(" and ")]
     return all(terms) and bool(set(marks) & {term[1] for term in terms if term})
 
@@ -89,7 +96,7 @@ class Guard(MetaPathFinder, Loader):
     def require(self, mark: str, what: str) -> None:
         """Raise unless the running test has the mark."""
         if mark not in self.allowed:
-            self.broken = _NEEDS.format(mark, what)
+            self.broken = _BROKEN.format(mark, what)
             raise RuntimeError(self.broken)
 
     @contextmanager

@@ -29,6 +29,8 @@ from rlc.cli.browser.run_screen import RunScreen
 from rlc.cli.main import main
 from rlc.runtime.journal.episodes import EpisodeKey, EpisodeTokens, SequenceTokens, append_tokens
 
+pytestmark = pytest.mark.slow
+
 MODEL = 'model policy { base = "tiny" lora_rank = 4 }\n'
 SFT = MODEL + (
     'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n'

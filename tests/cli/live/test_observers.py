@@ -265,6 +265,7 @@ def pseudo() -> Iterator[Any]:
         os.close(one.master)
 
 
+@pytest.mark.slow
 def test_a_real_terminal_that_is_resized_and_typed_on_stays_clean(pseudo: Any) -> None:
     run = pseudo(sys.executable, "-c", CHILD)
     run.until("opening the service")

@@ -22,6 +22,8 @@ from rlc.chat.turns import ContractError, EnvError
 from rlc.envs.gem.source import GemSource
 from rlc.envs.workers.threads import GlobalRngLock
 
+pytestmark = pytest.mark.slow
+
 GUESS = "game:GuessTheNumber-v0-easy"
 
 
@@ -269,7 +271,6 @@ def test_math_is_graded_outside_the_main_thread(math: GemSource) -> None:
     assert [after.metrics["correct"] for after in seen] == [1, 0, 0]
 
 
-@pytest.mark.slow
 def test_a_grader_that_hangs_is_replaced(math: GemSource) -> None:
     (episode,) = math.group(5, 1)
     number = int(episode.first.text.split()[0])

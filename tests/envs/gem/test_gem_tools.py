@@ -24,6 +24,8 @@ from rlc.envs.base import Episode
 from rlc.envs.gem.source import GemSource
 from rlc.envs.gem.tools import LONGEST, PythonTool, Sandbox, SearchTool, require_search
 
+pytestmark = pytest.mark.slow
+
 GUESS = "game:GuessTheNumber-v0-easy"
 PYTHON = {"timeout": 5.0, "uses": 3, "reward_use": 0.05, "reward_success": 0.25, "errors": "full"}
 
