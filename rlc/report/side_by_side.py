@@ -187,6 +187,11 @@ class Results:
     lines: tuple[RunResult, ...]
     missing: Mapping[str, Sequence[str]]
 
+    @property
+    def alone(self) -> bool:
+        """Whether only one run has it."""
+        return len(self.lines) == 1
+
 
 @frozen
 class RunUsage:

@@ -49,6 +49,11 @@ def test_what_differs_has_a_value_of_each_run(page: RunsPage) -> None:
     assert same["main.steps"] == [True, False, True]
 
 
+def test_what_one_run_has_alone_is_one_table(folders: list[Path]) -> None:
+    assert "In one run only" in runs_html(folders[:1])
+    assert "In one run only" not in runs_html(folders)
+
+
 def test_results_are_held_against_the_first_run(page: RunsPage, folders: list[Path]) -> None:
     results = {one.title: one for one in page.results}
     assert list(results) == [
