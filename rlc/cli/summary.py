@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlc.cli.live.lines import sparkline
 from rlc.cli.output import visible
-from rlc.plan import elapsed
+from rlc.plan import OUTCOMES, elapsed
 from rlc.report import read_files
 from rlc.report.findings import findings
 from rlc.report.measures import distinct, measures
@@ -62,8 +62,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     for stage in summary.stages:
         yield from _stage(stage, distinct(measures(files, plans[stage.stage])))
     for number, evaluation in enumerate(summary.evaluations):
-        named = [(k, v) for k, v in evaluation.metrics.items() if not k.startswith("env/")]
-        results = "   ".join(f"{name} {value:.3f}" for name, value in named)
+        found = {k: v for k, v in evaluation.metrics.items() if k.split("/")[-1] not in OUTCOMES}
+        results = "   ".join(f"{name} {value:.3f}" for name, value in found.items())
         yield "\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}"
     for number, one in enumerate(summary.expectations):
         label = "" if number else "expected"
@@ -81,9 +81,9 @@ def _lines(summary: Summary) -> Iterator[str]:
         if len(lines) > _TRACEBACK:
             yield "             …"
         yield from (f"             {line}" for line in lines[-_TRACEBACK:])
-    for found in findings(files):
-        code, advice = found.code and f" {found.code}", found.advice and f": {found.advice}"
-        yield f"  warning{code}   {found.text}{advice}"
+    for finding in findings(files):
+        code, advice = finding.code and f" {finding.code}", finding.advice and f": {finding.advice}"
+        yield f"  warning{code}   {finding.text}{advice}"
     if summary.state == "budget":
         yield "  stopped at the budget, with a checkpoint (`--weights` begins another run from it)"
     elif summary.state == NOTHING_LEARNT:
@@ -141,5 +141,6 @@ def _results(stage: StageInfo) -> list[tuple[str, float]]:
     if not stage.watched:
         found = evaluation_results(stage.metrics, stage.name)
         return [(name, value) for name, value in found.items() if "/" not in name]
-    shown = [part for one in stage.watched for part in one.parts or (one,)]
+    several = {one.key: one.parts for one in stage.watched if len(one.parts) > 1}
+    shown = [part for one in stage.watched for part in several.get(one.key, (one,))]
     return [(o.of or o.label, stage.metrics[o.key]) for o in shown if o.key in stage.metrics]

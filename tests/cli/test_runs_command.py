@@ -111,8 +111,8 @@ def test_where_there_are_none_it_says_what_to_do(
 
 
 def test_losses_roles_and_evaluations_are_told_apart(tmp_path: Path) -> None:
-    part = WatchedMetric("reward", "reward/a", of="a")
-    reward = WatchedMetric("reward", "reward/mean", parts=(part,))
+    parts = tuple(WatchedMetric("reward", f"reward/{env}", of=env) for env in "ab")
+    reward = WatchedMetric("reward", "reward/mean", parts=parts)
     loss, kl = WatchedMetric("loss", "loss/mean"), WatchedMetric("teacher kl", "teacher/kl")
     stages = (
         StageInfo("warmup", "sft", 3, 3, {"loss/mean": 0.25, "loss/sum": 8.0}, (loss,)),
