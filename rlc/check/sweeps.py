@@ -198,8 +198,7 @@ class SweepChecker:
             if not held_out:
                 more = f"add `eval held_out {{ model = {stage.name}  env = … }}` on other tasks"
                 if "heldout" in stage.parts:
-                    name = metric_name(STAGES[stage.decl.kind.id].watched[0].held_out)
-                    more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.{name}`"
+                    more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.heldout.loss`"
                 advice = f"what wins may have learnt them by heart: {more}"
             self.found.warning("RL0606", given.span, message, advice)
         return chosen
