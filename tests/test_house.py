@@ -53,7 +53,7 @@ DOORS = dict.fromkeys(MAY_IMPORT, "") | {
     "pricing": "critical_path assumptions",
     "check": "analyse",
     "service": "engine",
-    "report": "findings episodes",
+    "report": "findings episodes measures",
     "models": "model",
     "emit": "errors job.folder script.program",
     "imports": "convert settings",

@@ -40,7 +40,8 @@ else:
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
         environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
-            history_of is_chat judges_of located_files located_stages makes_text max_turns
+            history_of is_chat is_rewarded judges_of located_files located_stages makes_text
+            max_turns
             opponent_name paths_in played_as players_of_role prompt_rules reward_models_of
             roles_of rubrics_of seats_of task_count templates_of trained_seats unknown_turns
             with_files with_role
@@ -52,9 +53,10 @@ else:
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
             service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits
-        metrics: find_metric metrics_of
+        metrics: find_metric metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
+            WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema

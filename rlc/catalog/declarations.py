@@ -19,6 +19,7 @@ from rlc.catalog.records import (
     Declaration,
     Param,
     StageTraits,
+    WatchedMetric,
     count,
     optional,
     text,
@@ -35,6 +36,7 @@ _TRACK = Param("track", "tracker", "where metrics go beside the run folder", (),
 _DEADLINES = Param("deadlines", "deadlines", "how long it waits for what", DEFAULT_DEADLINES)
 _OPTIMIZER = Param("optimizer", "optimizer", "how the gradient becomes an update")
 _UPDATES = (_OPTIMIZER, _STEPS, _EPOCHS)
+_LOSS = WatchedMetric("loss", "loss/mean", rises=False)
 _LIMITS = (_SAVE, _DEADLINES, _BUDGET, _TRACK)
 
 
@@ -231,7 +233,7 @@ DECLARATIONS = {
             SFT_FIELDS,
             aliases="finetune supervised",
             noun="a training stage",
-            traits=StageTraits("loss/mean", rises=False, trains_by="supervised training"),
+            traits=StageTraits((_LOSS,), trains_by="supervised training"),
             example="model = policy\ndata = demonstrations(guess, n = 2_000)\n"
             "optimizer = adam(1e-4)\nepochs = 1",
         ),
@@ -241,7 +243,7 @@ DECLARATIONS = {
             TRAIN_FIELDS,
             aliases="training trainer rl stage",
             noun="a training stage",
-            traits=StageTraits("reward/mean"),
+            traits=StageTraits((WatchedMetric("reward", "reward/mean"),)),
             example="model = policy\nenv = guess\nbatch = groups(16, group_size = 8)\n"
             "sampling = sample(max_tokens = 512)\nadvantage = grpo()\n"
             "loss = importance_sampling()\noptimizer = adam(1e-4)\nsteps = 100",
@@ -262,7 +264,10 @@ DECLARATIONS = {
             PREFERENCE_FIELDS,
             aliases="dpo align preferences kto orpo simpo",
             noun="a training stage",
-            traits=StageTraits("accuracy", trains_by="learning from preferences"),
+            traits=StageTraits(
+                (WatchedMetric("accuracy", "accuracy"), WatchedMetric("margin", "margin"), _LOSS),
+                trains_by="learning from preferences",
+            ),
             example='model = policy\ndata = pairs("pairs.jsonl")\nloss = dpo(beta = 0.1)\n'
             "optimizer = adam(1e-5)\nepochs = 1",
         ),
@@ -292,4 +297,4 @@ DECLARATIONS |= {
 }
 
 STAGES = {d.kind: d.traits for d in DECLARATIONS.values() if d.traits is not None}
-TRAINING = tuple(kind for kind, traits in STAGES.items() if traits.watched is not None)
+TRAINING = tuple(kind for kind, traits in STAGES.items() if traits.watched)

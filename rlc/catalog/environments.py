@@ -136,6 +136,13 @@ def roles_of(env: EnvPlan) -> tuple[str, ...]:
     return () if game is None else wrapper_traits(game.name).roles
 
 
+def is_rewarded(env: EnvPlan) -> bool:
+    """Return whether something rewards replies: the environment itself, a grader, a judge or an
+    agent, which may."""
+    graded = source_traits(env.source).graded
+    return not graded or bool(env.graders or env.judging or env.agent)
+
+
 def opponent_name(env: EnvPlan) -> str:
     """Return the opponent in a game, for people."""
     play = env.play

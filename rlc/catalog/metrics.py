@@ -14,10 +14,10 @@ from typing import Any, get_args
 
 from rlc.algo import running_baseline
 from rlc.catalog.declarations import STAGES, TRAINING
-from rlc.catalog.environments import roles_of, with_role
+from rlc.catalog.environments import is_rewarded, roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, teacher_traits
-from rlc.catalog.records import Role
-from rlc.plan import LOCAL, Over, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
+from rlc.catalog.records import Role, WatchedMetric
+from rlc.plan import LOCAL, Over, Rollouts, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
 from rlc.records import evolve, frozen
 
 
@@ -180,10 +180,39 @@ def metrics_of(stage: StagePlan) -> dict[str, StageMetric]:
     for entry in ENTRIES:
         if stage.kind in entry.of and entry.needs(stage):
             for key in (filled for one in entry.keys for filled in _filled(one, stage)):
-                name = key.removeprefix(f"eval/{stage.name}/").replace("@", "_at_")
-                name = re.sub(r"/(mean|total)$", "", name).replace("/", ".")
+                name = metric_name(key.removeprefix(f"eval/{stage.name}/"))
                 found[name] = StageMetric(name, key, entry.unit, entry.low, entry.high)
     return found
+
+
+def watched(stage: StagePlan) -> tuple[WatchedMetric, ...]:
+    """Return what a stage is about, the main metric first: that of its kind, but of play against
+    itself, whose rewards may add up to 0, also who wins; of a teacher how far it is from that."""
+    found = STAGES[stage.kind].watched
+    if stage.policy_gradient is not None:
+        envs = stage.of(Rollouts).envs
+        rewarded = [env.name for env in envs if is_rewarded(env)]
+        parts = tuple(WatchedMetric("reward", f"reward/{env}", of=env) for env in rewarded)
+        if rewarded or not _teachers(stage):
+            found = tuple(evolve(one, parts=parts) for one in found)
+        else:
+            found = ()
+        if all(env.play is not None and env.play.is_self_play for env in envs):
+            seats = [(env.name, roles_of(env)[0]) for env in envs]
+            wins = (WatchedMetric(f"{e} {s} win", f"env/{e}/{s}/win", rises=None) for e, s in seats)
+            found = (*wins, *found)
+        if stage.heldout is not None:
+            found = (*found, WatchedMetric("held-out loss", "heldout/loss", rises=False))
+    if _names_targets(stage):
+        found = (*found, WatchedMetric("teacher kl", "teacher/forward_kl", rises=False))
+    elif _teachers(stage):
+        found = (*found, WatchedMetric("teacher kl", "teacher/kl", rises=False))
+    return found
+
+
+def metric_name(key: str) -> str:
+    """Return the name of an entry of a stage in a recipe."""
+    return re.sub(r"/(mean|total)$", "", key).replace("@", "_at_").replace("/", ".")
 
 
 def find_metric(stage: StagePlan, name: str) -> StageMetric | None:

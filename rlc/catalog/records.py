@@ -277,13 +277,34 @@ class Declaration:
         return f"{self.kind} {name} {{ … }}" if self.value is None else f"{self.kind} {name} = …"
 
 
+@frozen
+class WatchedMetric:
+    """A metric that a stage is about, ``of`` one of its environments or seats if that is not empty.
+    ``rises``: more of it is better; None: no value is. ``parts``: the same of each environment."""
+
+    name: str
+    key: str
+    rises: bool | None = True
+    of: str = ""
+    parts: tuple[WatchedMetric, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Return its name, with what it is of."""
+        return f"{self.name} {self.of}".rstrip()
+
+    @property
+    def held_out(self) -> str:
+        """Return the metric of the same over examples that are held out."""
+        return f"heldout/{self.key.removesuffix('/mean')}"
+
+
 @frozen(eq=False)
 class StageTraits:
-    """Traits of a kind of stage. ``watched``: the metric of its steps; None: it does not train.
-    ``rises``: more of that is better. ``trains_by``: how it trains, if not by RL."""
+    """Traits of a kind of stage. ``watched``: what it is about, the main metric first; none if it
+    does not train. ``trains_by``: how it trains, if not by RL."""
 
-    watched: str | None = None
-    rises: bool = True
+    watched: tuple[WatchedMetric, ...] = ()
     trains_by: str | None = None
 
 

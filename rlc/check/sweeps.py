@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import floor, inf
 from typing import Any
 
-from rlc.catalog import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING
+from rlc.catalog import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING, metric_name, watched
 from rlc.check.amendments import names_of
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
@@ -198,8 +198,7 @@ class SweepChecker:
             if not held_out:
                 more = f"add `eval held_out {{ model = {stage.name}  env = … }}` on other tasks"
                 if "heldout" in stage.parts:
-                    watched = (STAGES[stage.decl.kind.id].watched or "").removesuffix("/mean")
-                    more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.heldout.{watched}`"
+                    more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.heldout.loss`"
                 advice = f"what wins may have learnt them by heart: {more}"
             self.found.warning("RL0606", given.span, message, advice)
         return chosen
@@ -269,14 +268,16 @@ def _measures(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterat
         for metric in other.parts.get("metrics", ()):
             name, key = f"{other.name}.{metric_word(metric)}", metric_label(metric)
             yield MeasurePlan(name, other.name, f"eval/{other.name}/{key}", True, held_out)
-    traits = STAGES[stage.decl.kind.id]
-    key, plain = traits.watched or "", (traits.watched or "").removesuffix("/mean")
+    usual = STAGES[stage.decl.kind.id].watched
+    about = watched(stage.plan()) if stage.complete else usual
+    found = [(one.key, one.rises, False) for one in about if not one.key.startswith(_DUE_AT)]
     if (heldout := stage.parts.get("heldout")) is not None:
-        what, rises = (plain, traits.rises) if heldout.compares else ("loss", False)
-        name = f"{stage.name}.heldout.{what}"
-        yield MeasurePlan(name, stage.name, f"heldout/{what}", rises, held_out=True)
-    name = f"{stage.name}.{plain}"  # of the stage itself
-    yield MeasurePlan(name, stage.name, key, traits.rises, held_out=False)
+        scored = [(one.held_out, one.rises, True) for one in usual]
+        found += scored if heldout.compares else [("heldout/loss", False, True)]
+    for key, rises, held_out in found:  # of the stage itself
+        if rises is not None:
+            name = f"{stage.name}.{metric_name(key)}"
+            yield MeasurePlan(name, stage.name, key, rises, held_out)
 
 
 def _trained(stage: CheckedStage, stages: Mapping[str, CheckedStage]) -> Iterator[Any]:

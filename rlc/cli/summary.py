@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rlc.catalog import STAGES
 from rlc.cli.live.lines import sparkline
 from rlc.cli.output import visible
-from rlc.plan import elapsed
+from rlc.plan import OUTCOMES, elapsed
 from rlc.report import read_files
 from rlc.report.findings import findings
+from rlc.report.measures import distinct, measures
 from rlc.runtime import (
     COMPARISONS_FILE,
     NOTHING_LEARNT,
     ROLLOUTS_FILE,
     command,
+    evaluation_results,
     read_failures,
     verdict,
-    window_label,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlc.report.measures import Measure
     from rlc.runtime import RunInfo, StageInfo, StageSummary, Summary
 
 _CAUSES = 3  # distinct causes of failures that are listed
@@ -56,10 +57,13 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
+    files = read_files(summary.folder)
+    plans = {stage.name: stage for stage in files.plan.trainings}
     for stage in summary.stages:
-        yield from _stage(stage)
+        yield from _stage(stage, distinct(measures(files, plans[stage.stage])))
     for number, evaluation in enumerate(summary.evaluations):
-        results = "   ".join(f"{name} {value:.3f}" for name, value in evaluation.metrics.items())
+        found = {k: v for k, v in evaluation.metrics.items() if k.split("/")[-1] not in OUTCOMES}
+        results = "   ".join(f"{name} {value:.3f}" for name, value in found.items())
         yield "\n" * (number == 0) + f"{evaluation.name} after step {evaluation.step}: {results}"
     for number, one in enumerate(summary.expectations):
         label = "" if number else "expected"
@@ -77,9 +81,9 @@ def _lines(summary: Summary) -> Iterator[str]:
         if len(lines) > _TRACEBACK:
             yield "             …"
         yield from (f"             {line}" for line in lines[-_TRACEBACK:])
-    for found in findings(read_files(summary.folder)):
-        code, advice = found.code and f" {found.code}", found.advice and f": {found.advice}"
-        yield f"  warning{code}   {found.text}{advice}"
+    for finding in findings(files):
+        code, advice = finding.code and f" {finding.code}", finding.advice and f": {finding.advice}"
+        yield f"  warning{code}   {finding.text}{advice}"
     if summary.state == "budget":
         yield "  stopped at the budget, with a checkpoint (`--weights` begins another run from it)"
     elif summary.state == NOTHING_LEARNT:
@@ -87,18 +91,18 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield from _next(summary)
 
 
-def _stage(stage: StageSummary) -> Iterator[str]:
+def _stage(stage: StageSummary, measured: Sequence[Measure]) -> Iterator[str]:
     steps = f"{stage.done} of {stage.planned} steps in {elapsed(stage.seconds)}"
     if stage.updates < stage.done:
         steps += f", {stage.updates or 'none'} of them with an update"
     yield f"\n{stage.stage}: {steps}"
-    first, last = stage.window(last=False), stage.window(last=True)
-    if first is not None:
-        label, several = window_label(len(stage.values)), len(stage.values) > 1
-        change = f"{first:.3f} → {last:.3f}" if several else f"{first:.3f}"
-        yield f"  {stage.measure:<10} {change}   ({label})"
-        if several:
-            yield f"             {sparkline(stage.values)}"
+    width = max([10, *(len(one.name) for one in measured)])
+    for number, one in enumerate(measured):
+        several = len(one.curve.values) > 1
+        change = f"{one.first:.3f} → {one.last:.3f}" if several else f"{one.first:.3f}"
+        yield f"  {one.name:<{width}} {change}" + f"   ({one.label})" * (number == 0)
+        if several and number == 0:
+            yield f"  {'':{width}} {sparkline(one.curve.values)}"
     if stage.checkpoint:
         unchanged = "" if stage.updates else "   (the weights that it began with)"
         hosted = "" if stage.checkpoint.startswith("local://") else f"   ({stage.checkpoint})"
@@ -134,11 +138,9 @@ def last_results(info: RunInfo) -> str:
 
 
 def _results(stage: StageInfo) -> list[tuple[str, float]]:
-    watched = STAGES[stage.kind].watched
-    prefix = "reward/" if watched else f"eval/{stage.name}/"
-    by_name = {k.removeprefix(prefix): v for k, v in stage.metrics.items() if k.startswith(prefix)}
-    others = ("mean", "failed", "cut_off")
-    found = [(k, v) for k, v in by_name.items() if "/" not in k and k not in others]
-    if watched and not found and watched in stage.metrics:
-        return [(watched.partition("/")[0], stage.metrics[watched])]
-    return found
+    if not stage.watched:
+        found = evaluation_results(stage.metrics, stage.name)
+        return [(name, value) for name, value in found.items() if "/" not in name]
+    several = {one.key: one.parts for one in stage.watched if len(one.parts) > 1}
+    shown = [part for one in stage.watched for part in several.get(one.key, (one,))]
+    return [(o.of or o.label, stage.metrics[o.key]) for o in shown if o.key in stage.metrics]

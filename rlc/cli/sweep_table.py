@@ -71,8 +71,9 @@ class LiveSweep(SweepObserver):
     def step(
         self, trial: Trial, stage: str, step: int, of: int, metrics: Mapping[str, Any]
     ) -> None:
-        reward = metrics.get("reward/mean", metrics.get("loss/mean"))
-        shown = "" if reward is None else f"  {float(reward):.3f}"
+        keys = (self._plan.metric.key if self._plan else "", "reward/mean", "loss/mean")
+        value = next((metrics[key] for key in keys if key in metrics), None)
+        shown = "" if value is None else f"  {float(value):.3f}"
         self._steps[trial.id] = f"{stage} {step}/{of}{shown}"
 
     def measured(self, trial: Trial, step: int, value: float) -> None:  # noqa: ARG002

@@ -112,7 +112,7 @@ def _beside(edge: GraphEdge, plan: Plan, boxes: dict[str, NodeBox], lane: int) -
 WIDTH, HEIGHT = 1000.0, 380.0
 _TOP, _BOTTOM, _SIDE = 46.0, 352.0, 90.0
 _NUMBERS = 5  # labels of an axis of numbers
-_LONGEST = 18  # characters of a label
+_LONGEST, _WIDEST = 18, 26  # characters of a label, and of a line of a name
 
 
 @frozen
@@ -123,10 +123,10 @@ class AxisLabel:
 
 @frozen
 class VerticalAxis:
-    """An axis. ``anchor`` is the side of it that its labels stand on."""
+    """An axis. ``name`` has lines, ``anchor`` is the side of it that its labels stand on."""
 
     x: float
-    name: str
+    name: tuple[str, ...]
     labels: tuple[AxisLabel, ...]
     anchor: str
 
@@ -161,10 +161,10 @@ def parallel(plan: SweepPlan, results: Sequence[ConfigurationResult]) -> Paralle
     axes = []
     for x, axis in zip(places, plan.axes, strict=False):
         anchor = "end" if x < WIDTH / 2 else "start"
-        axes.append(VerticalAxis(x, _short(axis.path), tuple(_labels(axis)), anchor))
+        axes.append(VerticalAxis(x, _name_lines(axis.path), tuple(_labels(axis)), anchor))
     marks = sorted({low, high} | {low + (high - low) * i / 4 for i in range(5)})
     ends = tuple(AxisLabel(_y(_part(mark, low, high)), f"{mark:.3g}") for mark in marks)
-    axes.append(VerticalAxis(places[-1], _short(plan.metric.name), ends, "start"))
+    axes.append(VerticalAxis(places[-1], _name_lines(plan.metric.name), ends, "start"))
     lines = []
     for result in reversed(shown):  # the best is drawn over the others
         mean = result.mean or 0.0
@@ -203,6 +203,16 @@ def _labels(axis: AxisPlan) -> list[AxisLabel]:
     if axis.range.scale == "log":
         return [AxisLabel(_y(part), f"{low * (high / low) ** part:.2g}") for part in parts]
     return [AxisLabel(_y(part), f"{low + (high - low) * part:g}") for part in parts]
+
+
+def _name_lines(path: str) -> tuple[str, ...]:
+    """Return what comes before the last name of a path, and that name, on lines of their own."""
+    head, dot, name = path.rpartition(".")
+    return tuple(
+        one if len(one) <= _WIDEST else f"…{one[1 - _WIDEST :]}"
+        for one in (head + dot, name)
+        if one
+    )
 
 
 def _short(text: str) -> str:

@@ -24,7 +24,7 @@ from rlc.plan import (
 )
 from rlc.report.drawing import Figure, figure, series
 from rlc.report.run_files import RunFiles, TimeSpan
-from rlc.runtime import Record, evaluation_results
+from rlc.runtime import Record, evaluation_results, watched_so_far
 
 # What a chart of distances spans at least, in nats: the rounding of numbers must not fill it.
 _NO_DISTANCE = (0.0, 1e-3)
@@ -67,7 +67,8 @@ def _evaluation(stage: Evaluation, records: Sequence[Record]) -> Iterator[Figure
 
 
 def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | None]:
-    name, rollouts = stage.name, stage.of(Rollouts)
+    name, rollouts, note = stage.name, stage.of(Rollouts), "nats per sampled token"
+    about = [one.key for one in watched_so_far(stage, records)]
     envs = [env.name for env in rollouts.envs]
     keys = list(dict.fromkeys(key for record in records for key in record))
     rewards = [series(env, records, f"reward/{env}", f"reward_std/{env}") for env in envs]
@@ -75,7 +76,14 @@ def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | N
         rewards.append(series("all", records, "reward/mean"))
         rewards = [curve and evolve(curve, spread=None) for curve in rewards]
     band = "one standard deviation of the episodes"
-    yield figure(f"{name}-reward", "Reward", rewards, band=band)
+    taught = [
+        series("over the sampled tokens", records, "teacher/kl"),
+        series("over its most likely tokens", records, "teacher/forward_kl"),
+    ]
+    title = "KL divergence from the teacher"
+    yield figure(f"{name}-teacher", title, taught, note=note, bounds=_NO_DISTANCE)
+    if "reward/mean" in about:
+        yield figure(f"{name}-reward", "Reward", rewards, band=band)
     held_out = [series("held out", records, "heldout/loss")]
     yield figure(f"{name}-heldout", "Loss of held-out examples", held_out)
     parts = [key.split("/") for key in sorted(keys) if key.startswith("reward/")]
@@ -92,10 +100,7 @@ def _training(stage: Training, records: Sequence[Record]) -> Iterator[Figure | N
         series("sampler to trainer", records, "kl/sample_train"),
         series("trainer to sampler", records, "kl/train_sample"),
         series("from the reference", records, "kl/reference"),
-        series("from the teacher", records, "teacher/kl"),
-        series("of the teacher's most likely tokens", records, "teacher/forward_kl"),
     ]
-    note = "nats per sampled token"
     yield figure(f"{name}-kl", "KL divergence", divergences, note=note, bounds=_NO_DISTANCE)
     entropies = [series(env, records, f"entropy/{env}") for env in envs]
     note = "nats per sampled token, at the temperature of sampling"

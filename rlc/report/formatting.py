@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import time
+from typing import TYPE_CHECKING
 
 from rlc.plan import elapsed
 from rlc.report.episodes import about_line, advantage
 from rlc.report.timing import LANES, lane_of
 from rlc.runtime import verdict
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _TEXT = 4_000  # characters of one message that a page shows
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
@@ -27,6 +32,13 @@ def shortened(text: str) -> str:
         return text
     left_out = len(text) - _TEXT
     return f"{text[: _TEXT // 2]}\n… {left_out:,} characters left out …\n{text[-_TEXT // 2 :]}"
+
+
+def breakable(text: str) -> Markup:
+    """Return a text that breaks after the separators of paths and names, not within a word."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"(?<=[./_=:-])(?=\w)", "<wbr>", escape(text)))
 
 
 def signed(value: float) -> str:
@@ -80,6 +92,7 @@ def render(page: object, template: str, live: bool = False) -> str:
     environment.filters |= {
         "about": about_line,
         "advantage": advantage,
+        "breakable": breakable,
         "dollars": dollars,
         "elapsed": elapsed,
         "moment": moment,

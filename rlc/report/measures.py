@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import frozen
 
-from rlc.catalog import STAGES, part_cost, price_of
-from rlc.plan import Evaluation, FromData, Plan, Rollouts, StagePlan, Table, Training, is_training
+from rlc.catalog import WatchedMetric, part_cost, price_of
+from rlc.plan import Plan, StagePlan, is_training
 from rlc.report.drawing import Chart, Series, draw, figure, series
 from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
-from rlc.runtime import Record, evaluation_results, measure, window_label, window_mean
+from rlc.runtime import evaluation_results, watched_so_far, window_label, window_mean
 
 
 @frozen
 class Measure:
-    """A metric of a stage, over its steps or evaluations. ``rises``: more is better."""
+    """A metric of a stage, over its steps or evaluations. ``rises``: more is better; None: no value
+    is better."""
 
     stage: str
     kind: str
     name: str
     curve: Series
-    rises: bool
+    rises: bool | None = True
 
     @property
     def title(self) -> str:
         """Its name with that of the stage."""
-        return f"{self.stage}: {'reward, ' if self.kind == 'train' else ''}{self.name}"
+        return f"{self.stage}: {self.name}"
 
     @property
     def first(self) -> float:
@@ -49,42 +49,37 @@ class Measure:
         return "first evaluation → last" if len(self.curve.values) > 1 else "one evaluation"
 
     @property
-    def best(self) -> tuple[float, int]:
-        """The best value and its step; of equals the first."""
+    def best(self) -> tuple[float, int] | None:
+        """The best value and its step, of equals the first; None if no value is better."""
+        if self.rises is None:
+            return None
         sign = 1 if self.rises else -1
         pairs = zip(self.curve.values, self.curve.steps, strict=True)
         return max(pairs, key=lambda pair: (sign * pair[0], -pair[1]))
 
     def better(self, value: float, other: float) -> bool | None:
-        """Return whether a value is better than another; None if they are equal."""
-        return None if value == other else (value > other) == self.rises
-
-
-def _results(stage: Evaluation, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    for name in dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name)):
-        yield name, f"eval/{stage.name}/{name}"
-
-
-def _rewards(stage: Training, _: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    yield from ((env.name, f"reward/{env.name}") for env in stage.of(Rollouts).envs)
-
-
-def _measure(stage: Training, _: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    yield measure(stage).partition("/")[0], measure(stage)
-
-
-# What a stage is watched by: names, and the metrics of its steps.
-_WATCHED: Table[Callable[[Any, Sequence[Record]], Iterator[tuple[str, str]]]] = Table(
-    {Rollouts: _rewards, FromData: _measure, Evaluation: _results}, by="source"
-)
+        """Return whether a value is better than another; None if neither is."""
+        return None if self.rises is None or value == other else (value > other) == self.rises
 
 
 def measures(files: RunFiles, stage: StagePlan) -> Iterator[Measure]:
-    """Yield what a stage is watched by, as far as it was measured."""
-    records, kind = files.of_stage(stage.name), stage.kind
-    for name, key in _WATCHED[stage](stage, records):
-        if (curve := series(name, records, key)) is not None:
-            yield Measure(stage.name, kind, name, curve, STAGES[kind].rises)
+    """Yield what a stage is about, as far as it was measured."""
+    records = files.of_stage(stage.name)
+    names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
+    found = [WatchedMetric(name, f"eval/{stage.name}/{name}") for name in names if "/" not in name]
+    for one in watched_so_far(stage, records):
+        found += (one, *one.parts)
+    for one in found:
+        if (curve := series(one.label, records, one.key)) is not None:
+            yield Measure(stage.name, stage.kind, one.label, curve, one.rises)
+
+
+def distinct(found: Iterable[Measure]) -> list[Measure]:
+    """Return the measures without those that had the same values as one before."""
+    by_values: dict[tuple[float, ...], Measure] = {}
+    for one in found:
+        by_values.setdefault(one.curve.values, one)
+    return list(by_values.values())
 
 
 _PRICES = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "trained": "train"}

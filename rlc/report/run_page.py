@@ -26,11 +26,12 @@ from rlc.report.episodes import (
 from rlc.report.figures import Axes, axes_of, stage_figures
 from rlc.report.findings import Finding, findings
 from rlc.report.formatting import moment, number, render
-from rlc.report.measures import Measure, Spend, measures, spend
+from rlc.report.measures import Measure, Spend, distinct, measures, spend
 from rlc.report.run_files import RunFiles, read_files
 from rlc.report.timing import Bar, Gantt, bars, environment_shares, gantt, step_times, totals
 from rlc.runtime import Failure, RunInfo, is_number, read_failures, read_run
 
+_TILES = 4  # of a stage, beside its steps
 _EPISODES, _EARLIER_EPISODES = 24, 6  # that a page shows, of the last step and of others
 
 
@@ -166,7 +167,8 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
 def _stage_line(files: RunFiles, stage: StagePlan) -> StageLine:
     planned = stage.steps if is_training(stage) else None
     done = len(files.of_stage(stage.name))
-    return StageLine(stage.name, stage.kind, done, planned, tuple(measures(files, stage)))
+    shown = tuple(distinct(measures(files, stage))[:_TILES])
+    return StageLine(stage.name, stage.kind, done, planned, shown)
 
 
 def _plan_parts(plan: Plan) -> Iterator[PlanPart]:

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from attrs import frozen
 
+from rlc.catalog import watched
 from rlc.plan import shown_value, value_changes, values_text
 from rlc.report.diagrams import Parallel, parallel
 from rlc.report.drawing import COLORS, Chart, Series, draw, figure
@@ -72,9 +73,12 @@ def _charts(sweep: SweepInfo, results: Sequence[ConfigurationResult]) -> Iterato
     }
     best = f"the best {len(shown)} of {len(results)}" if len(results) > len(shown) else ""
     note = "; ".join(filter(None, (best, "mean over the seeds" * (sweep.plan.seeds > 1))))
-    watched = [(metric.stage, metric.key, metric.name)]
-    watched += [(of, f"{name}/mean", f"{of}: {name}") for name in ("reward", "loss", "entropy")]
-    for stage, key, title in watched:
+    named = [(metric.stage, metric.key, metric.name)]
+    stages = sweep.base.trainings if sweep.base is not None else ()
+    about = [one for stage in stages if stage.name == of for one in watched(stage)]
+    named += [(of, one.key, f"{of}: {one.label}") for one in about]
+    named.append((of, "entropy/mean", f"{of}: entropy"))
+    for stage, key, title in named:
         curves = [
             _mean(values_text(result.configuration), records[result.number], stage, key)
             for result in shown

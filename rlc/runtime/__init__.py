@@ -35,8 +35,8 @@ else:
             episode_of
         journal.folder: RunFolder command is_locked locked made_and_locked new_folder
         journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE Record TIMELINE_FILE
-            evaluation_results failures_by_cause is_number measure parse_line read_lines
-            read_metrics
+            evaluation_results failures_by_cause is_number parse_line read_lines read_metrics
+            watched_so_far
         journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run list_runs read_run version_of
             what_differs
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn read_failures

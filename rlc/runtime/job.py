@@ -17,7 +17,7 @@ from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_evaluat
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.journal.database import Meter, StoredStep
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.journal.metrics import measure
+from rlc.runtime.journal.metrics import watched_so_far
 from rlc.runtime.journal.runs import NOTHING_LEARNT, judged_after
 from rlc.runtime.loop import StageLoop, made_update, why_nothing_learnt
 from rlc.runtime.records import RunError, failure_of, read_failures
@@ -169,9 +169,8 @@ class Job:
     async def _run_stage(self, stage: Training) -> StageSummary:
         """Run one training stage from its last journalled step."""
         started, journal = time.perf_counter(), self.folder.journal
-        key = measure(stage)
         done = journal.steps(stage.name)
-        values = [s.metrics[key] for s in done if key in s.metrics]
+        _, values = _main(stage, done)
         self.observer.stage_started(stage, len(done), values)
         evaluations = [
             one
@@ -193,13 +192,14 @@ class Job:
                 self._log.close()
         self._nothing_learnt = self._why_nothing_learnt(stage)
         steps, checkpoints = journal.steps(stage.name), journal.checkpoints(stage.name)
+        measure, values = _main(stage, steps)
         return StageSummary(
             stage=stage.name,
             planned=stage.steps,
             done=len(steps),
             updates=sum(made_update(step.metrics) for step in steps),
-            measure=key.partition("/")[0],
-            values=[float(s.metrics[key]) for s in steps if key in s.metrics],
+            measure=measure,
+            values=values,
             seconds=time.perf_counter() - started,
             checkpoint=checkpoints.get(last := max(checkpoints, default=0)),
             weights=f"{self.folder.path}@{stage.name}:{last}" if checkpoints else None,
@@ -294,6 +294,12 @@ def _disk_error(error: Exception, path: Path) -> RunError | None:
         f"cannot write the run folder {path}: {cause}",
         "make room on its disk, or see to its permissions; every step that is journalled is kept",
     )
+
+
+def _main(stage: Training, steps: Sequence[StoredStep]) -> tuple[str, list[float]]:
+    """Return the name of what a stage is about, and its values by step."""
+    main = watched_so_far(stage, [step.metrics for step in steps])[0]
+    return main.label, [float(s.metrics[main.key]) for s in steps if main.key in s.metrics]
 
 
 def _results(metrics: dict[str, float], name: str) -> dict[str, float]:

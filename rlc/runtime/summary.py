@@ -177,7 +177,7 @@ def _table(stage: str, columns: Mapping[str, Sequence[Any]]) -> str:
 
 @frozen
 class StageSummary:
-    """The result of a training stage: ``values`` of its ``measure``, "reward" or "loss", by step;
+    """The result of a training stage: ``values`` by step of the ``measure`` that it is about;
     ``updates`` is the number of steps that changed the weights."""
 
     stage: str
@@ -214,9 +214,9 @@ class Summary:
         state: ``"finished"``, ``"interrupted"``, ``"budget"``, or ``"nothing learnt"`` if no step
             of a stage changed its weights.
         stages: for each training stage its ``stage``, ``planned`` steps, those ``done`` and those
-            with ``updates``, ``measure`` ("reward" or "loss"), ``values`` of the measure by step,
-            ``seconds``, and last ``checkpoint``, which is called ``weights`` where a model can be
-            named: ``runs/x@main:20``.
+            with ``updates``, the ``measure`` that it is about ("reward", "teacher kl"), ``values``
+            of that by step, ``seconds``, and last ``checkpoint``, which is called ``weights`` where
+            a model can be named: ``runs/x@main:20``.
         evaluations: for each evaluation its ``name``, the ``step`` it came after, and ``metrics``.
         spent_usd: what the run has cost, 0 if that is unknown or nothing.
         cause: why it ended before the end of its plan, or in vain; empty if it did not.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from live_states import shipped
 from paths import ROOT
 from run_support import TINY, compiled, tiny, train
 
-from rlc.catalog.metrics import ENTRIES, find_metric, metrics_of
+from rlc.catalog.metrics import ENTRIES, find_metric, metric_name, metrics_of, watched
+from rlc.runtime.journal.metrics import watched_so_far
 
 EVAL = """
 eval heldout { model = main  env = %s  samples = 2  metrics = [pass_at(2), mean_reward()] }
@@ -73,3 +75,38 @@ def test_an_evaluation_has_the_metrics_that_it_lists() -> None:
         1,
         float("inf"),
     )
+
+
+ABOUT = {
+    "quickstart.main": "reward (guess)",
+    "mixture.main": "reward (guess, spell)",
+    "self_play.main": "tug first win, reward (tug)",
+    "distillation.student": "reward (spell), teacher kl",
+    "yardstick/on_policy_distillation.main": "teacher kl",  # nothing rewards its replies
+    "yardstick/on_policy_distillation.reasoning": "loss",
+    "preferences.align": "accuracy, margin, loss",
+    "online_dpo.first": "accuracy, margin, loss",
+    "soft_targets.student": "loss, teacher kl",
+    "yardstick/chat_sl.main": "loss",
+}
+
+
+@pytest.mark.parametrize("name", ABOUT)
+def test_a_stage_is_about_what_it_learns_from(name: str) -> None:
+    recipe, _, stage = name.rpartition(".")
+    plans = {one.name: one for one in shipped(f"{recipe}.rl").stages}
+    found = watched(plans[stage])
+    parts = [f" ({', '.join(p.of for p in one.parts)})" if one.parts else "" for one in found]
+    texts = [f"{one.label}{more}" for one, more in zip(found, parts, strict=True)]
+    assert ", ".join(texts) == ABOUT[name]
+    known = metrics_of(plans[stage])
+    assert all(find_metric(plans[stage], metric_name(one.key)) is not None for one in found), known
+
+
+def test_what_is_always_0_is_not_what_a_stage_is_about() -> None:
+    """Rewards of both sides of a match add up to 0, but not where they play together."""
+    stage = shipped("self_play.rl").stages[0]
+    win, reward = watched(stage)
+    for record, main in (({win.key: 0.4, reward.key: 0.0}, win), ({reward.key: 0.7}, reward)):
+        assert watched_so_far(stage, [record, record]) == [main]
+    assert watched_so_far(stage, []) == [win]

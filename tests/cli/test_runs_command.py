@@ -13,6 +13,7 @@ from made_up_runs import START, write_run
 from paths import ROOT
 
 from rlc.api import Recipe
+from rlc.catalog.records import WatchedMetric
 from rlc.cli.commands.jobs.runs import table
 from rlc.cli.main import main
 from rlc.cli.summary import last_results
@@ -110,16 +111,17 @@ def test_where_there_are_none_it_says_what_to_do(
 
 
 def test_losses_roles_and_evaluations_are_told_apart(tmp_path: Path) -> None:
+    parts = tuple(WatchedMetric("reward", f"reward/{env}", of=env) for env in "ab")
+    reward = WatchedMetric("reward", "reward/mean", parts=parts)
+    loss, kl = WatchedMetric("loss", "loss/mean"), WatchedMetric("teacher kl", "teacher/kl")
     stages = (
-        StageInfo("warmup", "sft", 3, 3, {"loss/mean": 0.25, "loss/sum": 8.0, "step": 3}),
-        StageInfo(
-            "main", "train", 1, 9, {"reward/mean": 1.0, "reward/a": 0.5, "reward/a/judge": 1}
-        ),
+        StageInfo("warmup", "sft", 3, 3, {"loss/mean": 0.25, "loss/sum": 8.0}, (loss,)),
+        StageInfo("main", "train", 1, 9, {"reward/a": 0.5, "teacher/kl": 2}, (reward, kl)),
         StageInfo("heldout", "eval", 1, 2, {"eval/heldout/pass@1": 0.75, "eval/heldout/failed": 0}),
     )
     now = time.time()
     info = RunInfo(tmp_path, "r.rl", "running", None, now - 90, now - 61, stages, 0.0)
-    assert last_results(info) == "loss 0.250\na 0.500\npass@1 0.750"
+    assert last_results(info) == "loss 0.250\na 0.500, teacher kl 2.000\npass@1 0.750"
     ago = table([info], now, {}).columns[-1]
     assert [str(cell) for cell in ago.cells] == ["1 min 01 s"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from paths import RECIPES
 from plan_recipes import recipe
 
 from rlc.compile.recipe import CompileResult, compile_source
@@ -261,3 +262,13 @@ def test_a_halving_compares_before_the_last_step(first: int, halves: bool) -> No
     text = recipe("quickstart") + heldout + search  # which has 50 steps
     found = compile_source(Source("recipe.rl", text)).diagnostics
     assert ("RL0607" in [item.code for item in found]) is not halves
+
+
+def test_without_rewards_trials_are_compared_by_their_distance_from_the_teacher() -> None:
+    over = "sweep rates { of = main  over = { main.optimizer.learning_rate = [1e-4, 4e-4] } }\n"
+    text = (RECIPES / "yardstick" / "on_policy_distillation.rl").read_text(encoding="utf-8")
+    compiled = compile_source(Source("recipe.rl", text + over))
+    (sweep,) = compiled.sweeps
+    assert (sweep.plan.metric.name, sweep.plan.metric.more_is_better) == ("main.teacher.kl", False)
+    advice = next(found.help for found in compiled.diagnostics if found.code == "RL0606")
+    assert "gives `main.heldout.loss`" in (advice or "")

@@ -32,7 +32,6 @@ WITH_TABLES = (
     "rlc.explanation.sizes",
     "rlc.explanation.stages",
     "rlc.explanation.summary",
-    "rlc.report.measures",
     "rlc.report.figures",
     "rlc.emit.script.unsupported",
 )

@@ -98,4 +98,8 @@ def test_the_page_has_the_curves(folder: Path) -> None:
         "Distance",
     ]
     (line, _) = page.stages
-    assert [one.title for one in line.measures] == ["align: accuracy"]
+    assert [one.title for one in line.measures] == [
+        "align: accuracy",
+        "align: margin",
+        "align: loss",
+    ]

@@ -72,7 +72,11 @@ def test_lines_lie_where_the_values_are(swept: Path) -> None:
     sweep = read_sweep(swept)
     drawn = parallel(sweep.plan, sweep.results)
     assert drawn is not None
-    assert [axis.name for axis in drawn.axes] == ["rate", "policy.lora_rank", "held.mean_reward"]
+    assert ["".join(axis.name) for axis in drawn.axes] == [
+        "rate",
+        "policy.lora_rank",
+        "held.mean_reward",
+    ]
     best = drawn.lines[-1]
     assert (best.best, best.shade) == (True, 1.0)
     # The upper end is the last value of a list, the lower one the first.

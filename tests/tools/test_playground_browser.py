@@ -197,3 +197,12 @@ def test_it_fits_and_can_be_read(page: Page, width: int, dark: bool) -> None:
     assert len(set(page.evaluate(layers))) == 1  # colours and marks lie under their letters
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == ("rgb(15, 18, 22)" if dark else "rgb(246, 247, 249)")
+
+
+def test_explanations_fit_a_small_laptop(page: Page) -> None:
+    """Their longest lines are seen without scrolling sideways."""
+    page.resize(1280, 800)
+    write(page, (playground.ROOT / "recipes" / "self_play.rl").read_text("utf-8"))
+    for tab in ("Explain", "In full"):
+        press(page, tab)
+        assert page.evaluate("(({scrollWidth: a, clientWidth: b}) => a - b)(panel)") == 0

@@ -224,7 +224,12 @@ SETTINGS = (
             low=SHORTEST_TTL,
             high=LONGEST_TTL,
         ),
-        Param("best", "bool", "also keep the one with the highest mean reward", False),
+        Param(
+            "best",
+            "bool",
+            "also keep the one with the best reward, or what else the stage is about",
+            False,
+        ),
         count(
             "rolling",
             "newest steps whose state is kept too, to go on from if the run is killed",

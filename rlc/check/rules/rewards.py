@@ -18,6 +18,7 @@ from rlc.catalog import (
     find_model,
     finds_answers,
     grader_traits,
+    is_rewarded,
     judges_of,
     reward_models_of,
     rubrics_of,
@@ -48,9 +49,8 @@ def _something_rewards(view: StageView, env: EnvPlan) -> None:
         teacher_of(view.parts.get("teacher", ()), env.name) is not None
         or ("overlap" in view.parts and "teacher" not in view.parts)  # teachers could not be read
         or (keep is not None and keep.kind == "all")
-        or env.agent is not None  # it may reward itself
     )
-    if source_traits(env.source).graded and not (needs_none or env.graders or env.judging):
+    if not (needs_none or is_rewarded(env)):
         message = f"nothing rewards the replies of `{env.name}`"
         advice = (
             f'give it a grader, `{GRADER} = grade_with("rewards.py:reward")`, or a judge, '

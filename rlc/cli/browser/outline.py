@@ -12,7 +12,6 @@ from textual.binding import Binding
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from rlc.catalog import STAGES
 from rlc.cli.browser.contents import Group, RunContents, Step
 from rlc.cli.browser.pages import member_label
 from rlc.cli.output import visible
@@ -102,8 +101,8 @@ class Outline(Tree[OutlinePlace]):
         heads = self.contents.episodes(step)
         label = Text(f"step {step[1]:,}")
         metrics = self.contents.metrics.get(step, {})
-        kind = {stage.name: stage.kind for stage in self.contents.info.stages}.get(step[0], "train")
-        value = metrics.get(STAGES[kind].watched or f"eval/{step[0]}/mean")
+        watched = [o.key for s in self.contents.info.stages if s.name == step[0] for o in s.watched]
+        value = next((metrics[key] for key in watched if key in metrics), None)
         if self.contents.is_filtered:
             label.append(f"  {len(heads):,} found", "dim")
         elif is_number(value):

@@ -13,7 +13,6 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from rlc.catalog import STAGES
 from rlc.cli.browser.contents import RunContents, Step
 from rlc.cli.live.lines import sparkline
 from rlc.cli.output import Line, Part, visible
@@ -92,9 +91,9 @@ def _stage_lines(contents: RunContents, stage: str) -> Iterator[Line]:
     unit = "evaluations" if info.kind == "eval" else "steps"
     yield "bold", [stage, (f"  {info.kind}, {info.done:,} of {info.total:,} {unit}", "dim")]
     mine = [r for (name, _), r in sorted(contents.metrics.items()) if name == stage]
-    watched = STAGES[info.kind].watched
     last = mine[-1] if mine else {}
-    for name in [watched] if watched else [n for n in last if n.startswith("eval/")]:
+    watched = [one.key for one in info.watched]
+    for name in watched or [n for n in last if n.startswith("eval/")]:
         values = [float(record[name]) for record in mine if is_number(record.get(name))]
         if values:
             ends = f"  {number(values[0])} → {number(values[-1])}" if len(values) > 1 else ""

@@ -188,9 +188,9 @@ def _stage_row(state: RunState, stage: StageState, width: int) -> Text:
     line.append(f"   {stage.plan.kind}", "dim")
     if not stage.plan.trains:
         line.append(f" of {stage.plan.after}" if stage.plan.after else "", "dim")
-    elif values := stage.values(stage.measured[0]):
+    elif values := stage.values(stage.watched[0].key):
         change = f"{number(values[0])} → " if len(values) > 1 else ""
-        line.append(f"   {stage.measured[1]} {change}{number(values[-1])}")
+        line.append(f"   {stage.watched[0].label} {change}{number(values[-1])}")
     line.truncate(width, overflow="ellipsis")
     return line
 

@@ -26,7 +26,14 @@ from rlc.cli.live.state import (
     throughput,
 )
 from rlc.plan import Evaluation, Plan, Training, elapsed
-from rlc.runtime import Observer, Record, Rollout, TrainedSample, read_metrics
+from rlc.runtime import (
+    Observer,
+    Record,
+    Rollout,
+    TrainedSample,
+    evaluation_results,
+    read_metrics,
+)
 
 _SILENCE = 60  # seconds after which a log says how far a step is
 
@@ -231,14 +238,18 @@ class PlainObserver(RunObserver):
 
 
 def step_line(state: RunState, stage: StageState) -> str:
-    metrics, (key, name) = stage.last, stage.measured
-    value, held_out = metrics.get(key), metrics.get(f"heldout/{name}")
-    envs = stage.envs if len(stage.envs) > 1 else []
+    metrics, (main, *others) = stage.last, stage.watched
+    value, held_out = metrics.get(main.key), metrics.get(main.held_out)
+    rewards = (part for one in (main, *others) for part in one.parts if one.parts[1:])
+    tried = state.evaluations if main.rises is None else []  # against others it shows who is better
+    results = [(one.plan.name, evaluation_results(one.last, one.plan.name)) for one in tried]
     parts = [
         f"{stage.plan.name} {stage.done:>{len(str(stage.steps))}}/{stage.steps}",
-        f"{name} {'none' if value is None else f'{value:.3f}':>6}",
+        f"{main.label} {'none' if value is None else f'{value:.3f}':>6}",
         "" if held_out is None else f"held out {held_out:.3f}",
-        *(f"{env} {metrics[f'reward/{env}']:.3f}" for env in envs if f"reward/{env}" in metrics),
+        *(f"{one.of} {metrics[one.key]:.3f}" for one in rewards if one.key in metrics),
+        *(f"{one.label} {metrics[one.key]:.3f}" for one in others if one.key in metrics),
+        *(f"{of} {name} {found[name]:.3f}" for of, found in results for name in [*found][:1]),
         f"{throughput(metrics):7,.0f} tokens/s",
         f"{elapsed(metrics['time/total']):>7}",
         f"left {stage.time_left}",

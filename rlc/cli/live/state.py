@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import Factory, define, field, frozen
 
-from rlc.catalog import roles_of
+from rlc.catalog import WatchedMetric, roles_of
 from rlc.plan import (
     OUTCOMES,
     Evaluation,
@@ -30,7 +30,7 @@ from rlc.runtime import (
     evaluation_results,
     failures_by_cause,
     is_number,
-    measure,
+    watched_so_far,
 )
 
 _RECENT = 8  # steps that what is left is estimated from
@@ -86,10 +86,9 @@ class StageState:
         return [env.name for env in self.plan.rollouts.envs] if self.plan.rollouts else []
 
     @property
-    def measured(self) -> tuple[str, str]:
-        """The metric that the stage is watched by, and its name."""
-        key = measure(self.plan)  # type: ignore[arg-type]
-        return key, key.partition("/")[0]
+    def watched(self) -> list[WatchedMetric]:
+        """What the stage is about, the main metric first, without what was 0 in all steps."""
+        return watched_so_far(self.plan, self.records)
 
     @property
     def time_left(self) -> str:
@@ -112,7 +111,6 @@ class StageState:
         named = [
             ("kl", "kl/sample_train"),
             ("kl reference", "kl/reference"),
-            ("kl teacher", "teacher/kl"),
             ("entropy", "entropy/mean"),
             ("gradient norm", "optim/grad_norm"),
             *((f"length {env}" if several else "length", f"length/{env}") for env in self.envs),
@@ -197,23 +195,21 @@ class RunState:
 
     def learning(self, stage: StageState) -> list[MetricCurve]:
         """Return what a stage is watched by: in all, by environment and role, by evaluation."""
-        key, name = stage.measured
-        named = [(name, key)]
-        envs = stage.plan.rollouts.envs if stage.plan.rollouts is not None else ()
-        for env in envs:
-            if len(envs) > 1:
-                named.append((f"{name} {env.name}", f"reward/{env.name}"))
+        named = dict[str, str]()  # by the metric
+        several = len(stage.envs) if len(stage.envs) > 1 else 0
+        for metric in stage.watched:
+            named |= {part.key: part.label for part in (metric, *metric.parts[:several])}
+            named[metric.held_out] = f"held-out {metric.name}"
+        for env in stage.plan.rollouts.envs if stage.plan.rollouts is not None else ():
             for role in roles_of(env):
                 if env.play is None:
-                    named.append((f"{env.name} {role}", f"reward/{env.name}/{role}"))
+                    named[f"reward/{env.name}/{role}"] = f"{env.name} {role}"
                     continue
-                prefix = f"env/{env.name}/{role}"
-                named += [(f"{env.name} {role} {one}", f"{prefix}/{one}") for one in OUTCOMES]
-        if stage.plan.data:
-            keys = ("accuracy", "heldout/accuracy", "margin", "loss/mean", "heldout/loss")
-            words = [one.replace("heldout/", "held-out ").replace("/mean", "") for one in keys]
-            named += [(word, one) for word, one in zip(words, keys, strict=True) if one != key]
-        curves = [MetricCurve(label, stage.values(one), watched=True) for label, one in named]
+                for one in OUTCOMES:
+                    named[f"env/{env.name}/{role}/{one}"] = f"{env.name} {role} {one}"
+        curves = [
+            MetricCurve(label, stage.values(key), watched=True) for key, label in named.items()
+        ]
         for evaluation in self.evaluations:
             of = evaluation.plan.name
             for one in evaluation_results(evaluation.last, of):

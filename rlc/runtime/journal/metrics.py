@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 from attrs import define, field
 
-from rlc.catalog import STAGES, with_role
-from rlc.plan import EnvPlan, Training
+from rlc.catalog import WatchedMetric, watched, with_role
+from rlc.plan import EnvPlan, StagePlan, Training
 from rlc.records import asdict
 from rlc.runtime.graph import NodeContext
 from rlc.runtime.records import Rollout, Usage, grouped
@@ -26,19 +26,19 @@ COMPARISONS_FILE = "comparisons.jsonl"  # the rewards of the replies that a step
 _SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")
 
 
-def measure(stage: Training) -> str:
-    """Return the metric by which a stage of this kind is watched."""
-    watched = STAGES[stage.kind].watched
-    assert watched is not None, "an evaluation has no steps"
-    return watched
+def watched_so_far(stage: StagePlan, records: Collection[Mapping[str, Any]]) -> list[WatchedMetric]:
+    """Return what a stage is about, without what was 0 in all of its steps; at least the first."""
+    every = watched(stage)
+    return [one for one in every if any(record.get(one.key) for record in records)] or [*every[:1]]
 
 
 def score(stage: Training, metrics: Mapping[str, Any]) -> float:
-    """Return the measure of a step, more is better; -inf if it has none."""
-    value = metrics.get(measure(stage))
+    """Return the main metric of a step, more is better; -inf if it has none."""
+    main = next(one for one in watched(stage) if one.rises is not None)
+    value = metrics.get(main.key)
     if value is None:
         return float("-inf")
-    return float(value) if STAGES[stage.kind].rises else -float(value)
+    return float(value) if main.rises else -float(value)
 
 
 def evaluation_results(metrics: Mapping[str, Any], name: str) -> dict[str, Any]:

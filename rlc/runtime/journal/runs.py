@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
-from rlc.catalog import plan_from_file, recipe_in_file
+from rlc.catalog import STAGES, WatchedMetric, plan_from_file, recipe_in_file
 from rlc.plan import (
     JOURNAL_FILE,
     PLAN_FILE,
@@ -26,6 +26,7 @@ from rlc.plan import (
     ExpectationPlan,
     ExpectationResult,
     Over,
+    Plan,
     PlanFormatError,
     QuantityPlan,
     differing_paths,
@@ -36,6 +37,7 @@ from rlc.plan import (
 )
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.journal.folder import is_locked, no_run
+from rlc.runtime.journal.metrics import watched_so_far
 from rlc.runtime.records import RunError
 
 _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {
@@ -94,13 +96,15 @@ GONE = "its process is gone"
 
 @frozen
 class StageInfo:
-    """The steps of a training stage, or the evaluations of one, and the last metrics."""
+    """The steps of a training stage, or the evaluations of one, and the last metrics. ``watched``:
+    what a training stage is about."""
 
     name: str
     kind: str
     done: int
     total: int
     metrics: Mapping[str, Any] = field(repr=False)
+    watched: tuple[WatchedMetric, ...] = field(default=(), repr=False)
 
 
 @frozen
@@ -181,6 +185,8 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
     elif state == "running":
         state, cause = ("running", None) if is_locked(path) else ("interrupted", GONE)
     records: dict[str, list[dict[str, Any]]] = {}
+    known_plan = _read_plan(path, plan)
+    plans = {stage.name: stage for stage in known_plan.stages} if known_plan else {}
     stages, steps = [], {stage["name"]: stage.get("steps", 0) for stage in plan["stages"]}
     for stage in plan["stages"]:
         if "steps" in stage:
@@ -191,7 +197,11 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         done = journal.steps(stage["name"])
         metrics = done[-1].metrics if done else {}
         records[stage["name"]] = [step.metrics for step in done]
-        stages.append(StageInfo(stage["name"], word_of(stage), len(done), total, metrics))
+        kind, known = word_of(stage), plans.get(stage["name"])
+        about = STAGES[kind].watched
+        if known is not None and known.trains:
+            about = tuple(watched_so_far(known, records[known.name]))
+        stages.append(StageInfo(stage["name"], kind, len(done), total, metrics, about))
     started, updated = journal.meta("started"), float(journal.meta("updated") or 0.0)
     # The recipe is where it is as seen from the run folder, or where it was when the run began.
     recipe, absolute = recipe_in_file(plan, path), journal.meta("recipe")
@@ -241,7 +251,15 @@ def what_differs(runs: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
 
 def _values(run: Path) -> Mapping[str, ComparedValue]:
     try:
-        data = json.loads((run / PLAN_FILE).read_text(encoding="utf-8"))
-        return plan_values(plan_from_file(data, run)[0])
-    except (OSError, ValueError, PlanFormatError):
+        plan = _read_plan(run, json.loads((run / PLAN_FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
         return {}
+    return {} if plan is None else plan_values(plan)
+
+
+def _read_plan(run: Path, data: object) -> Plan | None:
+    """Return the plan in the JSON of a run; None if this version cannot read it."""
+    try:
+        return plan_from_file(data, run)[0]
+    except PlanFormatError:
+        return None

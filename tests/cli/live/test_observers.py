@@ -17,13 +17,13 @@ from typing import Any
 
 import made_up_runs
 import pytest
-from live_states import FOLDER, GUESSES, step_metrics
+from live_states import FOLDER, GUESSES, game, learnt_from_data, step_metrics
 from made_up_runs import write_lines
 from paths import ROOT
 from rich.console import Console
 from terminal import Terminal
 
-from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
+from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver, step_line
 from rlc.cli.live.state import evaluation_line
 from rlc.cli.output import redraws
 from rlc.plan.stages import Evaluation, Training
@@ -78,6 +78,15 @@ def test_a_log_has_a_line_a_step_with_its_time_and_no_escape_codes() -> None:
         "12:00:00  heldout after step 5: pass@1 0.750",
         "12:00:00  a note\\x1b[2J of others",
     ]
+
+
+def test_a_line_shows_what_the_stage_is_about() -> None:
+    """Of play against itself who wins, and the newest result against others; of preferences more
+    than how many are right."""
+    line = step_line(state := game(), state.stages["main"])
+    assert line.startswith("main  6/10  tug first win  0.550  reward 0.500  wins win_rate 0.800  ")
+    line = step_line(state := learnt_from_data("preferences.rl", "align"), state.stages["align"])
+    assert re.match(r"align +\d+/16  accuracy  0\.\d{3}  .*margin 0\.\d{3}  loss 0\.\d{3}  ", line)
 
 
 def test_a_log_says_once_a_minute_how_far_a_long_step_is() -> None:

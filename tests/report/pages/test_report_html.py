@@ -14,7 +14,7 @@ from made_up_runs import RECIPE, write_run
 from rlc.report.pages import page_html
 from rlc.report.run_page import run_html
 
-VOID = {"meta", "link", "br", "input"}
+VOID = {"meta", "link", "br", "input", "wbr"}
 SHAPES = {"path", "line", "rect"}  # of SVG, closed where they begin
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'& \x00\x1b[31m\x7f \ud800"
 

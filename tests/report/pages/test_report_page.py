@@ -68,7 +68,8 @@ def test_the_headline_compares_the_first_steps_with_the_last(folder: Path) -> No
     page, records = page_of(folder), read_files(folder).of_stage("main")
     main = page.stages[0]
     values = [record["reward/guess"] for record in records]
-    reward = main.measures[0]
+    assert [one.name for one in main.measures] == ["reward", "reward guess", "reward spell"]
+    reward = main.measures[1]
     assert reward.first == pytest.approx(sum(values[:4]) / 4)
     assert reward.last == pytest.approx(sum(values[-4:]) / 4)
     assert reward.label == "first four steps → last four"

@@ -49,15 +49,21 @@ def test_what_differs_has_a_value_of_each_run(page: RunsPage) -> None:
     assert same["main.steps"] == [True, False, True]
 
 
+def test_what_one_run_has_alone_is_one_table(folders: list[Path]) -> None:
+    assert "In one run only" in runs_html(folders[:1])
+    assert "In one run only" not in runs_html(folders)
+
+
 def test_results_are_held_against_the_first_run(page: RunsPage, folders: list[Path]) -> None:
     results = {one.title: one for one in page.results}
     assert list(results) == [
-        "main: reward, guess",
-        "main: reward, spell",
+        "main: reward",
+        "main: reward guess",
+        "main: reward spell",
         "heldout: pass@1",
         "heldout: pass@2",
     ]
-    reward, lines = results["main: reward, guess"], results["main: reward, guess"].lines
+    reward, lines = results["main: reward guess"], results["main: reward guess"].lines
     last = []
     for folder, line in zip(folders, lines, strict=True):
         text = (folder / "metrics.jsonl").read_text()
@@ -73,7 +79,7 @@ def test_results_are_held_against_the_first_run(page: RunsPage, folders: list[Pa
     assert lines[1].against == f"{sign}{number(abs(last[1] - last[0]), 3)}"
     assert lines[1].better is (last[1] > last[0])
     assert [line.leads for line in lines] == [value == max(last) for value in last]
-    assert results["main: reward, spell"].missing == {"not measured": ["C"]}
+    assert results["main: reward spell"].missing == {"not measured": ["C"]}
     assert results["heldout: pass@1"].missing == {"no stage heldout": ["C"]}
     assert [line.run.letter for line in results["heldout: pass@1"].lines] == ["A", "B"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HELP = "list runs and their state"
 DESCRIPTION = (
     "List the runs in a folder, or the trials of a sweep, the newest first: what differs between "
-    "those of one recipe and what was set on the command line, state, steps, last rewards, spend, "
+    "those of one recipe and what was set on the command line, state, steps, last results, spend, "
     "and how long ago something last happened."
 )
 EPILOG = """\
