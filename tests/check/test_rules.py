@@ -229,3 +229,18 @@ def test_a_reference_is_a_model(reference: str, message: str) -> None:
     text += train(kl=f"reference({reference}, coef = 0.1)")
     found = compile_source(Source("recipe.rl", text)).diagnostics
     assert [item.message for item in found] == [message]
+
+
+@pytest.mark.parametrize("wrapper", ["", " |> chat()"])
+@pytest.mark.parametrize(
+    ("renderer", "expected"),
+    [("", ["RL0415"]), ("renderer = qwen3_instruct", []), ("renderer = role_colon", ["RL0415"])],
+)
+def test_chats_of_own_code_are_written_anew(
+    wrapper: str, renderer: str, expected: list[str]
+) -> None:
+    """With `chat()` or without it, at the price of a sequence a turn."""
+    model = f'model policy {{ base = "Qwen/Qwen3-8B"  {renderer} }}\n'
+    text = model + f'env guess = python("game:make"){wrapper} |> rollouts(max_turns = 4)\n'
+    found = compile_source(Source("r.rl", text + train(optimizer="adam(5e-4)"))).diagnostics
+    assert [item.code for item in found if item.code != "RL0510"] == expected
