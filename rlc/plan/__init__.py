@@ -53,6 +53,6 @@ else:
             is_training stage_of
         sweeps: AxisPlan Configuration MeasurePlan RangePlan SearchPlan SweepPlan Trial
             metric_label metric_word values_text
-        units: SECONDS UNKNOWN elapsed show shown_value unit_of
+        units: SECONDS UNKNOWN elapsed in_dollars show shown_value unit_of
         """,
     )

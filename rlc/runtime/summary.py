@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from rlc.errors import Error
-from rlc.plan import JOURNAL_FILE, PLAN_FILE, Evaluation, ExpectationResult, Plan, Training
+from rlc.plan import (
+    JOURNAL_FILE,
+    PLAN_FILE,
+    Evaluation,
+    ExpectationResult,
+    Plan,
+    Training,
+    in_dollars,
+)
 from rlc.runtime.journal.folder import no_run
 from rlc.runtime.journal.metrics import Record, is_number, read_metrics
 
@@ -299,7 +307,7 @@ def summary_html(summary: Summary) -> str:
         f"<li>{escape(verdict(one))} <code>{escape(one.text)}</code>: {escape(one.said)}</li>"
         for one in summary.expectations
     )
-    spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
+    spent = f", {in_dollars(summary.spent_usd)} spent" if summary.spent_usd else ""
     return (
         f"<div><b>{escape(summary.state)}</b>{spent}: <code>{escape(str(summary.folder))}</code>"
         f"{f'<p>{escape(summary.cause)}</p>' if summary.cause else ''}"
