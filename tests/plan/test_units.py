@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.plan.units import in_dollars, elapsed, show, shown_value
+from rlc.plan.units import elapsed, in_dollars, show, shown_value
 
 
 @pytest.mark.parametrize(
