@@ -448,7 +448,9 @@ def test_copies_of_copies_end_soon() -> None:
 
 
 def test_an_override_that_each_use_hides_is_refused() -> None:
-    declared = 'env of(most = 9) = gem("game:GuessTheNumber-v0-easy", max_number = most) |> chat()\n'
+    declared = (
+        'env of(most = 9) = gem("game:GuessTheNumber-v0-easy", max_number = most) |> chat()\n'
+    )
     text = f"{POLICY}{declared}env guess = of(7)\n{MAIN}"
     (one,) = compiled(text, "of.most=8").diagnostics
     assert one.code == "RL0106"
