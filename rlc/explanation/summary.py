@@ -16,6 +16,7 @@ from rlc.lang import Diagnostics, in_order, printable
 from rlc.lang.render import Paint
 from rlc.plan import (
     MAX_TURNS,
+    RECOGNISED,
     EnvPlan,
     Likelihood,
     ModelPlan,
@@ -213,6 +214,11 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
                 f"no limit of the turns of {env.name} is known: high has {MAX_TURNS:,} "
                 "(`rollouts(max_turns = …)` sets a lower one)"
             )
+    for stage in plan.trainings:
+        origin = plan.provenance.get(f"stages.{stage.name}.loss.name", "")
+        if origin.endswith(RECOGNISED) and (objective := stage.policy_gradient) is not None:
+            own = origin.removesuffix(RECOGNISED)
+            yield f"the loss of {stage.name} is {objective.loss.name}: {own} has its formula"
     if not all(total_cost(costs, level).complete for level in LEVELS):
         yield "a price is unknown: amounts with ≥ are lower bounds"
     for item in in_order(found)[:_MOST_FINDINGS]:
