@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from html import escape
 from pathlib import Path
 from statistics import fmean
@@ -78,8 +79,21 @@ class UnknownStageError(Error, KeyError):
     """A stage of which a run has no metrics."""
 
 
+class UnknownMetricError(Error, KeyError):
+    """A metric that a stage has not."""
+
+
+class Columns(dict[str, list[Any]]):
+    """The metrics of a stage by name, each with a value for each step."""
+
+    def __missing__(self, name: str) -> list[Any]:
+        near = get_close_matches(name, self, 3)
+        known = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self)}"
+        raise UnknownMetricError(f"no step has the metric `{name}`", known)
+
+
 @frozen(eq=False, repr=False)
-class History(Mapping[str, dict[str, list[Any]]]):
+class History(Mapping[str, Columns]):
     """The metrics of a run as columns: ``history["main"]["reward/mean"]``.
 
     A mapping from the name of each stage, or evaluation, to its columns by the names of the
@@ -94,14 +108,14 @@ class History(Mapping[str, dict[str, list[Any]]]):
     folder: Path
     records: tuple[Record, ...]
 
-    def __getitem__(self, stage: str) -> dict[str, list[Any]]:
+    def __getitem__(self, stage: str) -> Columns:
         rows = [record for record in self.records if record["stage"] == stage]
         if not rows:
             known = f"it has those of {', '.join(self)}" if self else "no step of it is done yet"
             raise UnknownStageError(f"{self.folder} has no metrics of `{stage}`", known)
         rows.sort(key=lambda record: int(record["step"]))
         names = dict.fromkeys(["step", *(name for row in rows for name in row if name != "stage")])
-        return {name: [row.get(name) for row in rows] for name in names}
+        return Columns({name: [row.get(name) for row in rows] for name in names})
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(record["stage"] for record in self.records))

@@ -60,6 +60,9 @@ def test_a_model_answers(trained: Path) -> None:
         (reply,) = model.sample(ASKED, SamplingRequest(12, seed=1), on_text=parts.append)
         assert reply.text == "".join(parts).strip() == one.strip()
         assert len(reply.tokens) == len(reply.logprobs)
+        assert model.sample(ASKED, max_tokens=12, seed=1)[0].text == reply.text
+        with pytest.raises(TypeError, match="temprature"):
+            model.sample(ASKED, temprature=0)
         all_replies = model.sample_all(
             [[{"role": "user", "content": ASKED}]] * 2, SamplingRequest(8, seed=1)
         )
