@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rlc.models.model import Model, model, resume
     from rlc.plan.records import Plan
     from rlc.runtime.start import ExpectationError
-    from rlc.runtime.summary import History, Summary, history
+    from rlc.runtime.summary import History, Observer, Summary, history
     from rlc.sweeps.journal import SweepSummary
     from rlc.sweeps.start import resume_sweep
 else:
@@ -43,7 +43,7 @@ else:
         plan.records: Plan
         runtime.summary: History history
         runtime.start: ExpectationError
-        runtime.summary: Summary
+        runtime.summary: Observer Summary
         sweeps.journal: SweepSummary
         sweeps.start: resume_sweep
         """,
@@ -55,6 +55,7 @@ __all__ = [
     "Explanation",
     "History",
     "Model",
+    "Observer",
     "Plan",
     "Recipe",
     "RecipeError",

@@ -294,7 +294,8 @@ def run(
         job: a recipe, a plan, or the path of either.
         run_dir: the folder of the run, which must not exist; ``runs/NAME-TIME`` by default.
         base_url: the address of a Tinker server to use instead of the hosted service.
-        observer: an object whose methods are called as the run proceeds.
+        observer: an :class:`rlc.Observer`, whose methods are called as the run proceeds; without
+            one nothing is printed.
         set: as in :func:`rlc.load`; this and the following are for the path of a recipe only.
         seed: the seed of every random choice; 1 by default.
         rehearse: make it a small and short job on the tiny model, which needs no key.
@@ -313,6 +314,12 @@ def run(
 
         summary = rlc.run("recipes/quickstart.rl", set={"main.steps": 10})
         print(summary.state, summary.model().chat("2 + 3 = ?"))
+
+        class Printed(rlc.Observer):
+            def step(self, step, metrics):
+                print(step, metrics.get("reward/mean"))
+
+        rlc.run("recipes/quickstart.rl", observer=Printed())
     """
     from rlc.check import check_plan
     from rlc.models import run_plan

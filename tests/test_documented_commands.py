@@ -10,7 +10,8 @@ from followed_pages import calls_of_rlc, fences
 from page_examples import complete
 from paths import ROOT
 
-from rlc.cli.main import _parser
+from rlc.cli.main import _arguments
+from rlc.cli.output import UsageError
 from rlc.compile.recipe import compile_source
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
@@ -29,14 +30,14 @@ def test_the_commands_of_a_page_have_these_arguments(page: Path) -> None:
     """Each call of ``rlc`` in a block for the shell is parsed as the command itself parses it."""
     for fence in fences(page.read_text(encoding="utf-8")):
         for words in calls_of_rlc(fence.text) if fence.kind in SHELL else ():
-            assert _parser(words).parse_args(words).command == words[0]
+            assert _arguments(words).command == words[0]
 
 
 def test_an_argument_that_does_not_exist_is_found() -> None:
     (words,) = calls_of_rlc('$ rlc run "a b.rl" --sett x=1 | tail  # why')
     assert words == ["run", "a b.rl", "--sett", "x=1"]
-    with pytest.raises(SystemExit):
-        _parser(words).parse_args(words)
+    with pytest.raises(UsageError, match="no option `--sett`"):
+        _arguments(words)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)

@@ -89,6 +89,12 @@ def history_of(env: EnvPlan) -> Literal["all", "observations", "latest"]:
     return next((history for history in kept if history), "latest")
 
 
+def may_rewrite(env: EnvPlan) -> bool:
+    """Return whether a chat is a prompt a turn where the renderer changes earlier turns; what wraps
+    texts has `concat()` for that."""
+    return bool(seats_of(env)) or source_traits(env.source).prompts != "text"
+
+
 def max_turns(env: EnvPlan) -> int | None:
     """Return the most replies in an episode, tools included; None if unknown."""
     tools = (w for w in env.wrappers if wrapper_traits(w.name).role in ("tool", "server_tools"))

@@ -476,18 +476,17 @@ def chat_history(
     """Return a factory of chats; ``begins`` as for :class:`ChatFormat`. Raise EnvError for a
     renderer that does not fit the tokenizer, or that cannot keep a prefix where it has to."""
     renderer = fitting_renderer(tokenizer, renderer_name)
-    if may_rewrite and not renderer.has_extension_property:
-        own = {name: begins.get(name, "") for name in ("instruction", "system")}
-        return lambda: RewrittenChat(renderer, **own)
-    chats = ChatFormat(renderer, **begins)
-    if one_reply:
-        return lambda: ChatHistory(chats)
+    why = None
     if not renderer.has_extension_property:
-        what = f"the renderer `{renderer_name}` rewrites earlier turns, so chat() cannot keep them"
-        raise EnvError(what)
-    if not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
-        raise EnvError(f"the renderer `{renderer_name}` ends a turn with text, not with a token")
-    return lambda: ChatHistory(chats)
+        why = "rewrites earlier turns, so chat() cannot keep them"
+    elif not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
+        why = "ends a turn with text, not with a token"
+    if why is None or one_reply:
+        chats = ChatFormat(renderer, **begins)
+        return lambda: ChatHistory(chats)
+    if not may_rewrite:
+        raise EnvError(f"the renderer `{renderer_name}` {why}")
+    return lambda: RewrittenChat(renderer, **begins)
 
 
 def encoded_reply(reply: str, history: PromptBuilder, tokenizer: Any) -> list[int]:

@@ -23,7 +23,7 @@ else:
     __getattr__ = door(
         __name__,
         """
-        amendments: Amendment filled
+        amendments: Amendment filled nodes_in
         expectations: CheckedExpectation report_expectations
         notes: AXIS Annotations Annotator Arguments EXPRESSION KEYS_ARE_NAMES MEASURE Note Role
             STAGE_OF_SWEEP WrittenDefault field_of fields_of

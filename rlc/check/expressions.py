@@ -46,7 +46,7 @@ from rlc.lang import (
     Span,
     replace,
 )
-from rlc.plan import EnvPlan, LossPlan
+from rlc.plan import RECOGNISED, EnvPlan, LossPlan
 from rlc.records import evolve, fields, has
 
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
     if known is None or (known.one_advantage and not _has_one_advantage(stage)):
         return loss
     own = loss.data.name
-    origin = f"`{own.data}`, {said(own.origin)}, which is this one"
+    origin = f"`{own.data}`, {said(own.origin)}{RECOGNISED}"
     name: Any = evolve(own, data=known.name, origin=origin)
     config: Any = {k: Value("float", v, own.span, origin) for k, v in known.config.items()}
     none: Any = Value("loss", None, own.span, f"definition of {known.name}")

@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rlc.catalog import FREE, MODEL_FIELDS, BaseModelFacts, find_model, find_retired, model_names
+from rlc.catalog import (
+    FREE,
+    MODEL_FIELDS,
+    BaseModelFacts,
+    Price,
+    find_model,
+    find_retired,
+    model_names,
+)
 from rlc.check.bind import Evaluate, Owner, bind
-from rlc.check.scope import known_values, rename
+from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import Value, said
 from rlc.lang import BlockDecl, Diagnostics, Label, replace
 from rlc.plan import (
     JOURNAL_FILE,
     LOCAL,
+    TINKER,
     WHERE_PATHS_START,
     ModelPlan,
     ModelState,
@@ -34,7 +43,7 @@ def model_value(
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
     base = bound.values.get("base")
     base = base and _folder(base, recipe)
-    model = _find(base, recipe, found) if base else None
+    model = _find(base, bound.values, recipe, found) if base else None
     if base is None or model is None or not bound.complete:
         return None
     bound.values["base"] = base
@@ -159,8 +168,11 @@ def _folder(base: Value, recipe: str) -> Value:
     return Value("path", path, base.span, base.origin)
 
 
-def _find(base: Value, recipe: str, found: Diagnostics) -> BaseModelFacts | None:
-    """Return the catalogue's model, or an unknown one for a folder; None after a report."""
+def _find(
+    base: Value, values: dict[str, Value], recipe: str, found: Diagnostics
+) -> BaseModelFacts | None:
+    """Return the catalogue's model, or an unknown one for a folder or a name that a server of the
+    user's may have; None after a report."""
     name = base.data
     if (model := find_model(name)) is not None:
         return model
@@ -174,8 +186,13 @@ def _find(base: Value, recipe: str, found: Diagnostics) -> BaseModelFacts | None
             return BaseModelFacts(name, LOCAL, None, (), FREE)
         found.error("RL0107", base.span, f'there is no folder "{folder}"', WHERE_PATHS_START)
         return None
-    message = f'there is no model "{name}"'
-    advice = f"{known_values(model_names(), name)} (a folder starts with `./` or `/`)"
+    message, others = f'there is no model "{name}"', model_names()
+    advice = f"{known_values(others, name)} (a folder starts with `./` or `/`)"
+    if not closest(name, others):
+        service, renderer = (v and v.data for v in map(values.get, ("service", "renderer")))
+        if service == TINKER and renderer is not None:
+            return BaseModelFacts(name, TINKER, None, (), Price(None, None, None, None))
+        advice += "; a server of yours may have others: write `service = tinker` and a `renderer`"
     found.error("RL0107", base.span, message, advice, fix=rename(base.span, name, model_names()))
     return None
 
@@ -187,7 +204,7 @@ def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnosti
         message = f'"{base.data}" is not on the service `{chosen.data}`'
         advice = "to train it here, give the folder that holds its weights as `base`"
         if model.service == LOCAL:
-            advice = "it is on this machine: `service = local`"
+            advice = "it is here; `rlc run --service tinker --base-url …` trains it on your server"
         found.error("RL0306", chosen.span, message, advice)
         return None
     return chosen

@@ -170,7 +170,9 @@ class Scalars:
             return None
         origin = combined(expr.span, items.values())
         data = {name: item.data for name, item in items.items()}
-        return self._of_parts("record", data, [*data.values()], expr, origin)
+        record = self._of_parts("record", data, [*data.values()], expr, origin)
+        keys = {field.name.id: field.name.span for field in expr.fields}
+        return record and evolve(record, keys=keys)
 
     def _of_parts(
         self, kind: str, data: Any, parts: list[Any], expr: Expr, origin: str | Span

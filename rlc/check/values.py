@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rlc.catalog import KINDS, SCALARS, Param
@@ -18,13 +19,15 @@ class Value:
 
     ``type`` is one of :data:`rlc.catalog.records.SCALARS` or a kind of the catalogue; ``data`` is
     the plain value, or a plan record whose leaves may again be values. ``origin`` is a place, or
-    what provenance says: ``--set main.steps``, ``default of adam``.
+    what provenance says: ``--set main.steps``, ``default of adam``. ``keys`` are the places of the
+    names in a record that is written out.
     """
 
     type: str
     data: Any
     span: Span
     origin: str | Span
+    keys: Mapping[str, Span] | None = None
 
 
 def said(origin: str | Span) -> str:
@@ -88,12 +91,14 @@ class Origins:
         """Return the place of ``batch.size`` and the like, or of the nearest part around it."""
         node: Any = self.values
         place = self.span
+        keys: Mapping[str, Span] = {}
         for key in path.split("."):
             node = (children_of(node, unwrap) or {}).get(key, _MISSING)
             if node is _MISSING:
                 break
+            place, keys = keys.get(key, place), {}
             while isinstance(node, Value):
-                place, node = node.span, node.data
+                place, keys, node = node.span, node.keys or keys, node.data
         return place
 
     def provenance(self) -> dict[str, str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import itertools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlc.errors import Error
 from rlc.version import __version__
@@ -57,8 +58,9 @@ def entry() -> None:
 
 
 def main(argv: Sequence[str]) -> int:
+    args = None
     try:
-        args = _parser(argv).parse_args(argv)
+        args = _arguments(argv)
         status = int(args.run(args))
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -84,7 +86,39 @@ def main(argv: Sequence[str]) -> int:
     return status
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments. Raise UsageError for words that nothing has, before argparse misses
+    others; it ends the program with the usage of the command for other mistakes."""
+    parser, subparsers = _parsers(argv)
+    called = argv[0] if argv else ""
+    if not called.startswith("-") and called not in ("", *COMMANDS):
+        raise _unknown(f"there is no command `{called}`", called, list(COMMANDS), "")
+    if called in COMMANDS:
+        known = [*subparsers[called]._option_string_actions]
+        for word in itertools.takewhile(lambda word: word != "--", argv[1:]):
+            name = word.partition("=")[0]
+            is_option = name.startswith("--") and " " not in name
+            if is_option and not any(one.startswith(name) for one in known):
+                message = f"`rlc {called}` has no option `{name}`"
+                raise _unknown(message, name, [one for one in known if len(one) > 2], called)
+    args, rest = parser.parse_known_args(argv)
+    if rest:
+        raise _unknown(f"`rlc {called}` takes no further `{rest[0]}`", None, [], called)
+    return args
+
+
+def _unknown(message: str, word: str | None, known: list[str], command: str) -> Error:
+    from rlc.cli.output import UsageError
+    from rlc.lang import did_you_mean
+
+    more = f"`{' '.join(filter(None, ('rlc', command, '--help')))}` lists what there is"
+    return UsageError(message, (did_you_mean(word, known) if word else None) or more)
+
+
+def _parsers(
+    argv: Sequence[str],
+) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser, and those of the commands that may be called."""
     parser = argparse.ArgumentParser(
         prog="rlc",
         description="Compile and run reinforcement-learning post-training recipes.",
@@ -101,7 +135,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(name, formatter_class=_HelpFormatter, **texts)
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
-    return parser
+    return parser, subparsers.choices
 
 
 class _HelpFormatter(argparse.HelpFormatter):

@@ -102,16 +102,16 @@ def _tool(reads: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 @_tool(reads=True)
-def check(path: str | None = None, text: str | None = None, data: bool = True) -> dict[str, Any]:
-    """Find every mistake in a recipe: the file at `path`, or a `text` that is not saved yet. Each
+def check(recipe: str | None = None, text: str | None = None, data: bool = True) -> dict[str, Any]:
+    """Find every mistake in a recipe: the file `recipe`, or a `text` that is not saved yet. Each
     finding has its code, place, an excerpt that shows it, help, and a fix if there is a clear one.
     The data that the recipe names is read too, unless `data` is false. Nothing is run or paid for.
     """
-    if (path is None) == (text is None):
-        raise Error("give the path of a recipe, or a text")
+    if (recipe is None) == (text is None):
+        raise Error("give a recipe, or a text")
     reader = Reader() if data else None
-    if path is not None:
-        found = check_file(path, reader)
+    if recipe is not None:
+        found = check_file(recipe, reader)
     else:
         found = compile_source(Source("recipe.rl", text or ""), reader=reader).diagnostics
     shown = (render_human(Diagnostics([item]), color=False) for item in in_order(found))
@@ -126,18 +126,19 @@ def check(path: str | None = None, text: str | None = None, data: bool = True) -
 
 @_tool(reads=True)
 def explain(
-    what: str, set: list[str] | None = None, rehearse: bool = False, full: bool = False
+    recipe: str, set: list[str] | None = None, rehearse: bool = False, full: bool = False
 ) -> str:
     """Say what a recipe (.rl) or a saved plan (.json) trains, how, how long and for how much; with
     `full` every value and where it comes from, the formulas and the bill. `set` changes values of a
-    recipe (["main.steps=10"]). Or give a code of a finding, such as RL0204, for its page.
+    recipe (["main.steps=10"]). In place of a recipe, the code of a finding, such as RL0204, has a
+    page.
     """
-    if is_code(what) or what.endswith(".json"):
+    if is_code(recipe) or recipe.endswith(".json"):
         if set or rehearse:
             raise Error("set and rehearse decide what a recipe means, and are for recipes only")
-        is_page = is_code(what)
-        return page_of(what) if is_page else rlc.explain(read_plan(what).plan).text(full=full)
-    explanation = rlc.load(what, set or (), rehearse=rehearse).explain()
+        is_page = is_code(recipe)
+        return page_of(recipe) if is_page else rlc.explain(read_plan(recipe).plan).text(full=full)
+    explanation = rlc.load(recipe, set or (), rehearse=rehearse).explain()
     if explanation.plan is None:
         raise rlc.RecipeError(explanation.diagnostics)
     return explanation.text(full=full)

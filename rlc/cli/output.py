@@ -36,12 +36,14 @@ def redraws(stream: TextIO) -> bool:
 
 
 @contextmanager
-def announced(text: str, quiet: bool = False) -> Iterator[None]:
-    """Show a text on the terminal until the block ends."""
+def announced(text: str, quiet: bool = False, in_logs: bool = False) -> Iterator[None]:
+    """Show a text on the terminal until the block ends; or as a line ``in_logs``."""
     shown = not quiet and redraws(sys.stdout)
     try:
         if shown:
             print(f"{text} …", end="\r", flush=True)
+        elif in_logs and not quiet:
+            print(f"{text} …", file=sys.stderr)
         yield
     finally:
         if shown:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlc.cli.live.lines import sparkline
 from rlc.cli.output import visible
-from rlc.plan import OUTCOMES, elapsed
+from rlc.plan import OUTCOMES, elapsed, in_dollars
 from rlc.report import read_files
 from rlc.report.findings import findings
 from rlc.report.measures import distinct, measures
@@ -70,7 +70,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"  {label:<10} {verdict(one)}: {one.text}   ({one.said})"
     yield f"  run folder {summary.folder}   (metrics.jsonl, rollouts.jsonl, plan.json)"
     if summary.spent_usd:
-        yield f"  spent      ${summary.spent_usd:.2f}"
+        yield f"  spent      {in_dollars(summary.spent_usd)}"
     failures = read_failures(summary.folder)
     for number, failure in enumerate(failures[:_CAUSES]):
         yield f"  {'' if number else 'failures':<10} {failure}"

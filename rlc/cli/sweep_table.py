@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rlc.plan import SweepPlan, Trial, elapsed, values_text
+from rlc.plan import SweepPlan, Trial, elapsed, in_dollars, values_text
 from rlc.sweeps import ConfigurationResult, SweepObserver, SweepSummary, TrialRecord, ranked
 
 _STYLES = {"running": "cyan", "finished": "green", "pruned": "dim", "failed": "red"}
@@ -94,7 +94,7 @@ class LiveSweep(SweepObserver):
         with self._lock:
             records = list(self._records.values())
         ended = sum(record.ended for record in records)
-        spent = f" · ${self._spent:.2f}" if self._spent else ""
+        spent = f" · {in_dollars(self._spent)}" if self._spent else ""
         running = elapsed(time.monotonic() - self._since)
         title = f"{self._title} · {ended} of {self._size} · {running}{spent}"
         table = Table(title=Text(title), title_justify="left", box=None, header_style="dim")
@@ -141,7 +141,7 @@ def print_result(console: Console, summary: SweepSummary) -> None:
         lines.append(f"best: {summary.best.trials[0].trial.options}")
     counts = {state: sum(r.state == state for r in summary.trials) for state in _STYLES}
     states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
+    spent = f", {in_dollars(summary.spent_usd)} spent" if summary.spent_usd else ""
     lines.append(f"{summary.state}: {states}{spent}; {summary.folder}")
     lines += [summary.cause] if summary.cause else []
     for record in summary.failed:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlc.catalog import DECLARATIONS, TRAINING
-from rlc.check import Amendment, known_values
+from rlc.check import Amendment, known_values, nodes_in
 from rlc.lang import (
     Amend,
     BlockDecl,
@@ -14,6 +14,7 @@ from rlc.lang import (
     Diagnostics,
     Expr,
     Field,
+    Label,
     Name,
     Recipe,
     Source,
@@ -94,6 +95,7 @@ def _changed(
     names = [name.id for name in path[1:]]
     own = decl.parameters or ()
     if any(names == [parameter.name.id] for parameter in own):
+        _report_without_effect(decl, change, found)
         new = (evolve(p, default=value) if names == [p.name.id] else p for p in own)
         return evolve(decl, parameters=tuple(new))
     declared = DECLARATIONS.get(decl.kind.id)
@@ -117,6 +119,33 @@ def _changed(
     given = any(part.startswith(f"{field.name.id}.") for field in amend.fields)
     fields = change.in_fields(amend.fields, 1) if given else (*amend.fields, change.field(1))
     return evolve(decl, value=evolve(amend, fields=fields))
+
+
+def _report_without_effect(
+    decl: BlockDecl | ValueDecl, change: Amendment, found: Diagnostics
+) -> None:
+    """Refuse a default of a parameter that each use of the declaration gives a value."""
+    name = change.path[1]
+    place = [parameter.name.id for parameter in decl.parameters or ()].index(name.id)
+
+    def gives_it(call: Call) -> bool:
+        named = [each.name.id if each.name else None for each in call.args]
+        return name.id in named or named[place : place + 1] == [None]
+
+    uses = [
+        (user, node)
+        for user in change.decls.values()
+        for node in nodes_in(user)
+        if isinstance(node, Call) and isinstance(node.func, Name) and node.func.id == decl.name.id
+    ]
+    if not uses or not all(gives_it(call) for _, call in uses):
+        return
+    user, call = uses[0]
+    made = user.value if isinstance(user, ValueDecl) else None
+    is_named = call in (made, made.base if isinstance(made, Amend) else None)
+    advice = change.declared(f"{user.name.id}.{name.id}") if is_named else "change it there"
+    message = f"each use of `{decl.name.id}` gives `{name.id}` a value, so this changes nothing"
+    found.error("RL0106", name.span, message, advice, Label(call.span, "gives its own"))
 
 
 def _made_by(decl: ValueDecl, base: Expr, change: Amendment) -> Call | None:

@@ -38,7 +38,16 @@ from rlc.lang import (
     format_expression,
 )
 from rlc.lang.render import render_human
-from rlc.plan import AxisPlan, Configuration, Plan, StagePlan, SweepPlan, is_training, metric_label
+from rlc.plan import (
+    AxisPlan,
+    Configuration,
+    Plan,
+    StagePlan,
+    SweepPlan,
+    in_dollars,
+    is_training,
+    metric_label,
+)
 from rlc.pricing import SweepCost, sweep_cost
 from rlc.records import define, evolve, field, fields, frozen, has
 
@@ -476,13 +485,13 @@ class _Checker:
         if (most := budget.usd) is None:
             return
         place, whole = self.checked.origins.at("budget.usd"), cost.total["expected"].usd
-        least, own = cost.least.usd, f"a budget of ${most:,.2f}"
+        least, own = cost.least.usd, f"a budget of {in_dollars(most)}"
         if least > most:
-            advice = f"the cheapest is expected to cost ${least:,.2f}, all of them ${whole:,.2f}"
+            advice = f"the cheapest is expected to cost {in_dollars(least)}, all of them "
+            advice += in_dollars(whole)
             self.found.error("RL0608", place, f"{own} is less than any trial costs", advice)
         elif whole > most:
             message = f"{own} will do for about {int(cost.trials * most / whole):,} of "
-            advice = (
-                f"all of them are expected to cost ${whole:,.2f}; the sweep stops at the budget"
-            )
+            advice = f"all of them are expected to cost {in_dollars(whole)}; "
+            advice += "the sweep stops at the budget"
             self.found.warning("RL0609", place, f"{message}{cost.trials:,} trials", advice)

@@ -41,7 +41,7 @@ else:
         grading.graders: Grader TRIED boxed completed is_right require_gradable tagged tried
             wrongly_graded
         grading.math_equivalence: SubprocessPool serve
-        grading.rewards: CodeTrial Messages Reward RewardError TRIED_OWN as_number
+        grading.rewards: CodeTrial Messages MisnamedError Reward RewardError TRIED_OWN as_number
         harbor: HarborTask harbor_tasks
         journal: SCHEMA best_key meta saved
         messages: Message MessageError

@@ -16,7 +16,7 @@ from rlc.data.messages import (
     text_part,
     transcript,
 )
-from rlc.data.rows import require_field
+from rlc.data.rows import require_field, why_absent
 from rlc.records import evolve, frozen
 
 MESSAGES, SHAREGPT = "messages", "conversations"
@@ -151,8 +151,7 @@ def _field(row: Mapping[str, Any], field: str | None) -> Any:
     for name in names:
         if row.get(name) not in ("", None):
             return row[name]
-    wanted = " or ".join(f"`{name}`" for name in names)
-    what = f"there is no field {wanted}; the row has: {', '.join(map(str, row))}"
+    what = why_absent(row, names)
     reply = next((name for name in REPLIES if name in row), None)
     prompt = next((name for name in ("prompt", "question", "instruction") if name in row), None)
     if not prompt or not reply:

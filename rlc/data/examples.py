@@ -18,6 +18,7 @@ from rlc.data.messages import (
     read_tools,
     transcript,
 )
+from rlc.data.rows import why_absent
 from rlc.plan import AnyData, Chats, LabelledReplies, Pairs, Rows
 from rlc.records import frozen
 
@@ -156,9 +157,7 @@ def _first(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> An
 def _required(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
     value = _first(row, usual, name)
     if value is None:
-        *others, last = [f"`{one}`" for one in ((name,) if name else usual)]
-        names = f"{', '.join(others)} or {last}" if others else last
-        raise ComparisonError(f"there is no field {names}; the row has: {', '.join(map(str, row))}")
+        raise ComparisonError(why_absent(row, (name,) if name else usual))
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import IO, Any, Literal
 
@@ -289,6 +289,15 @@ def field_fault(row: Mapping[str, Any], name: str, holds: Holds) -> FieldError |
         what = f"the field `{name}` holds {found}, and not {needed}"
         return FieldError(what, name, "type")
     return None
+
+
+def why_absent(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Return why a row has no value under one of several names."""
+    if (empty := next((name for name in names if name in row), None)) is not None:
+        return f"the field `{empty}` is empty"
+    *others, last = (f"`{name}`" for name in names)
+    wanted = f"{', '.join(others)} or {last}" if others else last
+    return f"there is no field {wanted}; the row has: {', '.join(map(str, row))}"
 
 
 def require_field(row: Mapping[str, Any], name: str, holds: Holds) -> None:

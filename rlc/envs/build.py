@@ -12,9 +12,9 @@ from rlc.catalog import (
     code_of,
     is_chat,
     max_turns,
+    may_rewrite,
     prompt_rules,
     rubrics_of,
-    seats_of,
     source_traits,
     with_role,
     wrapper_traits,
@@ -113,7 +113,7 @@ def build_env(
             new_chat = chat_history(
                 *reader,
                 one_reply=max_turns(plan) == 1,
-                may_rewrite=bool(seats_of(plan)),
+                may_rewrite=may_rewrite(plan),
                 solved=solved,
                 **own,
             )

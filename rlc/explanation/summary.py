@@ -16,6 +16,7 @@ from rlc.lang import Diagnostics, in_order, printable
 from rlc.lang.render import Paint
 from rlc.plan import (
     MAX_TURNS,
+    RECOGNISED,
     EnvPlan,
     Likelihood,
     ModelPlan,
@@ -29,6 +30,7 @@ from rlc.plan import (
     Training,
     elapsed,
     evaluations_of,
+    in_dollars,
     is_evaluation,
     is_training,
     plan_hash,
@@ -178,10 +180,10 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
         counted = [by_stage[name] for name in names]
         if budget.usd is not None:
             sums = {level: total_cost(counted, level).usd for level in LEVELS}
-            yield _limit(stage.name, budget.usd, sums, "${:,.2f}")
+            yield _limit(stage.name, budget.usd, sums, in_dollars)
         if budget.tokens is not None:
             sums = {level: sum(cost.tokens(level) for cost in counted) for level in LEVELS}
-            yield _limit(stage.name, budget.tokens, sums, "{:,.0f} tokens")
+            yield _limit(stage.name, budget.tokens, sums, "{:,.0f} tokens".format)
         if budget.seconds is not None:
             yield f"{show(budget.seconds, 'duration')} for {stage.name}"
         limited = limited or budget != type(budget)(None, None, None)
@@ -189,12 +191,14 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
         yield "none: nothing but the steps limits what is spent"
 
 
-def _limit(stage: str, most: float, sums: dict[Level, float], spec: str) -> str:
+def _limit(
+    stage: str, most: float, sums: dict[Level, float], written: Callable[[float], str]
+) -> str:
     """Compare a limit with the estimates of what counts against it."""
-    limit = f"{spec.format(most)} for {stage}"
+    limit = f"{written(most)} for {stage}"
     for level in LEVELS:
         if sums[level] > most:
-            estimate = f"the {level} estimate, {spec.format(sums[level])}"
+            estimate = f"the {level} estimate, {written(sums[level])}"
             return f"{limit}: {estimate}, is more: the run stops there"
     return f"{limit}: enough even for the high estimate"
 
@@ -210,6 +214,11 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
                 f"no limit of the turns of {env.name} is known: high has {MAX_TURNS:,} "
                 "(`rollouts(max_turns = …)` sets a lower one)"
             )
+    for stage in plan.trainings:
+        origin = plan.provenance.get(f"stages.{stage.name}.loss.name", "")
+        if origin.endswith(RECOGNISED) and (objective := stage.policy_gradient) is not None:
+            own = origin.removesuffix(RECOGNISED)
+            yield f"the loss of {stage.name} is {objective.loss.name}: {own} has its formula"
     if not all(total_cost(costs, level).complete for level in LEVELS):
         yield "a price is unknown: amounts with ≥ are lower bounds"
     for item in in_order(found)[:_MOST_FINDINGS]:

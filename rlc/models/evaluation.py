@@ -12,7 +12,7 @@ from rlc.compile import compile_source
 from rlc.errors import Error
 from rlc.lang import Source
 from rlc.lang.render import render_human
-from rlc.plan import EnvPlan, ModelPlan, Plan, build_graph, file_part, rebased
+from rlc.plan import EnvPlan, Evaluation, ModelPlan, Plan, build_graph, file_part, rebased
 from rlc.report import read_plan
 from rlc.service import SamplingRequest
 
@@ -28,25 +28,30 @@ class EvaluationError(Error):
 
 def evaluation_plan(
     model: ModelPlan,
-    env: str,
-    tasks: int,
-    samples: int,
-    sampling: SamplingRequest | None,
+    env: str | None,
+    tasks: int | None = None,
+    samples: int | None = None,
+    sampling: SamplingRequest | None = None,
     metrics: Sequence[str] = (),
     seed: int = 1,
 ) -> Plan:
     """Return the plan of an evaluation of a model as it is. ``env`` is written as in a recipe,
     ``gem("game:Sudoku-v0-easy") |> chat()``, with paths from the working directory, or names an
-    environment of the model's run. Without ``sampling`` replies are sampled as in that run, or
-    with 512 tokens. ``metrics``, written as in a recipe, are by default the mean reward, and pass@k
+    evaluation of the model's run, which is repeated, or an environment of it; None: the only
+    evaluation of the run. ``tasks`` and ``samples`` are by default those of the evaluation, else 64
+    and 1. Without ``sampling`` replies are sampled as in that run, or with 512 tokens. ``metrics``,
+    written as in a recipe, are by default those of the evaluation, else the mean reward, and pass@k
     for several samples. Raise EvaluationError if a part cannot be read, or the run lacks it."""
-    known, recipe = _of_run(model, env) if env.isidentifier() else (None, _SOURCE)
-    metrics = metrics or ["mean_reward()", *([f"pass_at({samples})"] if samples > 1 else [])]
+    known, recipe = None, _SOURCE
+    if env is None or env.isidentifier():
+        known, recipe = _of_run(model, env)
+    usual = ["mean_reward()", *([f"pass_at({samples})"] if (samples or 1) > 1 else [])]
     text = f"""\
 model m {{ base = "tiny" }}
 env shown = {'gem("game:GuessTheNumber-v0-easy") |> chat()' if known else env}
 eval {NAME} {{
-  model = m  env = shown  tasks = {tasks}  samples = {samples}  metrics = [{", ".join(metrics)}]
+  model = m  env = shown  tasks = {tasks or 64}  samples = {samples or 1}
+  metrics = [{", ".join(metrics or usual)}]
   sampling = sample(max_tokens = 512)
 }}
 """
@@ -54,35 +59,56 @@ eval {NAME} {{
     if compiled.plan is None:
         raise EvaluationError(render_human(compiled.diagnostics, color=False).rstrip())
     (stage,) = compiled.plan.evaluations
+    if isinstance(known, Evaluation):
+        stage = evolve(
+            known,
+            name=NAME,
+            after=None,
+            every=None,
+            first=False,
+            tasks=tasks or known.tasks,
+            samples=samples or known.samples,
+            metrics=stage.metrics if metrics else known.metrics,
+        )
+    elif known is not None:
+        stage = evolve(stage, envs=(evolve(known, weight=1.0),))
     weights = model.weights
     if weights is not None and is_run_weights(weights):
         weights = rebased(weights, "", recipe)
-    stage = evolve(stage, model=evolve(model, name="m", weights=weights))
-    envs = stage.envs
-    if known is not None:
-        envs = (evolve(known, weight=1.0, rollouts=evolve(known.rollouts, group=samples)),)
-    (own,) = (env.rollouts for env in envs)
-    if sampling is not None:
-        own = own.sampled(evolve(sampling, max_tokens=sampling.max_tokens or own.max_tokens))
-    how = own.sampling(stage.sampling if sampling is None else stage.sampling.sampled(sampling))
-    envs = tuple(evolve(env, rollouts=own) for env in envs)
-    stage = evolve(stage, envs=envs, sampling=how)
-    stages = (stage,)
+    how = stage.sampling if sampling is None else stage.sampling.sampled(sampling)
+    envs = []
+    for one in stage.envs:
+        own = evolve(one.rollouts, group=stage.samples)
+        if sampling is not None:
+            own = own.sampled(evolve(sampling, max_tokens=sampling.max_tokens or own.max_tokens))
+        envs.append(evolve(one, rollouts=own))
+    if len(envs) == 1:
+        how = envs[0].rollouts.sampling(how)
+    named = evolve(model, name="m", weights=weights)
+    stages = (evolve(stage, model=named, envs=tuple(envs), sampling=how),)
     return evolve(
         compiled.plan, recipe=recipe, stages=stages, graph=build_graph(stages), provenance={}
     )
 
 
-def _of_run(model: ModelPlan, name: str) -> tuple[EnvPlan, str]:
-    """Return an environment of the run that a model comes from, and the recipe of the run."""
+def _of_run(model: ModelPlan, name: str | None) -> tuple[Evaluation | EnvPlan, str]:
+    """Return an evaluation or an environment of the run that a model comes from, and the recipe of
+    the run; without a name its only evaluation."""
     if model.weights is None or not is_run_weights(model.weights):
+        what = "that could be repeated" if name is None else f"that could know `{name}`"
         raise EvaluationError(
-            f"{model.name} comes from no run that could know the environment `{name}`",
-            "write it as a recipe does: --env 'gem(\"game:Sudoku-v0-easy\") |> chat()'",
+            f"{model.name} comes from no run {what}",
+            "write an environment as a recipe does: --env 'gem(\"game:Sudoku-v0-easy\") |> chat()'",
         )
     plan = read_plan(Path(file_part(model.weights)))
+    held = {stage.name: stage for stage in plan.evaluations}
     envs = {env.name: env for stage in plan.stages for env in stage.environments}
-    if name not in envs:
-        listed = ", ".join(f"`{known}`" for known in envs) or "none"
-        raise EvaluationError(f"the run has no environment `{name}`", f"it has {listed}")
-    return envs[name], plan.recipe
+    if name is None and len(held) == 1:
+        return next(iter(held.values())), plan.recipe
+    if name in held or name in envs:
+        return held.get(name) or envs[name], plan.recipe
+    listed = ", ".join(f"`{known}`" for known in [*held, *envs]) or "none"
+    if name is None:
+        raise EvaluationError("the run has no single evaluation to repeat", f"--env names {listed}")
+    message = f"the run has no evaluation and no environment `{name}`"
+    raise EvaluationError(message, f"it has {listed}")

@@ -193,10 +193,11 @@ class Model:
         return self.sample(with_system(as_messages(text), system), sampling)[0].text
 
     def conversation(
-        self, system: str = "", sampling: SamplingRequest | None = None
+        self, system: str = "", sampling: SamplingRequest | None = None, **settings: Any
     ) -> Conversation:
-        """Return a chat of several turns, which keeps its messages."""
-        return Conversation(self, sampling or SamplingRequest(512), system)
+        """Return a chat of several turns, which keeps its messages; ``settings`` as for
+        :meth:`sample`."""
+        return Conversation(self, evolve(sampling or SamplingRequest(512), **settings), system)
 
     def sample(
         self,
@@ -204,10 +205,13 @@ class Model:
         sampling: SamplingRequest | None = None,
         count: int = 1,
         on_text: OnText | None = None,
+        **settings: Any,
     ) -> list[SampledReply]:
-        """Return ``count`` replies, with their tokens and logprobs. ``on_text`` is called with the
-        text of the first as it comes, in another thread."""
-        wanted = evolve(sampling or SamplingRequest(512), n=count)
+        """Return ``count`` replies, with their tokens and logprobs. ``settings`` are the
+        request's, by name: ``temperature``, ``max_tokens``, ``top_p``, ``top_k``, ``stop``,
+        ``seed``. ``on_text`` is called with the text of the first as it comes, in another
+        thread."""
+        wanted = evolve(sampling or SamplingRequest(512), n=count, **settings)
         return self._loop.wait(self._opened.replies(as_messages(messages), wanted, on_text))
 
     def sample_all(
@@ -216,10 +220,11 @@ class Model:
         sampling: SamplingRequest | None = None,
         count: int = 1,
         on_done: Callable[[], None] = lambda: None,
+        **settings: Any,
     ) -> list[list[SampledReply]]:
         """Return the replies to several chats, which are sampled side by side. With a seed, that of
-        each chat is the seed plus its number."""
-        wanted = evolve(sampling or SamplingRequest(512), n=count)
+        each chat is the seed plus its number. ``settings`` as for :meth:`sample`."""
+        wanted = evolve(sampling or SamplingRequest(512), n=count, **settings)
 
         async def one(number: int, chat: Sequence[Message]) -> list[SampledReply]:
             seed = None if wanted.seed is None else wanted.seed + number

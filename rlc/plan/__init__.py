@@ -44,7 +44,7 @@ else:
         paths: CHECKPOINTS_FOLDER HUB_DATASET JOURNAL_FILE PLAN_FILE RUN_WEIGHTS SAVED_SET
             SAVED_SPLITS WHERE_PATHS_START file_part hub_dataset is_saved_set is_there located
             rebased
-        records: DataFile LONGEST_TTL Plan REHEARSAL SCHEMA_VERSION SHORTEST_TTL
+        records: DataFile LONGEST_TTL Plan RECOGNISED REHEARSAL SCHEMA_VERSION SHORTEST_TTL
         sources: AnyData BuilderData Chats DATA Demonstrations EpisodeData FIELD FileData
             LabelledReplies Pairs PreferredPairs ReadData RowData Rows Samples Split base_split
             has_rows is_read
@@ -53,6 +53,6 @@ else:
             is_training stage_of
         sweeps: AxisPlan Configuration MeasurePlan RangePlan SearchPlan SweepPlan Trial
             metric_label metric_word values_text
-        units: SECONDS UNKNOWN elapsed show shown_value unit_of
+        units: SECONDS UNKNOWN elapsed in_dollars show shown_value unit_of
         """,
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 4
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes
+RECOGNISED = ", which is this one"  # ends the origin of a loss that has the formula of its own
 # Seconds for which Tinker keeps a checkpoint: between an hour and ten years.
 SHORTEST_TTL, LONGEST_TTL = 3_600, 10 * 365 * 86_400
 

@@ -27,6 +27,12 @@ _DURATIONS = {
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
+def in_dollars(usd: float) -> str:
+    """Return an amount for people: ``$1,250.00``, ``$0.25``, ``$0.0048``."""
+    whole, _, cents = f"{usd:,.{4 if abs(usd) < 1 else 2}f}".partition(".")
+    return f"${whole}.{cents.rstrip('0'):0<2}"
+
+
 def show(data: Any, kind: str) -> str:
     """Return a value as a recipe writes it."""
     if kind == "duration" and isinstance(data, (int, float)):

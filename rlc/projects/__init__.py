@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rlc.errors import Error
 from rlc.version import __version__
 
+VERSION = f"rlc[{{}}]=={__version__}"
 _HERE = Path(__file__).parent / "templates"
 
 TEMPLATES = {
@@ -22,9 +24,10 @@ class ProjectError(Error):
     """A project cannot be written where it is wanted."""
 
 
-def make_project(folder: Path, template: str) -> list[Path]:
+def make_project(folder: Path, template: str, rlc: str = VERSION) -> list[Path]:
     """Write the files of a template; return their paths in the folder, which is made if need be.
-    Raise ProjectError if one of them is there already, or cannot be written."""
+    ``rlc`` is how requirements name it, with ``{}`` for its extras. Raise ProjectError if a file is
+    there already, or cannot be written."""
     files = dict[Path, str]()
     for part in ("common", template.replace("-", "_")):
         for path in sorted((_HERE / part).rglob("*")):
@@ -35,9 +38,10 @@ def make_project(folder: Path, template: str) -> list[Path]:
         raise ProjectError(f"{folder} has {', '.join(there)} already", advice)
     for path, text in files.items():
         text = text.replace("PROJECT_NAME", folder.resolve().name)
+        text = re.sub(r"(?m)^rlc\[(.+)\]$", lambda extras: rlc.format(extras[1]), text)
         try:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text.replace("RLC_VERSION", __version__), encoding="utf-8")
+            (folder / path).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ProjectError(f"{folder / path} cannot be written: {error.strerror}") from error
     return list(files)

@@ -7,7 +7,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from rlc.plan import elapsed
+from rlc.plan import elapsed, in_dollars
 from rlc.report.episodes import about_line, advantage
 from rlc.report.timing import LANES, lane_of
 from rlc.runtime import verdict
@@ -61,9 +61,7 @@ def number(value: float, digits: int = 4) -> str:
 
 def dollars(usd: float | None) -> str:
     """Format a price, with the digits that a small one needs; None is unknown."""
-    if usd is None:
-        return "unknown"
-    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+    return "unknown" if usd is None else in_dollars(usd)
 
 
 # Each state's style, and a sign that says the same as its colour, with the words for it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from html import escape
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from rlc.errors import Error
-from rlc.plan import JOURNAL_FILE, PLAN_FILE, Evaluation, ExpectationResult, Plan, Training
+from rlc.plan import (
+    JOURNAL_FILE,
+    PLAN_FILE,
+    Evaluation,
+    ExpectationResult,
+    Plan,
+    Training,
+    in_dollars,
+)
 from rlc.runtime.journal.folder import no_run
 from rlc.runtime.journal.metrics import Record, is_number, read_metrics
 
@@ -70,8 +79,21 @@ class UnknownStageError(Error, KeyError):
     """A stage of which a run has no metrics."""
 
 
+class UnknownMetricError(Error, KeyError):
+    """A metric that a stage has not."""
+
+
+class Columns(dict[str, list[Any]]):
+    """The metrics of a stage by name, each with a value for each step."""
+
+    def __missing__(self, name: str) -> list[Any]:
+        near = get_close_matches(name, self, 3)
+        known = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self)}"
+        raise UnknownMetricError(f"no step has the metric `{name}`", known)
+
+
 @frozen(eq=False, repr=False)
-class History(Mapping[str, dict[str, list[Any]]]):
+class History(Mapping[str, Columns]):
     """The metrics of a run as columns: ``history["main"]["reward/mean"]``.
 
     A mapping from the name of each stage, or evaluation, to its columns by the names of the
@@ -86,14 +108,14 @@ class History(Mapping[str, dict[str, list[Any]]]):
     folder: Path
     records: tuple[Record, ...]
 
-    def __getitem__(self, stage: str) -> dict[str, list[Any]]:
+    def __getitem__(self, stage: str) -> Columns:
         rows = [record for record in self.records if record["stage"] == stage]
         if not rows:
             known = f"it has those of {', '.join(self)}" if self else "no step of it is done yet"
             raise UnknownStageError(f"{self.folder} has no metrics of `{stage}`", known)
         rows.sort(key=lambda record: int(record["step"]))
         names = dict.fromkeys(["step", *(name for row in rows for name in row if name != "stage")])
-        return {name: [row.get(name) for row in rows] for name in names}
+        return Columns({name: [row.get(name) for row in rows] for name in names})
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(record["stage"] for record in self.records))
@@ -299,7 +321,7 @@ def summary_html(summary: Summary) -> str:
         f"<li>{escape(verdict(one))} <code>{escape(one.text)}</code>: {escape(one.said)}</li>"
         for one in summary.expectations
     )
-    spent = f", ${summary.spent_usd:.2f} spent" if summary.spent_usd else ""
+    spent = f", {in_dollars(summary.spent_usd)} spent" if summary.spent_usd else ""
     return (
         f"<div><b>{escape(summary.state)}</b>{spent}: <code>{escape(str(summary.folder))}</code>"
         f"{f'<p>{escape(summary.cause)}</p>' if summary.cause else ''}"

@@ -206,6 +206,25 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
 
 
 @pytest.mark.parametrize(
+    ("weights", "place", "advice"),
+    [
+        ("{ shrt = 1, loud = 2 }", "shrt", "did you mean `short`?"),
+        ("{ short = 1 }", "{ short = 1 }", "give `loud` a weight too"),
+        ("{ short = 1, loud = 2, odd = 3 }", "odd", "take `odd` out"),
+    ],
+)
+def test_a_misnamed_weight_is_shown_where_it_is(weights: str, place: str, advice: str) -> None:
+    code = 'def tone(reply, row):\n    return {"short": len(reply), "loud": reply.count("!")}\n'
+    Path("own.py").write_text(code, encoding="utf-8")
+    grader = f'grade_with("own.py:tone", weights = {weights})'
+    env = f'rows("sums.jsonl", prompt = "question", grader = {grader})'
+    found = compiled(env, reader=Reader(imports=True)).diagnostics
+    (one,) = [item for item in found if item.code == "RL0534"]
+    assert one.span is not None
+    assert (one.span.text, one.help) == (place, advice)
+
+
+@pytest.mark.parametrize(
     ("code", "grader", "codes"),
     [
         ("def solve(run): ask(run)", "", ["RL0807"]),

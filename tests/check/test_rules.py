@@ -11,6 +11,7 @@ from run_support import TINY, block, train
 from rlc.catalog.facts import LORA_RATES, find_model, model_names, renderer_keeps_prefix
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
+from rlc.pricing import plan_cost, total_cost
 
 NUMBERS = "env numbers = problems(countdown, grader = countdown, samples = 40)\n"
 DUEL = NUMBERS + "env duel = numbers |> solver_judge(solvers = 2)\n"
@@ -229,3 +230,36 @@ def test_a_reference_is_a_model(reference: str, message: str) -> None:
     text += train(kl=f"reference({reference}, coef = 0.1)")
     found = compile_source(Source("recipe.rl", text)).diagnostics
     assert [item.message for item in found] == [message]
+
+
+@pytest.mark.parametrize("wrapper", ["", " |> chat()"])
+@pytest.mark.parametrize(
+    ("renderer", "expected"),
+    [("", ["RL0415"]), ("renderer = qwen3_instruct", []), ("renderer = role_colon", ["RL0415"])],
+)
+def test_chats_of_own_code_are_written_anew(
+    wrapper: str, renderer: str, expected: list[str]
+) -> None:
+    """With `chat()` or without it, at the price of a sequence a turn."""
+    model = f'model policy {{ base = "Qwen/Qwen3-8B"  {renderer} }}\n'
+    text = model + f'env guess = python("game:make"){wrapper} |> rollouts(max_turns = 4)\n'
+    found = compile_source(Source("r.rl", text + train(optimizer="adam(5e-4)"))).diagnostics
+    assert [item.code for item in found if item.code != "RL0510"] == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("service = tinker  renderer = qwen3_instruct", []),
+        ("renderer = qwen3_instruct", ["RL0107"]),
+        ("service = tinker", ["RL0107"]),
+    ],
+)
+def test_a_server_of_ones_own_may_have_any_model(written: str, expected: list[str]) -> None:
+    """Nothing is known of it, so the recipe says where it is and how its chats are written."""
+    text = f'model policy {{ base = "my-org/mine"  {written} }}\n'
+    text += 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n' + train()
+    compiled = compile_source(Source("r.rl", text))
+    assert [item.code for item in compiled.diagnostics] == expected
+    if compiled.plan is not None:
+        assert not total_cost(plan_cost(compiled.plan), "high").complete

@@ -116,12 +116,29 @@ def test_what_is_no_recipe_is_one_error(
     assert "no such file" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("args", [[], ["check"], ["chek"], ["check", "--format", "xml", "a.rl"]])
+@pytest.mark.parametrize("args", [[], ["check"], ["check", "--format", "xml", "a.rl"]])
 def test_wrong_usage_is_status_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(args)
     assert end.value.code == 2
     assert "usage: rlc" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("chek a.rl", "there is no command `chek`", "did you mean `check`?"),
+        ("zzz", "there is no command `zzz`", "`rlc --help` lists what there is"),
+        ("check --impot", "`rlc check` has no option `--impot`", "did you mean `--import`?"),
+        ("run --sed=4 a.rl", "`rlc run` has no option `--sed`", "did you mean `--seed`?"),
+        ("run -x a.rl", "`rlc run` takes no further `-x`", "`rlc run --help` lists what there is"),
+    ],
+)
+def test_words_that_nothing_has_are_named(
+    words: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err == f"error: {message}\n  help: {hint}\n"
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:

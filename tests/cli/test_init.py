@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,26 @@ def test_there_is_nothing_to_say_about_a_project(
 def test_nothing_is_left_to_fill_in(project: str) -> None:
     for path in Path().rglob("*"):
         if path.is_file():
-            assert not re.search("PROJECT_NAME|RLC_VERSION", path.read_text()), path
-    assert f"=={rlc.__version__}" in Path("requirements.txt").read_text()
+            assert "PROJECT_NAME" not in path.read_text(), path
+    assert re.match(rf"rlc\[.+\]=={rlc.__version__}\n", Path("requirements.txt").read_text())
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_a_project_installs_the_rlc_that_wrote_it(
+    index: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its version if an index has it; else from a wheel that the project keeps."""
+    monkeypatch.setattr("rlc.emit.job.needs.is_from_index", lambda: index)
+    assert main(["init", str(tmp_path / "mine"), "--template", "agent"]) == 0
+    required = (tmp_path / "mine" / "requirements.txt").read_text().splitlines()[0]
+    if index:
+        assert required == f"rlc[local,serve]=={rlc.__version__}"
+        assert not (tmp_path / "mine" / "vendor").exists()
+        return
+    wheel, extras = required.split("[")
+    assert extras == "local,serve]"
+    with zipfile.ZipFile(tmp_path / "mine" / wheel) as files:
+        assert {"rlc/cli/main.py", "rlc/lang/syntax/rl.lark"} <= {*files.namelist()}
 
 
 def test_what_its_pages_name_is_there(project: str) -> None:

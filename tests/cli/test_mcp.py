@@ -105,7 +105,7 @@ def test_it_says_what_it_can_do(agent: Agent) -> None:
 
 
 def test_findings_are_those_of_the_command(agent: Agent) -> None:
-    found = agent.call("check", path="wrong.rl")
+    found = agent.call("check", recipe="wrong.rl")
     shown = json.loads(rlc(agent, "check", "wrong.rl", "--format", "json").stdout)
     assert [{**finding, "excerpt": None} for finding in found["findings"]] == [
         {**finding, "excerpt": None} for finding in shown
@@ -122,22 +122,22 @@ def test_a_text_is_checked_before_it_is_saved(agent: Agent) -> None:
     clean = {"clean": True, "errors": False, "findings": []}
     assert agent.call("check", text=SMALL) == clean
     assert agent.call("check", text=WRONG)["findings"][0]["help"] == "did you mean `grpo`?"
-    assert agent.call("check", path="none.rl")["findings"][0]["code"] == "RL0001"
-    assert "give the path of a recipe, or a text" in agent.refused("check")
+    assert agent.call("check", recipe="none.rl")["findings"][0]["code"] == "RL0001"
+    assert "give a recipe, or a text" in agent.refused("check")
 
 
 def test_explanations_are_those_of_the_command(agent: Agent) -> None:
     for what in ("RL0204", "small.rl"):
         shown = rlc(agent, "explain", what).stdout
-        assert agent.call("explain", what=what)["result"] == shown
+        assert agent.call("explain", recipe=what)["result"] == shown
     shown = rlc(agent, "explain", "small.rl", "--full", "--set", "main.steps=7").stdout
-    given = {"what": "small.rl", "full": True, "set": ["main.steps=7"]}
+    given = {"recipe": "small.rl", "full": True, "set": ["main.steps=7"]}
     assert agent.call("explain", **given)["result"] == shown
 
 
 def test_mistakes_are_answered_with_what_to_do(agent: Agent) -> None:
-    assert "there is no code RL9999" in agent.refused("explain", what="RL9999")
-    assert "did you mean `grpo`" in agent.refused("explain", what="wrong.rl")
+    assert "there is no code RL9999" in agent.refused("explain", recipe="RL9999")
+    assert "did you mean `grpo`" in agent.refused("explain", recipe="wrong.rl")
     assert "did you mean `grpo`" in agent.refused("catalog", term="gprpo")
     assert "there is no kind `advantge`" in agent.refused("catalog", kind="advantge")
     assert "runs/none" in agent.refused("report", run="runs/none")
@@ -147,7 +147,7 @@ def test_mistakes_are_answered_with_what_to_do(agent: Agent) -> None:
 def test_no_argument_is_ignored(agent: Agent) -> None:
     assert "`catalog` has no argument `word`" in agent.refused("catalog", word="grpo")
     assert "did you mean `recipe`?" in agent.refused("plan", recpie="small.rl", out="plan.json")
-    assert "`explain` needs the argument `what`" in agent.refused("explain")
+    assert "`explain` needs the argument `recipe`" in agent.refused("explain")
     assert agent.refused("check", text=SMALL, data="often").startswith("`data`: ")
     assert not any(tool.inputSchema["additionalProperties"] for tool in agent.tools().values())
 

@@ -43,7 +43,7 @@ def test_the_newest_run_comes_first_with_its_steps_rewards_and_spend(
     assert "interrupted" in lines[1]
     assert "main 4/8" in lines[1]
     (older,) = [line for line in lines if "older" in line]
-    for text in ("finished", "recipe.rl", "main 8/8", "$0.22"):
+    for text in ("finished", "recipe.rl", "main 8/8", "$0.2183"):
         assert text in older
     last = [record for record in records if record["stage"] == "main"][-1]
     rewards = f"guess {last['reward/guess']:.3f}, spell {last['reward/spell']:.3f}"

@@ -156,6 +156,7 @@ def test_a_reply_beside_itself_compares_nothing() -> None:
     [
         ({"chosen": "4", "rejected": "5"}, "no prompt that it answers"),
         ({"prompt": "2 + 2?", "chosen": "4"}, "no field `rejected`"),
+        ({"prompt": "2 + 2?", "chosen": "4", "rejected": None}, "the field `rejected` is empty"),
         ({**FORMS["arena"], "winner": "model_c"}, "known are 'model_a', 'model_b', 'tie'"),
         (
             {"chosen": [user("1?"), said("1")], "rejected": [user("2?"), said("2")]},

@@ -74,6 +74,14 @@ def test_the_summary_names_models_that_are_asked_within_an_environment() -> None
     assert "TugOfWar, with rival)" in summary_text(planned(text), Diagnostics())
 
 
+def test_the_summary_says_which_loss_an_own_one_is() -> None:
+    text = recipe("quickstart").replace("importance_sampling()", "mine")
+    text += "loss mine { token = -ratio * adv }\n"
+    line = len(text.splitlines())
+    said = summary_text(planned(text), Diagnostics())
+    assert f"loss of main is importance_sampling: `mine`, test.rl:{line} has its formula" in said
+
+
 def test_the_summary_counts_findings_that_it_does_not_list() -> None:
     compiled = compile_source(Source("r.rl", recipe("sudoku")))
     assert compiled.plan is not None

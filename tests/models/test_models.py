@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_support import TINY, compiled, run_new, train
+from run_support import TINY, block, compiled, run_new, train
 
 import rlc
 from rlc.cli.main import main
 from rlc.compile.overrides import WEIGHTS
 from rlc.compile.recipe import load as compile_file
+from rlc.models.evaluation import EvaluationError, evaluation_plan
 from rlc.models.export import ExportError, export_model
 from rlc.models.model import open_model
 from rlc.models.named import named_model
@@ -60,6 +61,9 @@ def test_a_model_answers(trained: Path) -> None:
         (reply,) = model.sample(ASKED, SamplingRequest(12, seed=1), on_text=parts.append)
         assert reply.text == "".join(parts).strip() == one.strip()
         assert len(reply.tokens) == len(reply.logprobs)
+        assert model.sample(ASKED, max_tokens=12, seed=1)[0].text == reply.text
+        with pytest.raises(TypeError, match="temprature"):
+            model.sample(ASKED, temprature=0)
         all_replies = model.sample_all(
             [[{"role": "user", "content": ASKED}]] * 2, SamplingRequest(8, seed=1)
         )
@@ -199,3 +203,25 @@ def test_other_weights_are_started_from_without_editing_the_recipe(
     recipe.write_text('eval e { model = "tiny" }\n')
     main(["explain", str(recipe), "--weights", str(trained)])
     assert "trains a model that it declares" in capsys.readouterr().err
+
+
+def test_the_evaluation_of_a_run_is_repeated(tmp_path: Path) -> None:
+    held = {"model": "main", "env": "guess", "tasks": "3", "samples": "2", "every": "1"}
+    held |= {"sampling": "sample(max_tokens = 9)", "metrics": "[pass_at(2)]"}
+    run_new(tmp_path / "run", compiled(TINY + train(steps="1") + block("eval", "held", held)))
+    model = named_model(str(tmp_path / "run"))
+    for env in (None, "held"):
+        (stage,) = evaluation_plan(model, env).evaluations
+        assert (stage.tasks, stage.samples, stage.sampling.max_tokens) == (3, 2, 9)
+        assert [(metric.name, metric.k) for metric in stage.metrics] == [("pass_at", 2)]
+        assert (stage.after, stage.every, stage.envs[0].rollouts.group) == (None, None, 2)
+    (stage,) = evaluation_plan(model, None, tasks=5, metrics=["mean_reward()"]).evaluations
+    assert (stage.tasks, stage.samples) == (5, 2)
+    assert [metric.name for metric in stage.metrics] == ["mean_reward"]
+    (stage,) = evaluation_plan(model, "guess").evaluations
+    assert (stage.tasks, stage.samples) == (64, 1)
+    with pytest.raises(EvaluationError) as caught:
+        evaluation_plan(model, "spell")
+    assert caught.value.hint == "it has `held`, `guess`"
+    with pytest.raises(EvaluationError, match="comes from no run that could be repeated"):
+        evaluation_plan(named_model("tiny"), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlc.plan.units import elapsed, show, shown_value
+from rlc.plan.units import elapsed, in_dollars, show, shown_value
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,11 @@ def test_a_string_is_shown_with_its_escapes() -> None:
     assert show('a "b" \\c', "string") == r'"a \"b\" \\c"'
     assert show("a\nb\t\x1b[31m é", "string") == r'"a\nb\t\x1b[31m é"'
     assert shown_value("instruction", "a\nb") == r'"a\nb"'
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(0, "$0.00"), (0.005, "$0.005"), (0.25, "$0.25"), (0.2183, "$0.2183"), (1250, "$1,250.00")],
+)
+def test_a_small_amount_keeps_its_digits(usd: float, text: str) -> None:
+    assert in_dollars(usd) == text

@@ -110,7 +110,7 @@ def _report_constants(view: StageView, at: str, code: Code, always: dict[str, fl
 def _try(
     view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
 ) -> None:
-    from rlc.data import TRIED_OWN, CodeTrial
+    from rlc.data import TRIED_OWN, CodeTrial, MisnamedError
 
     recipe, grader, answer = view.origins.span.source.name, None, None
     target = view.located(code.target) if file_part(code.target) != code.target else code.target
@@ -137,6 +137,16 @@ def _try(
         _report_misfit(view, path, code, error)
     elif isinstance(error, CodeError):
         view.error(NOT_THERE, path, what, error.advice, *marks)
+    elif isinstance(error, MisnamedError):
+        assert grader is not None
+        weights, path = grader.args["weights"], f"{path.rpartition('.')[0]}.weights"
+        unknown = next((name for name in weights if name not in error.names), None)
+        others = [name for name in error.names if name not in weights]
+        advice = f"give {known_values(others)} a weight too"
+        if unknown is not None:
+            path = f"{path}.{unknown}"
+            advice = known_values(others, unknown) if others else f"take `{unknown}` out"
+        view.error(NO_REWARD, path, what, advice, *marks)
     else:
         found = FAILS if failed.step == "import" else NO_REWARD
         marks += labels(error.place, error.place.path, "for this row") if error.place else []

@@ -13,11 +13,11 @@ from rlc.catalog import (
     history_of,
     is_chat,
     max_turns,
+    may_rewrite,
     played_as,
     players_of_role,
     renderer_fits,
     renderer_keeps_prefix,
-    seats_of,
     source_traits,
     with_role,
     wrapper_traits,
@@ -152,7 +152,7 @@ def _chat_keeps_prefix(view: StageView, env: EnvPlan) -> None:
     if renderer_keeps_prefix(renderer) is not False or not fits:
         return
     chat = with_role(env, "chat")
-    rewritten = seats_of(env) or with_role(env, "server_tools")  # each turn, if it has to be
+    rewritten = may_rewrite(env) or with_role(env, "server_tools")
     if chat is not None and not rewritten and max_turns(env) != 1:
         message = f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" changes them'
         model = find_model(view.model.base)
@@ -161,7 +161,7 @@ def _chat_keeps_prefix(view: StageView, env: EnvPlan) -> None:
         else:
             text = "concat() |> template(qwen3_game)" if model and model.chatml else ""
             text = text or "concat_chat() |> template(no)"
-            advice = f"no renderer of this model leaves them alone: `{text}` makes a prompt a turn"
+            advice = f"none of its own renderers leaves them alone: `{text}` makes a prompt a turn"
         view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, advice)
 
 
@@ -175,18 +175,29 @@ def _keeps_prefix(model: ModelPlan) -> str | None:
 @rule_on_envs("advantage", "model")
 def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
-    turns, history = max_turns(env), with_role(env, "history")
-    if history is not None and (turns is None or turns > 2):
-        message = f"with `{history.name}()` every turn of `{env.name}` is a sequence of its own"
-        keeps = _keeps_prefix(view.model)
-        if keeps is None and renderer_keeps_prefix(view.model.renderer) is False:
-            instead = "no renderer of this model can do better; `rollouts(max_turns = …)` limits it"
-        elif keeps in (None, view.model.renderer):
-            instead = "`chat()` makes the episode one"
-        else:
-            instead = f"`chat()`, with `renderer = {keeps}` in the model, makes the episode one"
-        advice = f"the cost grows with the square of the turns; {instead}"
-        view.warning("RL0415", f"envs.{env.name}.wrappers.{history.name}", message, advice)
+    turns, path, renderer = max_turns(env), f"envs.{env.name}", view.model.renderer
+    history, keeps = with_role(env, "history"), _keeps_prefix(view.model)
+    rewrites = renderer_keeps_prefix(renderer) is False
+    if turns is not None and turns <= 2:
+        return
+    if source_traits(env.source).prompts == "text" and history is not None:
+        why, path, ways = (
+            f"with `{history.name}()`",
+            f"{path}.wrappers.{history.name}",
+            ["`chat()`"],
+        )
+    elif source_traits(env.source).prompts != "text" and rewrites and is_chat(env) and turns:
+        why, ways = f'the renderer "{renderer}" changes earlier turns, so', []
+    else:
+        return
+    if keeps not in (None, renderer):
+        ways.append(f"`renderer = {keeps}` in the model")
+    instead = f"{', with '.join(ways)} makes the episode one"
+    if keeps is None and rewrites:
+        instead = "none of its own renderers does better; `rollouts(max_turns = …)` limits it"
+    message = f"{why} every turn of `{env.name}` is a sequence of its own"
+    advice = f"the cost grows with the square of the turns; {instead}"
+    view.warning("RL0415", path, message, advice)
 
 
 @rule_on_envs("model")

@@ -10,7 +10,16 @@ from rlc.check.rules.view import StageView, rule, rule_on_envs
 from rlc.check.stages import CheckedStage
 from rlc.check.values import said
 from rlc.lang import Diagnostics, Label
-from rlc.plan import EnvPlan, Evaluation, StagePlan, Training, evaluations_of, is_training, show
+from rlc.plan import (
+    EnvPlan,
+    Evaluation,
+    StagePlan,
+    Training,
+    evaluations_of,
+    in_dollars,
+    is_training,
+    show,
+)
 from rlc.records import frozen
 
 
@@ -233,7 +242,7 @@ def _limits(
     if (usd := plan.budget.usd) is not None:
         whole = sum(part.total("expected").usd for part in (cost, *evaluated))
         least = cost.step["low"].usd
-        yield _Limit("usd", usd, least, whole / plan.steps, whole, "${:,.2f}".format)
+        yield _Limit("usd", usd, least, whole / plan.steps, whole, in_dollars)
     if (tokens := plan.budget.tokens) is not None:
         whole = sum(part.tokens("expected") for part in (cost, *evaluated))
         least = cost.step_tokens["low"].total

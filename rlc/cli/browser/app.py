@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Footer, Static
 from rlc.cli.browser.contents import TERMS
 from rlc.cli.browser.run_screen import RunScreen
 from rlc.cli.summary import last_results
-from rlc.plan import elapsed
+from rlc.plan import elapsed, in_dollars
 from rlc.report import read_plan
 from rlc.runtime import RunError, RunInfo, is_run, list_runs, what_differs
 from rlc.sweeps import TRIALS, is_sweep
@@ -102,7 +102,7 @@ class RunsScreen(Screen[None]):
             steps = ", ".join(f"{s.name} {s.done:,}/{s.total:,}" for s in info.stages)
             ago = elapsed(max(0, round(time.time() - info.updated))) if info.updated else ""
             last = " · ".join(line for line in last_results(info).splitlines() if line)
-            spent = f"${info.spent_usd:.2f}"
+            spent = in_dollars(info.spent_usd)
             differs = " · ".join(f"{n} {v}" for n, v in differing[info.path].items())
             cells = (info.path.name, info.state, ago, steps, spent, last, differs)
             table.add_row(*(Text(cell) for cell in cells))

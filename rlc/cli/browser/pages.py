@@ -28,7 +28,7 @@ from rlc.cli.transcripts import (
     turn_count,
     turn_lines,
 )
-from rlc.plan import elapsed
+from rlc.plan import elapsed, in_dollars
 from rlc.report import number, signed
 from rlc.report.episodes import ShownEpisode, advantage
 from rlc.runtime import EpisodeHead, Record, is_number
@@ -62,7 +62,7 @@ def run_page(contents: RunContents) -> Iterator[PageBlock]:
     about.append(("", [info.recipe, (f"  {info.state}", style)]))
     if info.cause:
         about.append(("yellow", [visible(info.cause)]))
-    about.append(("dim", [f"spent ${info.spent_usd:.2f}"]))
+    about.append(("dim", [f"spent {in_dollars(info.spent_usd)}"]))
     for one in info.expectations:
         mark, style = {True: ("✓", ""), False: ("✕", "red"), None: ("·", "")}[one.holds]
         about.append((style, [f"{mark} expected {one.text}: {one.said}"]))

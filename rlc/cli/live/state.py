@@ -20,6 +20,7 @@ from rlc.plan import (
     Training,
     elapsed,
     evaluations_of,
+    in_dollars,
     is_training,
 )
 from rlc.report.findings import Finding, stage_findings
@@ -224,10 +225,10 @@ class RunState:
         if spent is None or (not spent and limit is None):
             return "", None
         before = self.spent_before
-        text = f"${spent - before:,.2f}"
-        text += f" of ${limit:,.2f}" if limit is not None else ""
+        text = in_dollars(spent - before)
+        text += f" of {in_dollars(limit)}" if limit is not None else ""
         if left := stage.usd_left(before):
-            text += f"   about ${left:,.2f} to come"
+            text += f"   about {in_dollars(left)} to come"
             if limit is not None and spent - before + left > limit:
                 text += ": more than the budget"
         return text, min(1.0, float(spent - before) / limit) if limit else None

@@ -46,6 +46,14 @@ class RewardError(DataError):
     cause = "reward"
 
 
+class MisnamedError(RewardError):
+    """A function whose numbers have other ``names`` than its weights have."""
+
+    def __init__(self, what: str, place: FilePlace | None, names: tuple[str, ...]) -> None:
+        super().__init__(what, None, place)
+        self.args, self.names = (what, place, names), names
+
+
 @frozen
 class GradedReply:
     """A reward, its metrics, and its ``components``: weight and value by name."""
@@ -125,13 +133,17 @@ class OwnFunction:
         if self.weights and parts.keys() != self.weights.keys():
             given = f"numbers named {_listed(parts)}" if "" not in parts else "a number alone"
             due = f"`weights` names {_listed(self.weights)}"
-            raise self._wrong(f"returned {given}, and {due}", row)
+            what = self._of_row(f"returned {given}, and {due}", row)
+            raise MisnamedError(what, row.place, tuple(filter(None, parts)))
         return numbers
 
     def _wrong(self, what: str, row: DataRow) -> RewardError:
+        return RewardError(self._of_row(what, row), place=row.place)
+
+    def _of_row(self, what: str, row: DataRow) -> str:
         name = row.fields.get(ID)
         of_row = "" if name is None else f", for the row with id {name!r},"
-        return RewardError(f"`{self.target}`{of_row} {what}", place=row.place)
+        return f"`{self.target}`{of_row} {what}"
 
 
 @frozen

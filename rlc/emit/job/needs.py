@@ -27,6 +27,7 @@ PACKAGE = Path(rlc.__file__).resolve().parent
 CHECKOUT = PACKAGE.parent
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same code makes the same file
 _CONSTRAINTS = "constraints.txt"
+WHEEL = f"rlc-{__version__}-py3-none-any.whl"
 
 
 class WheelError(Error):
@@ -36,6 +37,15 @@ class WheelError(Error):
 def in_checkout() -> bool:
     """Return whether this rlc is that of a checkout, and not of an installed wheel."""
     return (CHECKOUT / "pyproject.toml").is_file() and (CHECKOUT / "grammar").is_dir()
+
+
+def is_from_index() -> bool:
+    """Return whether this rlc came from a package index, which then has its version."""
+    try:
+        origin = metadata.distribution("rlc").read_text("direct_url.json")  # of PEP 610
+    except metadata.PackageNotFoundError:
+        return False
+    return origin is None and not in_checkout()
 
 
 def constraints() -> str:
@@ -51,9 +61,8 @@ def rlc_requirements() -> list[str]:
 
 def write_wheel(folder: Path) -> str:
     """Write the wheel into a folder, and return its name. Raise WheelError without metadata."""
-    name = f"rlc-{__version__}-py3-none-any.whl"
-    (folder / name).write_bytes(_wheel())
-    return name
+    (folder / WHEEL).write_bytes(_wheel())
+    return WHEEL
 
 
 @cache

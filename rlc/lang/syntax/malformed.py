@@ -383,6 +383,7 @@ _CHARACTER_HELP = {
     "%": "a percentage is written without a space: `10%`",
     "$": "a price is written without a space: `$25`",
     "|": "a pipeline is written with `|>`",
+    "?": "losses and rewards have `where(condition, value, otherwise)`",
 }
 
 

@@ -35,6 +35,7 @@ from rlc.lang.syntax.tables import END, Tables
 from rlc.records import evolve, frozen
 
 _CODE = "RL0010"
+_NO_CONDITIONS = "there is no `if`: losses and rewards have `where(condition, value, otherwise)`"
 _EXPECTATION = "expect main.cost.high < $20"  # an example
 _VALUES = {"NUMBER", "MONEY", "DURATION", "PERCENT", "STRING", "TRUE", "FALSE"}
 _STARTS_OF_VALUES = {"NAME", "LPAR", "LSQB", "LBRACE", "MINUS", *_VALUES}
@@ -76,6 +77,8 @@ def report_edit(
     elif edit.kind == "COMMA" and not edit.drop:
         end = Span(source, tokens[edit.index - 1].end, tokens[edit.index - 1].end)
         found.error(_CODE, end, f"missing `,` before {word}", fix=fix)
+    elif edit.index and _text(source, tokens[edit.index - 1]) == "if":
+        found.error(_CODE, place, f"unexpected {word}", _NO_CONDITIONS)
     else:
         joined = {"EQUAL": "a name and its value are", "COLON": "a parameter and its type are"}
         advice = f"{joined[edit.kind]} joined by `{tables.words[edit.kind]}`"
@@ -142,7 +145,7 @@ def report_stuck(
     if hyphened is None:
         expects = bool(tokens) and _text(source, tokens[0]) == "expect"
         example = f"a path is compared with a number: `{_EXPECTATION}`" if expects else None
-        found.error(_CODE, place, message, _help(tokens, stuck.index) or example)
+        found.error(_CODE, place, message, _help(source, tokens, stuck.index) or example)
         return
     name = hyphened.text.replace("-", "_")
     fix = replace(hyphened, name, f"write `{name}`")
@@ -189,8 +192,10 @@ def _hyphened(tokens: Sequence[Token], index: int, source: Source) -> Span | Non
     return None if last < index or re.search(r"\s", span.text) else span
 
 
-def _help(tokens: Sequence[Token], index: int) -> str | None:
+def _help(source: Source, tokens: Sequence[Token], index: int) -> str | None:
     """Return advice for the most common mistakes."""
+    if any(_text(source, token) == "if" for token in tokens[max(0, index - 1) : index + 1]):
+        return _NO_CONDITIONS
     kinds = [token.kind for token in tokens]
     kind = kinds[index] if index < len(kinds) else END
     if kind == "PIPE" and {"PLUS", "MINUS", "STAR", "SLASH"} & set(kinds[:index]):

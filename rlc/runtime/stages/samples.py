@@ -268,10 +268,11 @@ async def samples(setup: Setup, stage: Training, plan: Samples) -> list[dict[str
         good, played = await collect(
             sampler, count, most, SampleSelection(plan), setup.observer.progress, plan.kept_of_task
         )
-    what = f"{len(good):,} of {played:,} episodes of `{data.name}` that {model.name} played"
+    player = plan.model.after or model.name
+    what = f"{len(good):,} of {played:,} episodes of `{data.name}` that `{player}` played"
     if not good:
         raise RunError(
-            f"none of {played:,} episodes of `{data.name}` that `{model.name}` played is kept",
+            f"none of {played:,} episodes of `{data.name}` that `{player}` played is kept",
             "keep others, give it more `tries`, or take a model that does better",
         )
     if len(good) < count:

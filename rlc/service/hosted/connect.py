@@ -92,7 +92,8 @@ def require_service(plan: Plan, base_url: str | None = None) -> None:
         smaller_contexts(plan, offered_models(endpoint), endpoint.name)
     elif base_url is not None:
         raise ServiceError(
-            "--base-url is the address of a Tinker server; this plan runs on the embedded engine"
+            "--base-url is the address of a Tinker server; this plan runs on the embedded engine",
+            "`--service tinker` trains its model there",
         )
     else:
         require_packages(LOCAL)

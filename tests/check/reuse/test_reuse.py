@@ -445,3 +445,16 @@ def test_copies_of_copies_end_soon() -> None:
     items = found(text + MAIN.replace("= guess\n", "= e0(1)\n"))
     assert "RL0628" in {item.code for item in items}
     assert time.perf_counter() - started < 30
+
+
+def test_an_override_that_each_use_hides_is_refused() -> None:
+    declared = (
+        'env of(most = 9) = gem("game:GuessTheNumber-v0-easy", max_number = most) |> chat()\n'
+    )
+    text = f"{POLICY}{declared}env guess = of(7)\n{MAIN}"
+    (one,) = compiled(text, "of.most=8").diagnostics
+    assert one.code == "RL0106"
+    assert one.help == "set it where it is declared: `--set 'guess.most=…'`"
+    assert [label.span.text for label in one.labels] == ["of(7)"]
+    plan_of(text, "guess.most=8")
+    plan_of(text.replace("env       = guess", "env = guess + of()"), "of.most=8")

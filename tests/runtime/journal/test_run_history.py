@@ -50,6 +50,10 @@ def test_what_is_not_there_is_said(folder: Path, tmp_path_factory: pytest.TempPa
         with pytest.raises(rlc.Error, match="no metrics of `mian`") as raised:
             ask("mian")
         assert raised.value.hint == "it has those of main, a<b>"
+    with pytest.raises(rlc.Error, match="no step has the metric `reward/men`") as raised:
+        history["main"]["reward/men"]
+    assert raised.value.hint == "did you mean reward/mean?"
+    assert history["main"].get("reward/men") is None
     (folder / METRICS_FILE).unlink()  # as before the first step
     assert dict(rlc.history(folder)) == {}
     assert "none yet" in rlc.history(folder)._repr_html_()

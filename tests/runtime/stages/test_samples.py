@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from http_testing import running_server
-from run_support import TINY, block, comparable, run, run_new, tiny, undisturbed
+from run_support import TINY, block, comparable, run, run_new, tiny, train, undisturbed
 from transformers import AutoTokenizer
 
 import rlc
@@ -141,7 +141,14 @@ def test_of_a_task_that_is_drawn_again_no_more_is_kept(tmp_path: Path) -> None:
     run_new(tmp_path / "run", job, observer=told)
     assert len(examples(tmp_path / "run")) == 4
     (note,) = (note for note in told.notes if "kept" in note)
-    assert note.startswith("warmup: only 4 of 24 episodes of `asked` that policy played are kept")
+    assert note.startswith("warmup: only 4 of 24 episodes of `asked` that `policy` played are kept")
+
+
+def test_the_stage_that_played_is_named(tmp_path: Path) -> None:
+    later = sampled("keep = all").replace("samples(policy", "samples(first")
+    told = Told()
+    run_new(tmp_path / "run", tiny(train("first", steps="1"), later), observer=told)
+    assert any("that `first` played" in note for note in told.notes)
 
 
 def test_nothing_kept_is_an_end_that_costs_nothing_again(tmp_path: Path) -> None:

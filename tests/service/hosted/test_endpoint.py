@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from run_support import TINY, compiled, train
 
+from rlc.service.hosted.connect import require_service
 from rlc.service.hosted.endpoint import find_endpoint, parse_dotenv
 from rlc.service.interface import ServiceError
 
@@ -123,3 +125,10 @@ def test_an_unreadable_dotenv_is_named(tmp_path: Path) -> None:
 def test_the_key_is_not_in_the_endpoints_repr(tmp_path: Path) -> None:
     endpoint = find_endpoint("http://127.0.0.1:1", {"TINKER_API_KEY": KEY}, tmp_path)
     assert KEY not in repr(endpoint)
+
+
+def test_an_address_for_a_local_plan_says_how_to_train_there() -> None:
+    plan = compiled(TINY + train())
+    with pytest.raises(ServiceError) as caught:
+        require_service(plan, "http://127.0.0.1:9")
+    assert caught.value.hint == "`--service tinker` trains its model there"

@@ -139,9 +139,8 @@ def _plan(args: argparse.Namespace) -> Plan | None:
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
-    import rlc.service.engine  # noqa: F401 (before anything imports torch)
-
-    with announced("opening the run", args.quiet):
+    with announced("opening the run", args.quiet, in_logs=True):
+        import rlc.service.engine  # noqa: F401, I001 (before anything imports torch)
         from rich.console import Console
 
         from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver

@@ -163,7 +163,7 @@ def table(
     from rich.text import Text
 
     from rlc.catalog import model_of
-    from rlc.plan import elapsed
+    from rlc.plan import elapsed, in_dollars
 
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     expected = any(info.expectations for info in found)
@@ -184,7 +184,7 @@ def table(
             Text((model_of(str(info.path)) or "").removeprefix(str(info.path))),
             Text(last_results(info)),
             *([Text(_expectations(info))] if expected else []),
-            Text(f"${info.spent_usd:.2f}"),
+            Text(in_dollars(info.spent_usd)),
             Text(elapsed(max(0, round(now - info.updated))) if info.updated else ""),
         )
     return shown

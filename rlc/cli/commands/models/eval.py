@@ -16,11 +16,13 @@ from rlc.records import evolve
 HELP = "evaluate a model, without a recipe"
 DESCRIPTION = (
     "Play tasks of an environment with a model, and count what was solved. The environment is "
-    "written as in a recipe, or named as in the recipe of the run that the model comes from."
+    "written as in a recipe, or named as in the recipe of the run that the model comes from. An "
+    "evaluation of that run is repeated as it was, where options do not say otherwise."
 )
 EPILOG = """\
 examples:
-  rlc eval runs/x --env heldout                           an environment of that run
+  rlc eval runs/x                                         as the run evaluates
+  rlc eval runs/x --env guess                             an environment of that run
   rlc eval runs/x@main:20 --env 'gem("game:Sudoku-v0-easy") |> chat()' --tasks 128
   rlc eval tiny --env 'rows("sums.jsonl", grader = exact) |> chat()' --samples 8
 
@@ -30,10 +32,12 @@ It is a run like any other: `rlc show` and `rlc report` look at its folder.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
-    parser.add_argument("--env", required=True, metavar="ENV", help="the environment")
-    parser.add_argument("--tasks", type=int, default=64, metavar="N", help="(default 64)")
-    text = "episodes of each task (default 1)"
-    parser.add_argument("--samples", type=int, default=1, metavar="N", help=text)
+    text = "an environment, or an evaluation of the model's run (default: the only one that it has)"
+    parser.add_argument("--env", metavar="ENV", help=text)
+    text = "(default 64, or as in that evaluation)"
+    parser.add_argument("--tasks", type=int, metavar="N", help=text)
+    text = "episodes of each task (default 1, or as in that evaluation)"
+    parser.add_argument("--samples", type=int, metavar="N", help=text)
     text = "as in a recipe: `mean_reward()`, `pass_at(8)`; may be repeated"
     parser.add_argument(
         "--metric", dest="metrics", action="append", default=[], metavar="METRIC", help=text
@@ -45,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.tasks < 1 or args.samples < 1:
+    if min(one for one in (args.tasks, args.samples, 1) if one is not None) < 1:
         raise UsageError("--tasks and --samples are at least 1")
     from rlc.check import check_plan
     from rlc.cli.commands.jobs.run import run_folder

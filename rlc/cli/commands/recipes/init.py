@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rlc.projects import TEMPLATES, make_project
 
+VENDOR = Path("vendor")  # for an rlc that no index has
 HELP = "write a small project to begin with"
 DESCRIPTION = (
     "Write a small project: a recipe, its data and functions, tests, checks for pull requests and "
@@ -25,8 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from rlc.emit import WHEEL, is_from_index, write_wheel
+
     folder = Path(args.folder)
-    for path in make_project(folder, args.template):
+    vendored = () if is_from_index() else (VENDOR / WHEEL,)
+    named = [f"./{path}[{{}}]" for path in vendored]
+    paths = make_project(folder, args.template, *named)
+    for path in vendored:
+        (folder / path).parent.mkdir(exist_ok=True)
+        write_wheel((folder / path).parent)
+    for path in (*paths, *vendored):
         print(f"  {folder / path}")
     there = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     print(f"\nnext  {there}rlc check --import . && rlc run recipe.rl")
