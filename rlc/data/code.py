@@ -126,12 +126,17 @@ def lacks(file: str, name: str, attribute: str) -> bool:
     return all(attribute not in (p.get("attr"), p.get("name"), p.get("id")) for p in parts)
 
 
-def constants(file: str, name: str) -> dict[str, float]:
+_NUMBERS = (ast.BinOp, ast.UnaryOp, ast.Compare)
+_COUNT = {"float", "int", "len", "round"}
+
+
+def returned_numbers(file: str, name: str) -> tuple[dict[str, float], tuple[str, ...] | None]:
     """Return the numbers that a function of a file always returns, as far as its text shows: those
-    of its dicts by their keys, or the one number under the key ``""``."""
+    of its dicts by their keys, or the one number under the key ``""``. Beside them the keys of all
+    that it returns; None where the text does not show them."""
     _, function = _definition(file, name)
     if not isinstance(function, Function):
-        return {}
+        return {}, None
     nodes = [*_own_nodes(function)]
     names = [node for node in nodes if isinstance(node, ast.Name)]
     stored = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
@@ -155,12 +160,27 @@ def constants(file: str, name: str) -> dict[str, float]:
         keys = [getattr(key, "value", None) for key in value.keys]
         return dict(zip(keys, map(number, value.values), strict=True))
 
-    first, *others = [parts(node.value) for node in nodes if isinstance(node, ast.Return)] or [{}]
-    return {
+    values = [node.value for node in nodes if isinstance(node, ast.Return)]
+    first, *others = map(parts, values or [None])
+    constants = {
         key: value
         for key, value in first.items()
         if value is not None and all(other.get(key) == value for other in others)
     }
+    keys = {*first}.union(*others)
+    shown = all(isinstance(value, ast.Dict) or _is_number(value) for value in values)
+    if function.decorator_list or not (shown and all(isinstance(key, str) for key in keys)):
+        return constants, None
+    return constants, tuple(keys)
+
+
+def _is_number(value: ast.expr | None) -> bool:
+    """Return whether an expression is a number, as its form shows."""
+    if isinstance(value, ast.IfExp):
+        return _is_number(value.body) and _is_number(value.orelse)
+    called = value.func if isinstance(value, ast.Call) else None
+    is_count = isinstance(called, ast.Name) and called.id in _COUNT
+    return is_count or isinstance(value, (ast.Constant, *_NUMBERS))
 
 
 def _definition(file: str, name: str) -> tuple[ast.Module, Function | ast.ClassDef | None]:

@@ -128,6 +128,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0683 RL0684 RL0685",
         rewarded('grade_with("rewards.py:huge_part")'),
     ),
+    "reward: right answers earn less than wrong ones": (
+        "RL0683",
+        rewarded('grade_with("rewards.py:inverted")'),
+    ),
     "reward: a number as text": ("RL0512 RL0534", rewarded('grade_with("rewards.py:as_text")')),
     "reward: yes and no": ("RL0512 RL0534", rewarded('grade_with("rewards.py:as_bool_text")')),
     "reward: nothing is returned": ("RL0512 RL0534", rewarded('grade_with("rewards.py:nothing")')),
@@ -211,6 +215,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0683 RL0684 RL0685",
         summed("{ right = -0.5 * numeric, form = 0.1 * exact }"),
     ),
+    "grader: a greedy pattern that leaves the last digit": (
+        "RL0509",
+        summed('regex(".*([0-9]+)")'),
+    ),
     # Shaped rewards.
     "shaped: a constant": ("RL0681", shaped("1.0")),
     "shaped: a constant by arithmetic": ("RL0681", shaped("0 * total + 1")),
@@ -246,7 +254,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "shaped: divided by what can be 0": ("RL0657 RL0650", shaped("total / correct")),
     "shaped: low above high": ("RL0422 RL0328 RL0202 RL0681", shaped("sum, low = 1, high = 0")),
     "shaped: all cut to 0": ("RL0681 RL0422 RL0532 RL0430", shaped("sum, low = 0, high = 0")),
-    "shaped: an input of losses": ("RL0640 RL0653", shaped("total - logp")),
+    "shaped: an input of losses": ("RL0640 RL0653 RL0680", shaped("total - logp")),
     "shaped: a reduction over tokens": (
         "RL0641 RL0640 RL0642 RL0643",
         shaped("total - mean(ratio)"),
@@ -284,6 +292,26 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "judge: a question with an unknown variable": (
         "RL0515",
         judged('rubric("rubric.md", model = big, prompt = "question.j2")'),
+    ),
+    "judge: a question that asks for no score": (
+        "RL0516",
+        judged('rubric("Is it clear?", model = big, prompt = "scoreless.j2")'),
+    ),
+    "judge: a question that asks for one score of several criteria": (
+        "RL0516",
+        judged('rubric("rubric.md", model = big, prompt = "scored.j2")'),
+    ),
+    "judge: a question that shows a score out of the scale": (
+        "RL0516",
+        judged('rubric("Is it clear?", model = big, prompt = "scored.j2", scale = [0, 1])'),
+    ),
+    "judge: a scale of too many digits": (
+        "RL0760",
+        judged('rubric("Is it clear?", model = big, scale = [0, 0.00001])'),
+    ),
+    "judge: no room for a ranking": (
+        "RL0765",
+        judged('rubric("Is it clear?", model = big, max_tokens = 16)', "compared"),
     ),
     "judge: itself": ("RL0762", judged('rubric("rubric.md", model = policy)')),
     "judge: at a high temperature": (
@@ -738,6 +766,8 @@ SOUND: dict[str, str] = {
     "one that weighs ten times as much": graded(f"{{ right = 10 * {RIGHT}, brief = {BRIEF} }}"),
     "numbers": summed(),
     "numbers by a pattern": summed('regex("([0-9]+)[^0-9]*$")'),
+    "numbers after a word": summed('regex("(?i)answer(?: is)?[: ]+([0-9]+)")'),
+    "numbers that a pattern looks around": summed('regex("(?<=Answer: )[0-9]+")'),
     "numbers, and their form": summed("{ right = numeric, form = 0.1 * exact }"),
     "mathematics": summed("math"),
     "shaped by length": shaped("total - 0.001 * tokens"),
@@ -752,6 +782,13 @@ SOUND: dict[str, str] = {
     "a cap": shaped("sum, high = 1"),
     "a floor": shaped("sum, low = 0"),
     "a judge": judged(CLEAR),
+    "a judge asked in words of one's own": judged(
+        'rubric("Is it clear?", model = big, prompt = "scored.j2")'
+    ),
+    "a large scale": judged('rubric("Is it clear?", model = big, scale = [0, 1_000_000])'),
+    "shaped by a judge beside a grader": train(
+        env=f'rows("words.jsonl", grader = {RIGHT}) |> judged({CLEAR}) |> reward(total + judge)'
+    ),
     "a judge of five levels": judged('rubric("rubric.md", model = big, scale = [1, 5])'),
     "a judge of a question": judged(
         'rubric("Is it {{ row.answer }}?", model = big, scale = [0, 1])'
@@ -841,14 +878,6 @@ SOUND: dict[str, str] = {
 
 # Not found yet.
 MISSED = {
-    "reward: one component outweighs the other a thousand times",
-    "grader: a pattern without the answer",
-    "grader: a pattern of one digit for answers of two",
-    "shaped: a name that is no component",
-    "shaped: a component of another environment",
-    "shaped: an input of losses",
-    "judge: no room for an answer",
-    "judge: no room for scores of all criteria",
     "sft: no system message to leave out",
     "sft: rows longer than allowed",
     "agent: nothing rewards it",

@@ -10,6 +10,7 @@ from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
     GRADER,
+    JUDGE_PROMPT,
     TEMPLATES,
     comparers_of,
     env_facts,
@@ -298,6 +299,51 @@ def _rubrics_can_be_used(view: StageView, env: EnvPlan) -> None:
                 meant = f"did you mean `{likely[0]}`?" if likely else error.hint
                 view.error("RL0767", at, error.what, meant, *labels(row.place, rows.file))
                 break
+
+
+@rule_on_envs()
+def _verdicts_can_be_read(view: StageView, env: EnvPlan) -> None:
+    """Read the shortest answer back that has a verdict, and the form that a template asks for."""
+    for path, judging, judge in _rubrics(env):
+        from rlc.data import (
+            DataError,
+            question_fault,
+            read_rubric,
+            read_scores,
+            read_template,
+            rubric_text,
+            shortest_verdict,
+        )
+        from rlc.pricing import text_tokens
+
+        if judge.low is None or judge.high is None or judge.low >= judge.high:
+            continue  # another rule says so
+        try:
+            rubric = read_rubric(view.located(judge.rubric))
+        except DataError:  # another rule says so
+            continue
+        names = [one.name for one in rubric.criteria if judging.by == "score"]
+        least = shortest_verdict(judging.by, names, judge.high, env.rollouts.group or 2)
+        asked = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
+        if judging.by == "score" and not read_scores(least, names, judge.low, judge.high):
+            message = f"a score of {judge.high:g} is not read: it has too many digits"
+            view.error("RL0760", f"{path}.high", message, "for example `scale = [1, 10]`")
+        elif (needed := text_tokens(least, asked, "low")) > judge.max_tokens:
+            message = f"no verdict fits: `{least}` alone has about {needed:,} tokens"
+            advice = "raise `max_tokens`; most judges first say why, in a few sentences"
+            view.error("RL0765", f"{path}.max_tokens", message, advice)
+        taught = not isinstance(judge.model, EndpointPlan) and judge.model.after is not None
+        if judge.prompt is None or judging.by != "score" or judge.criteria is not None or taught:
+            continue
+        try:
+            render = read_template(view.located(judge.prompt), JUDGE_PROMPT)
+            question = render(task="", reply="", rubric=rubric_text(rubric))
+        except Exception:  # of a template that another rule is about
+            continue
+        if (fault := question_fault(question, names, judge.low, judge.high)) is not None:
+            message = f'"{judge.prompt}" {fault}'
+            advice = f"end it, for example, with `{least}`"
+            view.warning("RL0516", f"{path}.prompt", message, advice)
 
 
 @rule_on_envs()

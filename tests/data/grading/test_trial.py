@@ -51,7 +51,7 @@ def tried(tmp_path: Path, name: str, text: str = CODE) -> CodeFailure | None:
     rows = [DataRow({"n": n}, FilePlace("rows.jsonl", n, n)) for n in (1, 2)]
     asked = tuple((row, ({"role": "user", "content": "Go."},)) for row in rows)
     recipe = str(tmp_path / "recipe.rl")
-    return CodeTrial(recipe, Code(target, "reward"), grader, None, asked).failed()
+    return CodeTrial(recipe, Code(target, "reward"), grader, None, asked).tried().failure
 
 
 def test_what_works_is_not_reported_and_its_noise_and_threads_do_no_harm(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.data.texts import Criterion, Rubric, judge_question, untagged
-from rlc.envs.judges.answers import (
+from rlc.data.grading.verdicts import (
     read_better,
     read_ranking,
     read_scores,
     reason_of,
 )
+from rlc.data.texts import Criterion, Rubric, judge_question, untagged
 from rlc.plan.environments import EndpointPlan, JudgePlan
 
 
