@@ -226,6 +226,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "shaped: a name that is no component": ("RL0640 RL0680", shaped("corect + brief")),
     "shaped: a component of another environment": ("RL0640 RL0680", shaped("passed - 0.1 * brief")),
     "shaped: the absolute value of the total": ("RL0683 RL0684 RL0685", shaped("abs(total - 1)")),
+    "shaped: a missing answer pays": (
+        "RL0683",
+        summed(wrappers="|> reward(abs(total))"),
+    ),
     "shaped: what is right costs": ("RL0683 RL0684 RL0685", shaped("-1 * correct")),
     "shaped: more for wrong than for right": ("RL0683 RL0684 RL0685", shaped("1 - total")),
     "shaped: length alone": ("RL0683 RL0684 RL0685 RL0430", shaped("tokens")),

@@ -210,7 +210,8 @@ GRADERS = (
     ),
     _compared(
         "numeric",
-        "the answer, else the last number of the reply (or of a prompt that it repeats), is the same number",
+        "the answer, else the last number of the reply (or of a prompt that it repeats), is the "
+        "same number",
     ),
     _compared("exact", "the answer, else the whole reply, is the same text"),
     _compared(

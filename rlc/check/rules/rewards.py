@@ -146,6 +146,12 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
         shape = reward_shape(reward, earned, {n: lengths[n] for n in inputs if n in lengths})
     except AlgorithmError:  # it is undefined somewhere, which is reported by itself
         return
+    coef = env.args.get("format_coef", 0.0) if finds_answers(env) else 0.0
+    least = sum(min(0.0, weight) for weight in weights.values()) - coef
+    usual = {name: values[len(values) // 2] for name, values in lengths.items()}
+    if earned == ["total"] and reward({**usual, "total": least}) > reward({**usual, "total": 0.0}):
+        message = f"an episode of `{env.name}` that earns {least:g} is paid more than one with 0"
+        view.warning("RL0683", path, message, "keep the sign: `max(total, 0)` pays it as much")
     if shape.constant:
         message = "this reward is the same for every episode"
         view.error("RL0681", path, message, "where all rewards are equal there is nothing to learn")
