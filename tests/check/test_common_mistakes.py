@@ -862,6 +862,12 @@ SOUND: dict[str, str] = {
         heldout='chats("chats.jsonl", split = last(25%))',
     ),
     "prompts and replies": sft(data='rows("prompted.jsonl")'),
+    "rows of few tokens": sft(data='rows("prompted.jsonl", max_tokens = 64)'),
+    "long rows are left out": sft(data='rows("prompted.jsonl", max_tokens = 2, too_long = drop)'),
+    "rows with a system message that is left out": sft(
+        'env words = rows("systems.jsonl")\n',
+        data="samples(big, env = words, n = 8, keep = all, without = system)",
+    ),
     "demonstrations": sft(GUESS, data="demonstrations(guess, n = 32)"),
     "samples of another model": sft(GUESS, data="samples(big, env = guess, n = 16, keep = solved)"),
     "the best of four": sft(
@@ -882,8 +888,6 @@ SOUND: dict[str, str] = {
 
 # Not found yet.
 MISSED = {
-    "sft: no system message to leave out",
-    "sft: rows longer than allowed",
     "agent: nothing rewards it",
     "eval: costs far more than the training",
     "sweep: one value",

@@ -263,13 +263,11 @@ def _samples_can_be_learnt(view: StageView) -> None:
         )
         advice = "leave `top_k` out: what it writes can be, in the student's own tokens"
         view.error("RL0754", "data.top_k", message, advice)
-    why, chat = _fixed_prompts(env), with_role(env, "chat")
-    # Rows may have a system message of their own.
-    has_system = source_traits(env.source).prompts != "text" or (chat and chat.args.get("system"))
+    why = _fixed_prompts(env)
     if samples.without is not None and why is not None:
         message = f"`{env.name}` cannot be shown without its system message: {why}"
         view.error("RL0745", "data.without", message, "take a chat: `|> chat()`")
-    elif samples.without is not None and not has_system:
+    elif samples.without is not None and not _has_system(view, env):
         message = f"`{env.name}` has no system message that could be left out"
         view.error("RL0751", "data.without", message, "`chat(system = …)` gives it one")
     elif why is not None and others:
@@ -277,6 +275,23 @@ def _samples_can_be_learnt(view: StageView) -> None:
             f"`{own.name}` cannot be shown the chats of `{model.name}` in its own tokens: {why}"
         )
         view.error("RL0745", "data.model", message, "take a chat: `|> chat()`")
+
+
+def _has_system(view: StageView, env: EnvPlan) -> bool:
+    """Return whether prompts may have a system message: of `chat()`, or of rows, as far as these
+    were read."""
+    if (chat := with_role(env, "chat")) is not None and chat.args.get("system"):
+        return True
+    if source_traits(env.source).prompts == "text":
+        return False
+    from rlc.check.rules.tasks import own_rows
+
+    rows = own_rows(view, env)
+    if rows is None or not os.path.isfile(view.located(rows.file)) or not rows.read().whole:
+        return True
+    sound = rows.sound(len(rows.read().rows))
+    asked = (message for row in sound for message in rows.asked(row.fields))
+    return not sound or any(message["role"] == "system" for message in asked)
 
 
 @rule("teacher", "envs", "model", "sampling")

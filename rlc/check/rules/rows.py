@@ -112,13 +112,18 @@ class StageRows:
             self.require(row.fields)
         return found
 
-    def sound(self, most: int) -> list[DataRow]:
-        """Return the first rows of the split that have no mistake."""
-        found = list[DataRow]()
+    def used(self, most: int | None) -> Sequence[DataRow]:
+        """Return the first rows of the split; none if it cannot be read."""
         with suppress(DataError):  # a rule on the rows says so
-            for row in self.chosen()[:most]:
-                with suppress(DataError):
-                    found += [] if self.faults(row) else [row]
+            return self.chosen()[:most]
+        return ()
+
+    def sound(self, most: int) -> list[DataRow]:
+        """Return those of the first rows of the split that have no mistake."""
+        found = list[DataRow]()
+        for row in self.used(most):
+            with suppress(DataError):
+                found += [] if self.faults(row) else [row]
         return found
 
     def error(
