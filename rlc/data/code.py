@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec, PathFinder
@@ -128,6 +128,7 @@ def lacks(file: str, name: str, attribute: str) -> bool:
 
 _NUMBERS = (ast.BinOp, ast.UnaryOp, ast.Compare)
 _COUNT = {"float", "int", "len", "round"}
+_TEXT_METHODS = {"format", "join", "lower", "replace", "strip", "upper"}
 
 
 def returned_numbers(file: str, name: str) -> tuple[dict[str, float], tuple[str, ...] | None]:
@@ -137,16 +138,7 @@ def returned_numbers(file: str, name: str) -> tuple[dict[str, float], tuple[str,
     _, function = _definition(file, name)
     if not isinstance(function, Function):
         return {}, None
-    nodes = [*_own_nodes(function)]
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    stored = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
-    named = {
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name) and stored[target.id] == 1
-    }
+    values, named = _returned(function)
 
     def number(value: ast.expr | None) -> float | None:
         if isinstance(value, ast.Name):
@@ -160,7 +152,6 @@ def returned_numbers(file: str, name: str) -> tuple[dict[str, float], tuple[str,
         keys = [getattr(key, "value", None) for key in value.keys]
         return dict(zip(keys, map(number, value.values), strict=True))
 
-    values = [node.value for node in nodes if isinstance(node, ast.Return)]
     first, *others = map(parts, values or [None])
     constants = {
         key: value
@@ -174,6 +165,32 @@ def returned_numbers(file: str, name: str) -> tuple[dict[str, float], tuple[str,
     return constants, tuple(keys)
 
 
+def returns_text(file: str, name: str, fields: Collection[str]) -> bool:
+    """Return whether all that a function of a file returns is text, as far as its own text shows;
+    such as one of these ``fields`` of its task."""
+    _, function = _definition(file, name)
+    if not isinstance(function, Function) or function.decorator_list:
+        return False
+    values, named = _returned(function)
+    known = [named.get(value.id) if isinstance(value, ast.Name) else value for value in values]
+    return bool(known) and all(_is_text(value, fields) for value in known)
+
+
+def _returned(function: Function) -> tuple[list[ast.expr | None], dict[str, ast.expr]]:
+    """Return what a function returns, and the values of the names that it gives one alone."""
+    nodes = [*_own_nodes(function)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    stored = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
+    named = {
+        target.id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and stored[target.id] == 1
+    }
+    return [node.value for node in nodes if isinstance(node, ast.Return)], named
+
+
 def _is_number(value: ast.expr | None) -> bool:
     """Return whether an expression is a number, as its form shows."""
     if isinstance(value, ast.IfExp):
@@ -181,6 +198,17 @@ def _is_number(value: ast.expr | None) -> bool:
     called = value.func if isinstance(value, ast.Call) else None
     is_count = isinstance(called, ast.Name) and called.id in _COUNT
     return is_count or isinstance(value, (ast.Constant, *_NUMBERS))
+
+
+def _is_text(value: ast.expr | None, fields: Collection[str]) -> bool:
+    match value:
+        case ast.JoinedStr() | ast.Constant(value=str()) | ast.Call(func=ast.Name(id="str")):
+            return True
+        case ast.Call(func=ast.Attribute(attr=method)):
+            return method in _TEXT_METHODS
+        case ast.Subscript(value=ast.Attribute(attr="task"), slice=ast.Constant(value=field)):
+            return field in fields
+    return False
 
 
 def _definition(file: str, name: str) -> tuple[ast.Module, Function | ast.ClassDef | None]:

@@ -210,6 +210,10 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
     [
         ("def solve(run): ask(run)", "", ["RL0807"]),
         ("async def solve(run):\n    await ask(run)\n    return", "", ["RL0807"]),
+        ("def solve(run):\n    said = ask(run)\n    return f'{said}'", "", ["RL0807"]),
+        ("def solve(run): return run.task['question']", "", ["RL0807"]),
+        ("def solve(run): return run.task['level']", "", []),
+        ("def solve(run): return float(ask(run).strip())", "", []),
         ("def solve(run): ask(run)", ', grader = grade_with("own.py:grade")', []),
         ("def solve(run):\n    if ask(run):\n        return 1.0", "", []),
         ("@rewarded\ndef solve(run): ask(run)", "", []),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from inspect import Signature
 
 from rlc.algo import INPUTS, outweighing
 from rlc.catalog import (
@@ -33,6 +34,7 @@ from rlc.data import (
     parsed_template,
     require_fits,
     returned_numbers,
+    returns_text,
     written_signature,
 )
 from rlc.lang import Label
@@ -88,9 +90,9 @@ def check_code(
         message = f"{unsaid}, so `{opponent_name(env)}` cannot draw one"
         advice = "give the game an attribute `legal_moves`, a list of texts"
         view.error(NOT_PLAYED, f"envs.{env.name}.play.script", message, advice)
-    silent = signature is not None and signature.return_annotation is None
-    if env is not None and code.kind == "program" and silent and not (env.graders or env.judging):
-        message = f"`{code.target}` returns nothing, and no grader rewards `{env.name}`"
+    alone = env is not None and code.kind == "program" and not (env.graders or env.judging)
+    if env and alone and (returned := _no_reward(signature, file, name, rows)) is not None:
+        message = f"`{code.target}` returns {returned}, and no grader rewards `{env.name}`"
         advice = f"`return` a number at its end, or give `{env.name}` a `grader`"
         view.error(UNREWARDED, at, message, advice)
         return
@@ -101,6 +103,19 @@ def check_code(
             _report_components(view, env, code, keys)
     if view.reader.imports:
         _try(view, env, at, code, rows)
+
+
+def _no_reward(
+    signature: Signature | None, file: str | None, name: str, rows: StageRows | None
+) -> str | None:
+    """Return what a program returns that is no number, as far as its text shows."""
+    if signature is not None and signature.return_annotation is None:
+        return "nothing"
+    first = rows.sound(1) if rows is not None else []
+    texts = {
+        field for row in first for field, value in row.fields.items() if isinstance(value, str)
+    }
+    return "text" if file is not None and returns_text(file, name, texts) else None
 
 
 _REWARDING = {"reward", "reply", "comparison"}
