@@ -10,7 +10,16 @@ from rlc.check.rules.view import StageView, rule, rule_on_envs
 from rlc.check.stages import CheckedStage
 from rlc.check.values import said
 from rlc.lang import Diagnostics, Label
-from rlc.plan import EnvPlan, Evaluation, StagePlan, Training, evaluations_of, is_training, show
+from rlc.plan import (
+    EnvPlan,
+    Evaluation,
+    Rollouts,
+    StagePlan,
+    Training,
+    evaluations_of,
+    is_training,
+    show,
+)
 from rlc.records import frozen
 
 
@@ -215,6 +224,45 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
                 included = ", evaluations included" if evaluations else ""
                 advice = f"all of them are expected to take {whole}{included}; "
                 found.warning("RL0411", span, message, advice + "the run stops at the budget")
+
+
+def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
+    """Warn where what is evaluated on the way costs more than what it is on the way of."""
+    plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
+    if not any(_is_often_evaluated(plan, plans) for plan in plans):
+        return  # the files of most need not be measured
+    from rlc.catalog import located_stages
+    from rlc.pricing import stage_cost
+
+    plans = located_stages(plans, recipe)
+    by_name = {plan.name: plan for plan in plans}
+    for plan in plans:
+        if not is_training(plan) or not _is_often_evaluated(plan, plans):
+            continue
+        due = [one for one in evaluations_of(plan, plans) if one.every is not None]
+        cost, others = stage_cost(plan), [stage_cost(one, by_name) for one in due]
+        paid = any(one.total("expected") for one in (cost, *others))
+        bills = [one.bill["expected"] if paid else one.parts("expected") for one in (cost, *others)]
+        own, *rest = [{kind: float(getattr(n, "usd", n)) for kind, n in b.items()} for b in bills]
+        heldout = own.pop("evaluation", 0.0) if plan.every is not None else 0.0
+        evaluated = heldout + sum(sum(bill.values()) for bill in rest)
+        if evaluated > sum(own.values()) > 0:
+            place = next(stage for stage in stages if stage.name == (due or [plan])[0].name)
+            shown: Callable[[float], str] = ("${:,.2f}" if paid else "{:,.0f} tokens").format
+            message = f"evaluations of `{plan.name}` are expected to take {shown(evaluated)}, and "
+            message += f"its training {shown(sum(own.values()))}"
+            advice = "evaluate less often, or fewer tasks or samples; more at the end is fine"
+            found.warning("RL0446", place.origins.at("every"), message, advice)
+
+
+def _is_often_evaluated(plan: StagePlan, plans: Sequence[StagePlan]) -> bool:
+    """Return whether as many episodes are evaluated on the way as there are tasks, or data is."""
+    if not is_training(plan):
+        return False
+    due = [one for one in evaluations_of(plan, plans) if one.every is not None]
+    times = sum(one.tasks * one.samples * (plan.steps // (one.every or 1)) for one in due)
+    step = plan.source.batch.count if isinstance(plan.source, Rollouts) else plan.source.batch
+    return times > plan.steps * step or (plan.heldout is not None and plan.every is not None)
 
 
 def _is_limited(plan: StagePlan) -> bool:
