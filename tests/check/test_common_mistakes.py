@@ -745,6 +745,45 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
 }
 
+HOSTED = 'model hosted { base = "Qwen/Qwen3-8B" }\n'
+# Where a model can stand that is on another service than the one that is trained.
+ON_TWO_SERVICES = {
+    "judge": train(
+        HOSTED, env='rows("words.jsonl") |> judged(rubric("rubric.md", model = hosted))'
+    ),
+    "ranking": train(
+        HOSTED, env='rows("words.jsonl") |> compared(rubric("rubric.md", model = hosted))'
+    ),
+    "opponent": train(HOSTED, env=GAME + " |> play(against = hosted)", advantage="rae()"),
+    "teacher": train(HOSTED, teacher="reverse_kl(hosted)", advantage=""),
+    "teacher that is sampled": train(HOSTED, teacher="forward_kl(hosted)"),
+    "reference": train(HOSTED, kl="reference(hosted, coef = 0.1)"),
+    "reference of preferences": preference(HOSTED, reference="hosted"),
+    "reward model": train(
+        HOSTED + block("preference", "align", PREFERENCE | {"model": "hosted"}),
+        env='rows("words.jsonl") |> judged(implicit_reward(align))',
+    ),
+    "author of replies": sft(
+        HOSTED + GUESS, data="samples(hosted, env = guess, n = 8, keep = all)"
+    ),
+    "author of pairs": preference(
+        HOSTED + GUESS, data="preferred(hosted, env = guess, n = 8, samples = 4)"
+    ),
+    "other stage": train(
+        HOSTED, block("sft", "other", SFT | {"model": "hosted", "optimizer": "adam(1e-4)"})
+    ),
+    "evaluation": train(
+        HOSTED,
+        f"eval held {{ model = hosted  env = {OTHER}  tasks = 4  sampling = sample(max_tokens = 8) }}\n",
+    ),
+    "judge of an evaluation": train(
+        HOSTED,
+        'eval held { model = main  env = rows("sums.jsonl", prompt = "question") |> judged(rubric('
+        '"rubric.md", model = hosted))  tasks = 4 }\n',
+    ),
+}
+MISTAKES |= {f"services: {place}": ("RL0306", text) for place, text in ON_TWO_SERVICES.items()}
+
 
 def graded(grader: str, **fields: str) -> str:
     return train(env=f'rows("words.jsonl", grader = {grader})', **fields)

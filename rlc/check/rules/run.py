@@ -13,7 +13,6 @@ from rlc.lang import Diagnostics, Label
 from rlc.plan import (
     EnvPlan,
     Evaluation,
-    Rollouts,
     StagePlan,
     Training,
     evaluations_of,
@@ -226,6 +225,20 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
                 found.warning("RL0411", span, message, advice + "the run stops at the budget")
 
 
+def report_services(stages: Sequence[CheckedStage], found: Diagnostics) -> None:
+    """Refuse a job whose stages are on several services."""
+    for stage in stages:
+        first, service = stages[0], stages[0].parts["model"].service
+        if stage.parts["model"].service != service:
+            message = f"`{first.name}` is on the service `{service}`, and `{stage.name}` is not"
+            label = Label(first.origins.at("model"), f"on `{service}`")
+            advice = (
+                "one job runs on one service: make it two recipes, or take a model that is there"
+            )
+            found.error("RL0306", stage.origins.at("model"), message, advice, label)
+            return
+
+
 def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
     """Warn where what is evaluated on the way costs more than what it is on the way of."""
     plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
@@ -261,7 +274,7 @@ def _is_often_evaluated(plan: StagePlan, plans: Sequence[StagePlan]) -> bool:
         return False
     due = [one for one in evaluations_of(plan, plans) if one.every is not None]
     times = sum(one.tasks * one.samples * (plan.steps // (one.every or 1)) for one in due)
-    step = plan.source.batch.count if isinstance(plan.source, Rollouts) else plan.source.batch
+    step = getattr(plan.source.batch, "count", plan.source.batch)
     return times > plan.steps * step or (plan.heldout is not None and plan.every is not None)
 
 

@@ -29,7 +29,7 @@ from rlc.catalog import (
 from rlc.check.rules.view import StageView, rule, rule_on_envs, teacher_paths
 from rlc.check.scope import known_values
 from rlc.lang import Label
-from rlc.plan import WHERE_PATHS_START, EnvPlan, Rows, base_split, hub_dataset
+from rlc.plan import WHERE_PATHS_START, EnvPlan, base_split, hub_dataset
 from rlc.records import evolve
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
 def _examples_fit(view: StageView) -> None:
     """Prompts and replies alone, without the markup of a chat, may be more than a row can have."""
     data, rows = view.data, rows_of_data(view, "data")
-    if not isinstance(data, Rows) or rows is None or data.too_long != "stop":
+    if rows is None or data.compares or data.too_long != "stop":
         return
     limits = [limit for limit in (data.max_tokens, view.model.context) if limit is not None]
     if not limits or not os.path.isfile(view.located(rows.file)):  # another rule says so
@@ -273,7 +273,7 @@ def _examples_fit(view: StageView) -> None:
     from rlc.pricing import text_tokens
 
     for row in rows.used(data.count):
-        parts = (row.fields.get(name) for name in (data.prompt, data.reply))
+        parts = (row.fields.get(name) for _, name in rows.columns)
         text = "".join(part for part in parts if isinstance(part, str))
         if len(text) > min(limits) and text_tokens(text, view.model, "low") > min(limits):
             message = f'a row of "{rows.file}" has more than {min(limits):,} tokens'
