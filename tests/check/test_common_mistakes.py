@@ -474,6 +474,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0407",
         train(sampling="sample(max_tokens = 20_000)"),
     ),
+    "sampling: a thousand turns in a small context": (
+        "RL0407",
+        train(env='python("rewards.py:solve") |> rollouts(max_turns = 1_000)'),
+    ),
     "sampling: a stop that every reply begins with": (
         "RL0756 RL0210",
         train(sampling='sample(max_tokens = 32, stop = "")'),
@@ -841,6 +845,9 @@ SOUND: dict[str, str] = {
     "a judge beside a grader": train(
         env=f'rows("words.jsonl", grader = {RIGHT}) |> judged(0.5 * {CLEAR})'
     ),
+    "a judge beside a grader that is a metric": train(
+        env=f'rows("words.jsonl", grader = 0 * {RIGHT}) |> judged({CLEAR})'
+    ),
     "a ranking": judged(CLEAR, "compared"),
     "pairs by a function": train(
         env='rows("words.jsonl") |> compared(compare_with("rewards.py:shorter"), by = pairwise)'
@@ -899,6 +906,14 @@ SOUND: dict[str, str] = {
     "chats, some held out": sft(
         data='chats("chats.jsonl", split = first(75%))',
         heldout='chats("chats.jsonl", split = last(25%))',
+    ),
+    "a longer stage after a short one, some held out": sft(
+        block("sft", "first", SFT),
+        model="first",
+        data='chats("chats.jsonl", split = first(75%))',
+        heldout='chats("chats.jsonl", split = last(25%))',
+        every="10",
+        steps="40",
     ),
     "prompts and replies": sft(data='rows("prompted.jsonl")'),
     "rows of few tokens": sft(data='rows("prompted.jsonl", max_tokens = 64)'),

@@ -82,11 +82,12 @@ def _weights_weigh(view: StageView, env: EnvPlan) -> None:
             if isinstance(weight, bool) or not isinstance(weight, int | float):
                 message = f"the weight of `{name}` is not a number"
                 view.error("RL0201", f"{path}.{name}", message, "for example `0.5`")
-    graded = source_traits(env.source).graded
-    counts = {f"{path}.weight": judge.weight for path, _, judge in _judges(env) if graded}
+    counts: dict[str, object] = {}
     if env.graders:
         inner = ((part.weight, part.args.get("weights") or {"": 1}) for part in env.graders)
-        counts = {f"envs.{env.name}.graders": any(w and any(ws.values()) for w, ws in inner)}
+        counts[f"envs.{env.name}.graders"] = any(w and any(ws.values()) for w, ws in inner)
+    if source_traits(env.source).graded:
+        counts |= {f"{path}.weight": judge.weight for path, _, judge in _judges(env)}
     if counts and not any(counts.values()):
         message = f"all weights are 0, so every reward of `{env.name}` is 0"
         advice = "give one of them a weight; those with 0 are metrics only"

@@ -98,7 +98,7 @@ def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
     return ((env, env.weight / total) for env in envs)
 
 
-@rule("every", "after")
+@rule("every", "after", "tasks")
 def _evaluated_on_the_way(view: StageView) -> None:
     stage = view.before[0] if view.before else None
     steps = stage.parts.get("steps") if stage else None
