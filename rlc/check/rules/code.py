@@ -170,8 +170,8 @@ def _try(
     trial = CodeTrial(recipe, evolve(code, target=target), grader, answer, asked, longest)
     assert view.reader is not None
     tried = view.reader.tried(trial)
-    if tried.moved and (found := outweighing(tried.moved, tried.moved)) is not None:
-        name, times = found
+    if tried.moved and (most := outweighing(tried.moved, tried.moved)) is not None:
+        name, times = most
         message = f"`{name}` of `{code.target}` moves the reward {times:,.0f} times as much as all "
         advice = "give it less weight in `weights`; compared are a right, a wrong and a long reply"
         view.warning("RL0685", path, f"{message}else that it returns", advice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rlc.catalog import env_facts, tracker_traits
 from rlc.check.rules.tasks import examples_of, tasks_of
@@ -249,33 +250,38 @@ def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagn
 
     plans = located_stages(plans, recipe)
     by_name = {plan.name: plan for plan in plans}
+    origins = {stage.name: stage.origins for stage in stages}
     for plan in plans:
         if not is_training(plan) or not _is_often_evaluated(plan, plans):
             continue
         due = [one for one in evaluations_of(plan, plans) if one.every is not None]
-        cost, others = stage_cost(plan), [stage_cost(one, by_name) for one in due]
-        paid = any(one.total("expected") for one in (cost, *others))
-        bills = [one.bill["expected"] if paid else one.parts("expected") for one in (cost, *others)]
-        own, *rest = [{kind: float(getattr(n, "usd", n)) for kind, n in b.items()} for b in bills]
-        heldout = own.pop("evaluation", 0.0) if plan.every is not None else 0.0
-        evaluated = heldout + sum(sum(bill.values()) for bill in rest)
+        costs = stage_cost(plan), *(stage_cost(one, by_name) for one in due)
+        paid = any(cost.total("expected") for cost in costs)
+        own, *others = (
+            {kind: money.usd for kind, money in cost.bill["expected"].items()}
+            if paid
+            else cost.parts("expected")
+            for cost in costs
+        )
+        evaluated = own.pop("evaluation", 0.0) + sum(sum(bill.values()) for bill in others)
         if evaluated > sum(own.values()) > 0:
-            place = next(stage for stage in stages if stage.name == (due or [plan])[0].name)
-            shown: Callable[[float], str] = ("${:,.2f}" if paid else "{:,.0f} tokens").format
+            shown = ("${:,.2f}" if paid else "{:,.0f} tokens").format
             message = f"evaluations of `{plan.name}` are expected to take {shown(evaluated)}, and "
             message += f"its training {shown(sum(own.values()))}"
             advice = "evaluate less often, or fewer tasks or samples; more at the end is fine"
-            found.warning("RL0446", place.origins.at("every"), message, advice)
+            place = origins[due[0].name if due else plan.name].at("every")
+            found.warning("RL0446", place, message, advice)
 
 
 def _is_often_evaluated(plan: StagePlan, plans: Sequence[StagePlan]) -> bool:
-    """Return whether as many episodes are evaluated on the way as there are tasks, or data is."""
+    """Return whether more episodes are evaluated on the way than there are tasks, or data is."""
     if not is_training(plan):
         return False
     due = [one for one in evaluations_of(plan, plans) if one.every is not None]
-    times = sum(one.tasks * one.samples * (plan.steps // (one.every or 1)) for one in due)
-    step = getattr(plan.source.batch, "count", plan.source.batch)
-    return times > plan.steps * step or (plan.heldout is not None and plan.every is not None)
+    played = sum(one.tasks * one.samples * (plan.steps // (one.every or 1)) for one in due)
+    batch: Any = plan.source.batch
+    learnt = plan.steps * getattr(batch, "count", batch)
+    return played > learnt or (plan.heldout is not None and plan.every is not None)
 
 
 def _is_limited(plan: StagePlan) -> bool:

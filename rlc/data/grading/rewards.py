@@ -19,7 +19,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 from rlc.data.about import ID
@@ -408,12 +408,12 @@ def _compared(
     ]
     every = [each for of_row in weighed for each in of_row]
     totals = [[math.fsum(each.values()) for each in of_row] for of_row in weighed]
+    values = {
+        name: [each[name] for each in every if name in each]
+        for name in dict.fromkeys(chain(*every))
+    }
     return TriedCode(
-        moved={
-            name: max(values) - min(values)
-            for name in dict(*every[:1])
-            if (values := [each[name] for each in every if name in each])
-        },
+        moved={name: max(found) - min(found) for name, found in values.items()},
         falls=bool(totals) and all(len(t) == 3 and t[1] < t[0] >= t[2] for t in totals),
     )
 
