@@ -309,6 +309,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0516",
         judged('rubric("Is it clear?", model = big, prompt = "scored.j2", scale = [0, 1])'),
     ),
+    "judge: a rubric of another scale": (
+        "RL0761",
+        judged('rubric("Rate how clear it is, from 1 to 5.", model = big)'),
+    ),
     "judge: a scale of too many digits": (
         "RL0760",
         judged('rubric("Is it clear?", model = big, scale = [0, 0.00001])'),
@@ -835,6 +839,9 @@ SOUND: dict[str, str] = {
     "a large scale": judged('rubric("Is it clear?", model = big, scale = [0, 1_000_000])'),
     "shaped by a judge beside a grader": train(
         env=f'rows("words.jsonl", grader = {RIGHT}) |> judged({CLEAR}) |> reward(total + judge)'
+    ),
+    "a rubric that says its scale": judged(
+        'rubric("Rate how clear it is, from 1 to 5.", model = big, scale = [1, 5])'
     ),
     "a judge of five levels": judged('rubric("rubric.md", model = big, scale = [1, 5])'),
     "a judge of a question": judged(

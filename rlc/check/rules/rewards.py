@@ -314,6 +314,7 @@ def _verdicts_can_be_read(view: StageView, env: EnvPlan) -> None:
     for path, judging, judge in _rubrics(env):
         from rlc.data import (
             DataError,
+            judge_question,
             question_fault,
             read_rubric,
             read_scores,
@@ -340,17 +341,21 @@ def _verdicts_can_be_read(view: StageView, env: EnvPlan) -> None:
             advice = "raise `max_tokens`; most judges first say why, in a few sentences"
             view.error("RL0765", f"{path}.max_tokens", message, advice)
         taught = not isinstance(judge.model, EndpointPlan) and judge.model.after is not None
-        if judge.prompt is None or judging.by != "score" or judge.criteria is not None or taught:
+        if judging.by != "score" or judge.criteria is not None or taught:
             continue
+        code, place, name = "RL0761", "rubric", f"the question of `{judge.name}`"
         try:
-            render = read_template(view.located(judge.prompt), JUDGE_PROMPT)
-            question = render(task="", reply="", rubric=rubric_text(rubric))
+            if judge.prompt is None:
+                question = judge_question(judge, "score", "", [""], rubric)
+            else:
+                code, place, name = "RL0516", "prompt", f'"{judge.prompt}"'
+                render = read_template(view.located(judge.prompt), JUDGE_PROMPT)
+                question = render(task="", reply="", rubric=rubric_text(rubric))
         except Exception:  # of a template that another rule is about
             continue
         if (fault := question_fault(question, names, judge.low, judge.high)) is not None:
-            message = f'"{judge.prompt}" {fault}'
-            advice = f"end it, for example, with `{least}`"
-            view.warning("RL0516", f"{path}.prompt", message, advice)
+            advice = f"an answer ends, for example, with `{least}`"
+            view.warning(code, f"{path}.{place}", f"{name} {fault}", advice)
 
 
 @rule_on_envs()
