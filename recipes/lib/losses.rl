@@ -120,11 +120,14 @@ loss clip_cov(share = 0.0002, least = 1.0, most = 5.0, low = 0.8, high = 1.2) {
 }
 
 # KL-Cov (arXiv 2505.22617): the tokens with the largest covariance are held to the sampler instead.
-# The paper has share = 0.002 for 7B and 0.0002 for 32B; nothing bounds the ratio of the others.
-loss kl_cov(share = 0.0002, coef = 1.0) {
+# The paper has share = 0.002 for 7B and 0.0002 for 32B; nothing bounds the ratio of the others. On a
+# fresh batch the two differ by what they round differently, whose sign is no reason to learn: up to
+# `slack` apart they count as equal, as the trainer's own logprobs are in verl 0.9.1.
+loss kl_cov(share = 0.0002, coef = 1.0, slack = 0.001) {
   covariance = (logq - batch_mean(logq)) * (adv - batch_mean(adv))
   held       = batch_top(covariance, share)
-  token      = coef * held * abs(logp - logq) - ratio * adv
+  apart      = abs(logp - logq)
+  token      = coef * held * where(apart > slack, apart, 0) - ratio * adv
 }
 
 # -- PPO and a term of its own: a pattern to copy --

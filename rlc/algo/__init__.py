@@ -48,7 +48,7 @@ else:
             needs_batch reads_trainer shaped_reward
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
-        rewards: pass_at_k reduce_rewards reward_shape
+        rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline Clip Returns RunningBaseline Scale Scope
             WeightedSum running_baseline sums_components task_scope

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise, product
 from math import comb, fsum
 
@@ -142,7 +142,13 @@ def reward_shape(
         rest = {other: given[len(given) // 2] for other, given in others.items() if other != name}
         paid_for = [reward({**rest, **one}) for one in usual]
         moved[name] = max(paid_for) - min(paid_for)
+    return RewardShape(False, falls, free, outweighing(moved, earned))
+
+
+def outweighing(moved: Mapping[str, float], earned: Iterable[str]) -> tuple[str, float] | None:
+    """Return what moves a reward `OUTWEIGHS` times as much as all else that is ``earned``, and how
+    many times that is; None if nothing does."""
     first, *less = sorted(moved, key=lambda name: -moved[name])
-    second = max((moved[name] for name in less if name in earned), default=0.0)
+    second = max((moved[name] for name in less if name in {*earned}), default=0.0)
     outweighs = second > 0 and moved[first] >= OUTWEIGHS * second
-    return RewardShape(False, falls, free, (first, moved[first] / second) if outweighs else None)
+    return (first, moved[first] / second) if outweighs else None

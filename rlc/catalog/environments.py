@@ -343,6 +343,7 @@ def _params_of(kind: str) -> tuple[Param, ...]:
 
 
 def _env(env: EnvPlan, change: Change) -> EnvPlan:
+    source_traits(env.source)  # raises UnknownBuiltinError, of a plan that another version wrote
     first, *others = _params("env", env.source)
 
     def called(kind: str, name: str, args: dict[str, Any]) -> dict[str, Any]:

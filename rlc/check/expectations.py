@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard, get_args
 
-from rlc.catalog import Param, find_metric, metrics_of
+from rlc.catalog import DECLARATIONS, Param, find_metric, metrics_of
 from rlc.check.evaluate import Evaluator
 from rlc.check.scalars import NUMBERS, describe
 from rlc.check.scope import closest, known_values, rename
@@ -169,7 +169,7 @@ class _Reader:
                 advice = "compare what is known at the same time: two expectations may say it"
                 self.found.error("RL0673", comparison.span, message, advice, label)
                 return None
-        if plan.after and not self._can_turn_out_either_way(plan, left, right, comparison):
+        if not self._can_turn_out_either_way(plan, left, right, comparison):
             return None
         return CheckedExpectation(plan, comparison.span)
 
@@ -308,7 +308,9 @@ class _Reader:
             return NamedQuantity(quantity, expr.span, 0)
         values = values_of(plan)
         if inside in values:
-            return self._value(expr, f"{name}.{inside}", name, inside, values[inside])
+            fields = DECLARATIONS[stage.decl.kind.id].fields
+            ends = next(((one.low, one.high) for one in fields if one.name == inside), (None, None))
+            return self._value(expr, f"{name}.{inside}", name, inside, values[inside], *ends)
         over: Over = "last"
         measured, (beginning, _, last) = find_metric(plan, inside), inside.rpartition(".")
         if measured is None and last in _OVERS:
@@ -350,12 +352,20 @@ class _Reader:
         return None
 
     def _value(
-        self, expr: Expr, path: str, stage: str, key: str, value: object
+        self,
+        expr: Expr,
+        path: str,
+        stage: str,
+        key: str,
+        value: object,
+        low: float | None = None,
+        high: float | None = None,
     ) -> NamedQuantity | None:
         if _is_number(value):
             unit = unit_of(key) or "number"
             quantity = QuantityPlan(path, "value", stage, key, unit)  # type: ignore[arg-type]
-            return NamedQuantity(quantity, expr.span, value, value)
+            ends = (-math.inf if low is None else low), (math.inf if high is None else high)
+            return NamedQuantity(quantity, expr.span, *ends)
         shown = "none" if value is None else show(value, "string" if isinstance(value, str) else "")
         message = f"`{path}` is {shown}, and an expectation compares numbers"
         self.found.error("RL0679", expr.span, message, "take a value of the plan that is a number")

@@ -23,7 +23,15 @@ from rlc.algo import (
     overflows_at,
     ranges,
 )
-from rlc.catalog import FORMAT, Param, finds_answers, grader_traits, known_loss, with_role
+from rlc.catalog import (
+    FORMAT,
+    Param,
+    finds_answers,
+    grader_traits,
+    judges_of,
+    known_loss,
+    with_role,
+)
 from rlc.check.scalars import NUMBERS, describe
 from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit, said, settle, unwrap
@@ -517,12 +525,12 @@ def _components(env: EnvPlan) -> tuple[str, ...] | None:
     if not env.graders or with_role(env, "game") is not None:
         return None
     names = [part.name for part in env.graders] + [FORMAT] * finds_answers(env)
-    for part in env.graders:
-        if grader_traits(part.grader).code:
-            if not part.args["weights"]:
-                return None  # a function returns a number, or several by names of its own
-            names += part.args["weights"]
-    return tuple(names)
+    (first, *others) = env.graders
+    if not others and grader_traits(first.grader).code:
+        if not first.args["weights"]:
+            return None  # a function returns a number, or several by names of its own
+        names = [*first.args["weights"]]
+    return (*names, *(judge.name for _, _, judge in judges_of(env)))
 
 
 def _names(node: Any) -> Iterator[Name]:

@@ -109,6 +109,10 @@ class SweepChecker:
             parts["search"] = evolve(search, first=every or 1)
         axes: tuple[Axis, ...] = values["over"].data
         checked = CheckedSweep(decl, axes=axes, origins=Origins(decl.name.span, values), **parts)
+        if checked.seeds == 1 and all(axis.size == 1 for axis in axes):
+            message = "this sweep has one configuration and one seed, so it compares nothing"
+            advice = "list more values, or take `seeds = 3` to see how far runs differ by chance"
+            self.found.warning("RL0601", axes[0].place, message, advice)
         return checked if self._search_fits(checked, evaluation) else None
 
     def _value(self, expr: Expr, want: Any) -> Value | None:

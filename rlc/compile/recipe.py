@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rlc.check import CheckedStage, report_budgets
+from rlc.check import CheckedStage, report_budgets, report_evaluations, report_services
 from rlc.check.analyse import Analysis, analyse
 from rlc.lang import Diagnostics, Read, Source, read_source, resolve_imports
 from rlc.lang.syntax import parse
@@ -140,7 +140,9 @@ def _checked(
     analysis = analyse(recipe, found, reader)
     if found.has_errors or not analysis.complete:
         return None, (), found
+    report_services(analysis.stages, found)
     report_budgets(analysis.stages, source.name, found)
+    report_evaluations(analysis.stages, source.name, found)
     if analysis.expectations:
         from rlc.check import report_expectations  # most recipes have none
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
+    from rlc.data.grading.verdicts import *
     from rlc.data.harbor import *
     from rlc.data.journal import *
     from rlc.data.messages import *
@@ -31,17 +32,20 @@ else:
         about: TaskFacts about_row
         calls: Code CodeKind PLAYER_SEES module_of_package
         chats: Chat read_chat read_pair read_prompt read_solved
-        code: called constants explained lacks load_attribute module_file parameter_names
-            require_fits search_beside signature_of written_signature
+        code: called explained lacks load_attribute module_file parameter_names
+            require_fits returned_numbers returns_text search_beside signature_of written_signature
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files
         errors: CodeError DataError FilePlace PackageMissingError at_place
         examples: Comparison LabelledReply hashed kept read_comparison read_labelled reader_of
             repeats
-        grading.graders: Grader TRIED boxed completed is_right require_gradable tagged tried
+        grading.graders: Grader TRIED boxed completed is_right require_gradable tagged
             wrongly_graded
         grading.math_equivalence: SubprocessPool serve
-        grading.rewards: CodeTrial Messages MisnamedError Reward RewardError TRIED_OWN as_number
+        grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError Reward RewardError
+            TRIED_OWN as_number
+        grading.verdicts: question_fault read_better read_ranking read_scores reason_of
+            shortened shortest_verdict
         harbor: HarborTask harbor_tasks
         journal: SCHEMA best_key meta saved
         messages: Message MessageError

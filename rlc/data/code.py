@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec, PathFinder
@@ -126,22 +126,19 @@ def lacks(file: str, name: str, attribute: str) -> bool:
     return all(attribute not in (p.get("attr"), p.get("name"), p.get("id")) for p in parts)
 
 
-def constants(file: str, name: str) -> dict[str, float]:
+_NUMBERS = (ast.BinOp, ast.UnaryOp, ast.Compare)
+_COUNT = {"float", "int", "len", "round"}
+_TEXT_METHODS = {"format", "join", "lower", "replace", "strip", "upper"}
+
+
+def returned_numbers(file: str, name: str) -> tuple[dict[str, float], tuple[str, ...] | None]:
     """Return the numbers that a function of a file always returns, as far as its text shows: those
-    of its dicts by their keys, or the one number under the key ``""``."""
+    of its dicts by their keys, or the one number under the key ``""``. Beside them the keys of all
+    that it returns; None where the text does not show them."""
     _, function = _definition(file, name)
     if not isinstance(function, Function):
-        return {}
-    nodes = [*_own_nodes(function)]
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    stored = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
-    named = {
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name) and stored[target.id] == 1
-    }
+        return {}, None
+    values, named = _returned(function)
 
     def number(value: ast.expr | None) -> float | None:
         if isinstance(value, ast.Name):
@@ -155,12 +152,63 @@ def constants(file: str, name: str) -> dict[str, float]:
         keys = [getattr(key, "value", None) for key in value.keys]
         return dict(zip(keys, map(number, value.values), strict=True))
 
-    first, *others = [parts(node.value) for node in nodes if isinstance(node, ast.Return)] or [{}]
-    return {
+    first, *others = map(parts, values or [None])
+    constants = {
         key: value
         for key, value in first.items()
         if value is not None and all(other.get(key) == value for other in others)
     }
+    keys = {*first}.union(*others)
+    shown = all(isinstance(value, ast.Dict) or _is_number(value) for value in values)
+    if function.decorator_list or not (shown and all(isinstance(key, str) for key in keys)):
+        return constants, None
+    return constants, tuple(keys)
+
+
+def returns_text(file: str, name: str, fields: Collection[str]) -> bool:
+    """Return whether all that a function of a file returns is text, as far as its own text shows;
+    such as one of these ``fields`` of its task."""
+    _, function = _definition(file, name)
+    if not isinstance(function, Function) or function.decorator_list:
+        return False
+    values, named = _returned(function)
+    known = [named.get(value.id) if isinstance(value, ast.Name) else value for value in values]
+    return bool(known) and all(_is_text(value, fields) for value in known)
+
+
+def _returned(function: Function) -> tuple[list[ast.expr | None], dict[str, ast.expr]]:
+    """Return what a function returns, and the values of the names that it gives one alone."""
+    nodes = [*_own_nodes(function)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    stored = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
+    named = {
+        target.id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and stored[target.id] == 1
+    }
+    return [node.value for node in nodes if isinstance(node, ast.Return)], named
+
+
+def _is_number(value: ast.expr | None) -> bool:
+    """Return whether an expression is a number, as its form shows."""
+    if isinstance(value, ast.IfExp):
+        return _is_number(value.body) and _is_number(value.orelse)
+    called = value.func if isinstance(value, ast.Call) else None
+    is_count = isinstance(called, ast.Name) and called.id in _COUNT
+    return is_count or isinstance(value, (ast.Constant, *_NUMBERS))
+
+
+def _is_text(value: ast.expr | None, fields: Collection[str]) -> bool:
+    match value:
+        case ast.JoinedStr() | ast.Constant(value=str()) | ast.Call(func=ast.Name(id="str")):
+            return True
+        case ast.Call(func=ast.Attribute(attr=method)):
+            return method in _TEXT_METHODS
+        case ast.Subscript(value=ast.Attribute(attr="task"), slice=ast.Constant(value=field)):
+            return field in fields
+    return False
 
 
 def _definition(file: str, name: str) -> tuple[ast.Module, Function | ast.ClassDef | None]:

@@ -10,7 +10,7 @@ from rlc.records import define, field, frozen
 
 if TYPE_CHECKING:  # most recipes name no files, and then none of this is imported
     from rlc.data.errors import DataError
-    from rlc.data.grading.rewards import CodeFailure, CodeTrial
+    from rlc.data.grading.rewards import CodeTrial, TriedCode
     from rlc.data.rows import DataRow
     from rlc.plan import Split
 
@@ -34,7 +34,7 @@ class Reader:
     imports: bool = False
     _files: dict[str, FileRows] = field(factory=dict, init=False)
     _counts: dict[str, int | None] = field(factory=dict, init=False)
-    _tried: list[tuple[CodeTrial, CodeFailure | None]] = field(factory=list, init=False)
+    _tried: list[tuple[CodeTrial, TriedCode]] = field(factory=list, init=False)
 
     def read(self, path: str) -> FileRows:
         """Return the rows of a file, up to an error or the end of the time."""
@@ -71,12 +71,12 @@ class Reader:
             self.seconds = max(0.0, self.seconds - (time.perf_counter() - started))
         return FileRows(rows, error, whole)
 
-    def failed(self, trial: CodeTrial) -> CodeFailure | None:
-        """Return what is wrong with code that is tried, once; None if nothing is."""
+    def tried(self, trial: CodeTrial) -> TriedCode:
+        """Return what came of code that is tried, once."""
         for earlier, found in self._tried:
             if earlier == trial:
                 return found
-        self._tried.append((trial, trial.failed()))
+        self._tried.append((trial, trial.tried()))
         return self._tried[-1][1]
 
     def count(

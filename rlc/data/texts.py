@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlc.data.errors import DataError, FilePlace
+from rlc.data.grading.verdicts import shortest_verdict
 from rlc.data.rows import require_field
 from rlc.plan import JudgePlan, is_text_file
 from rlc.records import evolve, frozen
@@ -252,8 +253,8 @@ def rubric_text(rubric: Rubric) -> str:
 def _score_question(
     task: str, reply: str, rubric: str, criteria: Sequence[Criterion], low: float, high: float
 ) -> str:
-    scale = f"a number from {low:g} (worst) to {high:g} (best)"
-    form = f"Then end with the score, {scale}, as <score>{high:g}</score>."
+    scale = f"a number from {low:.12g} (worst) to {high:.12g} (best)"
+    form = f"Then end with the score, {scale}, as {shortest_verdict('score', (), high, 1)}."
     if criteria:
         each = "\n".join(f'<score name="{one.name}">…</score>' for one in criteria)
         form = f"Then end with a score for each criterion, {scale}:\n{each}"

@@ -110,8 +110,7 @@ def _model(settings: Settings) -> list[RecipeLine]:
 
 
 def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
-    size = "training.group_size" if settings.get("rollout.n") is None else "rollout.n"
-    count = settings["data.train_batch_size"]
+    size, count = _group(settings), settings["data.train_batch_size"]
     batch = call("groups", literal(count), group_size=settings[size])
     coef = settings.get("algorithm.kl_beta")
     steps, length = _length(settings, tasks, count)
@@ -230,6 +229,11 @@ def _track(settings: Settings) -> list[RecipeLine]:
     return [RecipeLine("track", f"[{', '.join(trackers)}]")] if trackers else []
 
 
+def _group(settings: Settings) -> str:
+    """Return the option that has the size of a group."""
+    return "training.group_size" if settings.get("rollout.n") is None else "rollout.n"
+
+
 def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
     every, first = settings["trainer.test_freq"], settings["trainer.val_before_train"]
     size = "validation.group_size" if is_unified(settings) else "training.val_group_size"
@@ -249,6 +253,11 @@ def _evaluation(settings: Settings, tasks: Tasks) -> list[str]:
     ]
     if every > 0:
         note = settings.default_note("trainer.test_freq")
+        trained = every * settings["data.train_batch_size"] * settings[_group(settings)]
+        if tasks.test_tasks * samples > trained:
+            note = remarks(
+                note, "this plays more episodes than the training: raise it to save them"
+            )
         lines.append(RecipeLine("every", literal(every), note))
     if first:
         lines.append(RecipeLine("first", "true", settings.default_note("trainer.val_before_train")))

@@ -87,7 +87,7 @@ def _collect(node: Any, path: str, found: list[tuple[str, ModelState]]) -> None:
         found.append((path, node))
         return
     if kind is tuple:
-        parts = enumerate(node)
+        parts = (children_of(node) or {}).items()
     elif kind is dict:
         parts = node.items()
     else:

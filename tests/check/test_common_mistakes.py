@@ -128,6 +128,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0683 RL0684 RL0685",
         rewarded('grade_with("rewards.py:huge_part")'),
     ),
+    "reward: right answers earn less than wrong ones": (
+        "RL0683",
+        rewarded('grade_with("rewards.py:inverted")'),
+    ),
     "reward: a number as text": ("RL0512 RL0534", rewarded('grade_with("rewards.py:as_text")')),
     "reward: yes and no": ("RL0512 RL0534", rewarded('grade_with("rewards.py:as_bool_text")')),
     "reward: nothing is returned": ("RL0512 RL0534", rewarded('grade_with("rewards.py:nothing")')),
@@ -211,6 +215,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0683 RL0684 RL0685",
         summed("{ right = -0.5 * numeric, form = 0.1 * exact }"),
     ),
+    "grader: a greedy pattern that leaves the last digit": (
+        "RL0509",
+        summed('regex(".*([0-9]+)")'),
+    ),
     # Shaped rewards.
     "shaped: a constant": ("RL0681", shaped("1.0")),
     "shaped: a constant by arithmetic": ("RL0681", shaped("0 * total + 1")),
@@ -218,6 +226,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "shaped: a name that is no component": ("RL0640 RL0680", shaped("corect + brief")),
     "shaped: a component of another environment": ("RL0640 RL0680", shaped("passed - 0.1 * brief")),
     "shaped: the absolute value of the total": ("RL0683 RL0684 RL0685", shaped("abs(total - 1)")),
+    "shaped: a missing answer pays": (
+        "RL0683",
+        summed(wrappers="|> reward(abs(total))"),
+    ),
     "shaped: what is right costs": ("RL0683 RL0684 RL0685", shaped("-1 * correct")),
     "shaped: more for wrong than for right": ("RL0683 RL0684 RL0685", shaped("1 - total")),
     "shaped: length alone": ("RL0683 RL0684 RL0685 RL0430", shaped("tokens")),
@@ -246,7 +258,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "shaped: divided by what can be 0": ("RL0657 RL0650", shaped("total / correct")),
     "shaped: low above high": ("RL0422 RL0328 RL0202 RL0681", shaped("sum, low = 1, high = 0")),
     "shaped: all cut to 0": ("RL0681 RL0422 RL0532 RL0430", shaped("sum, low = 0, high = 0")),
-    "shaped: an input of losses": ("RL0640 RL0653", shaped("total - logp")),
+    "shaped: an input of losses": ("RL0640 RL0653 RL0680", shaped("total - logp")),
     "shaped: a reduction over tokens": (
         "RL0641 RL0640 RL0642 RL0643",
         shaped("total - mean(ratio)"),
@@ -284,6 +296,30 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "judge: a question with an unknown variable": (
         "RL0515",
         judged('rubric("rubric.md", model = big, prompt = "question.j2")'),
+    ),
+    "judge: a question that asks for no score": (
+        "RL0516",
+        judged('rubric("Is it clear?", model = big, prompt = "scoreless.j2")'),
+    ),
+    "judge: a question that asks for one score of several criteria": (
+        "RL0516",
+        judged('rubric("rubric.md", model = big, prompt = "scored.j2")'),
+    ),
+    "judge: a question that shows a score out of the scale": (
+        "RL0516",
+        judged('rubric("Is it clear?", model = big, prompt = "scored.j2", scale = [0, 1])'),
+    ),
+    "judge: a rubric of another scale": (
+        "RL0761",
+        judged('rubric("Rate how clear it is, from 1 to 5.", model = big)'),
+    ),
+    "judge: a scale of too many digits": (
+        "RL0760",
+        judged('rubric("Is it clear?", model = big, scale = [0, 0.00001])'),
+    ),
+    "judge: no room for a ranking": (
+        "RL0765",
+        judged('rubric("Is it clear?", model = big, max_tokens = 16)', "compared"),
     ),
     "judge: itself": ("RL0762", judged('rubric("rubric.md", model = policy)')),
     "judge: at a high temperature": (
@@ -441,6 +477,10 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "sampling: more tokens than the context": (
         "RL0407",
         train(sampling="sample(max_tokens = 20_000)"),
+    ),
+    "sampling: a thousand turns in a small context": (
+        "RL0407",
+        train(env='python("rewards.py:solve") |> rollouts(max_turns = 1_000)'),
     ),
     "sampling: a stop that every reply begins with": (
         "RL0756 RL0210",
@@ -713,6 +753,45 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
 }
 
+HOSTED = 'model hosted { base = "Qwen/Qwen3-8B" }\n'
+# Where a model can stand that is on another service than the one that is trained.
+ON_TWO_SERVICES = {
+    "judge": train(
+        HOSTED, env='rows("words.jsonl") |> judged(rubric("rubric.md", model = hosted))'
+    ),
+    "ranking": train(
+        HOSTED, env='rows("words.jsonl") |> compared(rubric("rubric.md", model = hosted))'
+    ),
+    "opponent": train(HOSTED, env=GAME + " |> play(against = hosted)", advantage="rae()"),
+    "teacher": train(HOSTED, teacher="reverse_kl(hosted)", advantage=""),
+    "teacher that is sampled": train(HOSTED, teacher="forward_kl(hosted)"),
+    "reference": train(HOSTED, kl="reference(hosted, coef = 0.1)"),
+    "reference of preferences": preference(HOSTED, reference="hosted"),
+    "reward model": train(
+        HOSTED + block("preference", "align", PREFERENCE | {"model": "hosted"}),
+        env='rows("words.jsonl") |> judged(implicit_reward(align))',
+    ),
+    "author of replies": sft(
+        HOSTED + GUESS, data="samples(hosted, env = guess, n = 8, keep = all)"
+    ),
+    "author of pairs": preference(
+        HOSTED + GUESS, data="preferred(hosted, env = guess, n = 8, samples = 4)"
+    ),
+    "other stage": train(
+        HOSTED, block("sft", "other", SFT | {"model": "hosted", "optimizer": "adam(1e-4)"})
+    ),
+    "evaluation": train(
+        HOSTED,
+        f"eval held {{ model = hosted  env = {OTHER}  tasks = 4  sampling = sample(max_tokens = 8) }}\n",
+    ),
+    "judge of an evaluation": train(
+        HOSTED,
+        'eval held { model = main  env = rows("sums.jsonl", prompt = "question") |> judged(rubric('
+        '"rubric.md", model = hosted))  tasks = 4 }\n',
+    ),
+}
+MISTAKES |= {f"services: {place}": ("RL0306", text) for place, text in ON_TWO_SERVICES.items()}
+
 
 def graded(grader: str, **fields: str) -> str:
     return train(env=f'rows("words.jsonl", grader = {grader})', **fields)
@@ -738,6 +817,8 @@ SOUND: dict[str, str] = {
     "one that weighs ten times as much": graded(f"{{ right = 10 * {RIGHT}, brief = {BRIEF} }}"),
     "numbers": summed(),
     "numbers by a pattern": summed('regex("([0-9]+)[^0-9]*$")'),
+    "numbers after a word": summed('regex("(?i)answer(?: is)?[: ]+([0-9]+)")'),
+    "numbers that a pattern looks around": summed('regex("(?<=Answer: )[0-9]+")'),
     "numbers, and their form": summed("{ right = numeric, form = 0.1 * exact }"),
     "mathematics": summed("math"),
     "shaped by length": shaped("total - 0.001 * tokens"),
@@ -752,6 +833,16 @@ SOUND: dict[str, str] = {
     "a cap": shaped("sum, high = 1"),
     "a floor": shaped("sum, low = 0"),
     "a judge": judged(CLEAR),
+    "a judge asked in words of one's own": judged(
+        'rubric("Is it clear?", model = big, prompt = "scored.j2")'
+    ),
+    "a large scale": judged('rubric("Is it clear?", model = big, scale = [0, 1_000_000])'),
+    "shaped by a judge beside a grader": train(
+        env=f'rows("words.jsonl", grader = {RIGHT}) |> judged({CLEAR}) |> reward(total + judge)'
+    ),
+    "a rubric that says its scale": judged(
+        'rubric("Rate how clear it is, from 1 to 5.", model = big, scale = [1, 5])'
+    ),
     "a judge of five levels": judged('rubric("rubric.md", model = big, scale = [1, 5])'),
     "a judge of a question": judged(
         'rubric("Is it {{ row.answer }}?", model = big, scale = [0, 1])'
@@ -760,6 +851,9 @@ SOUND: dict[str, str] = {
     "a warm judge": judged('rubric("rubric.md", model = big, temperature = 0.7)'),
     "a judge beside a grader": train(
         env=f'rows("words.jsonl", grader = {RIGHT}) |> judged(0.5 * {CLEAR})'
+    ),
+    "a judge beside a grader that is a metric": train(
+        env=f'rows("words.jsonl", grader = 0 * {RIGHT}) |> judged({CLEAR})'
     ),
     "a ranking": judged(CLEAR, "compared"),
     "pairs by a function": train(
@@ -820,7 +914,21 @@ SOUND: dict[str, str] = {
         data='chats("chats.jsonl", split = first(75%))',
         heldout='chats("chats.jsonl", split = last(25%))',
     ),
+    "a longer stage after a short one, some held out": sft(
+        block("sft", "first", SFT),
+        model="first",
+        data='chats("chats.jsonl", split = first(75%))',
+        heldout='chats("chats.jsonl", split = last(25%))',
+        every="10",
+        steps="40",
+    ),
     "prompts and replies": sft(data='rows("prompted.jsonl")'),
+    "rows of few tokens": sft(data='rows("prompted.jsonl", max_tokens = 64)'),
+    "long rows are left out": sft(data='rows("prompted.jsonl", max_tokens = 2, too_long = drop)'),
+    "rows with a system message that is left out": sft(
+        'env words = rows("systems.jsonl")\n',
+        data="samples(big, env = words, n = 8, keep = all, without = system)",
+    ),
     "demonstrations": sft(GUESS, data="demonstrations(guess, n = 32)"),
     "samples of another model": sft(GUESS, data="samples(big, env = guess, n = 16, keep = solved)"),
     "the best of four": sft(
@@ -830,6 +938,11 @@ SOUND: dict[str, str] = {
         "of = main  over = { rate = [1e-4, 3e-4] }  seeds = 2  metric = heldout.pass_at_1"
     ),
     "a random search": swept("of = main  over = { rate = log(1e-4, 3e-3) }  search = random(4)"),
+    "one value, by several seeds": swept("of = main  over = { rate = [1e-3] }  seeds = 3"),
+    "evaluated now and then": train(
+        after=f"eval held {{ model = main  env = {OTHER}  tasks = 8  every = 10 }}\n"
+    ),
+    "many steps are expected": train(after="expect main.steps >= 2\n"),
     "what is expected": train(after="expect main.cost.high < $20\n"),
     "a curriculum": train(env=TRAIN["env"] + " |> curriculum(explore = 0.2)"),
     "an agent": train(
@@ -840,22 +953,7 @@ SOUND: dict[str, str] = {
 
 
 # Not found yet.
-MISSED = {
-    "reward: one component outweighs the other a thousand times",
-    "grader: a pattern without the answer",
-    "grader: a pattern of one digit for answers of two",
-    "shaped: a name that is no component",
-    "shaped: a component of another environment",
-    "shaped: an input of losses",
-    "judge: no room for an answer",
-    "judge: no room for scores of all criteria",
-    "sft: no system message to leave out",
-    "sft: rows longer than allowed",
-    "agent: nothing rewards it",
-    "eval: costs far more than the training",
-    "sweep: one value",
-    "expect: always passes",
-}
+MISSED = set[str]()
 
 
 def found_in(text: str, runs: bool = False) -> set[str]:

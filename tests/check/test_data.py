@@ -229,6 +229,10 @@ def test_a_misnamed_weight_is_shown_where_it_is(weights: str, place: str, advice
     [
         ("def solve(run): ask(run)", "", ["RL0807"]),
         ("async def solve(run):\n    await ask(run)\n    return", "", ["RL0807"]),
+        ("def solve(run):\n    said = ask(run)\n    return f'{said}'", "", ["RL0807"]),
+        ("def solve(run): return run.task['question']", "", ["RL0807"]),
+        ("def solve(run): return run.task['level']", "", []),
+        ("def solve(run): return float(ask(run).strip())", "", []),
         ("def solve(run): ask(run)", ', grader = grade_with("own.py:grade")', []),
         ("def solve(run):\n    if ask(run):\n        return 1.0", "", []),
         ("@rewarded\ndef solve(run): ask(run)", "", []),

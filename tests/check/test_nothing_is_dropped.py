@@ -157,6 +157,8 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"tasks/*"', '"tasks/1*"'
     if (kind, param.name) == ("judge", "stage"):
         return "align", "second"
+    if (kind, param.name) == ("judge", "max_tokens"):
+        return "32", "64"
     if (kind, param.name) == ("judge", "prompt"):
         return '"a.j2"', '"b.j2"'
     if param.name in BY_NAME and param.type in ("int", "float", "string", "list"):

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from stage_parts import flat
+from stage_parts import changed, flat
 
 import rlc
 from rlc.catalog.environments import located_files, with_files
+from rlc.catalog.index import UnknownBuiltinError
 from rlc.catalog.plan_files import plan_from_file, plan_to_file
 from rlc.compile.recipe import load
 from rlc.compile.saved import load_plan
@@ -187,3 +188,12 @@ def test_a_recipe_on_standard_input_is_in_the_working_directory(
     monkeypatch.chdir(project / "recipes")
     monkeypatch.setattr("sys.stdin", stdin)
     assert all(os.path.exists(file) for file in files(located_files(compiled("-"))))
+
+
+def test_a_source_that_there_is_not_is_named(project: Path) -> None:
+    plan = compiled(project / "recipes/main.rl")
+    stage = plan.stages[1]
+    (env,) = stage.environments
+    unknown = changed(stage, envs=(evolve(env, source="arena"),))
+    with pytest.raises(UnknownBuiltinError, match="no environment source `arena\\(\\)`"):
+        located_files(evolve(plan, stages=(unknown,)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlc.data.calls import Code
-from rlc.data.code import require_fits, written_signature
+from rlc.data.code import require_fits, returned_numbers, returns_text, written_signature
 from rlc.data.errors import CodeError, DataError
 
 CODE = """\
@@ -132,3 +132,44 @@ def test_what_is_not_there(file: str, code: str, said: str) -> None:
 def test_a_module_may_get_its_names_from_elsewhere(file: str, code: str) -> None:
     Path(file).write_text(code, encoding="utf-8")
     assert written_signature(file, "reward") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "constants", "keys"),
+    [
+        ("return 0.5", {"": 0.5}, ("",)),
+        ("if a: return 1\n    return a - b", {}, ("",)),
+        ("return 1.0 if a else 0.0", {}, ("",)),
+        ("score = 0.5\n    return score", {"": 0.5}, None),
+        ("return {'x': a, 'y': 0}", {"y": 0.0}, ("x", "y")),
+        ("if a: return {'x': 1}\n    return {'x': 1, 'y': a}", {"x": 1.0}, ("x", "y")),
+        ("found = {'x': a}\n    found['y'] = b\n    return found", {}, None),
+        ("return {'x': a, **b}", {}, None),
+        ("return graded(a)", {}, None),
+    ],
+)
+def test_what_a_function_returns(
+    tmp_path: Path, body: str, constants: dict[str, float], keys: tuple[str, ...] | None
+) -> None:
+    path = tmp_path / "own.py"
+    for decorated in ("", "@wrapped\n"):
+        path.write_text(f"{decorated}def f(a, b):\n    {body}\n", encoding="utf-8")
+        found = returned_numbers(str(path), "f")
+        assert found[0] == constants
+        assert {*(found[1] or ())} == {*(() if decorated else keys or ())}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[("f'{run}'", True), ("'yes'", True), ("str(run)", True), ("' '.join(run)", True)],
+        *[("run.task['prompt']", True), ("run.task['level']", False), ("run.score", False)],
+        *[("float(run)", False), ("ask(run)", False)],
+    ],
+)
+def test_a_function_that_returns_text(tmp_path: Path, value: str, text: bool) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(f"def f(run):\n    said = {value}\n    return said\n", encoding="utf-8")
+    assert returns_text(str(path), "f", {"prompt"}) is text
+    path.write_text(f"def f(run):\n    if run: return 1.0\n    return {value}\n", encoding="utf-8")
+    assert not returns_text(str(path), "f", {"prompt"})

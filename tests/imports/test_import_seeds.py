@@ -60,6 +60,7 @@ EXPLAINED = {
     "RL0413": "the clip never acts",
     "RL0414": "without effect on a single turn",
     "RL0415": "a sequence of its own",
+    "RL0446": "more episodes than the training",
 }
 
 

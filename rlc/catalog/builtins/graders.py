@@ -208,7 +208,11 @@ GRADERS = (
         marks=(BOX, TAG),
         package="math-verify[antlr4_13_2]",
     ),
-    _compared("numeric", "the answer, else the last number of the reply, is the same number"),
+    _compared(
+        "numeric",
+        "the answer, else the last number of the reply (or of a prompt that it repeats), is the "
+        "same number",
+    ),
     _compared("exact", "the answer, else the whole reply, is the same text"),
     _compared(
         "regex",
@@ -216,7 +220,9 @@ GRADERS = (
         text("pattern", "finds the answer: its first group, or all of it"),
         example='regex("Answer: (.+)")',
     ),
-    _compared("countdown", "the answer in `<answer>` uses the row's numbers for its target"),
+    _compared(
+        "countdown", "the answer in `<answer>` uses each of the row's numbers once for its target"
+    ),
     builtin(
         "grade_with",
         "grader",

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from inspect import Signature
 
-from rlc.catalog import Param, opponent_name, opponent_traits, source_traits
+from rlc.algo import INPUTS, outweighing
+from rlc.catalog import (
+    Param,
+    judges_of,
+    opponent_name,
+    opponent_traits,
+    source_traits,
+    with_role,
+)
 from rlc.catalog.requirements import module_of, requirements_of
 from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
@@ -20,11 +29,12 @@ from rlc.data import (
     DataRow,
     FilePlace,
     PackageMissingError,
-    constants,
     lacks,
     module_file,
     parsed_template,
     require_fits,
+    returned_numbers,
+    returns_text,
     written_signature,
 )
 from rlc.lang import Label
@@ -80,16 +90,32 @@ def check_code(
         message = f"{unsaid}, so `{opponent_name(env)}` cannot draw one"
         advice = "give the game an attribute `legal_moves`, a list of texts"
         view.error(NOT_PLAYED, f"envs.{env.name}.play.script", message, advice)
-    silent = signature is not None and signature.return_annotation is None
-    if env is not None and code.kind == "program" and silent and not (env.graders or env.judging):
-        message = f"`{code.target}` returns nothing, and no grader rewards `{env.name}`"
+    alone = env is not None and code.kind == "program" and not (env.graders or env.judging)
+    if env and alone and (returned := _no_reward(signature, file, name, rows)) is not None:
+        message = f"`{code.target}` returns {returned}, and no grader rewards `{env.name}`"
         advice = f"`return` a number at its end, or give `{env.name}` a `grader`"
         view.error(UNREWARDED, at, message, advice)
         return
     if file is not None and code.kind in _REWARDING and signature is not None:
-        _report_constants(view, at, code, constants(file, name))
+        constants, keys = returned_numbers(file, name)
+        _report_constants(view, at, code, constants)
+        if env is not None and code.kind == "reward" and keys is not None:
+            _report_components(view, env, code, keys)
     if view.reader.imports:
         _try(view, env, at, code, rows)
+
+
+def _no_reward(
+    signature: Signature | None, file: str | None, name: str, rows: StageRows | None
+) -> str | None:
+    """Return what a program returns that is no number, as far as its text shows."""
+    if signature is not None and signature.return_annotation is None:
+        return "nothing"
+    first = rows.sound(1) if rows is not None else []
+    texts = {
+        field for row in first for field, value in row.fields.items() if isinstance(value, str)
+    }
+    return "text" if file is not None and returns_text(file, name, texts) else None
 
 
 _REWARDING = {"reward", "reply", "comparison"}
@@ -107,6 +133,24 @@ def _report_constants(view: StageView, at: str, code: Code, always: dict[str, fl
     view.warning("RL0681", at, message, "where all rewards are equal there is nothing to learn")
 
 
+def _report_components(view: StageView, env: EnvPlan, code: Code, keys: tuple[str, ...]) -> None:
+    """Report a shaped reward that reads a component which the only grader does not return."""
+    others = len(env.graders) > 1 or env.agent or with_role(env, "game")
+    if others or env.reward.shaped is None:
+        return
+    names = [key or env.graders[0].name for key in keys]
+    names += [judge.name for _, _, judge in judges_of(env)]
+    for name in env.reward.shaped.inputs:
+        if name not in (*INPUTS["reward"], *names):
+            message = f"`{code.target}` returns no `{name}`, which this reward reads"
+            view.error(
+                "RL0680", f"envs.{env.name}.reward.shaped", message, known_values(names, name)
+            )
+
+
+_CHARACTERS, _LONGEST = 3, 10_000  # of a token, and of a reply that is tried
+
+
 def _try(
     view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
 ) -> None:
@@ -122,9 +166,19 @@ def _try(
     asked: tuple[tuple[DataRow, Messages], ...] = ()
     if grader is not None and rows is not None and os.path.isfile(view.located(rows.file)):
         asked = tuple((row, rows.asked(row.fields)) for row in rows.sound(TRIED_OWN))
-    trial = CodeTrial(recipe, evolve(code, target=target), grader, answer, asked)
+    longest = min(_LONGEST, _CHARACTERS * ((env and env.rollouts.max_tokens) or 0))
+    trial = CodeTrial(recipe, evolve(code, target=target), grader, answer, asked, longest)
     assert view.reader is not None
-    if (failed := view.reader.failed(trial)) is None:
+    tried = view.reader.tried(trial)
+    if tried.moved and (most := outweighing(tried.moved, tried.moved)) is not None:
+        name, times = most
+        message = f"`{name}` of `{code.target}` moves the reward {times:,.0f} times as much as all "
+        advice = "give it less weight in `weights`; compared are a right, a wrong and a long reply"
+        view.warning("RL0685", path, f"{message}else that it returns", advice)
+    if tried.falls:
+        message = f"`{code.target}` pays right answers less than `I do not know.`"
+        view.warning("RL0683", path, message, "turn the sign around")
+    if (failed := tried.failure) is None:
         return
     error, marks = failed.error, list[Label]()
     what = error.what

@@ -229,7 +229,11 @@ def _context(view: StageView, env: EnvPlan) -> None:
         message = f"a reply of {reply:,} tokens leaves no room for a prompt in {context:,}"
         view.error("RL0407", path, message, "lower max_tokens")
         return
-    turns, history, chars = max_turns(env) or 1, history_of(env), env_facts(env).chars
+    turns, history, chars = max_turns(env), history_of(env), env_facts(env).chars
+    if turns is None:  # a limit that is written says how many may be
+        limit = f"envs.{env.name}.rollouts.max_turns"
+        is_default = view.origins.provenance().get(limit, "default of ").startswith("default of ")
+        turns = 1 if is_default else env.rollouts.max_turns
     # Of the last prompt with its reply, as far as observations were measured.
     replies, observations = turns if history == "all" else 1, 1 if history == "latest" else turns
     seen = chars.get("prompt", 0) + (observations - 1) * chars.get("observation", 0)

@@ -22,7 +22,16 @@ from rlc.catalog import (
 from rlc.check.rules.view import StageView, rule, teacher_paths
 from rlc.check.scope import closest, known_values
 from rlc.lang import Label
-from rlc.plan import LOCAL, TINKER, WHERE_PATHS_START, EnvPlan, Samples, is_text_file, teacher_of
+from rlc.plan import (
+    LOCAL,
+    TINKER,
+    WHERE_PATHS_START,
+    EnvPlan,
+    Samples,
+    is_text_file,
+    teacher_of,
+)
+from rlc.plan.leaves import asked_models
 
 _SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
@@ -57,6 +66,22 @@ def _state_is_on_service(view: StageView, path: str, state: str) -> None:
         view.error("RL0306", path, message, "a state stays on the service that saved it")
 
 
+@rule("model")
+def _asked_models_are_on_its_service(view: StageView) -> None:
+    service, reported = view.model.service, set[str]()
+    for path, state in asked_models(view.parts):
+        name = state.model.name
+        if state.model.service == service or name in reported:
+            continue
+        reported.add(name)
+        advice = "one job runs on one service: take a model that is there"
+        if path == "kl.reference":
+            advice = f"usual is the model itself before training: `{view.model.name}.base`"
+        elif ".judges." in path:
+            advice += ", or an `endpoint(…)`"
+        view.error("RL0306", path, f"`{name}` is not on the service `{service}`", advice)
+
+
 @rule("model", "kl")
 def _reference_fits(view: StageView) -> None:
     state, model, path = view.kl and view.kl.reference, view.model, "kl.reference"
@@ -64,11 +89,10 @@ def _reference_fits(view: StageView) -> None:
         return
     name, weights = state.model.base, state.model.weights
     advice = f"usual is the model itself before training: `reference({model.name}.base, …)`"
-    if weights is not None and "://" in weights and state.model.service == model.service:
+    if state.model.service != model.service:
+        return  # another rule says so
+    if weights is not None and "://" in weights:
         _state_is_on_service(view, path, weights)
-    elif state.model.service != model.service:
-        message = f"`{state.model.name}` is not on the service `{model.service}`"
-        view.error("RL0306", path, message, advice)
     elif name == model.base:
         return
     elif (retired := find_retired(name)) is not None:
@@ -118,8 +142,9 @@ def _reward_models_read_the_tokens(view: StageView) -> None:
             played.append((f"{name}.env", data.env, data.model.model))
     for path, env, model in played:
         for at, _, judge in reward_models_of(env):
-            base = judge.model.model.base
-            if base == model.base or not _have_other_tokens(view, base, model.base):
+            base, service = judge.model.model.base, judge.model.model.service
+            known = base == model.base or service != model.service  # another rule says so
+            if known or not _have_other_tokens(view, base, model.base):
                 continue
             message = f"`{judge.name}` reads the tokens of `{model.base}`, and `{base}` has others"
             advice = "let the stage that it is learnt in train a model of the same family"
@@ -131,10 +156,8 @@ def _teacher_fits(view: StageView) -> None:
     for path, teacher in teacher_paths(view):
         model, own = teacher.model.model, view.model
         if model.service != own.service:
-            message = f"the teacher `{model.name}` is not on the service `{own.service}`"
-            advice = "one job runs on one service: take a teacher that is there"
-            view.error("RL0306", f"{path}.model", message, advice)
-        elif model.base != own.base and _have_other_tokens(view, model.base, own.base):
+            continue  # another rule says so
+        if model.base != own.base and _have_other_tokens(view, model.base, own.base):
             label = Label(view.at("model"), f"has the tokens of `{own.base}`")
             message = f"`{model.base}` has other tokens, so it cannot score those of this model"
             advice = (
@@ -247,10 +270,6 @@ def _samples_can_be_learnt(view: StageView) -> None:
     if not isinstance(samples, Samples):
         return
     env, model = samples.env, samples.model.model
-    if model.service != own.service:
-        message = f"`{model.name}` is not on the service `{own.service}`"
-        advice = "one job runs on one service: take a model that is there"
-        view.error("RL0306", "data.model", message, advice)
     if samples.keep.kind == "best" and samples.size == 1:
         message = "each task is played once, so its best episode is any episode"
         advice = "play each more often, for example `samples_per_task = 4`"
@@ -263,13 +282,11 @@ def _samples_can_be_learnt(view: StageView) -> None:
         )
         advice = "leave `top_k` out: what it writes can be, in the student's own tokens"
         view.error("RL0754", "data.top_k", message, advice)
-    why, chat = _fixed_prompts(env), with_role(env, "chat")
-    # Rows may have a system message of their own.
-    has_system = source_traits(env.source).prompts != "text" or (chat and chat.args.get("system"))
+    why = _fixed_prompts(env)
     if samples.without is not None and why is not None:
         message = f"`{env.name}` cannot be shown without its system message: {why}"
         view.error("RL0745", "data.without", message, "take a chat: `|> chat()`")
-    elif samples.without is not None and not has_system:
+    elif samples.without is not None and not _has_system(view, env):
         message = f"`{env.name}` has no system message that could be left out"
         view.error("RL0751", "data.without", message, "`chat(system = …)` gives it one")
     elif why is not None and others:
@@ -277,6 +294,23 @@ def _samples_can_be_learnt(view: StageView) -> None:
             f"`{own.name}` cannot be shown the chats of `{model.name}` in its own tokens: {why}"
         )
         view.error("RL0745", "data.model", message, "take a chat: `|> chat()`")
+
+
+def _has_system(view: StageView, env: EnvPlan) -> bool:
+    """Return whether prompts may have a system message: of `chat()`, or of rows, as far as these
+    were read."""
+    if (chat := with_role(env, "chat")) is not None and chat.args.get("system"):
+        return True
+    if source_traits(env.source).prompts == "text":
+        return False
+    from rlc.check.rules.tasks import own_rows
+
+    rows = own_rows(view, env)
+    if rows is None or not os.path.isfile(view.located(rows.file)) or not rows.read().whole:
+        return True
+    sound = rows.sound(len(rows.read().rows))
+    asked = (message for row in sound for message in rows.asked(row.fields))
+    return not sound or any(message["role"] == "system" for message in asked)
 
 
 @rule("teacher", "envs", "model", "sampling")

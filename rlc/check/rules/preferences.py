@@ -46,7 +46,7 @@ def _tokens_are_the_same(view: StageView) -> None:
         known = tokenizer_of(model.base), state and tokenizer_of(state.model.base)
         if state is None or state.model.base == model.base or None in known:
             continue
-        if known[0] != known[1]:
+        if known[0] != known[1] and state.model.service == model.service:
             message = f"`{state.model.base}` splits text into other tokens than `{model.base}`"
             advice = "take a model with the same tokenizer"
             view.error("RL0730", path, message, advice)

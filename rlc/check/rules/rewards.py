@@ -10,6 +10,7 @@ from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
     GRADER,
+    JUDGE_PROMPT,
     TEMPLATES,
     comparers_of,
     env_facts,
@@ -81,11 +82,12 @@ def _weights_weigh(view: StageView, env: EnvPlan) -> None:
             if isinstance(weight, bool) or not isinstance(weight, int | float):
                 message = f"the weight of `{name}` is not a number"
                 view.error("RL0201", f"{path}.{name}", message, "for example `0.5`")
-    graded = source_traits(env.source).graded
-    counts = {f"{path}.weight": judge.weight for path, _, judge in _judges(env) if graded}
+    counts: dict[str, object] = {}
     if env.graders:
         inner = ((part.weight, part.args.get("weights") or {"": 1}) for part in env.graders)
-        counts = {f"envs.{env.name}.graders": any(w and any(ws.values()) for w, ws in inner)}
+        counts[f"envs.{env.name}.graders"] = any(w and any(ws.values()) for w, ws in inner)
+    if source_traits(env.source).graded:
+        counts |= {f"{path}.weight": judge.weight for path, _, judge in _judges(env)}
     if counts and not any(counts.values()):
         message = f"all weights are 0, so every reward of `{env.name}` is 0"
         advice = "give one of them a weight; those with 0 are metrics only"
@@ -145,6 +147,12 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
         shape = reward_shape(reward, earned, {n: lengths[n] for n in inputs if n in lengths})
     except AlgorithmError:  # it is undefined somewhere, which is reported by itself
         return
+    coef = env.args.get("format_coef", 0.0) if finds_answers(env) else 0.0
+    least = sum(min(0.0, weight) for weight in weights.values()) - coef
+    usual = {name: values[len(values) // 2] for name, values in lengths.items()}
+    if earned == ["total"] and reward({**usual, "total": least}) > reward({**usual, "total": 0.0}):
+        message = f"an episode of `{env.name}` that earns {least:g} is paid more than one with 0"
+        view.warning("RL0683", path, message, "keep the sign: `max(total, 0)` pays it as much")
     if shape.constant:
         message = "this reward is the same for every episode"
         view.error("RL0681", path, message, "where all rewards are equal there is nothing to learn")
@@ -298,6 +306,56 @@ def _rubrics_can_be_used(view: StageView, env: EnvPlan) -> None:
                 meant = f"did you mean `{likely[0]}`?" if likely else error.hint
                 view.error("RL0767", at, error.what, meant, *labels(row.place, rows.file))
                 break
+
+
+@rule_on_envs()
+def _verdicts_can_be_read(view: StageView, env: EnvPlan) -> None:
+    """Read the shortest answer back that has a verdict, and the form that a template asks for."""
+    for path, judging, judge in _rubrics(env):
+        from rlc.data import (
+            DataError,
+            judge_question,
+            question_fault,
+            read_rubric,
+            read_scores,
+            read_template,
+            rubric_text,
+            shortest_verdict,
+        )
+        from rlc.pricing import text_tokens
+
+        if judge.low is None or judge.high is None or judge.low >= judge.high:
+            continue  # another rule says so
+        try:
+            rubric = read_rubric(view.located(judge.rubric))
+        except DataError:  # another rule says so
+            continue
+        names = [one.name for one in rubric.criteria if judging.by == "score"]
+        least = shortest_verdict(judging.by, names, judge.high, env.rollouts.group or 2)
+        asked = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
+        if judging.by == "score" and not read_scores(least, names, judge.low, judge.high):
+            message = f"a score of {judge.high:g} is not read: it has too many digits"
+            view.error("RL0760", f"{path}.high", message, "for example `scale = [1, 10]`")
+        elif (needed := text_tokens(least, asked, "low")) > judge.max_tokens:
+            message = f"no verdict fits: `{least}` alone has about {needed:,} tokens"
+            advice = "raise `max_tokens`; most judges first say why, in a few sentences"
+            view.error("RL0765", f"{path}.max_tokens", message, advice)
+        taught = not isinstance(judge.model, EndpointPlan) and judge.model.after is not None
+        if judging.by != "score" or judge.criteria is not None or taught:
+            continue
+        code, place, name = "RL0761", "rubric", f"the question of `{judge.name}`"
+        try:
+            if judge.prompt is None:
+                question = judge_question(judge, "score", "", [""], rubric)
+            else:
+                code, place, name = "RL0516", "prompt", f'"{judge.prompt}"'
+                render = read_template(view.located(judge.prompt), JUDGE_PROMPT)
+                question = render(task="", reply="", rubric=rubric_text(rubric))
+        except Exception:  # of a template that another rule is about
+            continue
+        if (fault := question_fault(question, names, judge.low, judge.high)) is not None:
+            advice = f"an answer ends, for example, with `{least}`"
+            view.warning(code, f"{path}.{place}", f"{name} {fault}", advice)
 
 
 @rule_on_envs()

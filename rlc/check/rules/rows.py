@@ -16,6 +16,7 @@ from rlc.catalog import Param
 from rlc.check.rules.view import StageView
 from rlc.check.scope import closest, known_values
 from rlc.data import (
+    ANSWER_FIELDS,
     TRIED,
     DataError,
     DataRow,
@@ -30,7 +31,6 @@ from rlc.data import (
     is_right,
     rows_of_split,
     said,
-    tried,
     wrongly_graded,
 )
 from rlc.lang import Label, Source, Span
@@ -43,7 +43,7 @@ _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")  # what differs in one mistak
 _USUAL: Mapping[str | None, tuple[str, ...]] = {
     "asked": ("question", "prompt", "problem", "input", "instruction", "query"),
     "prompt": ("prompt", "question", "input", "instruction"),
-    "answer": ("answer", "solution", "target", "output", "label"),
+    "answer": ANSWER_FIELDS,
     "text": ("reply", "completion", "response", "answer", "output"),
     "texts": ("demonstration", "response", "completion", "answer", "output"),
     "messages": ("messages", "conversations"),
@@ -112,13 +112,18 @@ class StageRows:
             self.require(row.fields)
         return found
 
-    def sound(self, most: int) -> list[DataRow]:
-        """Return the first rows of the split that have no mistake."""
-        found = list[DataRow]()
+    def used(self, most: int | None) -> Sequence[DataRow]:
+        """Return the first rows of the split; none if it cannot be read."""
         with suppress(DataError):  # a rule on the rows says so
-            for row in self.chosen()[:most]:
-                with suppress(DataError):
-                    found += [] if self.faults(row) else [row]
+            return self.chosen()[:most]
+        return ()
+
+    def sound(self, most: int) -> list[DataRow]:
+        """Return those of the first rows of the split that have no mistake."""
+        found = list[DataRow]()
+        for row in self.used(most):
+            with suppress(DataError):
+                found += [] if self.faults(row) else [row]
         return found
 
     def error(
@@ -273,7 +278,7 @@ def _try_on(rows: StageRows, grader: Grader, path: str) -> None:
                 advice = "write its answer as a reply is to give it, for example in `\\boxed{…}`"
                 rows.error("RL0509", rows.path, message, advice, row.place)
                 return
-        elif tried(grader) and wrongly_graded(grader, row.fields):
+        elif wrongly_graded(grader, row.fields):
             wrong.append(row)
     if 2 * len(wrong) > tried_on:
         shown = str(wrong[0].fields[grader.answer])[:60]

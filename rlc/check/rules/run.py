@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rlc.catalog import env_facts, tracker_traits
 from rlc.check.rules.tasks import examples_of, tasks_of
@@ -99,7 +100,7 @@ def _shares(envs: tuple[EnvPlan, ...]) -> Iterator[tuple[EnvPlan, float]]:
     return ((env, env.weight / total) for env in envs)
 
 
-@rule("every", "after")
+@rule("every", "after", "tasks")
 def _evaluated_on_the_way(view: StageView) -> None:
     stage = view.before[0] if view.before else None
     steps = stage.parts.get("steps") if stage else None
@@ -224,6 +225,64 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
                 included = ", evaluations included" if evaluations else ""
                 advice = f"all of them are expected to take {whole}{included}; "
                 found.warning("RL0411", span, message, advice + "the run stops at the budget")
+
+
+def report_services(stages: Sequence[CheckedStage], found: Diagnostics) -> None:
+    """Refuse a job whose stages are on several services."""
+    for stage in stages:
+        first, service = stages[0], stages[0].parts["model"].service
+        if stage.parts["model"].service != service:
+            message = f"`{first.name}` is on the service `{service}`, and `{stage.name}` is not"
+            label = Label(first.origins.at("model"), f"on `{service}`")
+            advice = (
+                "one job runs on one service: make it two recipes, or take a model that is there"
+            )
+            found.error("RL0306", stage.origins.at("model"), message, advice, label)
+            return
+
+
+def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
+    """Warn where what is evaluated on the way costs more than what it is on the way of."""
+    plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)
+    if not any(_is_often_evaluated(plan, plans) for plan in plans):
+        return  # the files of most need not be measured
+    from rlc.catalog import located_stages
+    from rlc.pricing import stage_cost
+
+    plans = located_stages(plans, recipe)
+    by_name = {plan.name: plan for plan in plans}
+    origins = {stage.name: stage.origins for stage in stages}
+    for plan in plans:
+        if not is_training(plan) or not _is_often_evaluated(plan, plans):
+            continue
+        due = [one for one in evaluations_of(plan, plans) if one.every is not None]
+        costs = stage_cost(plan), *(stage_cost(one, by_name) for one in due)
+        paid = any(cost.total("expected") for cost in costs)
+        own, *others = (
+            {kind: money.usd for kind, money in cost.bill["expected"].items()}
+            if paid
+            else cost.parts("expected")
+            for cost in costs
+        )
+        evaluated = own.pop("evaluation", 0.0) + sum(sum(bill.values()) for bill in others)
+        if evaluated > sum(own.values()) > 0:
+            shown = ("${:,.2f}" if paid else "{:,.0f} tokens").format
+            message = f"evaluations of `{plan.name}` are expected to take {shown(evaluated)}, and "
+            message += f"its training {shown(sum(own.values()))}"
+            advice = "evaluate less often, or fewer tasks or samples; more at the end is fine"
+            place = origins[due[0].name if due else plan.name].at("every")
+            found.warning("RL0446", place, message, advice)
+
+
+def _is_often_evaluated(plan: StagePlan, plans: Sequence[StagePlan]) -> bool:
+    """Return whether more episodes are evaluated on the way than there are tasks, or data is."""
+    if not is_training(plan):
+        return False
+    due = [one for one in evaluations_of(plan, plans) if one.every is not None]
+    played = sum(one.tasks * one.samples * (plan.steps // (one.every or 1)) for one in due)
+    batch: Any = plan.source.batch
+    learnt = plan.steps * getattr(batch, "count", batch)
+    return played > learnt or (plan.heldout is not None and plan.every is not None)
 
 
 def _is_limited(plan: StagePlan) -> bool:

@@ -261,6 +261,28 @@ def rows_of_env(view: StageView, env: EnvPlan) -> Iterator[StageRows]:
             )
 
 
+@rule("data", "model")
+def _examples_fit(view: StageView) -> None:
+    """Prompts and replies alone, without the markup of a chat, may be more than a row can have."""
+    data, rows = view.data, rows_of_data(view, "data")
+    if rows is None or data.compares or data.too_long != "stop":
+        return
+    limits = [limit for limit in (data.max_tokens, view.model.context) if limit is not None]
+    if not limits or not os.path.isfile(view.located(rows.file)):  # another rule says so
+        return
+    from rlc.pricing import text_tokens
+
+    for row in rows.used(data.count):
+        parts = (row.fields.get(name) for _, name in rows.columns)
+        text = "".join(part for part in parts if isinstance(part, str))
+        if len(text) > min(limits) and text_tokens(text, view.model, "low") > min(limits):
+            message = f'a row of "{rows.file}" has more than {min(limits):,} tokens'
+            advice = "the stage would end before its first step: `too_long = drop` leaves it out"
+            path = "data.path" if data.max_tokens is None else "data.max_tokens"
+            rows.error("RL0407", path, message, advice, row.place)
+            return
+
+
 @rule("data", "heldout")
 def _builders_are_there(view: StageView) -> None:
     for name in LEARNT if view.reader is not None else ():

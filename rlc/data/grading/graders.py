@@ -16,6 +16,7 @@ from typing import Any
 from rlc.data.errors import DataError, PackageMissingError
 from rlc.data.grading import countdown
 from rlc.data.grading.math_equivalence import compare
+from rlc.data.grading.patterns import found_with
 from rlc.records import field, frozen
 
 LONGEST = 2_000  # characters of an answer; a longer one is not compared
@@ -81,7 +82,7 @@ def completed(graders: Iterable[str], row: Row, question: str, answer: str) -> R
 
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
     """Raise DataError if a grader, where it can be tried, calls most rows' own answers wrong."""
-    wrong = [row for row in rows if tried(grader) and wrongly_graded(grader, row)]
+    wrong = [row for row in rows if wrongly_graded(grader, row)]
     if 2 * len(wrong) > len(rows):
         raise DataError(
             f"`grader = {grader.name}` calls the right answers of {data} wrong ({len(wrong)} of "
@@ -90,14 +91,16 @@ def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
         )
 
 
-def tried(grader: Grader) -> bool:
-    """Return whether the form of a right reply is known, so that a grader can be tried."""
-    return grader.name in ("exact", "math", "numeric")
-
-
 def wrongly_graded(grader: Grader, row: Row) -> bool:
-    """Return whether such a grader calls a row's own answer wrong."""
-    return not is_right(grader, f"\\boxed{{{_gold(row, grader.answer)}}}", row)
+    """Return whether a grader calls a row's own answer wrong in each form in which it may look for
+    it; False where no such form is known."""
+    gold = _gold(row, grader.answer)
+    replies = [f"\\boxed{{{gold}}}"]
+    if grader.name in ("countdown", "regex"):  # the answer of Countdown is no reply to it
+        replies = (
+            found_with(grader.pattern, (gold, " ".join(gold.split()))) if grader.pattern else []
+        )
+    return bool(replies) and not any(is_right(grader, reply, row) for reply in (*replies, gold))
 
 
 def is_right(grader: Grader, reply: str, row: Row) -> bool | None:

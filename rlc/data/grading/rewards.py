@@ -17,8 +17,9 @@ import subprocess
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any, Literal
 
 from rlc.data.about import ID
@@ -35,6 +36,9 @@ Messages = Sequence[Mapping[str, Any]]
 OWN = "grade_with"
 CONVERSATION = ("messages", "conversation")  # names of a first parameter that is given all of it
 TRIED_OWN = 4  # first rows that functions of the user's own are called with before a run
+WITHOUT_ANSWER = "I do not know."
+# What the field of a right answer is usually called, most often first.
+ANSWER_FIELDS = ("answer", "solution", "target", "output", "label")
 _TRIAL_SECONDS = 120.0
 _PATIENCE = 180.0  # within which code must have been imported and tried
 _SHOWN = 60  # characters of a value in a message
@@ -230,35 +234,50 @@ class Reward:
         return all(is_right(grader, reply, row) is not False for grader in self.comparing)
 
     def try_on(
-        self, rows: Sequence[DataRow], data: str, asked: Callable[[DataRow], Messages]
-    ) -> None:
-        """Try the graders on the first rows, with prompts by ``asked``. Raise DataError."""
+        self,
+        rows: Sequence[DataRow],
+        data: str,
+        asked: Callable[[DataRow], Messages],
+        others: Sequence[str] = (),
+    ) -> list[list[Mapping[str, float]]]:
+        """Try the graders on the first rows, with prompts by ``asked``: functions on a reply
+        without an answer, on the row's own answer, and on ``others``. Return what the functions
+        return, in this order for each row. Raise DataError."""
         for grader in self.comparing:
             require_right(grader, [row.fields for row in rows[:TRIED]], data)
-        for tool in self._tools:
-            if isinstance(tool, OwnFunction):
-                for row in rows[:TRIED_OWN]:
-                    self._try_own(tool, row, asked(row))
+        return [
+            [_tried(tool, row, asked(row), reply) for reply in (*self._replies(row), *others)]
+            for tool in self._tools
+            if isinstance(tool, OwnFunction)
+            for row in rows[:TRIED_OWN]
+        ]
 
-    def _try_own(self, tool: OwnFunction, row: DataRow, asked: Messages) -> None:
-        answer = row.fields.get(self.answer) if self.answer else None
-        reply = "I do not know." if answer is None else str(answer)
-        said = (row, (*asked, {"role": "assistant", "content": reply}))
-
-        def call() -> Any:
-            import asyncio
-
-            return asyncio.run(tool.on_loop(reply, *said)) if tool.awaited else tool(reply, *said)
-
-        try:
-            _in_time(call)
-        except TimeoutError as error:
-            what = f"did not return within {_TRIAL_SECONDS:.0f} seconds"
-            raise RewardError(f"`{tool.target}` {what}", place=row.place) from error
+    def _replies(self, row: DataRow) -> Iterator[str]:
+        """Yield a reply without an answer, and the right one, if its field is known."""
+        yield WITHOUT_ANSWER
+        fields = (self.answer,) if self.answer else ANSWER_FIELDS
+        there = (str(row.fields[name]) for name in fields if row.fields.get(name) is not None)
+        yield from islice(there, 1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         graders = json.dumps([asdict(grader) for grader in self.graders])
         return _made_once, (graders, self.answer, self.format_coef)
+
+
+def _tried(tool: OwnFunction, row: DataRow, asked: Messages, reply: str) -> Mapping[str, float]:
+    """Return what a function says of a reply. Raise RewardError also if it takes too long."""
+    said = (row, (*asked, {"role": "assistant", "content": reply}))
+
+    def call() -> Mapping[str, float]:
+        import asyncio
+
+        return asyncio.run(tool.on_loop(reply, *said)) if tool.awaited else tool(reply, *said)
+
+    try:
+        return _in_time(call)
+    except TimeoutError as error:
+        what = f"did not return within {_TRIAL_SECONDS:.0f} seconds"
+        raise RewardError(f"`{tool.target}` {what}", place=row.place) from error
 
 
 @lru_cache(maxsize=64)
@@ -295,22 +314,21 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _in_time(call: Callable[[], Any]) -> None:
+def _in_time(call: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
     """Call in a thread of its own. Raise TimeoutError if it takes too long."""
     import threading
     from concurrent.futures import Future
 
-    done = Future[None]()
+    done = Future[Mapping[str, float]]()
 
     def make() -> None:
         try:
-            call()
-            done.set_result(None)
+            done.set_result(call())
         except BaseException as error:
             done.set_exception(error)
 
     threading.Thread(target=make, daemon=True).start()
-    done.result(_TRIAL_SECONDS)
+    return done.result(_TRIAL_SECONDS)
 
 
 Step = Literal["import", "call", "reward"]
@@ -327,17 +345,31 @@ class CodeFailure:
 
 
 @frozen
+class TriedCode:
+    """What came of a trial: a ``failure``, None if nothing failed; of a reward that returns several
+    numbers, by how much each, with its weight, ``moved`` between the replies that were tried.
+    ``falls``: it pays each right answer less than a reply without one, and that no less than a
+    long one."""
+
+    failure: CodeFailure | None = None
+    moved: Mapping[str, float] = field(factory=dict)
+    falls: bool = False
+
+
+@frozen
 class CodeTrial:
-    """Code to be tried. A reward, as ``grader``, is given the first ``rows`` with their prompts."""
+    """Code to be tried. A reward, as ``grader``, is given the first ``rows`` with their prompts,
+    and replies of up to ``longest`` characters."""
 
     recipe: str
     code: Code
     grader: GraderPlan | None = None
     answer: str | None = None
     rows: tuple[tuple[DataRow, Messages], ...] = ()
+    longest: int = 0
 
-    def failed(self) -> CodeFailure | None:
-        """Return what is wrong with it; None if nothing is. Blocks until a process has tried it."""
+    def tried(self) -> TriedCode:
+        """Return what came of it. Blocks until a process has tried it."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
             done = subprocess.run(
@@ -349,15 +381,16 @@ class CodeTrial:
             )
         except subprocess.TimeoutExpired:
             what = f"`{self.code.target}` was not imported and tried in {_PATIENCE:.0f} seconds"
-            return CodeFailure("import", DataError(what))
+            return TriedCode(CodeFailure("import", DataError(what)))
         if done.stdout:
-            answer: CodeFailure | None = pickle.loads(done.stdout)
+            answer: TriedCode = pickle.loads(done.stdout)
             return answer
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         what = f"`{self.code.target}` ended Python with exit status {done.returncode}"
-        return CodeFailure("import", DataError(what, f"it wrote: {last[0]}" if last else None))
+        hint = f"it wrote: {last[0]}" if last else None
+        return TriedCode(CodeFailure("import", DataError(what, hint)))
 
-    def failed_here(self) -> CodeFailure | None:
+    def tried_here(self) -> TriedCode:
         search_beside(self.recipe)
         step: Step = "import"
         try:
@@ -369,10 +402,32 @@ class CodeTrial:
                 asked = {id(row): messages for row, messages in self.rows}
                 rows = [row for row, _ in self.rows]
                 reward = Reward((self.grader,), self.answer, 0.0)
-                reward.try_on(rows, self.recipe, lambda row: asked[id(row)])
+                long = [(WITHOUT_ANSWER * self.longest)[: self.longest]] if self.longest else []
+                found = reward.try_on(rows, self.recipe, lambda row: asked[id(row)], long)
+                return _compared(found, self.grader.args["weights"])
         except DataError as error:
-            return CodeFailure(step, error, _places(error.__cause__ or error))
-        return None
+            return TriedCode(CodeFailure(step, error, _places(error.__cause__ or error)))
+        return TriedCode()
+
+
+def _compared(
+    numbers: Sequence[Sequence[Mapping[str, float]]], weights: Mapping[str, float]
+) -> TriedCode:
+    """Return what the numbers of a function say, for each row of the replies that were tried."""
+    weighed = [
+        [{name: weights.get(name, 1.0) * each[name] for name in each} for each in of_row]
+        for of_row in numbers
+    ]
+    every = [each for of_row in weighed for each in of_row]
+    totals = [[math.fsum(each.values()) for each in of_row] for of_row in weighed]
+    values = {
+        name: [each[name] for each in every if name in each]
+        for name in dict.fromkeys(chain(*every))
+    }
+    return TriedCode(
+        moved={name: max(found) - min(found) for name, found in values.items()},
+        falls=bool(totals) and all(len(t) == 3 and t[1] < t[0] >= t[2] for t in totals),
+    )
 
 
 def _places(error: BaseException) -> tuple[FilePlace, ...]:
@@ -394,5 +449,5 @@ def serve_trial() -> None:
     os.dup2(2, 1)
     trial = pickle.load(sys.stdin.buffer)
     with answer:
-        pickle.dump(trial.failed_here(), answer)
+        pickle.dump(trial.tried_here(), answer)
     os._exit(0)

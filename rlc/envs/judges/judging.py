@@ -29,10 +29,15 @@ from rlc.data import (
     explained,
     judge_question,
     load_attribute,
+    read_better,
+    read_ranking,
     read_rubric,
+    read_scores,
     read_template,
+    reason_of,
     require_fits,
     rubric_text,
+    shortened,
     signature_of,
     untagged,
 )
@@ -45,7 +50,6 @@ from rlc.envs.base import (
     TaskKey,
 )
 from rlc.envs.deadlines import Deadline, all_of
-from rlc.envs.judges import answers
 from rlc.envs.responders import ModelRequest, Responder, Responders
 from rlc.envs.workers.threads import ThreadWorkers
 from rlc.plan import ComparerPlan, EnvPlan, JudgePlan, JudgingPlan, RewardModelPlan, Sampling
@@ -111,7 +115,7 @@ async def tournament(
             reasons[player].append(f"{_OUTCOMES.get(share, 'tie')}{said}")
     others = count - 1
     return [
-        (won / others, answers.shortened(f"{won:g} of {others} pairs won\n" + "\n".join(each)))
+        (won / others, shortened(f"{won:g} of {others} pairs won\n" + "\n".join(each)))
         for won, each in zip(wins, reasons, strict=True)
     ]
 
@@ -206,7 +210,7 @@ class Judge:
         else:
             asked = judge_question(plan, "score", task, [reply], rubric)
         names = [one.name for one in criteria]
-        read = partial(answers.read_scores, names=names, low=plan.low, high=plan.high)
+        read = partial(read_scores, names=names, low=plan.low, high=plan.high)
         scores, reason = await self._verdict(
             asked, read, lambda draw: {name: draw.random() for name in names or ("",)}
         )
@@ -233,7 +237,7 @@ class Judge:
         count = len(replies)
         scores, reason = await self._verdict(
             judge_question(self.plan, "ranking", task, replies, rubric),
-            partial(answers.read_ranking, count=count),
+            partial(read_ranking, count=count),
             lambda draw: [draw.random() for _ in range(count)],
         )
         said = [
@@ -247,7 +251,7 @@ class Judge:
             pair = [replies[one], replies[other]]
             asked = judge_question(self.plan, "pairwise", task, pair, rubric)
             return await self._verdict(
-                asked, answers.read_better, lambda draw: draw.choice([1.0, 0.5, 0.0])
+                asked, read_better, lambda draw: draw.choice([1.0, 0.5, 0.0])
             )
 
         return await tournament(len(replies), first_is_better)
@@ -266,7 +270,7 @@ class Judge:
             request = ModelRequest(messages, Sampling(self.plan.max_tokens, warm), key)
             answer = (await self._responder.reply(request)).text
             if (found := read(answer)) is not None:
-                return found, answers.reason_of(answer)
+                return found, reason_of(answer)
         if self.plan.stand_in:
             return stand_in(Random(digest)), "drawn: the model of a rehearsal is no judge"
         end = " ".join(answer.split())[-120:]

@@ -208,13 +208,14 @@ def clip_cov(data: Batch, order: Array) -> Terms:
 
 
 def kl_cov(data: Batch, order: Array) -> Terms:
-    """Those with the largest covariance are held by |log p − log q|."""
+    """Those with the largest covariance are held by |log p − log q|, but for rounding."""
     p, q, a = (np.concatenate(columns) for columns in list(zip(*data, strict=True))[:3])
     cov = centred(q) * centred(a)
     top = sorted(range(len(p)), key=lambda at: (-cov[at], order[at]))[: max(int(0.2 * len(p)), 1)]
     held = np.isin(np.arange(len(p)), top)
     r = ratio_of(p, q)
-    return held * np.abs(p - q) - r * a, held * np.sign(p - q) - r * a
+    away = np.where(np.abs(p - q) > 0.001, p - q, 0.0)
+    return held * np.abs(away) - r * a, held * np.sign(away) - r * a
 
 
 OF_BATCHES = {"clip_cov": clip_cov, "kl_cov": kl_cov}

@@ -19,7 +19,6 @@ train main {
 eval heldout {
   model   = main
   env     = guess
-  tasks   = 500
-  samples = 16
+  tasks   = 100
   every   = 10
 }

@@ -3,8 +3,9 @@ model policy {
   lora_rank = 8
 }
 
-model qwen {
-  base = "Qwen/Qwen3-8B"
+model other {
+  base      = "tiny"
+  lora_rank = 16
 }
 
 env spell = gem("rg:spell_backward") |> chat()
@@ -34,12 +35,12 @@ train second {
 }
 
 train third {
-  model     = qwen
+  model     = other
   env       = sums
   batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
   loss      = importance_sampling()
-  optimizer = adam(1e-5)
+  optimizer = adam(1e-3)
   steps     = 50
 }

@@ -1,5 +1,5 @@
-model policy { base = "tiny" }
-model large { base = "Qwen/Qwen3-8B" }
+model policy { base = "Qwen/Qwen3.5-9B" }
+model large { base = "openai/gpt-oss-20b" }
 preference align {
   model     = policy
   data      = pairs("data/pairs.jsonl")

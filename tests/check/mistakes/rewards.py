@@ -44,6 +44,10 @@ def huge_part(reply, row):
     return {"correct": right(reply, row), "length": 5.0 * len(reply)}
 
 
+def inverted(reply, row):
+    return 0.0 if row["answer"] in reply else 1.0
+
+
 def as_text(reply, row):
     return "1.0"
 

@@ -8,7 +8,7 @@ import pytest
 
 from rlc.data.calls import Code
 from rlc.data.errors import FilePlace
-from rlc.data.grading.rewards import CodeFailure, CodeTrial
+from rlc.data.grading.rewards import CodeFailure, CodeTrial, TriedCode
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 
@@ -35,6 +35,19 @@ def late(reply, row):
     return None if row["n"] == 2 else 1.0
 
 
+def only_wrong(reply, row):
+    assert reply != row["solution"]
+    return 0.0
+
+
+def inverted(reply, row):
+    return float(row["solution"] not in reply)
+
+
+def wide(reply, row):
+    return {"right": float(row["solution"] in reply), "length": len(reply)}
+
+
 def dies(reply, row):
     os._exit(3)
 
@@ -45,13 +58,17 @@ wrapped = lambda reply: reply
 
 
 def tried(tmp_path: Path, name: str, text: str = CODE) -> CodeFailure | None:
+    return outcome(tmp_path, name, text).failure
+
+
+def outcome(tmp_path: Path, name: str, text: str = CODE) -> TriedCode:
     (tmp_path / "own.py").write_text(text, encoding="utf-8")
     target = f"{tmp_path / 'own.py'}:{name}"
     grader = GraderPlan("own", 1.0, "grade_with", {"function": target, "weights": {}})
-    rows = [DataRow({"n": n}, FilePlace("rows.jsonl", n, n)) for n in (1, 2)]
+    rows = [DataRow({"n": n, "solution": str(n)}, FilePlace("rows.jsonl", n, n)) for n in (1, 2)]
     asked = tuple((row, ({"role": "user", "content": "Go."},)) for row in rows)
     recipe = str(tmp_path / "recipe.rl")
-    return CodeTrial(recipe, Code(target, "reward"), grader, None, asked).failed()
+    return CodeTrial(recipe, Code(target, "reward"), grader, None, asked, 300).tried()
 
 
 def test_what_works_is_not_reported_and_its_noise_and_threads_do_no_harm(tmp_path: Path) -> None:
@@ -63,6 +80,7 @@ def test_what_works_is_not_reported_and_its_noise_and_threads_do_no_harm(tmp_pat
     [
         ("nested", "reward", "raised KeyError: 'tone'"),
         ("late", "reward", "returned None instead of a number"),
+        ("only_wrong", "reward", "raised AssertionError"),  # the row's own answer is tried, too
         ("dies", "import", "ended Python with exit status 3"),
         ("wrapped", "call", "does not take two arguments"),
         ("stedy", "import", "has no `stedy`"),
@@ -73,6 +91,14 @@ def test_what_is_wrong(tmp_path: Path, name: str, step: str, said: str) -> None:
     assert found is not None
     assert found.step == step
     assert said in found.error.what
+
+
+def test_what_a_reward_pays_for_is_compared(tmp_path: Path) -> None:
+    assert not outcome(tmp_path, "steady").falls  # it pays for length
+    assert outcome(tmp_path, "inverted").falls
+    wide = outcome(tmp_path, "wide")
+    assert not wide.falls
+    assert wide.moved == {"right": 1.0, "length": 299.0}
 
 
 def test_the_row_and_the_places_in_ones_own_code_are_named(tmp_path: Path) -> None:

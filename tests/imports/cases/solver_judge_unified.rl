@@ -46,5 +46,6 @@ eval heldout {
   tasks   = 1024
   samples = 4
   metrics = [pass_at(1), any_at(4)]
+  # this plays more episodes than the training: raise it to save them
   every   = 10
 }

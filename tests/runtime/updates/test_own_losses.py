@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 from engine_tinker import MODEL, engine_tinker
 from expressions import program
+from loss_library import library_loss
 from run_support import tiny, train
 from stage_parts import changed
 
@@ -77,7 +78,9 @@ def datums(weights: Sequence[float]) -> list[TrainingDatum]:
     return made
 
 
-async def near(training: TrainingClient, data: Sequence[TrainingDatum]) -> list[TrainingDatum]:
+async def near(
+    training: TrainingClient, data: Sequence[TrainingDatum], apart: float = 0.4
+) -> list[TrainingDatum]:
     """The datums with ratios around 1, some of which leave the clip ranges: the sampler's logprobs
     are placed beside the trainer's."""
     rng = np.random.default_rng(1)
@@ -85,13 +88,17 @@ async def near(training: TrainingClient, data: Sequence[TrainingDatum]) -> list[
     output = await training.forward([datum.to_tinker(plain) for datum in data], plain.name)
     rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
     return [
-        evolve(d, logprobs_T=np.where(d.mask_T, row - rng.normal(0, 0.4, len(row)), 0.0))
+        evolve(d, logprobs_T=np.where(d.mask_T, row - rng.normal(0, apart, len(row)), 0.0))
         for d, row in zip(data, rows, strict=True)
     ]
 
 
 async def updated(
-    service: ServiceClient, model: str, loss: LossPlan, weights: Sequence[float] = (1, 1, 1, 1)
+    service: ServiceClient,
+    model: str,
+    loss: LossPlan,
+    weights: Sequence[float] = (1, 1, 1, 1),
+    apart: float = 0.4,
 ) -> tuple[UpdateResult, np.ndarray, list[TrainingDatum]]:
     """What an update reports, and all logprobs after it."""
     (stage,) = tiny(train()).stages
@@ -100,7 +107,7 @@ async def updated(
     optimizer = evolve(stage.optimizer, learning_rate=0.1, eps=1.0)
     stage = changed(stage, loss=loss, optimizer=optimizer)
     training = await service.create_lora_training_client(model, rank=4, seed=7)
-    data = await near(training, datums(weights))
+    data = await near(training, datums(weights), apart)
     own = await open_loss(service, stage, lambda _: None)
     pending = await submit(training, stage, 1, [Minibatch(data, loss.config)], own)
     result = await finish(training, stage, 1, [pending])
@@ -185,3 +192,19 @@ def test_the_service_computes_the_float64_definition(place: str, tmp_path: Path)
             assert result.metrics["loss/sum"] == pytest.approx(value, rel=2e-6), name
 
     on(place, tmp_path, main)
+
+
+def test_the_sign_of_rounding_is_not_learnt(tmp_path: Path) -> None:
+    """On a fresh batch `kl_cov()` holds no token, as in float64, whatever the engine rounds."""
+    held = LossPlan("kl_cov", {}, library_loss("kl_cov", share=0.5))
+    free = LossPlan("kl_cov", {}, library_loss("kl_cov", share=0.5, coef=0.0))
+
+    async def main(service: ServiceClient, model: str) -> None:
+        _, expected_M, _ = await updated(service, model, free, apart=0.0)
+        for apart in (0.0, 1e-7, 1e-5):
+            result, after_M, data = await updated(service, model, held, apart=apart)
+            np.testing.assert_allclose(after_M, expected_M, rtol=1e-5, err_msg=str(apart))
+            value = -sum(float(datum.advantages_T[datum.mask_T].sum()) for datum in data)
+            assert result.metrics["loss/sum"] == pytest.approx(value, rel=1e-4)
+
+    on("engine", tmp_path, main)

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.data.texts import Criterion, Rubric, judge_question, untagged
-from rlc.envs.judges.answers import (
+from rlc.data.grading.verdicts import (
+    question_fault,
     read_better,
     read_ranking,
     read_scores,
     reason_of,
+    shortest_verdict,
 )
+from rlc.data.texts import Criterion, Rubric, judge_question, untagged
 from rlc.plan.environments import EndpointPlan, JudgePlan
 
 
@@ -151,3 +153,40 @@ def test_the_reason_is_what_comes_before_the_verdict() -> None:
     assert reason_of("<think>hm</think>Too long. <score>3</score> bye") == "Too long."
     assert reason_of("no verdict") == "no verdict"
     assert len(reason_of("x" * 5_000)) == 2_000
+
+
+@pytest.mark.parametrize(
+    ("question", "names", "says"),
+    [
+        ("End with <score>7</score>.", [], None),
+        ("End with <score>…</score>.", [], None),
+        ("Score it from 1 to 10 in <score></score>.", [], None),
+        ("A rubric of 3 - 4 lines. <score>", [], None),
+        ('<score name="clear">7</score>', ["clear"], None),
+        ("Say how good it is.", [], "does not ask for"),
+        ("End with <score>7</score>.", ["clear"], "of each criterion"),
+        ('<score name="clear">7</score>', [], "has no criteria"),
+        ("End with <score>85</score>.", [], "shows the score 85"),
+        ("<score>7/10</score>", [], "only a number is read"),
+        ("<score>Good</score> or <score>Bad</score>", [], "only a number is read"),
+        ("Score it from 1 to 5 in <score></score>.", [], "speaks of scores from 1 to 5"),
+        ("On a scale of 0-100. <score>", [], "speaks of scores from 0 to 100"),
+    ],
+)
+def test_questions_whose_answers_are_no_verdicts(
+    question: str, names: list[str], says: str | None
+) -> None:
+    found = question_fault(question, names, 1, 10)
+    assert (found is None) == (says is None)
+    assert says is None or says in str(found)
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(1, 10**6), st.integers(2, 6))
+def test_the_shortest_verdict_is_one(low: int, width: int, count: int) -> None:
+    high = float(low + width)
+    assert read_scores(shortest_verdict("score", [], high, 1), [], low, high) == {"": 1.0}
+    best = shortest_verdict("score", ["a", "b"], high, 1)
+    assert read_scores(best, ["a", "b"], low, high) == {"a": 1.0, "b": 1.0}
+    ranked = read_ranking(shortest_verdict("ranking", [], high, count), count)
+    assert ranked == sorted(ranked or (), reverse=True)
+    assert read_better(shortest_verdict("pairwise", [], high, 2)) == 1.0

@@ -11,12 +11,52 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+_ASKED = re.compile(r"<score(?:\s+name\s*=\s*([^>]+))?\s*>", re.I)
 _SCORE = re.compile(r"<score(?:\s+name\s*=\s*[\"']?(\w+)[\"']?)?\s*>(.*?)</score>", re.I | re.S)
+_SCALE = re.compile(
+    r"\b(?:scored?|rated?|scale)\b[^.\n]{0,30}?\b([0-9]+)\s*(?:to|and|-|–)\s*([0-9]+)\b", re.I
+)
+_DIGIT = re.compile(r"[0-9]")
+_WORDS = {"good", "bad", "yes", "no", "pass", "fail", "excellent", "poor", "true", "false"}
 _RANKING = re.compile(r"<ranking>(.*?)</ranking>", re.I | re.S)
 _BETTER = re.compile(r"<better>(.*?)</better>", re.I | re.S)
 _NUMBER = re.compile(r"[-+]?[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _THINKING = re.compile(r"\s*<think>.*?</think>", re.S)
 _REASON = 2_000  # characters that are kept
+
+
+def shortest_verdict(by: str, names: Sequence[str], high: float, count: int) -> str:
+    """Return the shortest answer that has a verdict: the best score, for criteria each, the
+    ``ranking`` of ``count`` replies, or the better one of a pair (``pairwise``)."""
+    if by == "ranking":
+        return f"<ranking>{'>'.join(map(str, range(1, count + 1)))}</ranking>"
+    if by == "pairwise":
+        return "<better>A</better>"
+    best = f"{high:.12g}</score>"
+    return "".join(f'<score name="{name}">{best}' for name in names) or f"<score>{best}"
+
+
+def question_fault(question: str, names: Sequence[str], low: float, high: float) -> str | None:
+    """Return why answers in the form that a question shows would be no verdicts; None if nothing
+    shows that."""
+    asked = _ASKED.findall(question)
+    if not asked:
+        return "does not ask for `<score>7</score>`, which is what is read"
+    if names and not any(asked):
+        return f'does not ask for `<score name="{names[0]}">7</score>`, of each criterion'
+    if not names and all(asked):
+        return "asks for scores with names, and the rubric has no criteria"
+    shown = [text.strip() for _, text in _SCORE.findall(question)]
+    numbers = [text for text in shown if _NUMBER.fullmatch(text)]
+    for text in shown:
+        if text not in numbers and (text.casefold() in _WORDS or _DIGIT.search(text)):
+            return f"shows the score `{text}`, and only a number is read"
+    if numbers and not any(low <= float(number) <= high for number in numbers):
+        return f"shows the score {numbers[0]}, which is not from {low:g} to {high:g}"
+    for first, last in _SCALE.findall(question):
+        if (float(first), float(last)) != (low, high):
+            return f"speaks of scores from {first} to {last}, where {low:g} to {high:g} are read"
+    return None
 
 
 def read_scores(
