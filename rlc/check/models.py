@@ -176,7 +176,13 @@ def _find(base: Value, recipe: str, found: Diagnostics) -> BaseModelFacts | None
         return None
     message = f'there is no model "{name}"'
     advice = f"{known_values(model_names(), name)} (a folder starts with `./` or `/`)"
-    found.error("RL0107", base.span, message, advice, fix=rename(base.span, name, model_names()))
+    found.error(
+        "RL0107",
+        base.span,
+        message,
+        advice,
+        fix=rename(base.span, name, model_names(), others=True),
+    )
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
@@ -20,6 +22,33 @@ def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the nearest candidate; None if another is as near."""
     near = _all_nearest(word, tuple(candidates))
     return near[0] if len(near) == 1 else None
+
+
+def is_slip(word: str, meant: str, others: bool = False) -> bool:
+    """Return whether a word is nothing but a misspelt other one.
+
+    It is if only case, hyphens and underscores differ, or one letter in a part of three or more,
+    and no digit: neither `guess1` is `guess2` nor `top_p` is `top_k`. Where there are ``others``
+    that are not known here, a short word may be one (`crpo`, not `grpo`), unless two letters are
+    swapped or one is doubled.
+    """
+    digits = [[char for char in text if char.isdigit()] for text in (word, meant)]
+    if digits[0] != digits[1]:
+        return False
+    if _plain(word) == _plain(meant):
+        return True
+    a, b = word.lower(), meant.lower()
+    if edit_distance(a, b, 1) > 1:
+        return False
+    start = len(os.path.commonprefix([a, b]))
+    end = len(os.path.commonprefix([a[start:][::-1], b[start:][::-1]]))
+    shorter, longer = sorted((a, b), key=len)
+    part = re.split(r"[^a-z0-9]", longer[:start])[-1] + re.split(r"[^a-z0-9]", longer[start:])[0]
+    wrong, right = a[start : len(a) - end], b[start : len(b) - end]
+    clear = wrong == right[::-1] or (
+        len(a) != len(b) and longer[start] == longer[start - 1 : start]
+    )
+    return clear or (len(part) > 2 and (not others or len(shorter) > 5))
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
