@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -40,15 +39,16 @@ def is_slip(word: str, meant: str, others: bool = False) -> bool:
     a, b = word.lower(), meant.lower()
     if edit_distance(a, b, 1) > 1:
         return False
-    start = len(os.path.commonprefix([a, b]))
-    end = len(os.path.commonprefix([a[start:][::-1], b[start:][::-1]]))
+    if sorted(a) == sorted(b) or _singly(a) == _singly(b):
+        return True
     shorter, longer = sorted((a, b), key=len)
-    part = re.split(r"[^a-z0-9]", longer[:start])[-1] + re.split(r"[^a-z0-9]", longer[start:])[0]
-    wrong, right = a[start : len(a) - end], b[start : len(b) - end]
-    clear = wrong == right[::-1] or (
-        len(a) != len(b) and longer[start] == longer[start - 1 : start]
-    )
-    return clear or (len(part) > 2 and (not others or len(shorter) > 5))
+    parts = {*re.split("[^a-z0-9]", longer)} - {*re.split("[^a-z0-9]", shorter)}
+    return min(map(len, parts)) > 2 and (not others or len(shorter) > 5)
+
+
+def _singly(word: str) -> str:
+    """Return the word with each letter once that follows itself."""
+    return re.sub(r"(.)\1", r"\1", word)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:

@@ -3,8 +3,6 @@ only one that it can have. What may be another thing is proposed, and left to th
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from paths import RECIPES, ROOT
 

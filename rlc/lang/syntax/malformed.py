@@ -374,8 +374,8 @@ def _check_slash_comment(span: Span, lexed: TokenStream) -> None:
     mark = Span(span.source, span.start, span.start + 2)
     start, _ = _line_around(span.source.text, span.start)
     # `10 // 3` may be a quotient; two words that follow each other are no value.
-    clear = not span.source.text[start : span.start].strip() or re.search(
-        r"[a-z] +[a-z]", span.text
+    clear = (
+        re.search(r"[a-z] +[a-z]", span.text) or not span.source.text[start : mark.start].strip()
     )
     fix = replace(mark, "#", "write `#`", safe=bool(clear)) if mark.text == "//" else None
     lexed.diagnostics.error(
