@@ -27,9 +27,9 @@ def is_slip(word: str, meant: str, others: bool = False) -> bool:
     """Return whether a word is nothing but a misspelt other one.
 
     It is if only case, hyphens and underscores differ, or one letter in a part of three or more,
-    and no digit: neither `guess1` is `guess2` nor `top_p` is `top_k`. Where there are ``others``
-    that are not known here, a short word may be one (`crpo`, not `grpo`), unless two letters are
-    swapped or one is doubled.
+    and no digit: neither `guess1` is `guess2` nor `maths_a` is `maths_b`. Where there may be
+    ``others``, which rlc does not know, a short word may be one of them (`crpo`, not `grpo`),
+    unless two letters are swapped or one is doubled.
     """
     digits = [[char for char in text if char.isdigit()] for text in (word, meant)]
     if digits[0] != digits[1]:
@@ -43,7 +43,7 @@ def is_slip(word: str, meant: str, others: bool = False) -> bool:
         return True
     shorter, longer = sorted((a, b), key=len)
     parts = {*re.split("[^a-z0-9]", longer)} - {*re.split("[^a-z0-9]", shorter)}
-    return min(map(len, parts)) > 2 and (not others or len(shorter) > 5)
+    return all(len(part) > 2 for part in parts) and (not others or len(shorter) > 5)
 
 
 def _singly(word: str) -> str:

@@ -105,6 +105,7 @@ def test_the_index_finds_what_a_comparison_with_each_finds(
         ("guess2", "guess1", False, False),
         ("top_p", "top_k", False, False),
         ("ml", "kl", False, False),
+        ("ab_b", "ab_ab", False, True),
     ],
 )
 def test_a_slip_is_no_other_word(word: str, meant: str, others: bool, expected: bool) -> None:

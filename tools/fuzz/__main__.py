@@ -70,7 +70,7 @@ class Settings:
 def trial_of(pool: Pool, seed: str, limit: float = 0) -> tuple[str, Settings]:
     """Return the text of a seed, and how it is tried."""
     random = Random(seed)
-    text = mutated(pool, random, random.choice([1, 1, 2, 3, 5]))
+    text = mutated(pool, random)
     return text.source.text, Settings(text.source.name, seed, limit, random.random() < 0.01)
 
 

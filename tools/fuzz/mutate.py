@@ -95,6 +95,9 @@ NESTINGS = (
     *(("(", ")"), ("[", "]"), ("{ a = ", " }"), ("-", ""), ("1 + ", ""), ("2 * (", ")")),
     *(("", " |> chat()"), ("", " then drop"), ("", ".a"), ("", " { a = 1 }")),
 )
+_WORDS, _STRINGS = re.compile(r"\w+"), re.compile(r'"(?:[^"\\\n]|\\.)*"')
+# Names of other things: not of what is called, of arguments, nor of what comes with rlc.
+_NAMES = re.compile(r"(?<![\w.])(?!none|true|false|group|std|mean)[A-Za-z_]\w*(?!\w|\s*[(=])")
 DEPTHS = (3, 20, 60, 150, 1_500)
 
 
@@ -147,6 +150,11 @@ class Pool:
         self.texts = [Text(str(path), path.read_text(encoding="utf-8")) for path in paths]
 
     @cached_property
+    def sound(self) -> list[Text]:
+        """The recipes without those that have a mistake each."""
+        return [text for text in self.texts if "/cases/" not in text.source.name]
+
+    @cached_property
     def parts(self) -> dict[str, list[str]]:
         found: dict[str, dict[str, None]] = defaultdict(dict)
         for text in self.texts:
@@ -155,6 +163,11 @@ class Pool:
                     found[kind][place.span.text] = None
                     if isinstance(node := place.node, Field):  # what such a field can be
                         found[f"{node.name.id} ="][node.value.span.text] = None
+                    if isinstance(node, Argument) and node.name is not None:
+                        found[f"{node.name.id} ="][node.value.span.text] = None
+                    if isinstance(node, BlockDecl):
+                        for part in node.fields:
+                            found[f"{node.kind.id} {{"][part.span.text] = None
         return {kind: list(texts) for kind, texts in found.items()}
 
 
@@ -166,11 +179,12 @@ def shipped() -> Pool:
 Change = Callable[[Text, Pool, Random], str | None]
 
 
-def mutated(pool: Pool, random: Random, changes: int) -> Text:
-    """Return one of the recipes with so many changes."""
-    text = random.choice(pool.texts)
-    for _ in range(changes):
-        new = random.choice(CHANGES)(text, pool, random)
+def mutated(pool: Pool, random: Random) -> Text:
+    """Return one of the recipes with a few changes: any, or such as leave most recipes valid."""
+    likely = random.random() < 0.6
+    text = random.choice(pool.sound if likely else pool.texts)
+    for _ in range(random.choice([1, 1, 2, 3, 5])):
+        new = random.choice(LIKELY if likely else CHANGES)(text, pool, random)
         if new is not None and len(new) < 400_000:
             text = Text(text.source.name, new)
     return text
@@ -189,16 +203,50 @@ def _pick(text: Text, random: Random, *kinds: str) -> Place | None:
 def _other_part(text: Text, pool: Pool, random: Random) -> str | None:
     """A part for another one of its kind, of any recipe."""
     place = _pick(text, random, random.choice(["value", "argument", "field", "decl", "name"]))
-    return place and _at(text, place.span, random.choice(pool.parts[place.kind]))
+    return _at(text, place.span, random.choice(pool.parts[place.kind])) if place else None
+
+
+def _known(text: Text, texts: Sequence[str], random: Random) -> str:
+    """Return one of some texts, if there is one whose names the recipe has."""
+    words = set(_WORDS.findall(text.source.text))
+    for new in random.sample(texts, min(len(texts), 8)):
+        if words.issuperset(_NAMES.findall(_STRINGS.sub("", new))):
+            return new
+    return random.choice(texts)
 
 
 def _other_value(text: Text, pool: Pool, random: Random) -> str | None:
-    """The value of a field for one that the field has elsewhere."""
-    place = _pick(text, random, "field")
-    if place is None or not isinstance(field := place.node, Field):
+    """The value of a field or an argument for one that it has elsewhere."""
+    place = _pick(text, random, "field", "argument")
+    if place is None or not isinstance(item := place.node, Field | Argument) or item.name is None:
         return None
-    known = pool.parts.get(f"{field.name.id} =", ["1"])
-    return _at(text, field.value.span, random.choice(known))
+    known = pool.parts.get(f"{item.name.id} =", ["1"])
+    return _at(text, item.value.span, _known(text, known, random))
+
+
+def _likely_field(text: Text, pool: Pool, random: Random) -> str | None:
+    """A field that such a block has elsewhere, in place of its own of that name."""
+    blocks = [decl for decl in text.decls if isinstance(decl, BlockDecl)]
+    if not blocks:
+        return None
+    block = random.choice(blocks)
+    new = _known(text, pool.parts.get(f"{block.kind.id} {{", ["steps = 1"]), random)
+    for part in block.fields:
+        if part.name.id == new.partition("=")[0].strip():
+            return _at(text, part.span, new)
+    end = block.span.end - 1
+    return _at(text, Span(text.source, end, end), f"\n{new}\n")
+
+
+def _other_number(text: Text, _: Pool, random: Random) -> str | None:
+    """A number for one near it."""
+    found = [*re.finditer(r"(?<![\w.\"])\d+(?:\.\d+)?(?=[\s,)%smhd])", text.source.text)]
+    if not found:
+        return None
+    number = random.choice(found)
+    value = float(number[0]) * random.choice([0, 0.1, 0.5, 0.999, 2, 3, 10, 1_000, 1e6])
+    new = f"{value:.0f}" if random.random() < 0.8 else repr(value)
+    return _at(text, Span(text.source, *number.span()), new)
 
 
 def _other_field(text: Text, pool: Pool, random: Random) -> str | None:
@@ -215,7 +263,7 @@ def _other_field(text: Text, pool: Pool, random: Random) -> str | None:
 def _extreme(text: Text, _: Pool, random: Random) -> str | None:
     place = _pick(text, random, "value", "value", "value", "parameter", "argument")
     choices = random.choice([NUMBERS, NUMBERS, STRINGS, OTHERS])
-    return place and _at(text, place.span, random.choice(choices))
+    return _at(text, place.span, random.choice(choices)) if place else None
 
 
 def _extreme_alike(text: Text, _: Pool, random: Random) -> str | None:
@@ -230,7 +278,7 @@ def _extreme_alike(text: Text, _: Pool, random: Random) -> str | None:
 
 def _dropped(text: Text, _: Pool, random: Random) -> str | None:
     place = _pick(text, random, random.choice(["field", "argument", "decl", "value"]))
-    return place and _at(text, place.span, "")
+    return _at(text, place.span, "") if place else None
 
 
 def _doubled(text: Text, _: Pool, random: Random) -> str | None:
@@ -258,7 +306,7 @@ def _emptied(text: Text, _: Pool, random: Random) -> str | None:
     if place is None or not isinstance(place.node, BlockDecl | Call):
         return None
     brackets = "{}" if isinstance(place.node, BlockDecl) else "()"
-    head, found, _ = place.span.text.partition(brackets[0])
+    head, found, _inside = place.span.text.partition(brackets[0])
     return _at(text, place.span, head + brackets) if found else None
 
 
@@ -314,10 +362,11 @@ def _amended(text: Text, pool: Pool, random: Random) -> str | None:
 
 
 def _stray(text: Text, _: Pool, random: Random) -> str:
-    whole, size = text.source.text, len(text.source.text)
+    size = len(text.source.text)
     start = random.randrange(size + 1)
     end = min(size, start + random.choice([0, 0, 1, 3, 30]))
-    return whole[:start] + random.choice(STRAY) * random.choice([1, 1, 2, 50]) + whole[end:]
+    new = random.choice(STRAY) * random.choice([1, 1, 2, 50])
+    return _at(text, Span(text.source, start, end), new)
 
 
 def _cut(text: Text, _: Pool, random: Random) -> str:
@@ -331,6 +380,9 @@ def _joined(text: Text, pool: Pool, random: Random) -> str:
     return f"{text.source.text}\n{random.choice(pool.texts).source.text}"
 
 
+LIKELY: tuple[Change, ...] = (
+    *(_other_value, _other_value, _likely_field, _likely_field, _other_number, _dropped, _swapped),
+)
 CHANGES: tuple[Change, ...] = (
     *(
         _other_part,

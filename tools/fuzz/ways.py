@@ -24,6 +24,7 @@ from rlc.emit.script.program import script
 from rlc.errors import Error
 from rlc.explanation import diff_dict, diff_plans, diff_text
 from rlc.lang import (
+    BlockDecl,
     Decl,
     Diagnostics,
     Severity,
@@ -154,7 +155,8 @@ class Trial:
                 _explained(on_service(plan, service))
 
     def _set(self) -> None:
-        names = [f"{d.name.id}.{f.name.id}" for d in self.decls for f in getattr(d, "fields", ())]
+        blocks = [decl for decl in self.decls if isinstance(decl, BlockDecl)]
+        names = [f"{block.name.id}.{one.name.id}" for block in blocks for one in block.fields]
         for name in self.random.sample(names, min(2, len(names))):
             override = f"{name}={self.random.choice(SET)}"
             render_human(self.compile(self.source, [override]).diagnostics, color=False)

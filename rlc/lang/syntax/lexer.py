@@ -53,9 +53,9 @@ def lex(source: Source, tables: Tables) -> TokenStream:
     match_plain = _plain_pattern(terminals).match
     keywords, text, position = tables.keywords, source.text, 0
     plain = {*tables.words, "COMPARE"} - {*keywords.values()}
-    for match in _NO_TEXT.finditer(text):
-        span = Span(source, *match.span())
-        message = f"the character U+{ord(match[0]):04X} is in no text"
+    for char in _NO_TEXT.finditer(text):
+        span = Span(source, *char.span())
+        message = f"the character U+{ord(char[0]):04X} is in no text"
         lexed.diagnostics.error("RL0003", span, message, "leave it out")
     quotes = None  # made for the first line in which they do not match
     while position < len(text) and len(lexed.diagnostics) < MAX_FINDINGS:
