@@ -148,6 +148,12 @@ def test_a_place_that_cannot_be_written_is_refused(source: Path, tmp_path: Path)
         rlc.load(source).save(tmp_path / "absent" / "plan.json")
 
 
+def test_a_recipe_whose_name_is_no_text_is_refused(source: Path, tmp_path: Path) -> None:
+    named = source.rename(source.with_name("\udcff.rl"))
+    with pytest.raises(PlanFileError, match="cannot write"):
+        rlc.load(named).save(tmp_path / "plan.json")
+
+
 def test_a_plan_without_a_hash_can_be_read_but_not_run(saved: Path) -> None:
     """As that of a run folder, whose hash is in its journal."""
     edit(saved, lambda data: [data.pop("plan_hash"), data.pop("made_from")])

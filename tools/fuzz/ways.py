@@ -7,9 +7,12 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from attrs import define, evolve, field
 from lsprotocol import types
@@ -42,7 +45,7 @@ from rlc.lsp import documents as lsp
 from rlc.lsp import protocol
 from rlc.lsp.completion import complete, resolved, signature_help
 from rlc.lsp.describe import hover
-from rlc.plan import Plan, plan_hash
+from rlc.plan import Plan, PlanFormatError, plan_hash
 
 WAYS = ("check", "explain", "fmt", "fix", "saved", "variants", "set", "emit", "editor")
 SET = ("1", "0", "none", "-1", "", '"x"', "{", "1e308", "main", "[1", "adam(1)", "é", '"\udcff"')
@@ -141,6 +144,9 @@ class Trial:
         assert again.provenance == plan.provenance, "a saved plan has its origins"
         assert plan_hash(again) == plan_hash(plan), "a saved plan has the hash of the plan"
         assert _explained(again) == _explained(plan), "a saved plan is explained alike"
+        for _ in range(5):
+            with suppress(PlanFormatError):
+                plan_from_file(_damaged(data, self.random), "")
 
     def _variants(self) -> None:
         if (plan := self.compiled.plan) is None:
@@ -150,6 +156,9 @@ class Trial:
         diff = diff_plans(plan, small, ((), ()))
         diff_text(diff, "a", "b")
         json.dumps(diff_dict(diff, "a", "b"))
+        for sweep in self.compiled.sweeps:
+            for configuration in islice(sweep.configurations(), 2):
+                _explained(sweep.plan_of(configuration, sweep.seed))
         for service in ("tinker", "local"):
             with suppress(Error):  # an answer
                 _explained(on_service(plan, service))
@@ -208,3 +217,32 @@ def _errors(found: Diagnostics) -> int:
 
 def _explained(plan: Plan) -> str:
     return Explanation(plan.recipe, plan, Diagnostics()).text(full=True)
+
+
+def _damaged(data: Any, random: Random) -> Any:
+    """Return a plan's JSON with another value somewhere, or without one."""
+    if isinstance(data, dict | list) and data and random.random() < 0.9:
+        data = copy(data)
+        key = random.choice([*data] if isinstance(data, dict) else range(len(data)))
+        if random.random() < 0.1:
+            del data[key]
+        else:
+            data[key] = _damaged(data[key], random)
+        return data
+    others = (
+        None,
+        True,
+        0,
+        -1,
+        10**400,
+        1.5,
+        float("nan"),
+        "",
+        "main",
+        "\0",
+        [],
+        {},
+        [[]],
+        {"kind": 1},
+    )
+    return random.choice(others)
