@@ -64,6 +64,8 @@ def test_a_fix_of_a_recipe_that_has_a_plan_keeps_it() -> None:
         ("steps     = 20", "steps = 20 // rate"),  # a quotient, or a comment
         ("steps     = 20", "steps = 20 // (3 + 2)"),
         ("steps     = 20", "steps = 20 % 3"),  # a rest, or a share
+        ("steps     = 20", "steps = 2 * (3 + 7"),  # 20, or 13
+        ("steps     = 20", "steps = 2 * 3 + 7)"),
         ('["."]', '["\\u00e9"]'),  # escapes of other languages
         ('["."]', '["\\\'"]'),
         ("expect main", "stop_if main"),  # the contrary of what is expected
@@ -92,6 +94,8 @@ def test_what_may_mean_another_thing_is_only_proposed(before: str, after: str) -
         ("expect main", "expct main"),
         ("expect main", "assert main"),
         ("high < $20", "high < 20"),
+        ("adam(1e-4)", "adam(1e-4"),
+        ("grpo()", "grpo())"),
     ],
 )
 def test_what_has_one_meaning_is_written(before: str, after: str) -> None:
