@@ -16,6 +16,7 @@ wrong declaration. So, in a text that cannot be read as it is:
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
@@ -291,7 +292,9 @@ class _Pairing:
         span = self.layout.span(token)
         message = f"`{TEXTS[token.kind]}` {why}"
         after_another = bool(self.out) and self.out[-1].kind in CLOSE
-        clear = token.kind not in ("RPAR", "RSQB") or after_another
+        kinds = [opened.kind for opened in self.open]
+        ends_record = kinds[-1:] == ["LBRACE"] and "LPAR" in kinds  # and a later brace does so now
+        clear = after_another or (token.kind not in ("RPAR", "RSQB") and not ends_record)
         line = [one for one in self.out if self.layout.line(one) == span.line]
         clear = clear and not (token.kind == "RPAR" and _has_operator(line))
         fix = replace(span, "", f"remove `{TEXTS[token.kind]}`", safe=clear)
@@ -344,13 +347,13 @@ class _Pairing:
 
 def _has_operator(tokens: list[Token]) -> bool:
     """Return whether a sum, a product or a comparison is among these tokens."""
-    pairs = zip(tokens, tokens[1:], strict=False)  # a minus after no value is a sign
+    pairs = pairwise(tokens)  # a minus after no value is a sign
     return any(one.kind in _ARITHMETIC and before.kind not in BEFORE_VALUE for before, one in pairs)
 
 
 def _may_end_sooner(tokens: list[Token]) -> bool:
     """Return whether a parenthesis around these tokens may end before their end, with another
-    meaning: before an operator, or in an inner call, whose next argument is then the outer one's."""
+    meaning: before an operator, or in an inner call, whose next argument is the outer one's."""
     inner: list[str] = []
     for index, token in enumerate(tokens):
         if token.kind in OPEN:
@@ -358,6 +361,7 @@ def _may_end_sooner(tokens: list[Token]) -> bool:
         elif token.kind in CLOSE:
             inner.pop()
         elif token.kind == "COMMA" and inner[-1:] == ["LPAR"]:
-            if [one.kind for one in tokens[index + 1 : index + 3]] != ["NAME", "EQUAL"]:
+            after = [one.kind for one in tokens[index + 1 : index + 3]]
+            if after != ["NAME", "EQUAL"]:
                 return True
     return _has_operator(tokens)
