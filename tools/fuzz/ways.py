@@ -229,7 +229,7 @@ def _damaged(data: Any, random: Random) -> Any:
         else:
             data[key] = _damaged(data[key], random)
         return data
-    others = (
+    others: tuple[Any, ...] = (
         None,
         True,
         0,
