@@ -128,8 +128,8 @@ EXPRESSIONS = {
     "stop": "sg detach stop_gradient stop_grad no_grad",
     "mean": "avg average masked_mean",
     "sum": "masked_sum",
-    "batch_top": "topk top_k quantile",
-    "batch_draw": "random choice randperm",
+    "batch_top": "topk top_k",
+    "batch_draw": "random",
 }
 
 _CLIP = "the bounds of the ratio itself: 0.2 on both sides is `clip_low = 0.8, clip_high = 1.2`"

@@ -11,7 +11,7 @@ from rlc.check.rules import run_rules
 from rlc.check.scope import NamedDecl, Scope, collect, is_made
 from rlc.check.stages import CheckedStage, check_stage
 from rlc.check.values import Value
-from rlc.lang import BlockDecl, Diagnostics, Label, Recipe
+from rlc.lang import BlockDecl, Diagnostics, Label, Recipe, Span
 from rlc.records import field, frozen
 
 if TYPE_CHECKING:
@@ -92,16 +92,20 @@ def analyse(
     if len(ordered) > 1 or scope.templates:
         found.drop_repeated()  # what several copies of one text have in common
     if not (scope.templates or ordered or found.has_errors):  # those with templates are imported
-        message = "this recipe has no stage, so there is nothing to run"
-        last = recipe.decls[-1].span if recipe.decls else recipe.span
-        advice = "add `train main { model = …  env = … }`, or import it from one that has"
-        found.warning("RL0301", last, message, advice)
+        report_no_stage(recipe.decls[-1].span if recipe.decls else recipe.span, found)
     if not found.has_errors:
         _report_unused(scope, recipe, found)
         if templates:
             report_unused_parameters(scope, found)
         _report_trained_twice(ordered, found)
     return Analysis(tuple(ordered), tuple(sweeps), expectations, evaluator.values)
+
+
+def report_no_stage(span: Span, found: Diagnostics) -> None:
+    """Report that there is nothing to run."""
+    message = "this recipe has no stage, so there is nothing to run"
+    advice = "add `train main { model = …  env = … }`, or import it from one that has"
+    found.warning("RL0301", span, message, advice)
 
 
 def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:

@@ -176,9 +176,10 @@ class _Binder:
             advice = known
             self.bound.unknown += closest(name.id, names)
         else:
-            self.bound.unknown += closest(name.id, names) or ["*"]
+            near = closest(name.id, names)
+            self.bound.unknown += near or ["*"]
             advice = known_values(names, name.id) if names else "it takes none"
-            fixed = rename(name.span, name.id, [other for other in names if other not in given])
+            fixed = None if given & {*near} else rename(name.span, name.id, names)
         if owner.why_no_other:
             advice = f"{owner.why_no_other}; {advice}"
         message = f"{owner.title} has no {owner.slot} `{name.id}`"

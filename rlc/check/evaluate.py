@@ -245,7 +245,7 @@ class Evaluator:
         words = words_of(want.type)
         if words and builtin is None and not self.scope.knows(name.id):
             message = f"`{name.id}` is not {KINDS[want.type].noun}"
-            fix = rename(name.span, name.id, words)
+            fix = rename(name.span, name.id, words, others=True)
             advice = known_values(names_of(want.type), name.id)
             self.found.error("RL0204", name.span, message, advice, fix=fix)
             return None

@@ -257,7 +257,7 @@ class _Reader:
         message, advice = f"`{path}` {what}, so this can never pass", "no run would pass"
         expr, fix = comparison.right, None
         if unit == "share" and isinstance(expr, Number) and 1 < expr.value <= 100:
-            fix = replace(expr.span, f"{expr.span.text}%", f"write `{expr.span.text}%`")
+            fix = replace(expr.span, f"{expr.span.text}%", f"write `{expr.span.text}%`", False)
             advice = f"a share is a number up to 1, or in percent: `{expr.span.text}%`"
         self.found.error("RL0676", comparison.span, message, advice, fix=fix)
         return False

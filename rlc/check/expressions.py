@@ -232,7 +232,7 @@ def _suggested(
         if word in EXPRESSIONS.get(name, "").split() and name in known:
             advice = f"it is called `{name}` here"
             return advice, replace(span, name, f"write `{name}`")
-    return known_values(known, word), rename(span, word, known)
+    return known_values(known, word), rename(span, word, known, others=True)
 
 
 _TOO_LARGE = "it, or its gradient, is infinite where the ratio and the advantage are 1 or near it"

@@ -52,8 +52,8 @@ def report_call(
 
         own = [each for each, decl in scope.templates.items() if decl.kind.id == want.type]
         known = [*names_of(want.type), *own]
-        advice, fix = known_values(known, name), rename(span, name, known)
+        advice, fix = known_values(known, name), rename(span, name, known, others=True)
         if (alias := alias_of(name, builtins_of(want.type))) is not None:
             advice = f"it is called `{alias.name}()` here"
-            fix = replace(span, alias.name, f"write `{alias.name}`")
+            fix = replace(span, alias.name, f"write `{alias.name}`", safe=False)  # other defaults
         found.error("RL0103", span, message, advice, fix=fix)

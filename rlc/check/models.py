@@ -193,7 +193,8 @@ def _find(
         if service == TINKER and renderer is not None:
             return BaseModelFacts(name, TINKER, None, (), Price(None, None, None, None))
         advice += "; a server of yours may have others: write `service = tinker` and a `renderer`"
-    found.error("RL0107", base.span, message, advice, fix=rename(base.span, name, model_names()))
+    fix = rename(base.span, name, others, others=True)
+    found.error("RL0107", base.span, message, advice, fix=fix)
     return None
 
 

@@ -29,6 +29,7 @@ from rlc.lang import (
     Recipe,
     Span,
     ValueDecl,
+    is_slip,
     nearest,
     replace,
     sole_nearest,
@@ -57,18 +58,17 @@ def known_values(candidates: Sequence[str], word: str | None = None) -> str:
     return listed + rest if word is None else f"known: {listed}{rest}"
 
 
-def rename(span: Span, word: str, candidates: Sequence[str]) -> Fix | None:
+def rename(span: Span, word: str, candidates: Sequence[str], others: bool = False) -> Fix | None:
     """Return the fix that replaces the ``word`` at ``span`` by the one nearest candidate.
 
-    It is a proposal if digits change: `guess2` for `guess1` may be another thing, not a slip.
-    None if no single candidate is nearest.
+    It is a proposal if that may be another thing, and no slip; ``others``: there are such things
+    elsewhere, as algorithms that are not in rlc. None if no single candidate is nearest.
     """
     match = sole_nearest(word, candidates)
     if match is None or span.text not in (word, f'"{word}"'):
         return None
     new = span.text.replace(word, match)
-    safe = [c for c in word if c.isdigit()] == [c for c in match if c.isdigit()]
-    return replace(span, new, f"write `{new}`", safe)
+    return replace(span, new, f"write `{new}`", is_slip(word, match, others))
 
 
 NamedDecl = BlockDecl | ValueDecl
@@ -178,7 +178,7 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
     message = f"`{kind}` is not a kind of declaration"
     if isinstance(decl, Expectation):
         if known is None:
-            meant = replace(span, EXPECT, f"write `{EXPECT}`")
+            meant = _likely_kind(decl.kind)[1] or replace(span, EXPECT, f"write `{EXPECT}`", False)
             found.error("RL0101", span, message, meant.title, fix=meant)
         elif known.form is None:
             message = f"`{kind}` is declared another way"

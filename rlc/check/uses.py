@@ -65,8 +65,9 @@ class Uses:
         self._evaluator = evaluator
         self._scope, self._found = evaluator.scope, evaluator.found
         self._made: dict[int, tuple[Call, BlockDecl | ValueDecl | None]] = {}  # calls keep their id
-        self._wants: dict[str, tuple[Param, ...]] = {}
-        self._defaults: dict[str, dict[str, Expr]] = {}
+        # By the place of the name, which two declarations may have.
+        self._wants: dict[Span, tuple[Param, ...]] = {}
+        self._defaults: dict[Span, dict[str, Expr]] = {}
 
     def copy(self, call: Call) -> BlockDecl | ValueDecl | None:
         """Return the declaration that a use stands for, with its arguments in place of parameters;
@@ -163,10 +164,10 @@ class Uses:
     def wants(self, decl: BlockDecl | ValueDecl) -> tuple[Param, ...]:
         """Return what the parameters of a declaration take. Their defaults are put in as they are
         written, so that None stands for each."""
-        name = decl.name.id
-        if name not in self._wants:
-            self._wants[name] = tuple(self._want(name, each) for each in decl.parameters or ())
-        return self._wants[name]
+        name, place = decl.name.id, decl.name.span
+        if place not in self._wants:
+            self._wants[place] = tuple(self._want(name, each) for each in decl.parameters or ())
+        return self._wants[place]
 
     def _want(self, name: str, parameter: Parameter) -> Param:
         default, doc = parameter.default, f"a parameter of `{name}`"
@@ -192,7 +193,7 @@ class Uses:
 
     def _defaults_of(self, decl: BlockDecl | ValueDecl) -> Mapping[str, Expr]:
         """Return what stands for each parameter that is not given: its default, if it is valid."""
-        if decl.name.id not in self._defaults:
+        if decl.name.span not in self._defaults:
             defaults: dict[str, Expr] = {}
             for parameter, want in zip(decl.parameters or (), self.wants(decl), strict=True):
                 default = parameter.default
@@ -204,8 +205,8 @@ class Uses:
                     if value is not None or needs:
                         hole = self._marked(default, value, how)
                 defaults[want.name] = hole
-            self._defaults[decl.name.id] = defaults
-        return self._defaults[decl.name.id]
+            self._defaults[decl.name.span] = defaults
+        return self._defaults[decl.name.span]
 
     def _block_of(self, kind: str, expr: Expr) -> BlockDecl | None:
         match expr:
@@ -238,7 +239,7 @@ class Uses:
             found.error("RL0620", name.span, message, advice, label)
             return None
         if decl.kind.id != kind:
-            others = [n for n in scope.of_kind(kind) if isinstance(scope.decls[n], BlockDecl)]
+            others = [n for n in scope.of_kind(kind) if isinstance(scope.decls.get(n), BlockDecl)]
             message = f"`{name.id}` is a `{decl.kind.id}`, and no `{kind}` is made of it"
             known = f"declared are {known_values(others)}" if others else None
             found.error("RL0621", name.span, message, known, label)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rlc.check import CheckedStage, report_budgets, report_evaluations, report_services
-from rlc.check.analyse import Analysis, analyse
-from rlc.lang import Diagnostics, Read, Source, read_source, resolve_imports
+from rlc.check.analyse import Analysis, analyse, report_no_stage
+from rlc.lang import Diagnostics, Read, Source, Span, read_source, resolve_imports
 from rlc.lang.syntax import parse
 from rlc.plan import Plan, build_graph
 from rlc.records import evolve, frozen
@@ -51,6 +51,11 @@ def load(
     if source is None:
         return CompileResult(None, found)
     compiled = compile_source(source, overrides, seed, folder, reader)
+    found = compiled.diagnostics
+    if compiled.plan is None and not any(
+        d.severity == "error" or d.code == "RL0301" for d in found
+    ):
+        report_no_stage(Span(source, 0, 0), found)  # a check takes it for one that is imported
     if compiled.plan is None or not (rehearse or service):
         return compiled
 

@@ -60,9 +60,10 @@ def save_plan(path: str | os.PathLike[str], plan: Plan, made_from: MadeFrom) -> 
     try:
         partial.write_text(text, encoding="utf-8")
         os.replace(partial, target)
-    except OSError as error:
+    except (OSError, UnicodeEncodeError) as error:  # a file may have a name that is no text
         partial.unlink(missing_ok=True)
-        raise PlanFileError(f"cannot write {target}: {error.strerror or error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise PlanFileError(f"cannot write {target}: {reason}") from error
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:

@@ -41,7 +41,7 @@ else:
         render: finding_dicts render_github render_json render_sarif
         secrets: is_variable masked
         source: Source Span printable
-        suggest: did_you_mean nearest sole_nearest
+        suggest: did_you_mean is_slip nearest sole_nearest
         syntax.malformed: report_comparison
         words: COMMENT read_words string_value vocabulary
         """,

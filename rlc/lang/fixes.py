@@ -104,5 +104,5 @@ def apply_fixes(source: Source, found: Iterable[Diagnostic]) -> tuple[str, list[
 
 
 def _overlap(a: tuple[int, int, str], b: tuple[int, int, str]) -> bool:
-    """Return whether two edits touch the same characters, or insert at the same place."""
-    return (a[0], a[1]) == (b[0], b[1]) or (a[0] < b[1] and b[0] < a[1])
+    """Return whether two edits touch the same characters, or insert two things at one place."""
+    return (a[:2] == b[:2] and a[2] != b[2]) or (a[0] < b[1] and b[0] < a[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
@@ -20,6 +21,34 @@ def sole_nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the nearest candidate; None if another is as near."""
     near = _all_nearest(word, tuple(candidates))
     return near[0] if len(near) == 1 else None
+
+
+def is_slip(word: str, meant: str, others: bool = False) -> bool:
+    """Return whether a word is nothing but a misspelt other one.
+
+    It is if only case, hyphens and underscores differ, or one letter in a part of three or more,
+    and no digit: neither `guess1` is `guess2` nor `maths_a` is `maths_b`. Where there may be
+    ``others``, which rlc does not know, a short word may be one of them (`crpo`, not `grpo`),
+    unless two letters are swapped or one is doubled.
+    """
+    digits = [[char for char in text if char.isdigit()] for text in (word, meant)]
+    if digits[0] != digits[1]:
+        return False
+    if _plain(word) == _plain(meant):
+        return True
+    a, b = word.lower(), meant.lower()
+    if edit_distance(a, b, 1) > 1:
+        return False
+    if sorted(a) == sorted(b) or _singly(a) == _singly(b):
+        return True
+    shorter, longer = sorted((a, b), key=len)
+    parts = {*re.split("[^a-z0-9]", longer)} - {*re.split("[^a-z0-9]", shorter)}
+    return all(len(part) > 2 for part in parts) and (not others or len(shorter) > 5)
+
+
+def _singly(word: str) -> str:
+    """Return the word with each letter once that follows itself."""
+    return re.sub(r"(.)\1", r"\1", word)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:

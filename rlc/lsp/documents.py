@@ -183,6 +183,7 @@ class Documents:
 
     def put(self, path: str, text: str, version: int | None) -> Document:
         """Remember a text that is open in the editor."""
+        text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # halves of characters have no encoding
         source = Source(path, text.removeprefix("\ufeff").replace("\r\n", "\n"))
         self._open[path] = Document(source, version, self._open.get(path))
         return self._open[path]

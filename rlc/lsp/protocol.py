@@ -181,7 +181,7 @@ def line_edits(source: Source, new: str, encoding: str) -> list[types.TextEdit]:
     for line in before:
         starts.append(starts[-1] + len(line))
     edits = []
-    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for tag, i, j, k, m in SequenceMatcher(None, before, after).get_opcodes():
         if tag != "equal":
             where = positions.range(starts[i], starts[j])
             edits.append(types.TextEdit(where, "".join(after[k:m])))

@@ -239,6 +239,7 @@ def _converter() -> Any:
     converter = Converter(forbid_extra_keys=True)
     for kind in (int, float, str, bool):
         converter.register_structure_hook(kind, _exactly)
+    converter.register_unstructure_hook(float, float)  # a recipe may say 1: equal, but other JSON
     env = make_dict_structure_fn(EnvPlan, converter, _cattrs_forbid_extra_keys=True)
     converter.register_structure_hook(EnvPlan, lambda data, cls: env(_with_graders(data), cls))
 

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from paths import RECIPES
+from paths import RECIPES, ROOT
+from run_support import assert_same
 
 from rlc.cli.main import main
 
 QUICKSTART = RECIPES / "quickstart.rl"
+JUDGED = ROOT / "tests/check/sound/judged_replies.rl"
 SMALL = [
     *("--set", "main.steps=1"),
     *("--set", "main.batch=groups(2, group_size = 8)"),
@@ -28,13 +30,22 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "plan.json"
 
 
-@pytest.mark.engine
-def test_it_runs_what_was_saved(plan: Path) -> None:
-    assert main(["run", str(plan), "--run-dir", "run", "--quiet"]) == 0
-    ran = json.loads((plan.parent / "run" / "plan.json").read_text(encoding="utf-8"))
-    saved = json.loads(plan.read_text(encoding="utf-8"))
-    assert ran["stages"] == saved["stages"]
-    assert ran["seed"] == saved["seed"] == 3
+@pytest.mark.plain
+@pytest.mark.parametrize(("recipe", "options"), [(QUICKSTART, SMALL), (JUDGED, ["--rehearse"])])
+def test_it_is_the_run_of_its_recipe(
+    recipe: Path, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = [*options, "--seed", "3"]
+    assert main(["explain", str(recipe), *options, "--out", "plan.json"]) == 0
+    assert main(["run", str(recipe), *options, "--run-dir", "one", "--quiet"]) == 0
+    assert main(["run", "plan.json", "--run-dir", "other", "--quiet"]) == 0
+    assert_same(Path("one"), Path("other"))
+    one, other, saved = (
+        json.loads((tmp_path / run / "plan.json").read_text()) for run in ("one", "other", ".")
+    )
+    assert one["plan_hash"] == other["plan_hash"] == saved["plan_hash"]
+    assert one["seed"] == other["seed"] == 3
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int) -> str:

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
+from paths import RECIPES, ROOT
 from plan_recipes import recipe
 
 import rlc
 from rlc.compile.saved import PlanFileError, load_plan, read_plan, stale_lines
+from rlc.emit.errors import EmitError
+from rlc.emit.script.program import script
 from rlc.plan.codec import plan_hash
+from rlc.plan.records import Plan
+
+SOUND = [*sorted(RECIPES.rglob("*.rl")), *sorted((ROOT / "tests/check/sound").glob("*.rl"))]
 
 
 @pytest.fixture
@@ -141,9 +148,40 @@ def test_a_place_that_cannot_be_written_is_refused(source: Path, tmp_path: Path)
         rlc.load(source).save(tmp_path / "absent" / "plan.json")
 
 
+def test_a_recipe_whose_name_is_no_text_is_refused(source: Path, tmp_path: Path) -> None:
+    named = source.rename(source.with_name("\udcff.rl"))
+    with pytest.raises(PlanFileError, match="cannot write"):
+        rlc.load(named).save(tmp_path / "plan.json")
+
+
 def test_a_plan_without_a_hash_can_be_read_but_not_run(saved: Path) -> None:
     """As that of a run folder, whose hash is in its journal."""
     edit(saved, lambda data: [data.pop("plan_hash"), data.pop("made_from")])
     assert read_plan(saved).plan.seed == 3
     with pytest.raises(PlanFileError, match="has no hash"):
         load_plan(saved)
+
+
+def program(plan: Plan) -> str:
+    try:
+        return script(plan)
+    except EmitError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
+def test_every_recipe_is_the_same_after_it_was_saved(path: Path, tmp_path: Path) -> None:
+    """Its values and their origins, its hash, what is explained, its price, its script."""
+    if not rlc.load(path).compile().plan:
+        pytest.skip("a library")
+    plan = rlc.load(path).plan()
+    rlc.load(path).save(tmp_path / "plan.json")
+    again = evolve(load_plan(tmp_path / "plan.json"), recipe=plan.recipe)
+    assert again == plan
+    assert again.provenance == plan.provenance
+    assert plan_hash(again) == plan_hash(plan)
+    one, other = rlc.explain(plan), rlc.explain(again)
+    assert other.text() == one.text()
+    assert other.text(full=True) == one.text(full=True)
+    assert json.dumps(other.to_dict()) == json.dumps(one.to_dict())
+    assert program(again) == program(plan)

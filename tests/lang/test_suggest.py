@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlc.lang.suggest import did_you_mean, edit_distance, nearest, sole_nearest
+from rlc.lang.suggest import did_you_mean, edit_distance, is_slip, nearest, sole_nearest
 
 WORDS = ["advantage", "batch", "model", "lora_rank", "adam", "gem", "std", "LoRA"]
 
@@ -89,3 +89,24 @@ def test_the_index_finds_what_a_comparison_with_each_finds(
         )
         assert nearest(word, names) == next(iter(expected), None)
         assert sole_nearest(word, names) == (expected[0] if len(expected) == 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant", "others", "expected"),
+    [
+        ("Lora-Rank", "lora_rank", True, True),
+        ("stps", "steps", False, True),
+        ("max_tokns", "max_tokens", True, True),
+        ("rlo", "rloo", True, True),  # a letter is doubled
+        ("gpro", "grpo", True, True),  # two are swapped
+        ("crpo", "grpo", True, False),
+        ("crpo", "grpo", False, True),
+        ("median", "mean", False, False),
+        ("guess2", "guess1", False, False),
+        ("top_p", "top_k", False, False),
+        ("ml", "kl", False, False),
+        ("ab_b", "ab_ab", False, True),
+    ],
+)
+def test_a_slip_is_no_other_word(word: str, meant: str, others: bool, expected: bool) -> None:
+    assert is_slip(word, meant, others) is expected

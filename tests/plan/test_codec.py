@@ -23,6 +23,14 @@ def test_a_plan_survives_json_without_loss(text: str) -> None:
     assert plan_hash(again) == plan_hash(plan)
 
 
+def test_a_whole_number_where_any_may_stand_is_the_same_in_json() -> None:
+    """Equal in Python, but `1` and `1.0` have different hashes."""
+    plan = planned(EVERYTHING)
+    (stage,) = planned(RECIPE_TEXTS["quickstart"]).trainings
+    whole = evolve(plan, stages=(evolve(stage, optimizer=evolve(stage.optimizer, eps=1)),))
+    assert repr(plan_to_dict(whole)["stages"][0]["optimizer"]["eps"]) == "1.0"
+
+
 def test_the_hash_is_of_what_is_done_not_of_how_it_is_written() -> None:
     plan = planned(EVERYTHING)
     moved = planned("\n# a comment\n\n" + EVERYTHING)

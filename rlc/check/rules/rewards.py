@@ -252,7 +252,7 @@ def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
             message = f"an answer of {judge.max_tokens:,} tokens leaves no room in {context:,}"
             view.error("RL0765", f"{path}.max_tokens", message, "lower max_tokens")
             continue
-        if env.rollouts.max_tokens is None:  # what decides it could not be read
+        if None in (env.rollouts.max_tokens, env.rollouts.group):  # what decides it was not read
             continue
         from rlc.pricing import question_tokens
 

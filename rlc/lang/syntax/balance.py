@@ -16,6 +16,7 @@ wrong declaration. So, in a text that cannot be read as it is:
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from rlc.lang.diagnostics import Diagnostics, Label, replace
 from rlc.lang.source import Span
@@ -25,6 +26,7 @@ from rlc.lang.syntax.layout import BEFORE_VALUE, CLOSE, LITERALS, OPEN, Layout
 from rlc.records import define, field
 
 MOST_OF_HEAD = 200  # tokens of a declaration's head that are looked at again
+_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH", "COMPARE"}
 TEXTS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
 
 
@@ -290,7 +292,11 @@ class _Pairing:
         span = self.layout.span(token)
         message = f"`{TEXTS[token.kind]}` {why}"
         after_another = bool(self.out) and self.out[-1].kind in CLOSE
-        clear = token.kind not in ("RPAR", "RSQB") or after_another
+        kinds = [opened.kind for opened in self.open]
+        ends_record = kinds[-1:] == ["LBRACE"] and "LPAR" in kinds  # and a later brace does so now
+        clear = after_another or (token.kind not in ("RPAR", "RSQB") and not ends_record)
+        line = [one for one in self.out if self.layout.line(one) == span.line]
+        clear = clear and not (token.kind == "RPAR" and _has_operator(line))
         fix = replace(span, "", f"remove `{TEXTS[token.kind]}`", safe=clear)
         self.found.error("RL0011", span, message, "leave it out", fix=fix)
         self.doubtful.append(token.start)
@@ -329,9 +335,33 @@ class _Pairing:
         span = Span(self.layout.source, place, place)
         label = Label(self.layout.span(opened), "opened here")
         text, rest = TEXTS[closer], REST_OF_LINE.match(self.layout.source.text, place)
-        fix = replace(span, text, f"add `{text}`")
+        inside = [token for token in self.out[:-1] if token.start > opened.start]
+        clear = opened.kind != "LPAR" or not _may_end_sooner(inside)
+        fix = replace(span, text, f"add `{text}`", clear)
         if opened.kind == "LBRACE" and self.layout.line(opened) < span.line and rest:
             # A block's brace gets a line of its own.
             added = f"\n{' ' * (self.layout.indent(opened) - 1)}{text}"
             fix = replace(Span(span.source, rest.end(), rest.end()), added, fix.title)
         self.found.error("RL0011", span, f"missing `{text}`", None, label, fix=fix)
+
+
+def _has_operator(tokens: list[Token]) -> bool:
+    """Return whether a sum, a product or a comparison is among these tokens."""
+    pairs = pairwise(tokens)  # a minus after no value is a sign
+    return any(one.kind in _ARITHMETIC and before.kind not in BEFORE_VALUE for before, one in pairs)
+
+
+def _may_end_sooner(tokens: list[Token]) -> bool:
+    """Return whether a parenthesis around these tokens may end before their end, with another
+    meaning: before an operator, or in an inner call, whose next argument is the outer one's."""
+    inner: list[str] = []
+    for index, token in enumerate(tokens):
+        if token.kind in OPEN:
+            inner.append(token.kind)
+        elif token.kind in CLOSE:
+            inner.pop()
+        elif token.kind == "COMMA" and inner[-1:] == ["LPAR"]:
+            after = [one.kind for one in tokens[index + 1 : index + 3]]
+            if after != ["NAME", "EQUAL"]:
+                return True
+    return _has_operator(tokens)

@@ -42,6 +42,7 @@ _NOT_BEFORE: dict[str, str | None] = {
     **dict.fromkeys(("NUMBER", "MONEY", "DURATION", "PERCENT"), ",[0-9]"),
 }
 NUMBERS = {"NUMBER", "MONEY", "DURATION", "PERCENT"}
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")  # in no file, but in what an editor or program sends
 
 
 def lex(source: Source, tables: Tables) -> TokenStream:
@@ -52,6 +53,10 @@ def lex(source: Source, tables: Tables) -> TokenStream:
     match_plain = _plain_pattern(terminals).match
     keywords, text, position = tables.keywords, source.text, 0
     plain = {*tables.words, "COMPARE"} - {*keywords.values()}
+    for char in _NO_TEXT.finditer(text):
+        span = Span(source, *char.span())
+        message = f"the character U+{ord(char[0]):04X} is in no text"
+        lexed.diagnostics.error("RL0003", span, message, "leave it out")
     quotes = None  # made for the first line in which they do not match
     while position < len(text) and len(lexed.diagnostics) < MAX_FINDINGS:
         match = match_plain(text, position) or _pattern(terminals).match(text, position)
@@ -132,12 +137,13 @@ def _check_escapes(span: Span, lexed: TokenStream) -> None:
     for match in re.finditer(r"\\(.)", span.text):
         if match.group(1) not in ESCAPES:
             place = Span(span.source, span.start + match.start(), span.start + match.end())
+            known = match.group(1) in "'`/0rxuUN"  # escapes of other languages
             lexed.diagnostics.error(
                 "RL0013",
                 place,
                 f"unknown escape `{match.group()}` in a string",
                 'the escapes are \\" \\\\ \\n \\t; write `\\\\` for a backslash',
-                fix=replace(place, f"\\{match.group()}", "double the backslash"),
+                fix=replace(place, f"\\{match.group()}", "double the backslash", not known),
             )
 
 
@@ -162,6 +168,8 @@ def number_value(text: str) -> int | float:
 def string_value(text: str) -> str:
     """Return the value of a string with its quotes; an unknown escape keeps its letter."""
     body = text[1:-1] if len(text) > 1 and text[-1] in QUOTES else text[1:]
+    if not body.isprintable():
+        body = _NO_TEXT.sub("\ufffd", body)
     if "\\" not in body:
         return body
     return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), body)

@@ -372,7 +372,12 @@ def report_comparison(comparison: Binary, found: Diagnostics) -> None:
 def _check_slash_comment(span: Span, lexed: TokenStream) -> None:
     advice = "comments start with `#` and run to the end of the line"
     mark = Span(span.source, span.start, span.start + 2)
-    fix = replace(mark, "#", "write `#`") if mark.text == "//" else None
+    start, _ = _line_around(span.source.text, span.start)
+    # `10 // 3` may be a quotient; two words that follow each other are no value.
+    clear = (
+        re.search(r"[a-z] +[a-z]", span.text) or not span.source.text[start : mark.start].strip()
+    )
+    fix = replace(mark, "#", "write `#`", safe=bool(clear)) if mark.text == "//" else None
     lexed.diagnostics.error(
         "RL0015", mark, f"`{mark.text}` does not start a comment", advice, fix=fix
     )
@@ -420,7 +425,8 @@ def _without(span: Span) -> Fix | None:
         gap := re.search(r"(?<=[0-9])[ \t]+$", text[max(0, before - 9) : before])
     ):
         start = before - len(gap[0])
-        return replace(Span(span.source, start, before), "", "remove the space")
+        remainder = re.compile(r"[ \t]*(?![\w ]+=)[\w$(]").match(text, after)  # `20 % 3`
+        return replace(Span(span.source, start, before), "", "remove the space", not remainder)
     return None
 
 

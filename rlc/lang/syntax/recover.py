@@ -92,7 +92,7 @@ def _fix(source: Source, tables: Tables, tokens: Sequence[Token], edit: Edit) ->
     span = Span(source, token.start, token.end)
     if edit.kind is None:
         around = tokens[max(0, edit.index - 1) : edit.index + 2]
-        doubled = sum(other.kind == token.kind for other in around) > 1
+        doubled = sum(source.text[t.start : t.end] == span.text for t in around) > 1
         doubled &= token.kind != "STAR"  # a power elsewhere: a product is another number
         return replace(span, "", f"remove `{span.text}`", safe=doubled or token.kind == "COMMA")
     word = tables.words[edit.kind]
