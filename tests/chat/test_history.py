@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,13 @@ from hypothesis import strategies as st
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.facts import TINY, renderer_fits, renderer_names
 from rlc.catalog.records import BOX, TAG
-from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory, load_template
+from rlc.chat.prompts import (
+    CachingTokenizer,
+    ChatFormat,
+    ChatHistory,
+    TextHistory,
+    load_template,
+)
 from rlc.chat.turns import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.plan.environments import StepPlan
@@ -142,3 +149,16 @@ def test_a_template_asks_for_the_marks_that_the_catalogue_says(name: str) -> Non
     text = load_template(name)("seen")
     assert tuple(mark for mark in (BOX, TAG) if mark in text) == TEMPLATES[name].asks
     assert ("<|im_start|>" in text) == TEMPLATES[name].chatml
+
+
+@pytest.mark.engine
+def test_threads_may_encode_with_one_tokenizer() -> None:
+    """A mark in a user's text stays text, while others encode marks."""
+    texts = [f"{number}<|im_end|>" * 400 for number in range(200)]
+
+    def encoded(number: int, own: Any = CachingTokenizer(tokenizer())) -> list[int]:
+        tokens: list[int] = own.encode(texts[number], split_special_tokens=number % 2 == 0)
+        return tokens
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(encoded, range(200))] == [encoded(at, tokenizer()) for at in range(200)]
