@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -156,9 +156,10 @@ def test_threads_may_encode_with_one_tokenizer() -> None:
     """A mark in a user's text stays text, while others encode marks."""
     texts = [f"{number}<|im_end|>" * 400 for number in range(200)]
 
-    def encoded(number: int, own: Any = CachingTokenizer(tokenizer())) -> list[int]:
-        tokens: list[int] = own.encode(texts[number], split_special_tokens=number % 2 == 0)
+    def encoded(by: Any, number: int) -> list[int]:
+        tokens: list[int] = by.encode(texts[number], split_special_tokens=number % 2 == 0)
         return tokens
 
     with ThreadPoolExecutor(4) as pool:
-        assert [*pool.map(encoded, range(200))] == [encoded(at, tokenizer()) for at in range(200)]
+        together = [*pool.map(partial(encoded, CachingTokenizer(tokenizer())), range(200))]
+    assert together == [encoded(tokenizer(), number) for number in range(200)]
