@@ -39,14 +39,7 @@ def serving(
     folder: Path, device: str | None, models: Sequence[str] = ()
 ) -> Iterator[tuple[str, int]]:
     """The address of ``rlc serve`` in a process of its own, and the process's number."""
-    command = [
-        str(Path(sys.executable).with_name("rlc")),
-        "serve",
-        "--port",
-        "0",
-        "--checkpoints",
-        str(folder),
-    ]
+    command = [sys.executable, "-m", "rlc", "serve", "--port", "0", "--checkpoints", str(folder)]
     command += ["--device", device] if device else []
     command += [f"--model={model}" for model in models]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -231,11 +231,6 @@ class CachingTokenizer:
         self._tokenizer = tokenizer
         self._cached = lru_cache(maxsize=_MOST)(self._encoded)
 
-    @classmethod
-    def of(cls, tokenizer: Any) -> CachingTokenizer:
-        """Return a tokenizer with a cache, which may be one already."""
-        return tokenizer if isinstance(tokenizer, cls) else cls(tokenizer)
-
     def encode(self, text: str, **settings: Any) -> list[int]:
         self.latest = text
         encoded = self._encoded if len(text) > _LONGEST else self._cached
@@ -251,6 +246,12 @@ class CachingTokenizer:
         return getattr(self._tokenizer, name)
 
 
+def caching(tokenizer: Any) -> CachingTokenizer:
+    """Return a tokenizer with a cache, which may be one already."""
+    is_one = isinstance(tokenizer, CachingTokenizer)
+    return tokenizer if is_one else CachingTokenizer(tokenizer)
+
+
 def seeing_renderer(tokenizer: Any, name: str) -> Any:
     """Return a renderer of tinker-cookbook with caches, which shows images if its model can."""
     from tinker_cookbook.renderers import get_renderer
@@ -259,14 +260,14 @@ def seeing_renderer(tokenizer: Any, name: str) -> Any:
     # belongs, as the developer's.
     warnings.filterwarnings("ignore", "use_system_prompt=True but messages already", UserWarning)
     sight: Any = ImageProcessor(str(tokenizer.name_or_path))
-    return get_renderer(name, CachingTokenizer.of(tokenizer), image_processor=sight)
+    return get_renderer(name, caching(tokenizer), image_processor=sight)
 
 
 def fitting_renderer(tokenizer: Any, name: str) -> Any:
     """Return a renderer of tinker-cookbook. Raise EnvError if it needs another tokenizer: one in
     which the marks that it writes around turns are single tokens."""
     misfit = f"the renderer `{name}` does not fit the tokenizer of {tokenizer.name_or_path}"
-    cached = CachingTokenizer.of(tokenizer)
+    cached = caching(tokenizer)
 
     def require_token(mark: str) -> None:
         if (count := len(cached.encode(mark, add_special_tokens=False))) != 1:

@@ -20,12 +20,12 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from rlc.chat import (
-    CachingTokenizer,
     EnvError,
     Observation,
     PromptBuilder,
     Verdict,
     ViewChange,
+    caching,
     fitting_renderer,
 )
 from rlc.data import DataError
@@ -62,7 +62,7 @@ def build_envs(
     views: Callable[[str], Mapping[str, ViewChange]] = lambda _: {},
 ) -> dict[str, PlayableEnv]:
     """Return environments by name, or raise RunError; ``views`` are those of other models."""
-    tokenizer = CachingTokenizer.of(tokenizer)  # agents encode in threads, others do not
+    tokenizer = caching(tokenizer)  # agents encode in threads, others do not
 
     def build(plan: EnvPlan) -> PlayableEnv:
         env = build_env(plan, tokenizer, renderer, responders, views(plan.name))
