@@ -194,7 +194,7 @@ def main() -> None:
         engine.close()
         asyncio.run(alone(args.rounds))
         with (
-            serving(Path(folder) / "served", args.device) as url,
+            serving(Path(folder) / "served", args.device) as (url, _),
             tinker.ServiceClient(base_url=url, api_key=KEY) as sdk,
         ):
             asyncio.run(measure(sdk, args.rounds, "server"))

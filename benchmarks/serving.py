@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,23 +35,19 @@ DATUMS, LENGTH = 8, 64  # of one forward_backward request
 
 
 @contextmanager
-def serving(folder: Path, device: str | None) -> Iterator[str]:
-    """The address of ``rlc serve`` in a process of its own."""
-    command = [
-        str(Path(sys.executable).with_name("rlc")),
-        "serve",
-        "--port",
-        "0",
-        "--checkpoints",
-        str(folder),
-    ]
+def serving(
+    folder: Path, device: str | None, models: Sequence[str] = ()
+) -> Iterator[tuple[str, int]]:
+    """The address of ``rlc serve`` in a process of its own, and the process's number."""
+    command = [sys.executable, "-m", "rlc", "serve", "--port", "0", "--checkpoints", str(folder)]
     command += ["--device", device] if device else []
+    command += [f"--model={model}" for model in models]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
                 if found := re.search(r"TINKER_BASE_URL=(\S+)", line):
-                    yield found[1]
+                    yield found[1], process.pid
                     break
         finally:
             process.terminate()
@@ -203,7 +199,7 @@ def main() -> None:
         from rlc.service.engine import open_engine
 
         service = open_engine(Path(folder) / "local", device=args.device)
-        with serving(Path(folder) / "served", args.device) as url:
+        with serving(Path(folder) / "served", args.device) as (url, _):
             sdk = tinker.ServiceClient(base_url=url, api_key=KEY)
             asyncio.run(measure(service, sdk, args.rounds, args.tokens))
         service.close()

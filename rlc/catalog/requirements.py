@@ -175,6 +175,7 @@ def _of_env(env: EnvPlan, at: str) -> Iterator[Requirement]:
         yield Requirement("code", f"the function {script.function}", f"{at}.play.script", by)
     if env.agent is not None:
         yield Requirement("program", env.agent.called, f"{at}.agent", by)
+        yield from _secrets({"secrets": env.agent.secrets}, f"{at}.agent.secrets", by)
         first = env.agent.command[0] if env.agent.command else ""
         if first and os.sep not in first:
             yield Requirement("command", first, f"{at}.agent.command", by)

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Any, Protocol
 
 from attrs import define, evolve
@@ -219,7 +220,11 @@ def tool_chat_history(
 
 
 class CachingTokenizer:
-    """Any tokenizer, with a cache: most texts are the same in every turn and for all of a group."""
+    """Any tokenizer, for several threads, with a cache: most texts are the same in every turn and
+    for all of a group."""
+
+    # Those of transformers change a setting with each text, and fail while they encode another.
+    _encoding = Lock()
 
     def __init__(self, tokenizer: Any) -> None:
         self.latest = ""  # the text that was encoded last
@@ -228,18 +233,23 @@ class CachingTokenizer:
 
     def encode(self, text: str, **settings: Any) -> list[int]:
         self.latest = text
-        if len(text) > _LONGEST:
-            tokens: list[int] = self._tokenizer.encode(text, **settings)
-            return tokens
-        return list(self._cached(text, **settings))
+        encoded = self._encoded if len(text) > _LONGEST else self._cached
+        return list(encoded(text, **settings))
 
     def _encoded(self, text: str, **settings: Any) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, **settings))
+        with self._encoding:
+            return tuple(self._tokenizer.encode(text, **settings))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # looked up when the object is copied
             raise AttributeError(name)
         return getattr(self._tokenizer, name)
+
+
+def caching(tokenizer: Any) -> CachingTokenizer:
+    """Return a tokenizer with a cache, which may be one already."""
+    is_one = isinstance(tokenizer, CachingTokenizer)
+    return tokenizer if is_one else CachingTokenizer(tokenizer)
 
 
 def seeing_renderer(tokenizer: Any, name: str) -> Any:
@@ -250,19 +260,17 @@ def seeing_renderer(tokenizer: Any, name: str) -> Any:
     # belongs, as the developer's.
     warnings.filterwarnings("ignore", "use_system_prompt=True but messages already", UserWarning)
     sight: Any = ImageProcessor(str(tokenizer.name_or_path))
-    if not isinstance(tokenizer, CachingTokenizer):
-        tokenizer = CachingTokenizer(tokenizer)
-    return get_renderer(name, tokenizer, image_processor=sight)
+    return get_renderer(name, caching(tokenizer), image_processor=sight)
 
 
 def fitting_renderer(tokenizer: Any, name: str) -> Any:
     """Return a renderer of tinker-cookbook. Raise EnvError if it needs another tokenizer: one in
     which the marks that it writes around turns are single tokens."""
     misfit = f"the renderer `{name}` does not fit the tokenizer of {tokenizer.name_or_path}"
-    cached = CachingTokenizer(tokenizer)
+    cached = caching(tokenizer)
 
     def require_token(mark: str) -> None:
-        if (count := len(tokenizer.encode(mark, add_special_tokens=False))) != 1:
+        if (count := len(cached.encode(mark, add_special_tokens=False))) != 1:
             one = f"`{mark}`, with which it writes chats, is {count} tokens there instead of one"
             raise EnvError(f"{misfit}: {one}", _TAKE_ANOTHER)
 
@@ -270,7 +278,7 @@ def fitting_renderer(tokenizer: Any, name: str) -> Any:
         renderer = seeing_renderer(cached, name)
         prompt = renderer.build_generation_prompt([_ASKED]).to_ints()
         stops = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
-        renderer.parse_response([*tokenizer.encode("Yes", add_special_tokens=False), *stops[:1]])
+        renderer.parse_response([*cached.encode("Yes", add_special_tokens=False), *stops[:1]])
     except Exception as error:  # it asserts, unpacks or looks up what this tokenizer lacks
         if _ANY_MARK.fullmatch(cached.latest):
             require_token(cached.latest)

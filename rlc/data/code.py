@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec, PathFinder
@@ -291,12 +292,31 @@ def _of_class(made: ast.ClassDef) -> Signature | None:
     return made_by and made_by.replace(return_annotation=Signature.empty)  # the object
 
 
+# Folders that were added to the search for a recipe, and the modules that there were before.
+_SEARCHED: dict[str, frozenset[str]] = {}
+
+
 def search_beside(recipe: str) -> None:
-    """From now on modules beside a recipe (its path; ``-`` is standard input) are found too."""
-    for folder in (Path.cwd(), Path(recipe).parent):
-        path = str(folder.resolve())
-        if path not in sys.path:
-            sys.path.append(path)
+    """Find modules beside a recipe (its path; ``-`` is standard input), too, from now on, in place
+    of those beside another recipe, which may have the same names."""
+    folders = [str(folder.resolve()) for folder in (Path.cwd(), Path(recipe).parent)]
+    for old in _SEARCHED.keys() - folders:
+        before = _SEARCHED.pop(old)
+        with suppress(ValueError):
+            sys.path.remove(old)
+        for name in [name for name in sys.modules.keys() - before if _is_in(old, name)]:
+            del sys.modules[name]
+    for folder in folders:
+        if folder not in sys.path:
+            _SEARCHED[folder] = frozenset(sys.modules)
+            sys.path.append(folder)
+
+
+def _is_in(folder: str, module: str) -> bool:
+    """Return whether a module, or the package that it belongs to, is a file of a folder."""
+    top = module.partition(".")[0]
+    file = getattr(sys.modules.get(top), "__file__", None)
+    return file in (os.path.join(folder, f"{top}.py"), os.path.join(folder, top, "__init__.py"))
 
 
 def load_attribute(target: str) -> Any:

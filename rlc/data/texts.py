@@ -66,9 +66,12 @@ class ParsedTemplate:
 
 def parsed_template(path: str) -> ParsedTemplate:
     """Return the template of a jinja2 file. Raise DataError, with the place, if it is not one."""
-    from jinja2 import Environment, StrictUndefined, TemplateError, TemplateSyntaxError, meta, nodes
+    from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, meta, nodes
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    environment = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, keep_trailing_newline=True
+    )
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()

@@ -34,7 +34,7 @@ from rlc.envs.base import (
     RunningEpisode,
     TaskKey,
 )
-from rlc.envs.guarded import Guard, guarded_folder
+from rlc.envs.guarded import Guard, guarded_folder, variables
 from rlc.envs.problems import ProblemEpisode, ProblemSource
 from rlc.envs.workers.threads import EventLoopThread, ThreadWorkers
 from rlc.plan import AgentPlan, EnvPlan
@@ -133,6 +133,7 @@ class CommandAgent:
     command: Sequence[str]
     folder: str
     by_status: bool  # its exit status is its reward
+    secrets: Sequence[str] | None = None  # variables of the environment that it is given
     _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     @property
@@ -149,8 +150,9 @@ class CommandAgent:
                 given = {"task": run.task, "messages": run.messages}
                 task.write_text(json.dumps(given, default=str), encoding="utf-8")
                 written = held.enter_context(log.open("wb"))
-                process = await self._started(self._variables(run, task, result), written.fileno())
-            status = await _ended(process, guarded)
+                own = self._variables(run, task, result)
+                process = await self._started(guarded, own, written.fileno())
+            status = await _ended(process)
             said = log.read_bytes()[-_SHOWN:].decode(errors="replace").strip()
             if self.by_status and status in (0, 1):
                 return 1.0 - status
@@ -167,13 +169,15 @@ class CommandAgent:
     def close(self) -> None:
         """Nothing is shared."""
 
-    async def _started(self, variables: Mapping[str, str], log: int) -> asyncio.subprocess.Process:
+    async def _started(
+        self, guarded: Guard, given: Mapping[str, str], log: int
+    ) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
-                *self.command,
+                *guarded.command(*self.command),
                 cwd=self.folder,
-                env=variables,
-                stdin=asyncio.subprocess.DEVNULL,
+                env=given,
+                stdin=guarded.pipe,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -182,9 +186,7 @@ class CommandAgent:
             raise AgentError(f"{self.name} cannot be started: {error.strerror}") from error
 
     def _variables(self, run: AgentRun, task: Path, result: Path) -> dict[str, str]:
-        # Agents have no use for the key of the service.
-        kept = {name: value for name, value in os.environ.items() if name != "TINKER_API_KEY"}
-        own = {
+        return variables(self.secrets) | {
             "OPENAI_BASE_URL": run.base_url,
             "OPENAI_API_KEY": run.api_key,
             "OPENAI_MODEL": run.model,
@@ -193,7 +195,6 @@ class CommandAgent:
             "RLC_TASK": str(task),
             "RLC_RESULT": str(result),
         }
-        return kept | own
 
     def _failed(self, status: int, said: str) -> AgentError:
         if status < 0:
@@ -209,10 +210,9 @@ class CommandAgent:
 Program = FunctionAgent | CommandAgent  # what is run once for each episode
 
 
-async def _ended(process: asyncio.subprocess.Process, guarded: Guard) -> int:
+async def _ended(process: asyncio.subprocess.Process) -> int:
     """Wait for the exit status of a process, which is killed with all that it has started."""
     try:
-        guarded.hold_group(process.pid)
         return await process.wait()
     finally:
         with suppress(ProcessLookupError, PermissionError):
@@ -238,7 +238,7 @@ class AgentSource:
         else:
             assert agent.command is not None
             by_status = agent.reward == "exit_status"
-            self._program = CommandAgent(agent.command, agent.folder, by_status)
+            self._program = CommandAgent(agent.command, agent.folder, by_status, agent.secrets)
         self._threads = ThreadWorkers()  # in which rows are read and graders called
 
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,8 +15,20 @@ from attrs import frozen
 
 # Reads commands, the last of which is the first to be run when the file ends.
 _WAIT = 'while read -r line; do ends="$line; $ends"; done; eval "$ends"'
+# The pipe is open until the other runs, so that the guard cannot read its end before.
+_STARTED = 'echo "kill -s KILL -- -$$" >&0; exec "$0" "$@" </dev/null'
 # Again after a while: what was killed may have written until it died.
 _REMOVE = 'rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }'
+# Words in the names of variables that are secrets.
+_SECRET = re.compile(
+    r"^TINKER_|(^|_)(API)?(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE
+)
+
+
+def variables(secrets: Sequence[str] | None) -> dict[str, str]:
+    """Return the variables of the environment for a program: of secrets only those named."""
+    given = secrets or ()
+    return {k: v for k, v in os.environ.items() if k in given or not _SECRET.search(k)}
 
 
 @frozen
@@ -28,9 +41,10 @@ class Guard:
         """Run a command if this process is killed from now on, the last one first."""
         os.write(self.pipe, f"{shlex.join(end)}\n".encode())
 
-    def hold_group(self, group: int) -> None:
-        """Kill a group of processes, by its number, if this process is killed."""
-        self.hold("kill", "-s", "KILL", "--", f"-{group}")
+    def command(self, *words: str) -> list[str]:
+        """Return a command that runs another, without input. To be started with the ``pipe`` as its
+        input, in a session of its own: from its first moment it dies if this process is killed."""
+        return ["/bin/sh", "-c", _STARTED, *words]
 
 
 @contextmanager

@@ -56,8 +56,8 @@ async def _execute(
     cancelled, and when this process is killed."""
     with tempfile.TemporaryFile() as output, guard() as guarded:
         process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
+            *guarded.command(*command),
+            stdin=guarded.pipe,
             stdout=output,
             stderr=output,
             cwd=cwd,
@@ -66,7 +66,6 @@ async def _execute(
         )
         status: int | None = None
         try:
-            guarded.hold_group(process.pid)
             with suppress(TimeoutError):
                 status = await asyncio.wait_for(process.wait(), seconds)
         finally:

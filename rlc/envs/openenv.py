@@ -44,7 +44,7 @@ from rlc.chat import (
 from rlc.data import DataError, explained, is_command, load_attribute, server_command
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
-from rlc.envs.guarded import guard
+from rlc.envs.guarded import guard, variables
 from rlc.errors import first_line
 from rlc.plan import EnvPlan, elapsed
 
@@ -135,9 +135,9 @@ ACT = "act"  # the tool
 
 
 @contextmanager
-def served(server: str) -> Iterator[str]:
-    """Return the address of a server, which is started here for the block unless it is one. Raise
-    EnvError if it cannot be started or does not answer."""
+def served(server: str, secrets: Sequence[str] = ()) -> Iterator[str]:
+    """Return the address of a server, which is started here for the block, with ``secrets`` of the
+    environment, unless it is one. Raise EnvError if it cannot be started or does not answer."""
     command = _command(server)
     if command is None:
         yield server
@@ -147,20 +147,19 @@ def served(server: str) -> Iterator[str]:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     words = [word.replace(_PORT, str(port)) for word in command]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    env = {**variables(secrets), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     if words[0] != sys.executable:  # another Python has packages of its own
         env.pop("PYTHONPATH")
     with tempfile.TemporaryFile() as log, guard() as guarded:
         process = subprocess.Popen(
-            words,
+            guarded.command(*words),
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=guarded.pipe,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
         try:
-            guarded.hold_group(process.pid)
             _await(server, url, process, log.fileno())
             yield url
         finally:
@@ -219,7 +218,7 @@ class OpenEnvSource:
         """Raise EnvError if the server does not answer, DataError if there is no such function."""
         self._places = asyncio.Semaphore(self.args["sessions"])
         with ExitStack() as serving:
-            self.url = serving.enter_context(served(self.server))
+            self.url = serving.enter_context(served(self.server, self.args["secrets"]))
             if self.args["encode"] is not None:
                 self._encode = load_attribute(self.args["encode"])
             elif self.args["text"] is None:
@@ -338,7 +337,7 @@ class OpenEnvEpisode:
 
 def openenv_problem(env: EnvPlan) -> None:
     """Raise EnvError for a server that does not answer, or whose actions have no such field."""
-    with served(env.id) as url:
+    with served(env.id, env.args["secrets"]) as url:
         known = schema_of(url).get("properties", {})
     text = env.args["text"]
     if text is not None and text not in known:

@@ -225,9 +225,9 @@ class PlayPlan(Record):
 @frozen
 class AgentPlan(Record):
     """A program that owns its loop: the function ``program``, called with ``args`` as keyword
-    arguments, or a ``command``, run in ``folder``. Up to ``concurrency`` run at once. Where there
-    are no graders its ``reward`` is what it gives as its ``result``, or the ``exit_status`` of a
-    command.
+    arguments, or a ``command``, run in ``folder`` with the ``secrets`` of the environment that it
+    names. Up to ``concurrency`` run at once. Where there are no graders its ``reward`` is what it
+    gives as its ``result``, or the ``exit_status`` of a command.
     """
 
     program: str | None
@@ -236,6 +236,7 @@ class AgentPlan(Record):
     folder: str
     reward: Literal["result", "exit_status"]
     concurrency: int
+    secrets: list[str] | None = None
 
     @property
     def called(self) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ from hypothesis import strategies as st
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.facts import TINY, renderer_fits, renderer_names
 from rlc.catalog.records import BOX, TAG
-from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory, load_template
+from rlc.chat.prompts import (
+    CachingTokenizer,
+    ChatFormat,
+    ChatHistory,
+    TextHistory,
+    load_template,
+)
 from rlc.chat.turns import EnvError, Observation
 from rlc.envs.build import build_env
 from rlc.plan.environments import StepPlan
@@ -162,3 +169,17 @@ def test_a_template_asks_for_the_marks_that_the_catalogue_says(name: str) -> Non
     text = load_template(name)("seen")
     assert tuple(mark for mark in (BOX, TAG) if mark in text) == TEMPLATES[name].asks
     assert ("<|im_start|>" in text) == TEMPLATES[name].chatml
+
+
+@pytest.mark.engine
+def test_threads_may_encode_with_one_tokenizer() -> None:
+    """A mark in a user's text stays text, while others encode marks."""
+    texts = [f"{number}<|im_end|>" * 400 for number in range(200)]
+
+    def encoded(by: Any, number: int) -> list[int]:
+        tokens: list[int] = by.encode(texts[number], split_special_tokens=number % 2 == 0)
+        return tokens
+
+    with ThreadPoolExecutor(4) as pool:
+        together = [*pool.map(partial(encoded, CachingTokenizer(tokenizer())), range(200))]
+    assert together == [encoded(tokenizer(), number) for number in range(200)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jinja2.exceptions import SecurityError
 
 from rlc.chat.prompts import load_template
 from rlc.data.errors import DataError
@@ -34,6 +35,13 @@ def test_a_file_that_would_lose_the_observation_is_refused(
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         load_template(str(path))
+
+
+def test_a_template_cannot_reach_python(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.j2"
+    path.write_text("{{ observation.__class__.__mro__[-1].__subclasses__() }}")
+    with pytest.raises(SecurityError, match="__class__"):
+        load_template(str(path))("x")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

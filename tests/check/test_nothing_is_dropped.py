@@ -313,7 +313,8 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
     if param.only_if is not None:
         other, (allowed, *_) = param.only_if
         arguments.setdefault(other, allowed)
-    if param.name in ("command", "folder"):  # of an agent, in place of its function
+    # Of an agent, in place of its function.
+    if param.name in ("command", "folder") or (builtin.name, param.name) == ("agent", "secrets"):
         del arguments["program"]
         arguments["command"] = '["python", "agent.py"]'
     arguments[param.name] = value

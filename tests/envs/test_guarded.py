@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+from rlc.envs.agents import AgentRun, CommandAgent
 from rlc.envs.guarded import guard
 
 pytestmark = pytest.mark.kill
@@ -37,6 +39,21 @@ async def work():
     await box.run("{python} {here}/program.py", 10_000)
 
 asyncio.run(work())
+"""
+# Killed before it knows what it has started.
+STARTING = """\
+import asyncio, threading
+from rlc.envs.harbor import _execute
+
+start = asyncio.create_subprocess_exec
+
+async def started(*words, **how):
+    await start(*words, **how)
+    open("{here}/begun", "w").close()
+    threading.Event().wait()
+
+asyncio.create_subprocess_exec = started
+asyncio.run(_execute(["sleep", "100000"], 100_000))
 """
 AGENT = """\
 import asyncio
@@ -92,7 +109,9 @@ def killed_in_its_midst(script: str, here: Path) -> list[Path]:
     return [*temporary.iterdir()]
 
 
-@pytest.mark.parametrize("script", [SANDBOX, BOX, AGENT], ids=["sandbox", "box", "agent"])
+@pytest.mark.parametrize(
+    "script", [SANDBOX, BOX, STARTING, AGENT], ids=["sandbox", "box", "box starting", "agent"]
+)
 def test_nothing_is_left_of_what_worked_when_a_run_is_killed(script: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.format(here=tmp_path))
     assert killed_in_its_midst(script, tmp_path) == []
@@ -107,9 +126,32 @@ def test_a_container_is_removed_when_its_run_is_killed(tmp_path: Path) -> None:
     assert (tmp_path / "removed").read_text() == f"rm --force {name}"
 
 
-def test_what_is_held_goes_on_if_its_block_ends() -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True) as process:
-        with guard() as guarded:
-            guarded.hold_group(process.pid)
-        assert process.poll() is None
-    assert process.returncode == 0  # its input has ended
+def test_what_is_held_goes_on_if_its_block_ends(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    with guard() as guarded:
+        words = guarded.command("sh", "-c", "echo begun; cat go; echo alive")
+        process = subprocess.Popen(
+            words,
+            cwd=tmp_path,
+            stdin=guarded.pipe,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+    (tmp_path / "go").write_text("")
+    assert process.communicate()[0] == b"alive\n"
+    assert process.returncode == 0
+
+
+def test_an_agent_has_no_secrets_but_those_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, plain = {"SEARCH_API_KEY"}, {"TOKENIZERS_PARALLELISM", "KEYBOARD", "HTTPS_PROXY"}
+    others = {"HF_TOKEN", "RLC_SERVE_KEY", "TINKER_CREDENTIAL_CMD", "db_password", "AWS_KEY_ID"}
+    for name in named | plain | others:
+        monkeypatch.setenv(name, "x")
+    program = "import json, os; json.dump([*os.environ], open(os.environ['RLC_RESULT'], 'w'))"
+    command, task = [sys.executable, "-c", program], AgentRun("http://x/v1", "key", "m", {}, [])
+    agent = CommandAgent(command, str(tmp_path), by_status=False, secrets=["SEARCH_API_KEY"])
+    assert {*asyncio.run(agent.run(task))} & (named | plain | others) == named | plain

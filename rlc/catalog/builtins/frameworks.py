@@ -94,6 +94,7 @@ FRAMEWORKS = (
             "result",
         ),
         count("concurrency", "most of them at a time", 64, high=100_000),
+        optional("secrets", "list", "names of keys in the environment that a command is given"),
         example="env = agent(\n"
         '  "shopper.py:solve",\n'
         '  tasks = rows("shop.jsonl"),\n'
@@ -166,6 +167,7 @@ FRAMEWORKS = (
         optional("show", "string", "field of an observation that the model sees; none: all of it"),
         Param("reset", "record", "arguments of its reset, besides the seed", {}),
         count("sessions", "most sessions at a time; many servers have one", 1, high=100_000),
+        Param("secrets", "list", "names of keys in the environment that its server is given", []),
         env_name=lambda _: "openenv",
         traits=SourceTraits(
             "own",

@@ -162,6 +162,9 @@ def _has_a_program(view: StageView, env: EnvPlan) -> None:
     elif agent.command is None and agent.folder != ".":
         message = "`folder` is where a command is run, and this is a function"
         view.error("RL0802", f"{path}.folder", message, "take it out")
+    elif agent.command is None and agent.secrets:
+        message = "`secrets` are given to a command, and this is a function, which has them all"
+        view.error("RL0802", f"{path}.secrets", message, "take it out")
     elif agent.command is not None and agent.args:
         message = "`args` are the arguments of a function, and this is a command"
         advice = "write them as words of the command"

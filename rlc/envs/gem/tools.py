@@ -102,16 +102,15 @@ class Sandbox:
                 if self._stopped:
                     raise EnvError("the tool is closed")
                 self._running = process = subprocess.Popen(
-                    [*launch, sys.executable, *program],
+                    guarded.command(*launch, sys.executable, *program),
                     cwd=folder,
                     env={**_ENVIRONMENT, "HOME": str(folder), "TMPDIR": str(folder)},
-                    stdin=subprocess.DEVNULL,
+                    stdin=guarded.pipe,
                     stdout=output,  # not a pipe, which a child that outlives it would keep open
                     stderr=errors,
                     start_new_session=True,
                 )
             try:
-                guarded.hold_group(process.pid)
                 status = process.wait(timeout=seconds)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(f"the program ran for {seconds:g} s") from error

@@ -19,7 +19,15 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat import EnvError, Observation, PromptBuilder, Verdict, ViewChange, fitting_renderer
+from rlc.chat import (
+    EnvError,
+    Observation,
+    PromptBuilder,
+    Verdict,
+    ViewChange,
+    caching,
+    fitting_renderer,
+)
 from rlc.data import DataError
 from rlc.envs import (
     JUDGE,
@@ -54,6 +62,7 @@ def build_envs(
     views: Callable[[str], Mapping[str, ViewChange]] = lambda _: {},
 ) -> dict[str, PlayableEnv]:
     """Return environments by name, or raise RunError; ``views`` are those of other models."""
+    tokenizer = caching(tokenizer)  # agents encode in threads, others do not
 
     def build(plan: EnvPlan) -> PlayableEnv:
         env = build_env(plan, tokenizer, renderer, responders, views(plan.name))

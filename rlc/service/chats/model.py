@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat import NO_CHUNKS, Chunks, Ends, model_input, text_of, upto_end
+from rlc.chat import NO_CHUNKS, Chunks, Ends, caching, model_input, text_of, upto_end
 from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
 from rlc.service.chats.replies import ChatReader, TextReader
 from rlc.service.interface import (
@@ -67,7 +67,7 @@ class ChatModel:
     name: str  # in requests
     base: str  # its base model
     client: SamplingClient
-    tokenizer: Any  # of Hugging Face, of the base model
+    tokenizer: Any = field(converter=caching)  # of Hugging Face, of the base model
     renderer: Any | None  # of tinker-cookbook; None: it cannot chat
     context: int | None  # tokens; None if unknown
     end_tokens: frozenset[int] = frozenset()  # of a text, without a chat's markup

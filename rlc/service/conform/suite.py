@@ -26,7 +26,8 @@ from rlc.service.conform.probe import (
 )
 from rlc.service.hosted.clients import start_thread
 from rlc.service.hosted.refusals import reported_to, translate
-from rlc.service.interface import ServiceError
+from rlc.service.hosted.service import require_reachable
+from rlc.service.interface import ServiceError, ServiceLostError
 
 # In the order in which they are checked.
 _SUBJECTS = "server, sampling, training, losses, custom, optimizer, checkpoints, account"
@@ -58,20 +59,33 @@ def run_checks(
 ) -> ConformReport:
     """Run checks, each for at most ``patience`` seconds, and clean up; blocks. ``tell`` is called
     with each outcome at once, ``notice`` with messages of the SDK. An error of a check is its
-    outcome."""
-    found = []
+    outcome; where the server has died, that of all others."""
+    found, lost = list[CheckOutcome](), ""
     with reported_to(lambda text, _: notice(text)), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # what the SDK calls deprecated is tried too
         try:
             for check in checks:
-                found.append(_run(check, bench, patience))
+                gone = CheckOutcome(check, "fails", lost, (), 0.0)
+                found.append(gone if lost else _run(check, bench, patience))
                 if tell is not None:
                     tell(found[-1])
+                if found[-1].state == "fails" and not lost:
+                    lost = _lost(bench)
         finally:
-            bench.clean_up()
+            if not lost:
+                bench.clean_up()
     return ConformReport(
         bench.endpoint.name, bench.base, bench.reference, tuple(found), bench.tokens
     )
+
+
+def _lost(bench: Bench) -> str:
+    """Return why a server cannot be reached any more; nothing if it can."""
+    try:
+        require_reachable(bench.endpoint)
+    except ServiceLostError as error:
+        return error.message
+    return ""
 
 
 def _run(check: Check, bench: Bench, patience: float) -> CheckOutcome:

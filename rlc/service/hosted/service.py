@@ -259,11 +259,8 @@ _REACH_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
 
 
-def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
-    """Return the models of a server; blocks, for a minute at most. The SDK retries failures for
-    minutes, since they may pass. Before a run, a wrong address or key is the likelier reason, and
-    is reported at once. Raise ServiceError if the server cannot be reached, does not accept the
-    key, or has paused the account."""
+def require_reachable(endpoint: Endpoint) -> None:
+    """Raise ServiceLostError if nothing listens at the address of a server; blocks."""
     url = f"{endpoint.base_url or resolve_base_url()}/api/v1/healthz"
     try:
         httpx.get(url, timeout=_REACH_SECONDS)
@@ -273,6 +270,14 @@ def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
         raise ServiceLostError(message, hint) from error
     except httpx.HTTPError:
         pass  # a broken answer is one, too: something listens there
+
+
+def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
+    """Return the models of a server; blocks, for a minute at most. The SDK retries failures for
+    minutes, since they may pass. Before a run, a wrong address or key is the likelier reason, and
+    is reported at once. Raise ServiceError if the server cannot be reached, does not accept the
+    key, or has paused the account."""
+    require_reachable(endpoint)
 
     def ask() -> Sequence[types.SupportedModel]:
         """Ask once: the SDK's own method retries an HTTP 402 for an hour."""

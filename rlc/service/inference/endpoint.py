@@ -130,6 +130,7 @@ def parts_of(message: Message) -> Sequence[dict[str, Any]]:
 
 _MOST_AT_ONCE = 4_096  # samples under way
 _MOST_KEPT = 8 * 2**20  # tokens of answered requests: about 100 MB
+_LEAST_KEPT = 160  # tokens for which a request counts besides: it takes about 2 kB without any
 
 
 @frozen
@@ -185,7 +186,8 @@ class AnsweredRequest:
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.prompts)) + sum(len(choice.token_ids) for choice in self.choices)
+        sampled = sum(len(choice.token_ids) for choice in self.choices)
+        return _LEAST_KEPT + sum(map(len, self.prompts)) + sampled
 
 
 Observer = Callable[[AnsweredRequest], None]

@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -122,8 +123,7 @@ class Futures:
     disturbances: Disturbances = field(factory=Disturbances)
     # Of all sessions, in the order in which they ended.
     spans: deque[RequestSpan] = field(factory=lambda: deque(maxlen=_KEPT), init=False)
-    _promises: dict[str, Promise] = field(factory=dict, init=False)
-    _old: deque[tuple[float, str]] = field(factory=deque, init=False)  # when made
+    _promises: dict[str, Promise] = field(factory=dict, init=False)  # in the order of their making
     _fetched: deque[tuple[float, str]] = field(factory=deque, init=False)
     # Samples that nobody asks for just now, and since when: the oldest first.
     _unasked: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
@@ -150,7 +150,6 @@ class Futures:
         self._sweep(now)
         promise = Promise(request_id, what)
         self._promises[request_id] = promise
-        self._old.append((now, request_id))
         if promise.is_sample:
             self._unasked[request_id] = now
         return promise
@@ -247,12 +246,15 @@ class Futures:
             unasked = self._promises.get(request_id)
             if unasked is not None and not unasked.ready.is_set():
                 self.cancel(request_id)
-        for queue, keep in ((self._fetched, _KEEP_FETCHED), (self._old, _KEEP_UNFETCHED)):
-            while queue and now - queue[0][0] > keep:
-                _, request_id = queue.popleft()
-                promise = self._promises.get(request_id)
-                if promise is not None and promise.ready.is_set():
-                    del self._promises[request_id]
+        dropped = list[Promise]()
+        while self._fetched and now - self._fetched[0][0] > _KEEP_FETCHED:
+            if promise := self._promises.get(self._fetched.popleft()[1]):
+                dropped.append(promise)
+        made_before = time.time() - _KEEP_UNFETCHED
+        dropped += takewhile(lambda one: one.started < made_before, self._promises.values())
+        for promise in dropped:
+            if promise.ready.is_set():
+                self._promises.pop(promise.id, None)
 
 
 def _try_again(queue_state: str) -> EncodedReply:

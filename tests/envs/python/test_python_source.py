@@ -171,3 +171,18 @@ def test_the_worked_example(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (after.reward, after.done) == (0.5, True)
     with pytest.raises(Error, match="must be letters"):
         make_source("letters:make", {"letters": "x1"})
+
+
+def test_each_recipe_finds_the_modules_beside_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("one", "other"):
+        (tmp_path / name / "same_parts").mkdir(parents=True)
+        (tmp_path / name / "same_parts" / "__init__.py").write_text("")
+        (tmp_path / name / "same_parts" / "own.py").write_text(f"def of(): return {name!r}\n")
+        (tmp_path / name / "same_name.py").write_text("from same_parts.own import of\n")
+    for name in ("one", "other", "one"):
+        search_beside(str(tmp_path / name / "recipe.rl"))
+        assert load_attribute("same_name:of")() == name
+    assert str(tmp_path / "other") not in sys.path

@@ -359,6 +359,16 @@ def test_a_check_that_gets_no_answer_fails_alone() -> None:
     never.set()
 
 
+def test_what_a_server_that_died_was_to_do_fails_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, models={"tiny": "tiny"}) as opened:
+        bench = Bench(Endpoint(opened.url, "tml-local"), "tiny")
+    found = run_checks(bench, chosen(["losses"]), patience=0.5).found
+    assert "no answer within" in found[0].said
+    assert {one.said for one in found[1:]} == {
+        f"cannot reach {opened.url}: [Errno 111] Connection refused"
+    }
+
+
 def test_an_error_of_the_server_is_a_failure_and_not_a_lack() -> None:
     def broken(probe: Probe) -> None:
         raise tinker.RequestFailedError(

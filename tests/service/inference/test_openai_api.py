@@ -389,7 +389,7 @@ def test_samples_at_once_and_tokens_kept_are_bounded(
             whole(client, n=3)
         assert raised.value.code == "rate_limit_exceeded"
     first = whole(client)
-    monkeypatch.setattr(endpoint_of_requests, "_MOST_KEPT", 60)
+    monkeypatch.setattr(endpoint_of_requests, "_MOST_KEPT", 220)
     last = whole(client)
     client.get(f"/requests/{last.id}", cast_to=object)
     with pytest.raises(openai.NotFoundError, match="no answered request"):
