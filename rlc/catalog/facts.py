@@ -190,7 +190,7 @@ def dollars(base: str, usage: TokenCounts) -> float | None:
 
 def part_cost(tokens: float, price: float | None) -> float | None:
     """Return the cost of tokens at a price per million; None if unknown, but 0 for no tokens."""
-    if tokens == 0:
+    if tokens == 0 or price == 0:
         return 0.0
     return None if price is None else tokens * price / 1e6
 

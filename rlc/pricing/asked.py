@@ -43,6 +43,7 @@ from rlc.pricing.shapes import (
     rollout_tokens,
     row_tokens,
     text_tokens,
+    times,
 )
 from rlc.pricing.tokens import (
     RESAMPLED,
@@ -152,7 +153,7 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
             if teacher_of(objective.teacher, env.name) is teacher:
                 played, count = env_tokens(stage, env, level), sequences(stage, env, level)
                 sampled = count if teacher_traits(teacher.kind).targets else 0.0
-                total += Tokens(prefill=played.reference + more * count, sample=sampled)
+                total += Tokens(prefill=played.reference + times(more, count), sample=sampled)
         yield AskedTokens("teacher", teacher.model.model, total)
 
 
@@ -178,9 +179,9 @@ def _judged(
         questions = {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
         asked = groups * questions * (judge.attempts if level == "high" else 1)
         given = stage.model, stage.sampling, env, judging, judge, size, level
-        replies = asked * judge.max_tokens * REPLY_SHARE[level]
         model = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
-        yield model, Tokens(prefill=asked * question_tokens(*given), sample=replies)
+        reply = judge.max_tokens * REPLY_SHARE[level]
+        yield model, Tokens(prefill=question_tokens(*given), sample=reply) * asked
     for _, _, learnt in reward_models_of(env):  # which reads each episode, whole
         shape = rollout_shape(env, stage.model, stage.sampling, level)
         read = Tokens(prefill=groups * size * rollout_tokens(shape))

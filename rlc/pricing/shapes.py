@@ -13,7 +13,7 @@ Where each prompt extends the tokens before it, the episode is one training sequ
 Three levels: ``expected`` and ``low`` have the shares below, and end where the model's context or
 a limit of the sampling leaves no room for a reply of max_tokens. ``high`` is a bound: it has as
 many turns as fit with the shortest replies, each with the longest prompt that replies of max_tokens
-can have led to and that leaves room for another.
+can have led to and that leaves room for another. Where nothing limits the turns, it is infinite.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from __future__ import annotations
 import importlib
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import islice
-from math import ceil, fsum
+from math import ceil, fsum, inf
 from typing import Any, Literal
 
 from rlc.catalog import (
@@ -51,6 +51,7 @@ from rlc.plan import (
     ModelPlan,
     Rows,
     SamplingPlan,
+    StagePlan,
     has_rows,
 )
 from rlc.records import evolve, frozen, values_of
@@ -259,7 +260,7 @@ CHAT_TOKENS = {"low": 6, "expected": 10, "high": 12}
 MESSAGE_TOKENS = 5
 # Of the judge's instructions, around the task and its solutions.
 JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
-UNLIMITED = 2**53
+UNLIMITED = inf
 
 
 @frozen(eq=False)
@@ -268,7 +269,7 @@ class EpisodeShape:
 
     ``copies`` of it are played side by side in one rollout; ``shared`` says that its first prompt
     is the same for a whole group. No prompt is longer than ``room``, and all training sequences
-    together have no more than ``most`` tokens.
+    together have no more than ``most`` tokens. ``endless``: it may have any number of turns.
     """
 
     prompt: float
@@ -281,10 +282,16 @@ class EpisodeShape:
     shared: bool = True
     room: float = UNLIMITED
     most: float = UNLIMITED
+    endless: bool = False
 
     @property
     def one_datum(self) -> bool:
         return self.extends or self.turns == 1
+
+    @property
+    def sequences(self) -> float:
+        """Return the number of its training sequences."""
+        return 1 if self.one_datum else UNLIMITED if self.endless else self.turns
 
     @property
     def grows(self) -> float:
@@ -295,7 +302,7 @@ class EpisodeShape:
     def growing(self) -> int:
         """Return how many of the first turns have prompts that are shorter than ``room``, or as
         long."""
-        if self.history == "latest" or self.grows == 0:
+        if self.history == "latest" or self.grows == 0 or self.room == UNLIMITED:
             return self.turns
         return min(self.turns, 1 + int((self.room - self.prompt) // self.grows))
 
@@ -307,12 +314,14 @@ class EpisodeShape:
 
     def prompts(self, turns: int | None = None) -> float:
         """Return the tokens of the prompts of all turns, or of the first few, together."""
+        if self.endless:
+            return UNLIMITED
         count = self.turns if turns is None else turns
         if self.history == "latest":
             return self.prompt + (count - 1) * self.prompt_at(1)
         growing = min(count, self.growing)
         shorter = growing * (self.prompt + self.prompt_at(growing - 1)) / 2
-        return shorter + (count - growing) * self.room
+        return shorter + times(count - growing, self.room)
 
     def fresh(self) -> float:
         """Return the prompt tokens that no earlier prompt of the episode began with."""
@@ -322,12 +331,12 @@ class EpisodeShape:
         """Return the tokens of all replies; where each prompt has all of them, they share its
         room."""
         fits = self.room + self.reply if self.extends else self.most
-        return min(self.turns * self.reply, fits)
+        return fits if self.endless else min(self.turns * self.reply, fits)
 
     def datum_tokens(self) -> float:
         """Return the tokens of all its training sequences."""
         if self.one_datum:
-            return self.prompt_at(self.turns - 1) + self.reply
+            return (self.room if self.endless else self.prompt_at(self.turns - 1)) + self.reply
         return min(self.prompts() + self.sampled(), self.most)
 
     def length(self, turn: int) -> float:
@@ -335,6 +344,11 @@ class EpisodeShape:
         if self.extends:
             return self.prompt_at(turn)
         return self.prompts(turn + 1) + turn * self.reply
+
+
+def times(count: float, tokens: float) -> float:
+    """Return so many times a number of tokens: none are none, even if there is no bound of it."""
+    return count * tokens if count else 0.0
 
 
 # The episodes that one rollout consists of: one, or all players of a game.
@@ -376,7 +390,15 @@ def rollout_shape(
         turns=episode.turns,
         extends=episode.history != "latest",
     )
-    return (limits.bound(evolve(episode, turns=limits.cut(shortest).turns)),)
+    turns, endless = limits.cut(shortest).turns, max_turns(env) is None
+    return (limits.bound(evolve(episode, turns=turns, endless=endless)),)
+
+
+def endless(stages: Iterable[StagePlan]) -> list[str]:
+    """Return the names of the environments of stages where nothing limits the turns. A limit of
+    tokens does not limit how often they are read."""
+    envs = (env for stage in stages for env in stage.environments)
+    return list(dict.fromkeys(env.name for env in envs if max_turns(env) is None))
 
 
 def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -> EpisodeShape:
@@ -441,9 +463,9 @@ class Limits:
     could break one of the others."""
 
     reply: int
-    context: int
-    prompt: int
-    whole: int
+    context: float
+    prompt: float
+    whole: float
 
     @classmethod
     def of(cls, env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None) -> Limits:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from math import inf
+
 import pytest
 from attrs import evolve
 from hypothesis import HealthCheck, assume, given, settings
@@ -13,11 +16,11 @@ from rlc.catalog.facts import find_model
 from rlc.compile.recipe import compile_source
 from rlc.compile.variants import on_service, rehearse
 from rlc.explanation.full import explain_dict, explain_markdown, explain_text
-from rlc.explanation.layout import UNKNOWN, dollars
+from rlc.explanation.layout import NO_BOUND, UNKNOWN, dollars
+from rlc.explanation.sizes import price
 from rlc.explanation.summary import summary_text
-from rlc.lang.diagnostics import Diagnostics
+from rlc.lang.diagnostics import Diagnostics, Severity
 from rlc.lang.source import Source
-from rlc.lsp.protocol import bill_of as shown_bill
 from rlc.plan.parts import BatchPlan, SavePlan
 from rlc.plan.stages import Evaluation, Training
 from rlc.pricing import tokens
@@ -259,8 +262,8 @@ train main { model = m env = walk batch = groups(4, group_size = 4) advantage = 
 """
 
 
-def test_an_environment_without_a_limit_is_priced_to_the_context() -> None:
-    """The default limit of turns is one like any other, written or not; more turns cost more."""
+def test_more_turns_cost_more_and_without_a_limit_there_is_no_bound() -> None:
+    """The default, written or not, is no limit: it only ends what would never end."""
     written = [f"max_turns = {limit}" for limit in (20, 50, 200, 500, 999, 1_000)]
     highest = list[float]()
     for limit in (*written, "group_size = 4"):
@@ -272,7 +275,31 @@ def test_an_environment_without_a_limit_is_priced_to_the_context() -> None:
         assert (held.plan is None) is (high >= 40)
         highest.append(high)
     assert highest == sorted(highest)
-    assert highest[-1] == highest[-2] > 40
+    assert 40 < highest[-3] < highest[-2] == highest[-1] == inf
+
+
+def test_what_has_no_bound_is_nowhere_a_number() -> None:
+    """A limit of tokens is none, as turns read them again; what is free costs nothing anyway."""
+    text = ENDLESS.replace("LIMIT", "group_size = 4")
+    plan, none = planned(text), Diagnostics()
+    (cost,) = plan_cost(plan)
+    assert price([cost]).endswith(f" to {NO_BOUND}")
+    for shown in (summary_text(plan, none), explain_text(plan, none), explain_markdown(plan, "")):
+        assert NO_BOUND in shown
+    assert "`rollouts(max_turns = …)`" in summary_text(plan, none)
+    data = json.loads(json.dumps(explain_dict(plan, "test.rl", none)["cost"], allow_nan=False))
+    assert (data["total"]["high"], data["at_least"]["high"]) == (None, None)
+    assert data["stages"][0]["step"]["high"]["tokens"]["prefill"] is None
+    assert data["total"]["expected"] == cost.total("expected").usd
+    for of in ("main.cost.high < $40", "job.tokens.high > 1", "main.cost.low < job.cost.high"):
+        (found,) = compile_source(Source("test.rl", f"{text}expect {of}")).diagnostics
+        assert (found.code, found.severity) == ("RL0674", Severity.ERROR)
+        assert "max_turns = " in (found.help or "")
+    (limited,) = plan_cost(planned(text.replace("1_024", "1_024, max_episode_tokens = 8_000")))
+    assert limited.total("high").usd == inf
+    (free,) = plan_cost(planned(text.replace("Qwen/Qwen3-8B", "tiny")))
+    assert free.free
+    assert free.tokens("high") == inf
 
 
 def test_each_environment_has_its_own_group_and_length() -> None:
@@ -446,7 +473,7 @@ def test_what_asks_a_paid_judge_is_not_free(prices: str) -> None:
         summary_text(plan, Diagnostics()),
         explain_text(plan, Diagnostics()),
         explain_markdown(plan, ""),
-        shown_bill(cost),
+        price([cost]),
     )
     for text in texts:
         assert "free:" not in text
