@@ -120,11 +120,14 @@ loss clip_cov(share = 0.0002, least = 1.0, most = 5.0, low = 0.8, high = 1.2) {
 }
 
 # KL-Cov (arXiv 2505.22617): the tokens with the largest covariance are held to the sampler instead.
-# The paper has share = 0.002 for 7B and 0.0002 for 32B; nothing bounds the ratio of the others.
+# The paper has share = 0.002 for 7B and 0.0002 for 32B; nothing bounds the ratio of the others. It has
+# |log p - log q|, whose slope of a fresh batch is the sign of what rounding leaves; below 0.001 this
+# one goes to 0 smoothly.
 loss kl_cov(share = 0.0002, coef = 1.0) {
   covariance = (logq - batch_mean(logq)) * (adv - batch_mean(adv))
   held       = batch_top(covariance, share)
-  token      = coef * held * abs(logp - logq) - ratio * adv
+  apart      = logp - logq
+  token      = coef * held * apart * apart / (abs(apart) + 0.001) - ratio * adv
 }
 
 # -- PPO and a term of its own: a pattern to copy --

@@ -266,8 +266,8 @@ def textarena_ids() -> tuple[str, ...]:
 
 
 def textarena_facts(env_id: str) -> dict[str, Any]:
-    """Return the numbers of ``players`` of a game, None if unknown; its ``needs``, the characters
-    of its first ``prompt``, and ``broken_in``, the library that cannot make it."""
+    """Return the numbers of ``players`` of a game, None if unknown; its ``needs``, the ``chars`` of
+    what it shows, and ``broken_in``, the library that cannot make it."""
     stored = snapshot("textarena")
     game = stored["games"][env_id]
     broken = game["players"] is None and not game["needs"]

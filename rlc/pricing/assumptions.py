@@ -153,7 +153,7 @@ _BY_KIND: Table[Callable[[Any], Iterator[str]]] = Table(
 def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     facts = env_facts(env)
     counted = facts.tokens.get(tokenizer_of(stage.model.base) or "", {})
-    how = {kind: f"{number:,} characters" for kind, number in facts.chars.items()}
+    how = {kind: f"{mean:,} characters" for kind, (mean, _) in facts.chars.items()}
     how |= dict.fromkeys(counted, "counted")
     sampling = stage.sampling
     usual = shapes.rollout_shape(env, stage.model, sampling, "expected")[0]

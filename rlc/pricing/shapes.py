@@ -19,6 +19,7 @@ can have led to and that leaves room for another. Where nothing limits the turns
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import islice
 from math import ceil, fsum, inf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlc.catalog import (
     TINY,
@@ -56,12 +57,16 @@ from rlc.plan import (
 )
 from rlc.records import evolve, frozen, values_of
 
+if TYPE_CHECKING:
+    from rlc.data import Chat
+
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
 
 CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
-# Of the mean of what an environment generates, where that is counted; else it is in the characters.
-GENERATED_SHARE = {"low": 1.0, "expected": 1.0, "high": 2.0}
+# Of the mean of what an environment generates, or of the longest, where that is counted: others may
+# be longer. In the characters it is in their number for a token.
+GENERATED_SHARE = {"low": 1.0, "expected": 1.0, "high": 1.5}
 FIRST_ROWS = 10_000  # of a file that are measured
 _MEAN_SHARE = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
 
@@ -129,12 +134,12 @@ def tokens_of_rows(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
     source = find_builtin("env", env.source)
     asked = [param.name for param in source.params if param.holds == "asked"] if source else []
     fields = tuple(str(env.args.get(name)) for name in asked)
-    return row_tokens(env.id, fields, model) if fields else None
+    return row_tokens(env.id, (*fields, "tools"), model) if fields else None
 
 
 def example_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     """Return the tokens of the examples in a file; None if it does not exist."""
-    fields = (data.prompt, data.reply) if isinstance(data, Rows) else ()
+    fields = (data.prompt, data.reply, "tools") if isinstance(data, Rows) else ()
     return None if data.file is None else row_tokens(data.file, fields, model)
 
 
@@ -181,7 +186,7 @@ def _measured(
             if replies is not None:
                 shown: Any = replies(row.fields)
             else:
-                shown = [row.fields.get(name) for name in fields] if fields else row.fields
+                shown = {name: row.fields.get(name) for name in fields} if fields else row.fields
             if shown is not None:
                 texts = sum(_length(text, tokenizer) for text in _texts(shown))
                 lengths.append(texts + markup * _later_messages(shown))
@@ -202,12 +207,16 @@ def _replies_of(data: AnyData) -> Callable[[Mapping[str, Any]], list[Any] | None
         with suppress(DataError):
             found = read(fields)
             if isinstance(found, Comparison):
-                return [found.chosen.messages, found.rejected.messages]
+                return [_said(found.chosen), _said(found.rejected)]
             if isinstance(found, LabelledReply):
-                return [found.reply.messages]
+                return [_said(found.reply)]
         return None
 
     return replies
+
+
+def _said(chat: Chat) -> dict[str, Any]:
+    return {"messages": chat.messages, "tools": chat.tools}
 
 
 def _length(text: str, tokenizer: Any) -> int:
@@ -218,12 +227,18 @@ def _length(text: str, tokenizer: Any) -> int:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a field, or in its messages without their roles, which are markup."""
+    """Yield every text in a field, or in its messages without their roles, which are markup; tools
+    and their calls as a prompt has them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
+        if value.get("role") == "tool":
+            yield TOOL_MARKUP
         for name, part in value.items():
-            if name != "role":
+            if name in ("tools", "tool_calls") and part:
+                yield json.dumps(part, default=str)
+                yield TOOLS_PROMPT * (name == "tools")
+            elif name != "role":
                 yield from _texts(part)
     elif isinstance(value, list | tuple):
         for part in value:
@@ -258,6 +273,22 @@ UNKNOWN_TURNS = {"low": 2, "expected": 10, "high": MAX_TURNS}
 TEMPLATE_TOKENS = {"low": 40, "expected": 50, "high": 60}
 CHAT_TOKENS = {"low": 6, "expected": 10, "high": 12}
 MESSAGE_TOKENS = 5
+# What a prompt says around its tools, and around the answer of one.
+TOOLS_PROMPT = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{"type": "function", "function": }
+</tools>
+
+For each function call, return a json object with function name and arguments within \
+<tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>"""
+TOOL_MARKUP = "<tool_response>\n\n</tool_response>"
 # Of the judge's instructions, around the task and its solutions.
 JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
 UNLIMITED = inf
@@ -407,9 +438,14 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -
     if history == "all":
         markup = per_turn = CHAT_TOKENS[level]
     prompt, observation = _text_tokens(env, model, level)
+    longest, repeats = env.rollouts.max_tokens, env_facts(env).repeats
+    if env.play is not None:
+        longest = max(longest, env.play.max_tokens or 0)
+    repeated = max(1, round(longest * reply_share))  # reply of any seat, in what all see
+    first = max(0, repeats - 1) * (1 if level == "high" else 0.5)  # of the seats before it
     return EpisodeShape(
-        prompt=prompt + markup,
-        observation=observation + per_turn,
+        prompt=prompt + markup + first * repeated,
+        observation=observation + per_turn + repeats * repeated,
         turns=turns_allowed(env, level),
         reply=max(1, round(env.rollouts.max_tokens * reply_share)),
         history=history,
@@ -428,9 +464,10 @@ def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int
     """Return the tokens of the first observation, with the texts that the recipe adds, and of a
     later one: as counted for the vocabulary of the model, or by their characters."""
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
-    measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
+    longest, characters = level == "high", CHARACTERS_PER_TOKEN[level]
+    measured = {kind: ceil(n[longest] / characters) for kind, n in facts.chars.items()}
     counted = facts.tokens.get(vocabulary or "", {})
-    measured |= {kind: ceil(n * GENERATED_SHARE[level]) for kind, n in counted.items()}
+    measured |= {kind: ceil(n[longest] * GENERATED_SHARE[level]) for kind, n in counted.items()}
     if (rows := tokens_of_rows(env, model)) is not None:
         measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]

@@ -222,7 +222,8 @@ def _played_samples(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedDat
     tasks, model = data.count * played_for_one(data, level) / data.size, data.model.model
     if data.count > WAVE or not _keeps_any(data):
         tasks += _more_tasks(model, data.count, level) / data.kept_of_task
-    yield PlayedData(data, data.env, model, tasks, data.size, data.sampling)
+    whole = ceil(tasks) if level == "high" else tasks
+    yield PlayedData(data, data.env, model, whole, data.size, data.sampling)
 
 
 def _played_pairs(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
