@@ -157,17 +157,25 @@ def row_tokens(
 ) -> RowTokens | None:
     """Return the tokens of ``fields`` of the rows of a file; with a ``word`` those of the replies
     of preferences, whose record has these fields. None if the file does not exist."""
-    try:
+    state = file_state(path)
+    return None if state is None else _measured(path, state, fields, word, _base(model))
+
+
+FileState = tuple[int, int]  # by which a file that changed is known
+
+
+def file_state(path: str) -> FileState | None:
+    """Return the state of a file; None if there is none, as of a set that is known by name."""
+    with suppress(OSError):
         stat = os.stat(path)
-    except OSError:
-        return None  # a set known by name, or a file that is not there
-    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, word, _base(model))
+        return stat.st_mtime_ns, stat.st_size
+    return None
 
 
 @lru_cache(maxsize=64)
 def _measured(
     path: str,
-    state: tuple[int, int],  # noqa: ARG001 (a file that changed is measured again)
+    state: FileState,  # noqa: ARG001 (a file that changed is measured again)
     fields: tuple[Any, ...],
     word: str,
     base: str,

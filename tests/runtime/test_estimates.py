@@ -9,8 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from attrs import evolve
+from paths import RECIPES
 from priced_recipes import BATCHES, JUDGES, STAGES, WORLDS, Parts, chosen
-from run_support import plan, run_new
+from run_support import plan, run_new, shortened
 from spending import assert_bounded, counted
 
 from rlc.compile.variants import rehearse
@@ -39,6 +41,19 @@ def test_no_model_takes_more_than_the_high_estimate(
     spent = counted(monkeypatch)
     with suppress(RunError):  # a model that knows nothing has no two replies of different worth
         run_new(tmp_path / "run", job)
+    assert_bounded(spent, job)
+
+
+@pytest.mark.parametrize(
+    "name", ["cookbook_arithmetic", "python_environment", "quickstart", "spell_backward", "sudoku"]
+)
+def test_a_recipe_that_others_rehearse_takes_no_more(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = shortened(rehearse(evolve(plan(name), recipe=str(RECIPES / f"{name}.rl"))))
+    spent = counted(monkeypatch)
+    run_new(tmp_path / "run", job)
     assert_bounded(spent, job)
 
 
