@@ -14,7 +14,7 @@ model policy {
 env sums = cookbook(
   "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder",
   args = { batch_size = 100, n_batches = 100 },
-) |> rollouts(max_turns = 1)  # its code decides on the turns; so said, the price has a bound
+)
 
 train main {
   model     = policy
