@@ -3,8 +3,9 @@
     python -m tools.gem_snapshot
 
 Signatures are read from the classes' source, not from the classes: some modules need packages
-that only their own environments use. Prompt lengths are measured by playing one turn, in
-characters and in tokens of the included model, where that needs no download.
+that only their own environments use. The mean and the longest of the texts that an environment
+shows are measured by playing it, in characters and in tokens of the included model, where that
+needs no download.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import importlib.metadata
 import importlib.util
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +40,9 @@ _NEEDS = {
 }
 _NOT_FROM_A_RECIPE = {"self", "name", "dataset"}
 _TYPES = {bool: "bool", int: "int", float: "float", str: "string", tuple: "list", list: "list"}
-_PROBES = (0, 1, 2)  # seeds
+# Of a set of questions, and of games with so many random moves at most.
+_QUESTIONS, _GAMES, _MOVES = 200, 20, 30
+_LEAST_GAMES, _SECONDS = 3, 20  # where games begin slowly
 
 
 def main() -> None:
@@ -51,8 +56,8 @@ def snapshot() -> dict[str, Any]:
     for env_id, record in facts["environments"].items():
         needs = facts["classes"][record["class"]]["needs"]
         shown = None if needs else probe(env_id)
-        record["chars"] = shown and mean_lengths(shown, len)
-        record["tiny"] = shown and mean_lengths(shown, tiny_tokens)
+        for name, length in (("chars", len), (TINY, tiny_tokens)):
+            record[name] = shown and lengths(shown, length)
     return facts
 
 
@@ -92,23 +97,37 @@ def probe(env_id: str) -> dict[str, list[str]] | None:
 
     first, later = list[str](), list[str]()
     with contextlib.redirect_stdout(io.StringIO()):
+        random.seed(0)
         try:
             env = gem.make(env_id)
         except Exception:
             return None  # an environment that cannot be made has no measured prompt
-        for seed in _PROBES:
-            first.append(_shown(*env.reset(seed=seed)))
-            with contextlib.suppress(NotImplementedError, AttributeError):
-                text, _, _, _, info = env.step(env.sample_random_action())
-                later.append(_shown(text, info))
+        if not env_id.startswith("game:"):
+            return {"prompt": [_shown(*env.reset()) for _ in range(_QUESTIONS)]}
+        until = time.monotonic() + _SECONDS
+        for seed in range(_GAMES):
+            if seed < _LEAST_GAMES or time.monotonic() < until:
+                first.append(_shown(*env.reset(seed=seed)))
+                later += _played(env)
     return {"prompt": first} | ({"observation": later} if later else {})
 
 
-def mean_lengths(
+def _played(env: Any) -> Iterator[str]:
+    """What a game shows after random moves, while it goes on."""
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        for _ in range(_MOVES):
+            text, _, ended, cut, info = env.step(env.sample_random_action())
+            yield _shown(text, info)
+            if ended or cut:
+                return
+
+
+def lengths(
     shown: Mapping[str, Sequence[str]], length: Callable[[str], int]
-) -> dict[str, int]:
-    """The mean length of each kind of text, rounded down."""
-    return {kind: sum(map(length, texts)) // len(texts) for kind, texts in shown.items()}
+) -> dict[str, list[int]]:
+    """The mean length of each kind of text, rounded down, and that of the longest."""
+    measured = {kind: list(map(length, texts)) for kind, texts in shown.items()}
+    return {kind: [sum(each) // len(each), max(each)] for kind, each in measured.items()}
 
 
 def tiny_tokens(text: str) -> int:

@@ -5,6 +5,7 @@
 Each game is begun with every number of players, which is how the library says what it takes. One
 that cannot be made although nothing is missing has no `players`; one that downloads word lists,
 asks a model of its own or takes long to begin `needs` that, and its number of players is not known.
+The mean and the longest of the texts that it shows are measured by playing it.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from rlc.catalog.facts import TINY
 from rlc.envs.games import TextArenaGame
+from tools.gem_snapshot import lengths, tiny_tokens
 
 PATH = Path(__file__).parents[1] / "rlc" / "catalog" / "data" / "textarena.json"
 MOST_PLAYERS = 15
 _SEEDS = (0, 1, 2)
 _SECONDS = 10  # that a game may take to begin, or to be tried
 _MOVES = 200  # of a match that is tried
+_SHOWN = 20  # of a match whose texts are measured
 # What its errors say of what a game lacks here.
 _NEEDS = {"nltk_data": "nltk", "OPENROUTER_API_KEY": "openrouter", "TimeoutError": "patience"}
 
@@ -71,18 +74,28 @@ def probe(env_id: str) -> dict[str, Any]:
             errors.append(f"{error} {error.__cause__}")
     if not players:
         needs = next((need for text, need in _NEEDS.items() if text in errors[0]), None)
-        unknown = {"prompt": None, "lists_moves": False}
+        unknown = {"chars": None, TINY: None, "lists_moves": False}
         return {"players": None, "needs": [needs] if needs else [], **unknown}
     fewest = players[0]
     listed = players[-1] > 1 and _lists_moves(env_id, max(2, fewest))
-    known = {"prompt": _prompt(env_id, fewest), "lists_moves": listed}
+    shown = _shown(env_id, fewest)
+    known = {"chars": lengths(shown, len), TINY: lengths(shown, tiny_tokens), "lists_moves": listed}
     return {"players": players, "needs": [], **known}
 
 
-def _prompt(env_id: str, players: int) -> int:
-    with _quietly():
-        games = [TextArenaGame(env_id, players, seed=seed) for seed in _SEEDS]
-        return round(fmean(len(game.observe(game.seat or 0)) for game in games))
+def _shown(env_id: str, players: int) -> dict[str, list[str]]:
+    """What seats see at first, and later: of games with moves that are listed, or just a number."""
+    first, later, draws = list[str](), list[str](), random.Random(0)
+    with contextlib.suppress(Exception), _quietly():  # the library raises anything
+        for seed in _SEEDS:
+            game, begun = TextArenaGame(env_id, players, seed=seed), set[int]()
+            for _ in range(_SHOWN):
+                if (seat := game.seat) is None:
+                    break
+                (later if seat in begun else first).append(game.observe(seat))
+                begun.add(seat)
+                game.step(seat, draws.choice(game._listed or [f"[{n}]" for n in range(9)]))
+    return {"prompt": first} | ({"observation": later} if later else {})
 
 
 def _lists_moves(env_id: str, players: int) -> bool:

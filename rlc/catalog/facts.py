@@ -190,7 +190,7 @@ def dollars(base: str, usage: TokenCounts) -> float | None:
 
 def part_cost(tokens: float, price: float | None) -> float | None:
     """Return the cost of tokens at a price per million; None if unknown, but 0 for no tokens."""
-    if tokens == 0:
+    if tokens == 0 or price == 0:
         return 0.0
     return None if price is None else tokens * price / 1e6
 
@@ -266,8 +266,8 @@ def textarena_ids() -> tuple[str, ...]:
 
 
 def textarena_facts(env_id: str) -> dict[str, Any]:
-    """Return the numbers of ``players`` of a game, None if unknown; its ``needs``, the characters
-    of its first ``prompt``, and ``broken_in``, the library that cannot make it."""
+    """Return the numbers of ``players`` of a game, None if unknown; its ``needs``, the ``chars`` of
+    what it shows, and ``broken_in``, the library that cannot make it."""
     stored = snapshot("textarena")
     game = stored["games"][env_id]
     broken = game["players"] is None and not game["needs"]

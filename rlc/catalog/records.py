@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from rlc.plan import EnvPlan, LossPlan
@@ -415,20 +415,22 @@ class Key:
 class EnvFacts:
     """What is known of one environment before it is made.
 
-    ``chars``: mean characters of its ``prompt`` and ``observation``, if measured; ``tokens``: mean
-    tokens, by the name of a vocabulary. ``needs``: what it downloads when it is made (``hub``,
-    ``nltk``). ``splits``: the names of its splits; None if unknown. ``tasks``: their number; None
-    if unknown; ``uncounted``: it does not count them when it is made either. ``oracle``: there is a
-    player that knows its answers. ``penalty``: a reason to lower a reward, and by how much.
-    ``broken_in``: the library that registers it and cannot make it. ``marks``: it reads answers in
-    these only, which its own prompt does not ask for. ``graders``: those that can tell its right
-    answers; empty: all. ``endless``: no task is played twice. ``held_out``: its tasks are for
-    tests. ``lists_moves``: a game lists the legal moves; None: only the game itself shows it.
-    ``ignores``: arguments of its source without an effect on it.
+    ``chars``: characters of its ``prompt`` and ``observation``, if measured, in the mean and of the
+    longest; ``tokens``: those in tokens, by the name of a vocabulary. ``repeats``: so many of the
+    last replies of all seats are in an observation, too. ``needs``: what it downloads when it is
+    made (``hub``, ``nltk``). ``splits``: the names of its splits; None if unknown. ``tasks``: their
+    number; None if unknown; ``uncounted``: it does not count them when it is made either.
+    ``oracle``: there is a player that knows its answers. ``penalty``: a reason to lower a reward,
+    and by how much. ``broken_in``: the library that registers it and cannot make it. ``marks``: it
+    reads answers in these only, which its own prompt does not ask for. ``graders``: those that can
+    tell its right answers; empty: all. ``endless``: no task is played twice. ``held_out``: its
+    tasks are for tests. ``lists_moves``: a game lists the legal moves; None: only the game itself
+    shows it. ``ignores``: arguments of its source without an effect on it.
     """
 
-    chars: Mapping[str, int] = field(factory=dict)
-    tokens: Mapping[str, Mapping[str, int]] = field(factory=dict)
+    chars: Mapping[str, Sequence[int]] = field(factory=dict)
+    tokens: Mapping[str, Mapping[str, Sequence[int]]] = field(factory=dict)
+    repeats: int = 0
     needs: tuple[str, ...] = ()
     splits: tuple[str, ...] | None = None
     tasks: int | None = None

@@ -275,7 +275,7 @@ def _environment(env_id: str) -> NameEntry:
         "library": library(),
     }
     if "prompt" in chars:
-        known["first prompt"] = f"about {chars['prompt']:,} characters"
+        known["first prompt"] = f"about {chars['prompt'][0]:,} characters"
     if facts["needs"]:
         known["needs"] = ", ".join(facts["needs"])
     doc = "several turns" if facts["multi_turn"] else "one question, one answer"

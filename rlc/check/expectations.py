@@ -406,8 +406,13 @@ def report_expectations(
             if not unknown.key.startswith("cost"):
                 advice = "the batch counts turns, and an episode may have any number of them"
             found.warning("RL0675", one.span, message, advice)
+        elif judged.found is None:
+            one_of = next(q for q in one.plan.quantities if math.isinf(estimated.value(q) or 0))
+            names = " and ".join(f"`{name}`" for name in estimated.endless(one_of))
+            message = f"`{one_of.path}` has no bound: nothing limits the turns of {names}"
+            advice = f"give {names} a limit: `|> rollouts(max_turns = 10)`"
+            found.error("RL0674", one.span, message, advice)
         elif not judged.holds:
-            assert judged.found is not None
             assert judged.expected is not None
             message = (
                 f"`{one.plan.quantity.path}` is {shown(judged.found, unit)}, where "

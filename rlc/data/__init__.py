@@ -53,7 +53,7 @@ else:
         reading: FileRows Reader
         rows: DataRow FieldError Holds field_fault parts_of require_field rows_of
         splits: NoSplitError Part rows_of_split said
-        texts: Rubric judge_question parsed_template read_rubric read_template read_text
-            rubric_text text_of untagged
+        texts: Criterion Rubric judge_question parsed_template read_rubric read_template read_text
+            row_criteria rubric_text text_of untagged
         """,
     )

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from rlc.explanation.job import *
     from rlc.explanation.layout import *
     from rlc.explanation.schemes import *
+    from rlc.explanation.sizes import *
     from rlc.explanation.stages import *
     from rlc.explanation.summary import *
     from rlc.explanation.sweeps import *
@@ -24,6 +25,7 @@ else:
         job: Format edge_notes render_graph
         layout: count dollars
         schemes: scheme_formulas
+        sizes: price
         stages: formula_sections loss_formula
         summary: summary_text
         sweeps: sweep_lines

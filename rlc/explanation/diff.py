@@ -137,7 +137,7 @@ def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
                 level: {
                     "before": old.total,
                     "after": new.total,
-                    "at_least": {"before": old.usd, "after": new.usd},
+                    "at_least": {"before": old.at_least, "after": new.at_least},
                 }
                 for level, (old, new) in diff.cost.items()
             },
@@ -179,7 +179,7 @@ def _cost(diff: PlanDiff) -> Lines:
 
 def _cost_line(label: str, before: Money, after: Money) -> str:
     change = "unknown"
-    if before.complete and after.complete:
-        difference = after.usd - before.usd
+    if before.total is not None and after.total is not None:
+        difference = after.total - before.total
         change = f"{'-' if difference < 0 else '+'}${abs(difference):,.2f}"
     return f"{label:16}{dollars(before):>14}{dollars(after):>14}{change:>14}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rlc.catalog import STAGES, located_files, prices_as_of
@@ -150,7 +151,8 @@ def _added(plan: Plan, stage: StagePlan) -> dict[str, Any]:
 
 
 def _cost_dict(plan: Plan) -> dict[str, Any]:
-    """Return the estimates by level; a null total is unknown, and ``at_least`` its lower bound."""
+    """Return the estimates by level. A null total is unknown, and ``at_least`` its lower bound; if
+    that is null, too, it has no bound."""
     located = located_files(plan).stages
     costs = stage_costs(located)
     return {
@@ -169,7 +171,7 @@ def _cost_dict(plan: Plan) -> dict[str, Any]:
                     level: {
                         "tokens": _tokens(cost.step_tokens[level]),
                         "total": cost.step[level].total,
-                        "at_least": cost.step[level].usd,
+                        "at_least": cost.step[level].at_least,
                     }
                     for level in LEVELS
                 },
@@ -184,7 +186,7 @@ def _cost_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _amounts(amounts: dict[Any, Money]) -> dict[str, Any]:
-    at_least = {level: money.usd for level, money in amounts.items()}
+    at_least = {level: money.at_least for level, money in amounts.items()}
     return {"total": _totals(amounts), "at_least": at_least}
 
 
@@ -192,8 +194,9 @@ def _totals(amounts: dict[Any, Money]) -> dict[Any, float | None]:
     return {name: money.total for name, money in amounts.items()}
 
 
-def _tokens(tokens: Tokens) -> dict[str, int]:
-    return {kind: round(number) for kind, number in asdict(tokens).items()}
+def _tokens(tokens: Tokens) -> dict[str, int | None]:
+    """Return the tokens by kind; null has no bound."""
+    return {kind: round(n) if isfinite(n) else None for kind, n in asdict(tokens).items()}
 
 
 _Table = list[tuple[str, ...]]  # a row of titles, then the others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from math import isinf
 
 from rlc.lang.render import Paint
 from rlc.plan import UNKNOWN as UNKNOWN
@@ -12,6 +13,7 @@ from rlc.pricing import Money
 WIDTH = 100  # columns of the text
 INDENT = 4
 ROOM = WIDTH - INDENT  # columns of a section's lines
+NO_BOUND = "no bound"
 
 Lines = Iterator[str]
 
@@ -41,9 +43,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def number(value: float) -> str:
+    """Return ``2,000``; ``no bound`` of what nothing limits."""
+    return NO_BOUND if isinf(value) else f"{round(value):,}"
+
+
 def dollars(money: Money, sign: str = "$") -> str:
     """Return ``$1.25``, or ``$0.0125`` below a dollar; ``≥ $1.25`` for a lower bound; ``unknown``
-    where nothing is known."""
+    where nothing is known, ``no bound`` of what nothing limits."""
+    if isinf(money.usd):
+        return NO_BOUND
     if not money.complete and money.usd == 0:
         return UNKNOWN
     places = 4 if 0 < money.usd < 1 else 2

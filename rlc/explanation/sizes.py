@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 from rlc.catalog import (
@@ -20,7 +20,7 @@ from rlc.catalog import (
     seats_of,
     with_role,
 )
-from rlc.explanation.layout import Lines, count, dollars, wrapped
+from rlc.explanation.layout import Lines, count, dollars, number, wrapped
 from rlc.explanation.stages import sampled
 from rlc.plan import (
     ANY,
@@ -49,7 +49,17 @@ from rlc.plan import (
     takes_what_is_ready,
 )
 from rlc.plan.leaves import children_of
-from rlc.pricing import KINDS, LEVELS, Money, StageCost, bill_rows, extends_prefix, shares
+from rlc.pricing import (
+    KINDS,
+    LEVELS,
+    Level,
+    Money,
+    StageCost,
+    bill_rows,
+    extends_prefix,
+    shares,
+    total_cost,
+)
 from rlc.pricing.critical_path import Latencies, completion_times, critical_path
 
 
@@ -57,8 +67,9 @@ def size_lines(stage: StagePlan, cost: StageCost) -> Lines:
     """Yield what one step collects, what becomes of an episode, and the most tokens of a step."""
     for sentence in (collected(stage), *_SENTENCES[stage](stage, cost)):
         yield from wrapped(sentence, hang=2)
-    tokens = round(cost.step_tokens["high"].total)
-    yield f"at most {tokens:,} tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
+    tokens, each = cost.step_tokens["high"].total, "an" if cost.kind == "eval" else "a"
+    most = f"at most {number(tokens)}" if isfinite(tokens) else "any number of"
+    yield f"{most} tokens {each} {cost.unit}"
 
 
 def _pipeline(env: EnvPlan) -> str:
@@ -340,6 +351,21 @@ _SENTENCES: Table[Callable[[Any, StageCost], Iterator[str]]] = Table(
 
 FREE = "free: it runs on this machine, or on a server of your own"
 _LABELS = {"cached": "cached prefill"}
+
+
+def price(costs: Sequence[StageCost]) -> str:
+    """Return what stages cost with all that they ask: ``$2 expected, $1 to $7``."""
+    if all(cost.free for cost in costs):
+        return FREE
+    return span(lambda level: dollars(total_cost(costs, level)))
+
+
+def span(of: Callable[[Level], str]) -> str:
+    """Return what is expected of a number, and from where to where it can be."""
+    low, expected, high = map(of, LEVELS)
+    return f"{expected} expected, {low} to {high}"
+
+
 _LABEL, _TOKENS, _USD = 15, 13, 12  # columns
 
 
@@ -354,11 +380,11 @@ def cost_lines(cost: StageCost) -> Lines:
         tokens = [cost.step_parts(level).get(kind) for level in LEVELS]
         bill = [cost.bill[level].get(kind, Money()) for level in LEVELS]
         if any(tokens) or any(bill):
-            counts = _cells(("" if n is None else f"{round(n):,}" for n in tokens), _TOKENS)
+            counts = _cells(("" if n is None else number(n) for n in tokens), _TOKENS)
             paid = "" if cost.free else _money(bill)
             yield f"{_LABELS.get(kind, kind):{_LABEL}}{counts}{paid}".rstrip()
     if any(cost.tokens_before[level].total for level in LEVELS):
-        before = " / ".join(f"{cost.tokens_before[level].total:,.0f}" for level in LEVELS)
+        before = " / ".join(number(cost.tokens_before[level].total) for level in LEVELS)
         yield f"before the first step: {before} tokens"
     if cost.free:
         yield FREE

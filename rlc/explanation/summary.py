@@ -4,18 +4,25 @@ unusual. Everything else is in the full text."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite, isinf
 from typing import TYPE_CHECKING
 
-from rlc.catalog import NO_ADVANTAGE, max_turns
+from rlc.catalog import NO_ADVANTAGE
 from rlc.compile import left_out
 from rlc.explanation.job import expectation_lines
-from rlc.explanation.layout import WIDTH, Lines, count, dollars, wrap
-from rlc.explanation.sizes import FREE, collected, data_text, stage_timing, when_evaluated
+from rlc.explanation.layout import NO_BOUND, WIDTH, Lines, count, dollars, wrap
+from rlc.explanation.sizes import (
+    collected,
+    data_text,
+    price,
+    span,
+    stage_timing,
+    when_evaluated,
+)
 from rlc.explanation.stages import reference_name, teaching, whose
 from rlc.lang import Diagnostics, in_order, printable
 from rlc.lang.render import Paint
 from rlc.plan import (
-    MAX_TURNS,
     RECOGNISED,
     EnvPlan,
     Likelihood,
@@ -37,7 +44,7 @@ from rlc.plan import (
     show,
 )
 from rlc.plan.leaves import asked_models
-from rlc.pricing import LEVELS, Level, StageCost, plan_cost, shares, total_cost
+from rlc.pricing import LEVELS, Level, StageCost, endless, plan_cost, shares, total_cost
 from rlc.pricing.critical_path import Latencies
 
 if TYPE_CHECKING:
@@ -56,13 +63,12 @@ def summary_text(
     """Return a plan in short, with the arguments of :func:`rlc.explanation.full.explain_text`."""
     paint = Paint(color)
     costs = plan_cost(plan)
-    free = all(cost.free for cost in costs)
     made: list[tuple[str, Iterable[str]]] = [
         *((s.name, _stage(s, cost)) for s, cost in zip(plan.stages, costs, strict=True)),
         *((f"sweep {sweep.plan.name}", _sweep(sweep)) for sweep in sweeps),
-        ("tokens", [_range(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))]),
+        ("tokens", [span(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))]),
         ("time", _time(plan, latencies or {})),
-        ("cost", [FREE if free else _range(lambda level: dollars(total_cost(costs, level)))]),
+        ("cost", [price(costs)]),
         ("budget", _budget(plan, costs)),
         ("expected", expectation_lines(plan, Paint())),
         ("unusual", _unusual(plan, costs, found)),
@@ -153,7 +159,7 @@ def _environments(envs: Sequence[EnvPlan]) -> str:
 
 def _sweep(sweep: Sweep) -> Lines:
     plan, cost = sweep.plan, sweep.cost
-    paid = "" if cost.free else f"; {_range(lambda level: dollars(cost.total[level]))}"
+    paid = "" if cost.free else f"; {span(lambda level: dollars(cost.total[level]))}"
     trials = f"{count(cost.trials, 'trial')} of {plan.of}"
     yield f"{trials}, compared by {plan.metric.name}{paid} (`rlc sweep` runs it)"
 
@@ -163,11 +169,6 @@ def _time(plan: Plan, latencies: Latencies) -> Lines:
         if timing := stage_timing(plan, stage, latencies):
             step = elapsed(timing["seconds_per_step"])
             yield f"{stage.name}: {step} a step, {elapsed(timing['seconds'])} in all"
-
-
-def _range(of: Callable[[Level], str]) -> str:
-    low, expected, high = (of(level) for level in LEVELS)
-    return f"{expected} expected, {low} to {high}"
 
 
 def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
@@ -198,8 +199,9 @@ def _limit(
     limit = f"{written(most)} for {stage}"
     for level in LEVELS:
         if sums[level] > most:
-            estimate = f"the {level} estimate, {written(sums[level])}"
-            return f"{limit}: {estimate}, is more: the run stops there"
+            shown = f", {written(sums[level])}, is more"
+            shown = shown if isfinite(sums[level]) else f" has {NO_BOUND}"
+            return f"{limit}: the {level} estimate{shown}: the run stops there"
     return f"{limit}: enough even for the high estimate"
 
 
@@ -208,12 +210,8 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
     if plan.rehearses:
         yield "a rehearsal: a small and short version on the tiny model"
         yield from filter(None, [left_out(plan)])
-    for env in {env.name: env for stage in plan.stages for env in stage.environments}.values():
-        if max_turns(env) is None:
-            yield (
-                f"no limit of the turns of {env.name} is known: high has {MAX_TURNS:,} "
-                "(`rollouts(max_turns = …)` sets a lower one)"
-            )
+    for name in endless(plan.stages):
+        yield f"nothing limits the turns of {name}: `rollouts(max_turns = …)` gives high a bound"
     for stage in plan.trainings:
         origin = plan.provenance.get(f"stages.{stage.name}.loss.name", "")
         if origin.endswith(RECOGNISED) and (objective := stage.policy_gradient) is not None:
@@ -230,6 +228,8 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
 
 def _rounded(number: float) -> str:
     """Return ``119 million``: three digits are more than an estimate has."""
+    if isinf(number):
+        return NO_BOUND
     for size, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"), (1e3, "k")):
         if number >= 0.9995 * size:
             return f"{number / size:.3g}{name}"

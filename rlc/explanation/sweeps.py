@@ -126,7 +126,8 @@ def _totals(cost: SweepCost) -> str:
 
 
 def sweep_dicts(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
-    """Return sweeps as data; a null total is unknown, and ``at_least`` its lower bound."""
+    """Return sweeps as data. A null total is unknown, and ``at_least`` its lower bound; if that is
+    null, too, it has no bound."""
     return [
         {
             **asdict(sweep.plan),
@@ -134,7 +135,7 @@ def sweep_dicts(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
             "trials": sweep.cost.trials,
             "cost": {
                 "total": {level: sweep.cost.total[level].total for level in LEVELS},
-                "at_least": {level: sweep.cost.total[level].usd for level in LEVELS},
+                "at_least": {level: sweep.cost.total[level].at_least for level in LEVELS},
                 "shared": sweep.cost.shared.usd,
                 "free": sweep.cost.free,
             },

@@ -17,7 +17,7 @@ from rlc.catalog import STAGES
 from rlc.check import Arguments, NamedDecl, Note, Role
 from rlc.compile import CompileResult, compile_source
 from rlc.data import Reader
-from rlc.explanation import count, dollars
+from rlc.explanation import count, dollars, price
 from rlc.lang import (
     BlockDecl,
     Diagnostic,
@@ -35,7 +35,7 @@ from rlc.lang.syntax import parse
 from rlc.lsp import describe
 from rlc.lsp.documents import Document, Documents, uri_of
 from rlc.plan import Plan
-from rlc.pricing import LEVELS, StageCost, plan_cost
+from rlc.pricing import StageCost, plan_cost
 
 UTF16 = "utf-16"
 _BYTES = {"utf-8": ("utf-8", 1), UTF16: ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
@@ -344,8 +344,8 @@ def _of_plan(
             heads[at.what.span] = name
             if kind in STAGES and name in costs:
                 cost = costs[name]
-                price = "free" if cost.free else f"about {dollars(cost.total('expected'))}"
-                yield at.end, price, None, bill_of(cost)
+                about = "free" if cost.free else f"about {dollars(cost.total('expected'))}"
+                yield at.end, about, None, price([cost])
             elif kind == "model" and name in models:
                 label = ", ".join(filter(None, (models[name].service, models[name].renderer)))
                 yield at.end, label, None, "where it is trained, and how a chat becomes tokens"
@@ -356,10 +356,3 @@ def _of_plan(
             if written and item.name.id == "epochs" and name in stages:  # type: ignore[union-attr]
                 steps = count(stages[name].steps or 0, "step")
                 yield item.span.end + block.by, f"= {steps}", None, f"`{name}` in steps"
-
-
-def bill_of(cost: StageCost) -> str:
-    """Return the range of what a stage can cost."""
-    if cost.free:
-        return "free: it runs on this machine, or on a server of your own"
-    return ", ".join(f"{level} {dollars(cost.total(level))}" for level in LEVELS)

@@ -17,6 +17,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from rlc.check import NamedDecl
+from rlc.explanation import price
 from rlc.lang import Diagnostic
 from rlc.lsp import describe, documents, protocol
 from rlc.lsp.completion import complete, resolved, signature_help
@@ -225,7 +226,7 @@ class RecipeServer(LanguageServer):
             return None
         (_, costs), decl = self._plan(document), word.what
         if isinstance(decl, NamedDecl) and decl.name.id in costs:
-            text += f"\n\n{protocol.bill_of(costs[decl.name.id])}"
+            text += f"\n\n{price([costs[decl.name.id]])}"
         content = types.MarkupContent(types.MarkupKind.Markdown, text)
         return types.Hover(content, self._positions(document).range(word.start, word.end))
 

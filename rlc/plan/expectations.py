@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -98,6 +99,8 @@ class ExpectationPlan(Record):
         known = [value for value in others if value is not None]
         if found is None or len(known) < len(others):
             return self.unknown("not all of it is known")
+        if any(map(math.isinf, (found, *known))):
+            return self.unknown("it has no bound", holds=False)
         factors = (term.factor for term in self.terms)
         expected = sum(map(operator.mul, factors, known), self.constant)
         holds = COMPARES[self.op](found, expected)

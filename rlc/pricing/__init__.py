@@ -17,7 +17,7 @@ else:
         cost: KINDS Money StageCost SweepCost bill_of bill_rows plan_cost stage_cost
             stage_costs sweep_cost total_cost
         quantities: ESTIMATES EstimatedQuantities JOB judged_before values_of
-        shapes: LEVELS Level extends_prefix rollout_shape text_tokens tokenizer_at_hand
+        shapes: LEVELS Level endless extends_prefix rollout_shape text_tokens tokenizer_at_hand
         tokens: Tokens shares
         """,
     )

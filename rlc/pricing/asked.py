@@ -7,9 +7,11 @@ preference stage has learnt reads each episode twice: with its weights, and with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from rlc.catalog import (
     reward_models_of,
@@ -37,12 +39,16 @@ from rlc.plan import (
 )
 from rlc.pricing.shapes import (
     CHAT_TOKENS,
+    FIRST_ROWS,
     REPLY_SHARE,
+    FileState,
     Level,
+    file_state,
     rollout_shape,
     rollout_tokens,
     row_tokens,
     text_tokens,
+    times,
 )
 from rlc.pricing.tokens import (
     RESAMPLED,
@@ -57,6 +63,9 @@ from rlc.pricing.tokens import (
     shares,
 )
 from rlc.records import evolve, field, frozen
+
+if TYPE_CHECKING:
+    from rlc.data import Criterion
 
 ASKED = ("teacher", "judge", "opponent", "samples")  # lines of a bill
 
@@ -152,7 +161,7 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
             if teacher_of(objective.teacher, env.name) is teacher:
                 played, count = env_tokens(stage, env, level), sequences(stage, env, level)
                 sampled = count if teacher_traits(teacher.kind).targets else 0.0
-                total += Tokens(prefill=played.reference + more * count, sample=sampled)
+                total += Tokens(prefill=played.reference + times(more, count), sample=sampled)
         yield AskedTokens("teacher", teacher.model.model, total)
 
 
@@ -178,9 +187,9 @@ def _judged(
         questions = {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
         asked = groups * questions * (judge.attempts if level == "high" else 1)
         given = stage.model, stage.sampling, env, judging, judge, size, level
-        replies = asked * judge.max_tokens * REPLY_SHARE[level]
         model = judge.model if isinstance(judge.model, EndpointPlan) else judge.model.model
-        yield model, Tokens(prefill=asked * question_tokens(*given), sample=replies)
+        reply = judge.max_tokens * REPLY_SHARE[level]
+        yield model, Tokens(prefill=question_tokens(*given), sample=reply) * asked
     for _, _, learnt in reward_models_of(env):  # which reads each episode, whole
         shape = rollout_shape(env, stage.model, stage.sampling, level)
         read = Tokens(prefill=groups * size * rollout_tokens(shape))
@@ -207,6 +216,9 @@ def question_tokens(
     with suppress(DataError):
         rubric = read_rubric(judge.rubric)
         fields += rubric.fields
+        if judge.criteria is not None and (state := file_state(env.id)) is not None:
+            own = _row_criteria(env.id, state, judge.criteria)[level]
+            rubric = evolve(rubric, criteria=(*rubric.criteria, *own))
         text = rubric_text(rubric)
         if judge.prompt is None:
             # A scale that cannot be read, which `rlc check` reports, is None.
@@ -214,8 +226,6 @@ def question_tokens(
             text = judge_question(scaled, judging.by, "", [""] * replies, rubric)
         else:
             text += read_text(judge.prompt)
-    if judge.criteria is not None:
-        fields.append(judge.criteria)
     episode = rollout_shape(env, model, sampling, level)[0]
     reply = episode.reply
     if judging.whole or episode.turns > 1:
@@ -225,6 +235,23 @@ def question_tokens(
     if fields and (rows := row_tokens(env.id, tuple(fields), asked)) is not None:
         question += rows.at(level)
     return question + episode.prompt + replies * reply
+
+
+@lru_cache(maxsize=16)
+def _row_criteria(
+    path: str,
+    state: FileState,  # noqa: ARG001 (a file that changed is read again)
+    field: str,
+) -> Mapping[Level, tuple[Criterion, ...]]:
+    """Return the shortest, the median and the longest criteria that rows of a file have."""
+    from rlc.data import row_criteria, rows_of
+
+    found: list[tuple[Criterion, ...]] = [()]
+    with suppress(DataError):  # which `rlc check` reports
+        rows = islice(rows_of(path), FIRST_ROWS)
+        found = [row_criteria(row.fields, field) for row in rows] or found
+    found.sort(key=lambda own: sum(len(one.name) + len(one.text) for one in own))
+    return {"low": found[0], "expected": found[len(found) // 2], "high": found[-1]}
 
 
 def endpoint_dollars(plan: EndpointPlan, prompt: float, reply: float) -> float | None:

@@ -153,7 +153,7 @@ _BY_KIND: Table[Callable[[Any], Iterator[str]]] = Table(
 def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     facts = env_facts(env)
     counted = facts.tokens.get(tokenizer_of(stage.model.base) or "", {})
-    how = {kind: f"{number:,} characters" for kind, number in facts.chars.items()}
+    how = {kind: f"{mean:,} characters" for kind, (mean, _) in facts.chars.items()}
     how |= dict.fromkeys(counted, "counted")
     sampling = stage.sampling
     usual = shapes.rollout_shape(env, stage.model, sampling, "expected")[0]
@@ -171,12 +171,12 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     if max_turns(env) == 1:
         return
     if max_turns(env) is None:
-        turns = ", ".join(f"{number:,}" for number in shapes.UNKNOWN_TURNS.values())
-        yield f"low, expected, high: {turns} turns ({unknown_turns(env)})"
+        turns = f"{shapes.UNKNOWN_TURNS['low']}, {shapes.UNKNOWN_TURNS['expected']}"
+        yield f"low, expected, high: {turns}, any number of turns ({unknown_turns(env)})"
     seen = how.get("observation", assumed)
     yield f"later observations of about {usual.observation:g} tokens ({seen})"
     allowed = shapes.turns_allowed(env, "high")
-    if first.growing < allowed:
+    if first.growing < allowed and not first.endless:
         yield (
             f"replies at max_tokens leave room for {first.growing:,} of its {allowed:,} turns; "
             "high also covers more turns with shorter replies"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 
 from rlc.catalog import (
     FREE,
@@ -34,7 +35,7 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import children_of, evolved
 from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
-from rlc.pricing.shapes import LEVELS, Level
+from rlc.pricing.shapes import LEVELS, Level, times
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
 from rlc.records import frozen, values_of
 
@@ -51,7 +52,7 @@ BYTES_PER_PARAMETER = {"low": 6, "expected": 12, "high": 12}
 @frozen
 class Money:
     """An amount in USD. One that is not ``complete`` is a lower bound: part of it has no known
-    price."""
+    price. An infinite one has no bound."""
 
     usd: float = 0.0
     complete: bool = True
@@ -60,16 +61,21 @@ class Money:
         return Money(self.usd + other.usd, self.complete and other.complete)
 
     def __mul__(self, number: float) -> Money:
-        return Money(self.usd * number, self.complete)
+        return Money(times(number, self.usd), self.complete)
 
     def __bool__(self) -> bool:
         """Return whether anything is paid, as far as is known."""
         return bool(self.usd) or not self.complete
 
     @property
+    def at_least(self) -> float | None:
+        """Return USD, or what is known of it; None if there is no bound."""
+        return self.usd if isfinite(self.usd) else None
+
+    @property
     def total(self) -> float | None:
-        """Return USD; None if only a lower bound is known."""
-        return self.usd if self.complete else None
+        """Return USD; None if only a lower bound is known, or there is no bound."""
+        return self.at_least if self.complete else None
 
 
 UNKNOWN = Money(0.0, complete=False)

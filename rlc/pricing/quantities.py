@@ -23,7 +23,7 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import leaves
 from rlc.pricing.cost import StageCost, stage_costs, total_cost
-from rlc.pricing.shapes import LEVELS, Level
+from rlc.pricing.shapes import LEVELS, Level, endless
 from rlc.pricing.tokens import shares
 from rlc.records import define, frozen
 
@@ -33,14 +33,18 @@ JOB = "job"  # stands for all stages together, where no stage has that name
 @frozen(eq=False)
 class Estimate:
     """A number that follows from a plan. ``of`` takes the costs of its stages, and the stages, and
-    returns None if the number is not known."""
+    returns None if the number is not known, infinity if nothing limits it."""
 
     unit: Unit
     of: Callable[[Sequence[StageCost], Sequence[StagePlan]], float | None]
 
 
 def _cost(level: Level) -> Estimate:
-    return Estimate("money", lambda costs, _: total_cost(costs, level).total)
+    def total(costs: Sequence[StageCost], _: object) -> float | None:
+        money = total_cost(costs, level)
+        return money.usd if money.complete or money.at_least is None else None
+
+    return Estimate("money", total)
 
 
 def _tokens(level: Level) -> Estimate:
@@ -114,6 +118,10 @@ class EstimatedQuantities:
             return None if found is None else float(found)
         pairs = self._of(quantity)
         return ESTIMATES[quantity.key].of([c for c, _ in pairs], [s for _, s in pairs])
+
+    def endless(self, quantity: QuantityPlan) -> list[str]:
+        """Return the environments that nothing limits, for which a number has no bound."""
+        return endless(stage for _, stage in self._of(quantity))
 
     def parts(self, quantity: QuantityPlan) -> dict[str, float]:
         """Return the parts of a cost or of a number of tokens, by kind, as far as it is known."""

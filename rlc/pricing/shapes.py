@@ -13,20 +13,21 @@ Where each prompt extends the tokens before it, the episode is one training sequ
 Three levels: ``expected`` and ``low`` have the shares below, and end where the model's context or
 a limit of the sampling leaves no room for a reply of max_tokens. ``high`` is a bound: it has as
 many turns as fit with the shortest replies, each with the longest prompt that replies of max_tokens
-can have led to and that leaves room for another.
+can have led to and that leaves room for another. Where nothing limits the turns, it is infinite.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import islice
-from math import ceil, fsum
-from typing import Any, Literal
+from math import ceil, fsum, inf
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlc.catalog import (
     TINY,
@@ -51,16 +52,21 @@ from rlc.plan import (
     ModelPlan,
     Rows,
     SamplingPlan,
+    StagePlan,
     has_rows,
 )
 from rlc.records import evolve, frozen, values_of
+
+if TYPE_CHECKING:
+    from rlc.data import Chat
 
 Level = Literal["low", "expected", "high"]
 LEVELS: tuple[Level, ...] = ("low", "expected", "high")
 
 CHARACTERS_PER_TOKEN = {"low": 5.0, "expected": 4.0, "high": 2.0}  # of a text that is not counted
-# Of the mean of what an environment generates, where that is counted; else it is in the characters.
-GENERATED_SHARE = {"low": 1.0, "expected": 1.0, "high": 2.0}
+# Of the mean of what an environment generates, or of the longest, where that is counted: others may
+# be longer. In the characters it is in their number for a token.
+GENERATED_SHARE = {"low": 1.0, "expected": 1.0, "high": 1.5}
 FIRST_ROWS = 10_000  # of a file that are measured
 _MEAN_SHARE = {"low": 0.8, "expected": 1.0}  # of their mean: few rows may be shorter than most
 
@@ -128,12 +134,12 @@ def tokens_of_rows(env: EnvPlan, model: ModelPlan) -> RowTokens | None:
     source = find_builtin("env", env.source)
     asked = [param.name for param in source.params if param.holds == "asked"] if source else []
     fields = tuple(str(env.args.get(name)) for name in asked)
-    return row_tokens(env.id, fields, model) if fields else None
+    return row_tokens(env.id, (*fields, "tools"), model) if fields else None
 
 
 def example_tokens(data: AnyData, model: ModelPlan) -> RowTokens | None:
     """Return the tokens of the examples in a file; None if it does not exist."""
-    fields = (data.prompt, data.reply) if isinstance(data, Rows) else ()
+    fields = (data.prompt, data.reply, "tools") if isinstance(data, Rows) else ()
     return None if data.file is None else row_tokens(data.file, fields, model)
 
 
@@ -151,17 +157,25 @@ def row_tokens(
 ) -> RowTokens | None:
     """Return the tokens of ``fields`` of the rows of a file; with a ``word`` those of the replies
     of preferences, whose record has these fields. None if the file does not exist."""
-    try:
+    state = file_state(path)
+    return None if state is None else _measured(path, state, fields, word, _base(model))
+
+
+FileState = tuple[int, int]  # by which a file that changed is known
+
+
+def file_state(path: str) -> FileState | None:
+    """Return the state of a file; None if there is none, as of a set that is known by name."""
+    with suppress(OSError):
         stat = os.stat(path)
-    except OSError:
-        return None  # a set known by name, or a file that is not there
-    return _measured(path, (stat.st_mtime_ns, stat.st_size), fields, word, _base(model))
+        return stat.st_mtime_ns, stat.st_size
+    return None
 
 
 @lru_cache(maxsize=64)
 def _measured(
     path: str,
-    state: tuple[int, int],  # noqa: ARG001 (a file that changed is measured again)
+    state: FileState,  # noqa: ARG001 (a file that changed is measured again)
     fields: tuple[Any, ...],
     word: str,
     base: str,
@@ -180,7 +194,7 @@ def _measured(
             if replies is not None:
                 shown: Any = replies(row.fields)
             else:
-                shown = [row.fields.get(name) for name in fields] if fields else row.fields
+                shown = {name: row.fields.get(name) for name in fields} if fields else row.fields
             if shown is not None:
                 texts = sum(_length(text, tokenizer) for text in _texts(shown))
                 lengths.append(texts + markup * _later_messages(shown))
@@ -201,12 +215,16 @@ def _replies_of(data: AnyData) -> Callable[[Mapping[str, Any]], list[Any] | None
         with suppress(DataError):
             found = read(fields)
             if isinstance(found, Comparison):
-                return [found.chosen.messages, found.rejected.messages]
+                return [_said(found.chosen), _said(found.rejected)]
             if isinstance(found, LabelledReply):
-                return [found.reply.messages]
+                return [_said(found.reply)]
         return None
 
     return replies
+
+
+def _said(chat: Chat) -> dict[str, Any]:
+    return {"messages": chat.messages, "tools": chat.tools}
 
 
 def _length(text: str, tokenizer: Any) -> int:
@@ -217,12 +235,18 @@ def _length(text: str, tokenizer: Any) -> int:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a field, or in its messages without their roles, which are markup."""
+    """Yield every text in a field, or in its messages without their roles, which are markup; tools
+    and their calls as a prompt has them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
+        if value.get("role") == "tool":
+            yield TOOL_MARKUP
         for name, part in value.items():
-            if name != "role":
+            if name in ("tools", "tool_calls") and part:
+                yield json.dumps(part, default=str)
+                yield TOOLS_PROMPT * (name == "tools")
+            elif name != "role":
                 yield from _texts(part)
     elif isinstance(value, list | tuple):
         for part in value:
@@ -257,9 +281,25 @@ UNKNOWN_TURNS = {"low": 2, "expected": 10, "high": MAX_TURNS}
 TEMPLATE_TOKENS = {"low": 40, "expected": 50, "high": 60}
 CHAT_TOKENS = {"low": 6, "expected": 10, "high": 12}
 MESSAGE_TOKENS = 5
+# What a prompt says around its tools, and around the answer of one.
+TOOLS_PROMPT = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{"type": "function", "function": }
+</tools>
+
+For each function call, return a json object with function name and arguments within \
+<tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>"""
+TOOL_MARKUP = "<tool_response>\n\n</tool_response>"
 # Of the judge's instructions, around the task and its solutions.
 JUDGE_TOKENS = {"low": 10, "expected": 100, "high": 300}
-UNLIMITED = 2**53
+UNLIMITED = inf
 
 
 @frozen(eq=False)
@@ -268,7 +308,7 @@ class EpisodeShape:
 
     ``copies`` of it are played side by side in one rollout; ``shared`` says that its first prompt
     is the same for a whole group. No prompt is longer than ``room``, and all training sequences
-    together have no more than ``most`` tokens.
+    together have no more than ``most`` tokens. ``endless``: it may have any number of turns.
     """
 
     prompt: float
@@ -281,10 +321,16 @@ class EpisodeShape:
     shared: bool = True
     room: float = UNLIMITED
     most: float = UNLIMITED
+    endless: bool = False
 
     @property
     def one_datum(self) -> bool:
         return self.extends or self.turns == 1
+
+    @property
+    def sequences(self) -> float:
+        """Return the number of its training sequences."""
+        return 1 if self.one_datum else UNLIMITED if self.endless else self.turns
 
     @property
     def grows(self) -> float:
@@ -295,7 +341,7 @@ class EpisodeShape:
     def growing(self) -> int:
         """Return how many of the first turns have prompts that are shorter than ``room``, or as
         long."""
-        if self.history == "latest" or self.grows == 0:
+        if self.history == "latest" or self.grows == 0 or self.room == UNLIMITED:
             return self.turns
         return min(self.turns, 1 + int((self.room - self.prompt) // self.grows))
 
@@ -307,12 +353,14 @@ class EpisodeShape:
 
     def prompts(self, turns: int | None = None) -> float:
         """Return the tokens of the prompts of all turns, or of the first few, together."""
+        if self.endless:
+            return UNLIMITED
         count = self.turns if turns is None else turns
         if self.history == "latest":
             return self.prompt + (count - 1) * self.prompt_at(1)
         growing = min(count, self.growing)
         shorter = growing * (self.prompt + self.prompt_at(growing - 1)) / 2
-        return shorter + (count - growing) * self.room
+        return shorter + times(count - growing, self.room)
 
     def fresh(self) -> float:
         """Return the prompt tokens that no earlier prompt of the episode began with."""
@@ -322,12 +370,12 @@ class EpisodeShape:
         """Return the tokens of all replies; where each prompt has all of them, they share its
         room."""
         fits = self.room + self.reply if self.extends else self.most
-        return min(self.turns * self.reply, fits)
+        return fits if self.endless else min(self.turns * self.reply, fits)
 
     def datum_tokens(self) -> float:
         """Return the tokens of all its training sequences."""
         if self.one_datum:
-            return self.prompt_at(self.turns - 1) + self.reply
+            return (self.room if self.endless else self.prompt_at(self.turns - 1)) + self.reply
         return min(self.prompts() + self.sampled(), self.most)
 
     def length(self, turn: int) -> float:
@@ -335,6 +383,11 @@ class EpisodeShape:
         if self.extends:
             return self.prompt_at(turn)
         return self.prompts(turn + 1) + turn * self.reply
+
+
+def times(count: float, tokens: float) -> float:
+    """Return so many times a number of tokens: none are none, even if there is no bound of it."""
+    return count * tokens if count else 0.0
 
 
 # The episodes that one rollout consists of: one, or all players of a game.
@@ -376,7 +429,15 @@ def rollout_shape(
         turns=episode.turns,
         extends=episode.history != "latest",
     )
-    return (limits.bound(evolve(episode, turns=limits.cut(shortest).turns)),)
+    turns, endless = limits.cut(shortest).turns, max_turns(env) is None
+    return (limits.bound(evolve(episode, turns=turns, endless=endless)),)
+
+
+def endless(stages: Iterable[StagePlan]) -> list[str]:
+    """Return the names of the environments of stages where nothing limits the turns. A limit of
+    tokens does not limit how often they are read."""
+    envs = (env for stage in stages for env in stage.environments)
+    return list(dict.fromkeys(env.name for env in envs if max_turns(env) is None))
 
 
 def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -> EpisodeShape:
@@ -385,9 +446,14 @@ def _episode(env: EnvPlan, model: ModelPlan, level: Level, reply_share: float) -
     if history == "all":
         markup = per_turn = CHAT_TOKENS[level]
     prompt, observation = _text_tokens(env, model, level)
+    longest, repeats = env.rollouts.max_tokens, env_facts(env).repeats
+    if env.play is not None:
+        longest = max(longest, env.play.max_tokens or 0)
+    repeated = max(1, round(longest * reply_share))  # reply of any seat, in what all see
+    first = max(0, repeats - 1) * (1 if level == "high" else 0.5)  # of the seats before it
     return EpisodeShape(
-        prompt=prompt + markup,
-        observation=observation + per_turn,
+        prompt=prompt + markup + first * repeated,
+        observation=observation + per_turn + repeats * repeated,
         turns=turns_allowed(env, level),
         reply=max(1, round(env.rollouts.max_tokens * reply_share)),
         history=history,
@@ -406,9 +472,10 @@ def _text_tokens(env: EnvPlan, model: ModelPlan, level: Level) -> tuple[int, int
     """Return the tokens of the first observation, with the texts that the recipe adds, and of a
     later one: as counted for the vocabulary of the model, or by their characters."""
     facts, vocabulary = env_facts(env), tokenizer_of(model.base)
-    measured = {kind: ceil(n / CHARACTERS_PER_TOKEN[level]) for kind, n in facts.chars.items()}
+    longest, characters = level == "high", CHARACTERS_PER_TOKEN[level]
+    measured = {kind: ceil(n[longest] / characters) for kind, n in facts.chars.items()}
     counted = facts.tokens.get(vocabulary or "", {})
-    measured |= {kind: ceil(n * GENERATED_SHARE[level]) for kind, n in counted.items()}
+    measured |= {kind: ceil(n[longest] * GENERATED_SHARE[level]) for kind, n in counted.items()}
     if (rows := tokens_of_rows(env, model)) is not None:
         measured["prompt"] = rows.at(level)
     added = [w.args.get(name) for w in env.wrappers for name in ("instruction", "system")]
@@ -441,9 +508,9 @@ class Limits:
     could break one of the others."""
 
     reply: int
-    context: int
-    prompt: int
-    whole: int
+    context: float
+    prompt: float
+    whole: float
 
     @classmethod
     def of(cls, env: EnvPlan, model: ModelPlan, sampling: SamplingPlan | None) -> Limits:

@@ -51,6 +51,7 @@ from rlc.pricing.shapes import (
     preference_tokens,
     rollout_shape,
     rollout_tokens,
+    times,
 )
 from rlc.records import evolve, frozen
 
@@ -131,7 +132,7 @@ class Tokens:
         return Tokens(*map(add, self.counts, other.counts))
 
     def __mul__(self, factor: float) -> Tokens:
-        return Tokens(*(count * factor for count in self.counts))
+        return Tokens(*(times(factor, count) for count in self.counts))
 
     @property
     def counts(self) -> tuple[float, ...]:
@@ -221,7 +222,8 @@ def _played_samples(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedDat
     tasks, model = data.count * played_for_one(data, level) / data.size, data.model.model
     if data.count > WAVE or not _keeps_any(data):
         tasks += _more_tasks(model, data.count, level) / data.kept_of_task
-    yield PlayedData(data, data.env, model, tasks, data.size, data.sampling)
+    whole = ceil(tasks) if level == "high" else tasks
+    yield PlayedData(data, data.env, model, whole, data.size, data.sampling)
 
 
 def _played_pairs(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]:
@@ -271,12 +273,11 @@ def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> T
     total = Tokens()
     for episode in shape:
         members = size * episode.copies
-        everything = groups * members * episode.prompts()
-        fresh = everything
+        prompts, hits = members * episode.prompts(), 0.0
         if cached:
             repeated = (members - 1) * episode.prompt if episode.shared else 0.0
-            fresh = groups * (members * episode.fresh() - repeated)
-        total += Tokens(fresh, everything - fresh, groups * members * episode.sampled())
+            hits = prompts - members * episode.fresh() + repeated
+        total += Tokens(prompts - hits, hits, members * episode.sampled()) * groups
     return total
 
 
@@ -316,7 +317,7 @@ def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
             for episode in shape
             for turns in (1, episode.growing, episode.turns)
         )
-        return (count - 1) * turn + parallel * rollout
+        return times(count - 1, turn) + parallel * rollout
 
     read = most(EpisodeShape.datum_tokens)
     longest = max(
@@ -356,11 +357,13 @@ def sequences(stage: Training, env: EnvPlan, level: Level) -> float:
     rollouts = stage.of(Rollouts)
     shape = rollout_shape(env, stage.model, rollouts.sampling, level)
     batch, part = rollouts.batch, shares(rollouts.envs)[env.name]
-    if batch.kind == "turns" and level == "high":  # at most one a turn
-        turns = sum(episode.copies * episode.turns for episode in shape)
+    each = sum(one.copies * one.sequences for one in shape)
+    if batch.kind == "groups":
+        return batch.count * part * env.rollouts.group * each
+    if level == "high":  # at most one a turn
+        turns = sum(one.copies * (UNLIMITED if one.endless else one.turns) for one in shape)
         return (batch.count - 1 + (batch.parallel or 1) * turns) * part
-    played = env_tokens(stage, env, level).reference / rollout_tokens(shape)
-    return played * sum(one.copies * (1 if one.one_datum else one.turns) for one in shape)
+    return env_tokens(stage, env, level).reference / rollout_tokens(shape) * each
 
 
 def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:

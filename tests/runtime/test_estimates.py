@@ -1,38 +1,60 @@
-"""The high estimate holds against what a service counts, with the included model as every one."""
+"""The high estimate holds against what a service counts, with the included model as every one.
+
+The recipes of the project are compared where they are rehearsed (`test_recipes.py`).
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from run_support import plan, run_new
+from attrs import evolve
+from paths import RECIPES
+from priced_recipes import BATCHES, JUDGES, STAGES, WORLDS, Parts, chosen
+from run_support import plan, run_new, shortened
+from spending import assert_bounded, counted
 
 from rlc.compile.variants import rehearse
+from rlc.plan.records import Plan
 from rlc.pricing.cost import plan_cost
 from rlc.runtime.journal.database import Journal
+from rlc.runtime.records import RunError
 
 pytestmark = pytest.mark.plain
 
-# Of the shipped recipes those that run without network, servers and code beside them: reinforcement
-# learning, judges, teachers, preferences, samples, several turns, mixtures and evaluations.
-RECIPES = [
-    *("compared", "curriculum", "distillation", "evaluate_only", "expert_iteration"),
-    *("gem_reasoning", "judged", "learning_rates", "likeliest_tokens", "mixture", "online_dpo"),
-    *("preferences", "quickstart", "reward_model", "warm_start"),
-]
+PLAYED = chosen(40)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_no_stage_takes_more_than_the_high_estimate(name: str, tmp_path: Path) -> None:
-    job = rehearse(plan(name))
+def test_every_part_is_in_one_of_the_recipes() -> None:
+    used = {part for parts in PLAYED for part in parts}
+    assert used == {*WORLDS, *JUDGES, *STAGES, *BATCHES}
+
+
+@pytest.mark.parametrize(("parts", "job"), PLAYED.items(), ids=map("; ".join, PLAYED))
+def test_no_model_takes_more_than_the_high_estimate(
+    parts: Parts,
+    job: Plan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spent = counted(monkeypatch)
+    with suppress(RunError):  # a model that knows nothing has no two replies of different worth
+        run_new(tmp_path / "run", job)
+    assert_bounded(spent, job)
+
+
+@pytest.mark.parametrize(
+    "name", ["cookbook_arithmetic", "python_environment", "quickstart", "spell_backward", "sudoku"]
+)
+def test_a_recipe_that_others_rehearse_takes_no_more(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = shortened(rehearse(evolve(plan(name), recipe=str(RECIPES / f"{name}.rl"))))
+    spent = counted(monkeypatch)
     run_new(tmp_path / "run", job)
-    journal = Journal(tmp_path / "run" / "journal.sqlite", read_only=True)
-    used = Counter({stage.name: journal.used(stage.name).tokens for stage in job.stages})
-    journal.close()
-    for cost in plan_cost(job):
-        assert 0 < used[cost.stage] <= cost.tokens("high"), cost.stage
-        assert cost.tokens("low") <= cost.tokens("expected") <= cost.tokens("high")
+    assert_bounded(spent, job)
 
 
 def test_what_learns_from_files_takes_no_less_than_the_low_estimate(tmp_path: Path) -> None:

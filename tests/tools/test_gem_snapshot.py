@@ -44,9 +44,8 @@ def test_ids_arguments_and_signatures_are_those_of_the_library() -> None:
 def test_prompt_lengths_are_those_of_the_environment(env_id: str) -> None:
     shown = snapshot.probe(env_id)
     assert shown is not None
-    assert gem_facts(env_id)["chars"]["prompt"] == snapshot.mean_lengths(shown, len)["prompt"]
-    counted = snapshot.mean_lengths(shown, snapshot.tiny_tokens)
-    assert gem_facts(env_id)["tiny"]["prompt"] == counted["prompt"]
+    assert gem_facts(env_id)["chars"] == snapshot.lengths(shown, len)
+    assert gem_facts(env_id)["tiny"] == snapshot.lengths(shown, snapshot.tiny_tokens)
 
 
 def test_an_environment_that_fails_has_no_length() -> None:

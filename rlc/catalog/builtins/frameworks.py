@@ -3,10 +3,11 @@ games for several seats, and the opponents in them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlc.catalog.builtins.sources import ARGS, GRADER, SHUFFLE, TASK_LIMIT, USUAL, source
-from rlc.catalog.facts import textarena_facts, textarena_ids, textarena_signature
+from rlc.catalog.facts import TINY, textarena_facts, textarena_ids, textarena_signature
 from rlc.catalog.records import (
     Args,
     Builtin,
@@ -55,10 +56,21 @@ def _against(opponent: str) -> str:
     return f"env       = {env}\nadvantage = rae()"
 
 
+def _lengths(shown: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
+    """Return the lengths of what a game shows. Tried without knowing its moves it may not go on, so
+    that what it shows later may be as long as what it shows at first."""
+    if "observation" not in shown:
+        return shown
+    (mean, longest), first = shown["observation"], shown["prompt"][1]
+    return {**shown, "observation": (mean, max(longest, first))}
+
+
 def _textarena_env(env: EnvPlan) -> EnvFacts:
     facts = textarena_facts(env.id)
     return EnvFacts(
-        chars={"prompt": facts["prompt"]} if facts["prompt"] else {},
+        chars=_lengths(facts["chars"] or {}),
+        tokens={TINY: _lengths(facts["tiny"] or {})},
+        repeats=env.args["players"],
         needs=tuple(facts["needs"]),
         uncounted=True,
         broken_in=facts["broken_in"],

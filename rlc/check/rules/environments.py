@@ -236,7 +236,8 @@ def _context(view: StageView, env: EnvPlan) -> None:
         turns = 1 if is_default else env.rollouts.max_turns
     # Of the last prompt with its reply, as far as observations were measured.
     replies, observations = turns if history == "all" else 1, 1 if history == "latest" else turns
-    seen = chars.get("prompt", 0) + (observations - 1) * chars.get("observation", 0)
+    prompt, observation = (chars.get(kind, (0, 0))[0] for kind in ("prompt", "observation"))
+    seen = prompt + (observations - 1) * observation
     left = context - seen // _CHARACTERS_PER_TOKEN
     if replies * reply > left:
         message = f"{turns} turns of {reply:,} tokens may outgrow the model's context of "

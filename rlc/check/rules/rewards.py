@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 
@@ -260,8 +261,9 @@ def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
         sampling, size = view.parts.get("sampling"), env.rollouts.group
         longest = question_tokens(view.model, sampling, env, judging, located, size, "high")
         if longest + judge.max_tokens > context:
+            most = f"up to {longest:,.0f}" if math.isfinite(longest) else "any number of"
             message = (
-                f"a question of up to {longest:,.0f} tokens with an answer of {judge.max_tokens:,} "
+                f"a question of {most} tokens with an answer of {judge.max_tokens:,} "
                 f"may outgrow the judge's context of {context:,}"
             )
             advice = "shorten replies or groups, lower max_tokens, or take another judge"

@@ -139,7 +139,8 @@ def has_tasks_of(one: EnvPlan, other: EnvPlan) -> bool:
         return False
     names = ("variant", "base_url")
     mine, its = ((e.source, e.id, *map(e.args.get, names)) for e in (one, other))
-    return mine == its and have_tasks_in_common(one.args["split"], other.args["split"])
+    splits = [e.args.get("split", "") for e in (one, other)]  # Harbor's folders have none
+    return mine == its and have_tasks_in_common(*splits)
 
 
 LEARNT = ("data", "heldout")  # the fields of stages that hold data

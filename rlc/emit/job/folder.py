@@ -49,10 +49,10 @@ class JobDescription:
         return f"sky launch -c {self.name}{given} sky.yaml"
 
 
-def readme(job: JobDescription, plan: Plan) -> str:
+def readme(job: JobDescription, plan: Plan, sweeps: Sequence[Sweep] = ()) -> str:
     """Return the page that says what the job is, and how it is run, with the price of a plan whose
-    recipe names its place, so that its files are found."""
-    summary = summary_text(plan, Diagnostics(), False).rpartition("\n\n")[0]
+    recipe names its place, so that its files are found, and of the sweep that it runs."""
+    summary = summary_text(plan, Diagnostics(), sweeps=sweeps).rpartition("\n\n")[0]
     summary = summary.replace(plan.recipe, job.recipe, 1)
     needs = ["Python 3.11, or [uv](https://docs.astral.sh/uv), which fetches it"]
     needs += [f"`{name}` in the environment" for name in job.secrets]
@@ -242,7 +242,8 @@ def _write(
         commands=needs.commands(plan),
         accelerator=any(needs.computes_here(one) for one in plans),
     )
-    page = readme(about, evolve(plan, recipe=str(job / contents.recipe)))
+    named = evolve(plan, recipe=str(job / contents.recipe))
+    page = readme(about, named, [sweep] if sweep else ())
     (job / "README.md").write_text(page, encoding="utf-8")
     (job / "Dockerfile").write_text(dockerfile(about), encoding="utf-8")
     (job / "sky.yaml").write_text(sky(about), encoding="utf-8")

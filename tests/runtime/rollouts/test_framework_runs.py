@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_support import assert_resumes, compiled, metrics, rollouts, run, run_new, train
+from run_support import (
+    assert_resumes,
+    compiled,
+    metrics,
+    rollouts,
+    run,
+    run_new,
+    shortened,
+    train,
+)
+from spending import assert_bounded, counted
 
 from rlc.compile.recipe import load
 from rlc.compile.variants import rehearse
@@ -91,10 +101,12 @@ def test_a_function_that_fails_costs_the_rollout_and_not_the_run(tmp_path: Path)
     ],
 )
 def test_the_recipes_of_the_project_rehearse(
-    name: str, env: str, metric: str, tmp_path: Path
+    name: str, env: str, metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = {"tasks.runtime": "subprocess"} if name == "harbor" else {}
     plan = load(f"recipes/{name}.rl", stand_in).plan
     assert plan is not None
-    run(open_run(rehearse(plan), tmp_path / "run"))
+    job, spent = shortened(rehearse(plan)), counted(monkeypatch)
+    run(open_run(job, tmp_path / "run"))
+    assert_bounded(spent, job)
     assert f"env/{env}/{metric}" in metrics(tmp_path / "run")[-1]

@@ -1,0 +1,175 @@
+"""Recipes of every kind of source, judge, opponent, objective, teacher and data, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from random import Random
+
+from rlc.compile.recipe import compile_source
+from rlc.compile.variants import rehearse
+from rlc.lang.source import Source
+from rlc.plan.records import Plan
+
+DATA, HERE = "recipes/data", "tests/support/priced_recipes.py"
+ARITHMETIC = "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder"
+# Played on this machine alone.
+WORLDS = {
+    "game": 'gem("game:GuessTheNumber-v0-easy") |> chat()',
+    "observed": 'gem("game:GuessTheNumber-v0-easy") |> concat() |> template(no)',
+    "latest": 'gem("game:Minesweeper-v0-easy") |> template(no)',
+    "question": 'gem("rg:circuit_logic") |> chat()',
+    "spell": 'gem("rg:spell_backward") |> chat(instruction = "Put it into \\\\boxed{}.")',
+    "rows": f'rows("{DATA}/essay_prompts.jsonl", grader = grade_with("{HERE}:graded"))',
+    "problems": f'problems("{DATA}/word_problems.jsonl", grader = numeric, '
+    f'few_shot = "{DATA}/word_problems_few_shot.jsonl")',
+    "solvers": "problems(countdown, grader = countdown, samples = 9) |> solver_judge(solvers = 3)",
+    "python": 'python("recipes/letters.py:make", args = { letters = "e" })',
+    "cookbook": f'cookbook("{ARITHMETIC}", args = {{ batch_size = 2, n_batches = 50 }})',
+    "self": 'textarena("TicTacToe-v0") |> chat() |> play(against = self)',
+    "model": 'textarena("TicTacToe-v0") |> chat() |> play(against = big)',
+    "seat": 'textarena("TicTacToe-v0") |> chat() |> play(against = big, seat = "player_1")',
+    "past": 'textarena("TicTacToe-v0") |> chat() |> play(against = past(every = 2))',
+    "random": 'textarena("TicTacToe-v0") |> chat() |> play(against = random())',
+    "perfect": 'textarena("TicTacToe-v0") |> chat() |> play(against = perfect())',
+    "scripted": 'python_game("recipes/tug_of_war.py:TugOfWar") |> play(against = '
+    f'scripted("{HERE}:pull"))',
+    "python_game": 'python_game("recipes/tug_of_war.py:TugOfWar") |> play(against = big)',
+}
+# What needs a server, a program or a package: it is priced, and not played.
+ELSEWHERE = {
+    "openreward": 'openreward("Games/Reverse", base_url = "http://127.0.0.1:1")',
+    "agent": f'agent("recipes/doors.py:solve", tasks = rows("{DATA}/doors.jsonl"))',
+    "harbor": f'harbor("{DATA}/harbor/*", runtime = subprocess)',
+    "openenv": 'openenv("http://127.0.0.1:1", text = "message", show = "text")',
+    "verifiers": 'verifiers("primeintellect/wordle")',
+    "drawn": 'gem("game:GuessTheNumber-v0-random") |> chat()',
+}
+JUDGES = {
+    "none": "",
+    "scored": " |> judged(mine)",
+    "ranked": " |> compared(mine, by = ranking)",
+    "pairwise": " |> compared(mine, by = pairwise)",
+    "endpoint": " |> compared(paid, by = ranking)",
+    "learnt": " |> judged(implicit_reward(align))",
+    "function": ' |> compared(compare_with("recipes/yardstick/shorter.py:shorter"), by = pairwise)',
+}
+_STEPS = "optimizer = adam(1e-3)  steps = 2"
+_RL = f"SAMPLING  advantage = reinforce()  loss = importance_sampling()  {_STEPS}"
+_DATA = f"{_STEPS}  batch = 2"
+_PLAYED = "samples(big, env = world, n = 3, samples_per_task = 2, sampling = sample(16), KEEP)"
+_PREFERRED = "preferred(policy, env = world, n = 3, samples = 2)"
+STAGES = {
+    **{
+        f"rl, {name}": f"train main {{ model = policy  env = world  BATCH  {_RL}  {more} }}"
+        for name, more in {
+            "plain": "",
+            "reference": "kl = reference(policy.base, coef = 0.01)",
+            "another reference": "kl = reference(big, coef = 0.01)",
+            "reverse_kl": "teacher = reverse_kl(big)",
+            "shown more": 'teacher = reverse_kl(policy, system = "Be short.")',
+            "forward_kl": "teacher = forward_kl(big, top_k = 4)",
+            "streamed": "overlap = streamed(minibatches = 2)",
+            "asynchronous": "overlap = asynchronous(max_staleness = 1)",
+            "held out": f'heldout = rows("{DATA}/spell_duel.jsonl", n = 3)  every = 1',
+        }.items()
+    },
+    **{
+        f"sft, {name}": f"sft main {{ model = policy  {_DATA}  data = {data} }}"
+        for name, data in {
+            "oracle": "demonstrations(world, n = 3)",
+            "demonstrations": "demonstrations(world, n = 3, policy = model, min_reward = -9)",
+            "all": _PLAYED.replace("KEEP", "keep = all"),
+            "best": _PLAYED.replace("KEEP", "keep = best"),
+            "soft": _PLAYED.replace("KEEP", "keep = all, top_k = 3"),
+            "rows": f'rows("{DATA}/openreward_games.jsonl", n = 3)',
+            "chats": 'chats("tests/check/mistakes/chats.jsonl")',
+        }.items()
+    },
+    **{
+        f"preference, {loss}": f"preference main {{ model = policy  {_DATA}  data = {data}  "
+        f"loss = {loss}() }}"
+        for loss, data in {
+            "dpo": _PREFERRED,
+            "ipo": f'pairs("{DATA}/spell_pairs.jsonl", split = first(50%))',
+            "simpo": _PREFERRED,
+            "cpo": f'pairs("{DATA}/spell_pairs.jsonl")',
+            "orpo": _PREFERRED,
+            "brier": f'pairs("{DATA}/spell_pairs.jsonl")  heldout = '
+            f'pairs("{DATA}/spell_pairs.jsonl", n = 3)  every = 1',
+            "kto": _PREFERRED,
+        }.items()
+    },
+}
+BATCHES = {
+    "groups": "batch = groups(2, group_size = 2)",
+    "replaced": "batch = groups(2, group_size = 2, resample = 1)",
+    "turns": "batch = turns(5, parallel = 2)",
+}
+SHAPE = """\
+model policy {{ base = "{base}" }}
+model big {{ base = "{base}" }}
+judge mine = rubric("Is it good?", model = big, max_tokens = 16)
+judge paid = rubric("Is it good?", model = endpoint("http://127.0.0.1:1/v1", model = "x",
+  prompt_price = $1, reply_price = $3), max_tokens = 16)
+env world = {world} |> rollouts({limits})
+{before}{stage}
+eval held {{ model = main  env = {held}  tasks = 2  samples = 2  sampling = sample(12)  every = 1 }}
+"""
+_ALIGN = (
+    f'preference align {{ model = big  {_DATA}  data = pairs("{DATA}/spell_pairs.jsonl")  '
+    "loss = dpo() }\n"
+)
+
+
+def text_of(
+    world: str,
+    judge: str,
+    stage: str,
+    batch: str,
+    base: str = "tiny",
+    limits: str = "max_tokens = 12, max_turns = 3",
+    sampling: str = "sampling = sample(12)",
+) -> str:
+    """A recipe of such parts."""
+    return SHAPE.format(
+        base=base,
+        world=(WORLDS | ELSEWHERE)[world] + JUDGES[judge],
+        limits=limits,
+        before=_ALIGN if judge == "learnt" else "",
+        stage=STAGES[stage].replace("BATCH", BATCHES[batch]).replace("SAMPLING", sampling),
+        held='gem("rg:chain_sum") |> chat()' if world == "past" else "world",
+    )
+
+
+def plan_of(text: str) -> Plan | None:
+    """The plan of a recipe; None if its parts do not go together."""
+    return compile_source(Source("test.rl", text)).plan
+
+
+def graded(reply: str, row: Mapping[str, str]) -> float:
+    return min(1.0, len(reply) / len(row["prompt"]))
+
+
+def pull(observation: str) -> str:
+    return observation[-8:] or "e"
+
+
+Parts = tuple[str, str, str, str]
+
+
+def chosen(number: int) -> Mapping[Parts, Plan]:
+    """Rehearsals of so many recipes that can be played here, in which every part is."""
+    found, missing = dict[Parts, Plan](), {*WORLDS, *JUDGES, *STAGES, *BATCHES}
+    every = [*product(WORLDS, JUDGES, STAGES, BATCHES)]
+    Random(1).shuffle(every)
+    for least in (4, 3, 2, 1, 0):
+        for parts in every:
+            if len(found) == number:
+                return found
+            if len(missing.intersection(parts)) < least or parts in found:
+                continue
+            if (plan := plan_of(text_of(*parts))) is not None:
+                found[parts] = rehearse(plan)
+                missing.difference_update(parts)
+    return found
