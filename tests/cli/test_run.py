@@ -50,6 +50,7 @@ def rlc(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_says_how_it_goes_and_where_it_is(tmp_path: Path, rlc: Command) -> None:
     done = rlc("run", "recipes/quickstart.rl", *SMALL, "--run-dir", str(tmp_path / "run"))
     assert done.status == 0, done.err
+    assert "opening the run …" in done.err.splitlines()  # before what takes long
     lines = done.out.splitlines()
     assert [line.split()[2] for line in lines if "tokens/s" in line] == ["1/3", "2/3", "3/3"]
     assert "(first step → last)" in done.out
