@@ -44,8 +44,10 @@ from rlc.service import (
     TOO_LONG,
     Caller,
     ChatModel,
+    FormError,
     Generation,
     OnToken,
+    Opened,
     RefusedRequest,
     ReplyRequest,
     SamplingRequest,
@@ -77,7 +79,7 @@ class AgentEpisode:
     idle: Deadline
     context: Context = field(factory=copy_context)  # in which replies are sampled
     over: asyncio.Future[str] = field(factory=lambda: asyncio.get_running_loop().create_future())
-    refused: str | None = None  # the limit that the last request met
+    refused: str | None = None  # the limit that the last request met, or "form"
     transcript: Sequence[Message] = ()  # the conversation of the last reply, which ends it
     _tokens: EpisodeTokens = field(factory=EpisodeTokens, init=False)
     _limits: RolloutsPlan = field(init=False)
@@ -102,19 +104,31 @@ class AgentEpisode:
         """Return replies to a chat or to one text. Raise Refused if a limit forbids them."""
         if self.over.done():
             raise RefusedRequest(401, "This episode is over.")
-        sampling, model, prompt = self._decided(request.sampling), self.model(ChatModel), None
+        sampling, model = self._decided(request.sampling), self.model(ChatModel)
+        prompt, begun = None, Opened()
         if request.messages is None:
             (given,), ends = request.texts, model.text_ends(sampling.stop)
             tokens = list(given)
         else:
             prompt = self.prompt(request.messages, request.tools)
+            begun = model.opened(prompt.tokens, request)
+            prompt = prompt.opened(begun.opening)
             tokens, ends = prompt.tokens, model.chat_ends(sampling.stop)
         self._require_room(tokens, sampling.n)
         key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
         seed = derive_seed(self.attempt.seed, "request", key.hex(), self._counts[key])
         self._counts[key] += sampling.n
-        response = await model.sample(tokens, evolve(sampling, seed=seed % 2**31), ends)
-        return AgentReply(request, prompt, tokens, sampling, ends, response)
+        given = request, prompt, tokens, sampling, ends, begun.opening
+        seeded = evolve(sampling, seed=seed % 2**31)
+        try:
+            response = await model.formed(tokens, seeded, ends, request, begun)
+        except FormError as error:  # the policy learns from what it could not do
+            self.refused = "form"
+            texts = [self.tokenizer.decode(one.tokens) for one in error.response.sequences]
+            said = [{"role": "assistant", "content": text} for text in texts]
+            self.keep(AgentReply(*given, error.response), texts, said)
+            raise
+        return AgentReply(*given, response)
 
     def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
         """Return the policy as a model; the recipe limits its context."""
@@ -212,6 +226,7 @@ class AgentReply:
     tokens: list[int]  # of the prompt
     sampling: SamplingRequest
     ends: Ends
+    opening: tuple[int, ...]  # of the replies, with which the prompt ends
     response: types.SampleResponse
 
 
@@ -229,7 +244,7 @@ class AgentGeneration(Generation):
         self._given[number] = reply = await self.episode.reply(one)
         if not texts:
             self.prompts = (tuple(reply.tokens),)
-        self.sampling, self.ends = reply.sampling, reply.ends
+        self.sampling, self.ends, self.opening = reply.sampling, reply.ends, reply.opening
         wanted = request.sampling.top_logprobs  # the policy's reply may have more
         own = [
             replace(each, topk_logprobs_np=first_of(each.topk_logprobs_np, wanted))

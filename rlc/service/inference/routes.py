@@ -122,7 +122,8 @@ async def _start_chat(
 ) -> tuple[ReplyRequest, Generation]:
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
     tools, messages = body.offered(), await off_loop(size, partial(_messages, body))
-    wanted = ReplyRequest(body.how(), messages, tools)
+    form = body.form(tools)
+    wanted = ReplyRequest(body.how(), form.shown(messages), tools, form=form)
     return wanted, endpoint.start(model, wanted)
 
 
@@ -164,8 +165,8 @@ async def _respond(
     if wanted.messages is None:
         readers = [model.text_reader(generation.ends) for _ in range(wanted.count)]
     else:
-        read = partial(model.chat_reader, generation.prompts[0], generation.ends, wanted.tools)
-        readers = [read() for _ in range(generation.n)]
+        of = generation.prompts[0], generation.ends, wanted.tools, generation.opening
+        readers = [model.chat_reader(*of) for _ in range(generation.n)]
     replies = [FullReply() for _ in readers]
 
     async def steps() -> AsyncIterator[Step]:

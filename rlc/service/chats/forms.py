@@ -1,0 +1,275 @@
+"""What a reply has to be: a call of a tool, one call at most, JSON that fits a schema.
+
+A call begins with what the model's renderer writes before its arguments, which is put into the
+prompt. The rest is checked when a reply is complete; one that does not fit is sampled again. Where
+a service can mask tokens, only those are sampled that can still complete the form.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, reduce
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, field, frozen
+
+from rlc.chat import EnvError, first_tokens, rendered
+from rlc.service.chats.grammar import Choice, JsonGrammar, Part, State, after, shortest
+from rlc.service.chats.prompts import (
+    UNRENDERED,
+    FormError,
+    Message,
+    Tool,
+    fits,
+    is_object,
+    require_checkable,
+)
+from rlc.service.chats.replies import FullReply
+from rlc.service.interface import TokenMask
+
+if TYPE_CHECKING:
+    from tinker import types
+
+_ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+_ASKED: Message = {"role": "user", "content": "."}
+_HALF = "\N{REPLACEMENT CHARACTER}"  # of bytes that are no complete character
+_PROBE = '{"probe": 1}'  # arguments, by which those of any call are found
+
+
+@frozen
+class ReplyForm:
+    """What a reply has to be. ``callable`` are the names of the tools of which it must call one;
+    ``schema`` is that of its text, unless it calls a tool."""
+
+    callable: tuple[str, ...] = ()
+    one_call: bool = False
+    schema: Mapping[str, Any] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.schema is not None:
+            require_checkable(self.schema, "response_format")
+
+    @property
+    def is_free(self) -> bool:
+        return not self.callable and self.schema is None
+
+    def misfit(self, reply: FullReply) -> str | None:
+        """Return what is wrong with a reply, after "the reply"; None if it has the form."""
+        calls = () if reply.end is None else reply.end.calls
+        if self.callable and not calls:
+            return "calls no tool"
+        for call in calls if self.callable else ():
+            if call.name not in self.callable:
+                return f"calls {call.name}"
+            if not is_object(call.arguments):
+                return f"calls {call.name} without an object of arguments"
+        if self.schema is not None and not calls and not fits(reply.text, self.schema):
+            return "is no JSON that fits the schema"
+        return None
+
+    def kept(
+        self, sequence: types.SampledSequence, read: Callable[[types.SampledSequence], FullReply]
+    ) -> types.SampledSequence:
+        """Return a reply up to its first call, if there may be one."""
+
+        def calls(count: int) -> int:
+            end = read(first_tokens(sequence, count)).end
+            return 0 if end is None else len(end.calls)
+
+        if not self.one_call or calls(len(sequence.tokens)) < 2:
+            return sequence
+        counts = range(1, len(sequence.tokens))
+        return first_tokens(sequence, counts[bisect_left(counts, 1, key=calls)])
+
+    def error(
+        self, wrong: Mapping[int, str], tries: int, response: types.SampleResponse
+    ) -> FormError:
+        number, why = next(iter(wrong.items()))
+        names = " or ".join(self.callable)
+        asked = f"a call of {names}" if names else "a reply in JSON"
+        again = f"it {why}, and was sampled {tries} time{'s' * (tries > 1)}"
+        which = f" (choice {number})" if len(response.sequences) > 1 else ""
+        return FormError(
+            f"The model did not give {asked}: {again}{which}",
+            "ask more clearly for it, give more max_tokens, or leave tool_choice or "
+            "response_format out",
+            code="tool_use_failed" if names else "json_validate_failed",
+            response=response,
+        )
+
+    def shown(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages that tell the model of the schema, at the end of the system's."""
+        if self.schema in (None, _ANY_OBJECT):
+            return messages
+        text = f"Reply with JSON that fits this schema:\n{json.dumps(self.schema)}"
+        is_system = bool(messages) and messages[0]["role"] == "system"
+        head, rest = (messages[0], messages[1:]) if is_system else ({}, messages)
+        content = "\n\n".join(filter(None, [head.get("content"), text]))
+        return [{**head, "role": "system", "content": content}, *rest]
+
+
+FREE = ReplyForm()
+
+
+@frozen(eq=False)
+class Opened:
+    """The beginning of a reply that is put into the prompt, the grammar of the rest, and the tokens
+    that end it. Without a grammar the rest is not masked."""
+
+    opening: tuple[int, ...] = ()
+    rest: State | None = None
+    tail: tuple[int, ...] = ()
+
+    def masks(self, tokenizer: Any) -> Callable[[], TokenMask] | None:
+        """Return what makes a mask for each reply."""
+        if self.rest is None:
+            return None
+        known, rest, costs = vocabulary(tokenizer), self.rest, dict[State, Costs]()
+        return lambda: FormMask(known, self.tail, rest, costs)
+
+
+def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]) -> Opened:
+    """Return how a reply of a form begins and goes on."""
+    ends = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
+    if form.callable:
+        chosen = [tool for tool in tools if tool.name in form.callable]
+        return _opened_call(chosen, renderer, tokenizer)
+    if form.schema is None or tools or not ends:
+        return Opened()
+    return Opened((), frozenset({(JsonGrammar(form.schema).start(), None)}), tuple(ends[:1]))
+
+
+def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> Opened:
+    written = [[_call(renderer, tool.name, given) for given in (_PROBE, "{}")] for tool in tools]
+    named = zip(tools, written, strict=True)
+    if not all(tool.name in tokenizer.decode(whole) for tool, (whole, _) in named):
+        return Opened()
+    opening = tuple(reduce(_shared, (tokens for both in written for tokens in both)))
+    marks = _marks(tokenizer)
+    parts = list[Part]()
+    for tool, (whole, _) in zip(tools, written, strict=True):
+        tail = tuple(takewhile(marks.__contains__, reversed(whole)))[::-1]
+        body = whole[: len(whole) - len(tail)]
+        before, found, behind = tokenizer.decode(body).partition(_PROBE)
+        if not found or not tail or marks.intersection(body[len(opening) :]):
+            return Opened(opening)
+        parts.append((before, JsonGrammar(tool.parameters or _ANY_OBJECT).start(), behind))
+    state: State = frozenset({(Choice(parts), None)})
+    for one in tokenizer.decode(opening):
+        state = after(state, one)
+    return Opened(opening, state, tail)
+
+
+def _marks(tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that are no text: ends, and marks around turns and calls."""
+    added, special = tokenizer.get_added_vocab(), tokenizer.all_special_ids
+    return frozenset(i for text, i in added.items() if text.startswith("<") or i in special)
+
+
+def _shared(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
+    """Return what two sequences begin with."""
+    differ = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return one[: next(differ, min(len(one), len(other)))]
+
+
+def _call(renderer: Any, name: str, arguments: str) -> list[int]:
+    """Return a reply that calls a tool as the renderer writes it; nothing if it cannot."""
+    function = {"name": name, "arguments": arguments}
+    call = {"id": "call", "type": "function", "function": function}
+    reply = rendered({"role": "assistant", "content": "", "tool_calls": [call]})
+    try:
+        before: list[int] = renderer.build_generation_prompt([_ASKED]).to_ints()
+        whole: list[int] = renderer.build_supervised_example([_ASKED, reply])[0].to_ints()
+    except (*UNRENDERED, EnvError):
+        return []
+    return whole[len(before) :] if whole[: len(before)] == before else []
+
+
+@frozen(eq=False)
+class Vocabulary:
+    """The texts of all tokens that are text, sorted, each with the number of characters that it
+    shares with the one before."""
+
+    size: int
+    texts: dict[int, str]
+    shared: tuple[int, ...]
+
+
+@lru_cache(maxsize=4)
+def vocabulary(tokenizer: Any) -> Vocabulary:
+    """Return the texts of a tokenizer's tokens, without those of incomplete characters."""
+    marks, size = _marks(tokenizer), len(tokenizer)
+    *_, anchor = tokenizer.encode("a", add_special_tokens=False)
+    start = len(tokenizer.decode([anchor]))  # some tokenizers drop a space at the start
+    texts = {i: tokenizer.decode([anchor, i])[start:] for i in range(size) if i not in marks}
+    known = sorted((text, i) for i, text in texts.items() if text and _HALF not in text)
+    shared = (len(_shared(a, b)) for (a, _), (b, _) in pairwise(known))
+    return Vocabulary(size, {i: text for text, i in known}, (0, *shared))
+
+
+_NEVER = 2**30
+Costs = npt.NDArray[np.int32]
+
+
+@define(eq=False)
+class FormMask:
+    """What may be sampled next in a reply. A token is allowed if those that are left can complete
+    the form after it; if they are too few for any, the one after which the fewest are missing."""
+
+    known: Vocabulary
+    tail: tuple[int, ...]
+    state: State
+    costs: dict[State, Costs]  # tokens to the end after each token; of all samples of a request
+    _read: int = field(default=0, init=False)
+    _ending: int = field(default=0, init=False)  # tokens of the tail so far
+
+    def allowed(self, tokens: Sequence[int], left: int) -> npt.NDArray[np.bool_]:
+        """Return which tokens may follow ``tokens``, if ``left`` are sampled at most."""
+        try:
+            for token in tokens[self._read :]:
+                self._add(token)
+            costs = self._next()
+        except RecursionError:  # of a schema that refers to itself before anything else
+            return np.ones(self.known.size, np.bool_)
+        self._read = len(tokens)
+        fitting: npt.NDArray[np.bool_] = costs < left
+        return fitting if fitting.any() else costs == costs.min()
+
+    def _add(self, token: int) -> None:
+        if self._ending or token == self.tail[0]:
+            self._ending += 1
+        for one in self.known.texts.get(token, ""):
+            self.state = after(self.state, one)
+
+    def _next(self) -> Costs:
+        if self._ending:
+            costs = np.full(self.known.size, _NEVER, np.int32)
+            costs[self.tail[min(self._ending, len(self.tail) - 1)]] = 0
+            return costs
+        if self.state not in self.costs:
+            self.costs[self.state] = self._costs_of(self.state)
+        return self.costs[self.state]
+
+    def _costs_of(self, state: State) -> Costs:
+        costs = np.full(self.known.size, _NEVER, np.int32)
+        least, states = dict[State, int](), [state]  # after each character of a text
+        for (token, text), shared in zip(self.known.texts.items(), self.known.shared, strict=True):
+            if shared >= len(states):  # the text before had no way on before it ended
+                continue
+            del states[shared + 1 :]
+            for one in text[shared:]:
+                if not (next_state := after(states[-1], one)):
+                    break
+                states.append(next_state)
+            else:
+                if (last := states[-1]) not in least:
+                    least[last] = min(shortest(last) + len(self.tail), _NEVER)
+                costs[token] = least[last]
+        if not shortest(state):
+            costs[self.tail[0]] = len(self.tail) - 1
+        return costs
