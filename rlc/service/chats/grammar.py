@@ -173,9 +173,9 @@ class JsonGrammar:
             return ('"', Repeat(_CHARACTER, *size), '"')
         if kind in ("integer", "number"):
             low, high = schema.get("minimum"), schema.get("maximum")
-            has_ends = isinstance(low, int) and isinstance(high, int) and kind == "integer"
-            if has_ends and high - low < _MOST_NUMBERS:
-                return _texts(range(low, high + 1))
+            numbers = range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else ()
+            if kind == "integer" and 0 < len(numbers) <= _MOST_NUMBERS:
+                return _texts(numbers)
             count = _COUNT if low is not None and low >= 0 else _INTEGER
             return count if kind == "integer" else (count, _FRACTION, _EXPONENT)
         return _texts({"boolean": (True, False), "null": (None,)}.get(kind, ()))
@@ -184,8 +184,8 @@ class JsonGrammar:
         named, needed = schema.get("properties") or {}, schema.get("required") or ()
         if not named:
             other = schema.get("additionalProperties", True)
-            pair = ('"', Repeat(_CHARACTER), '"', _SPACE, ":", _SPACE, self.value(other))
-            full = (pair, Repeat((_SPACE, ",", _SPACE, pair)))
+            any_pair = ('"', Repeat(_CHARACTER), '"', _SPACE, ":", _SPACE, self.value(other))
+            full = (any_pair, Repeat((_SPACE, ",", _SPACE, any_pair)))
             inner: Part = () if other is False else Choice([(), full])
             return ("{", _SPACE, inner, _SPACE, "}")
         first: Part = ()
@@ -212,7 +212,9 @@ _ANY = Later(cache(lambda: JsonGrammar({"type": _KINDS}).start()))
 
 def _texts(values: Any) -> Part:
     """Return a part of these values: as they are, and with no character beyond ASCII."""
-    texts = [json.dumps(value, ensure_ascii=escaped) for value in values for escaped in (0, 1)]
+    texts = [
+        json.dumps(value, ensure_ascii=escaped) for value in values for escaped in (False, True)
+    ]
     return Choice(list(dict.fromkeys(texts)))
 
 

@@ -186,7 +186,7 @@ class AnsweredRequest:
     id: str
     caller: Caller
     model: str
-    path: str  # chat/completions, completions or messages
+    path: str  # chat/completions, completions, responses or messages
     prompts: tuple[array[int], ...]
     choices: tuple[Choice, ...]
     sampling: SamplingRequest

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from attrs import evolve, field, frozen
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from rlc.service.chats.forms import ReplyForm
 from rlc.service.chats.model import ChatModel, Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, FullReply, Step
+from rlc.service.http import RefusedRequest
 from rlc.service.inference.endpoint import (
     MOST_MESSAGES,
     Body,
@@ -221,6 +222,15 @@ def reply_form(choice: Any, tools: Sequence[Tool], parallel: bool | None, schema
     return ReplyForm(called, parallel is False, schema)
 
 
+def plain_message(message: dict[str, Any], where: str) -> Message:
+    """Return a message of a body as plain data. Raise RefusedRequest (400) for one that is none."""
+    try:
+        return _plain(_Message.model_validate(message), where)
+    except ValidationError as error:
+        problem = f"{where} has what is no message: {error.errors()[0]['msg']}."
+        raise RefusedRequest(400, problem, param=where) from error
+
+
 def _plain(message: _Message, where: str) -> Message:
     role = "system" if message.role == "developer" else message.role
     content: Any = message.content
@@ -371,7 +381,7 @@ class ChatAnswer(_Answer):
         return message
 
     def message(self, i: int, reply: FullReply) -> Message:
-        return _plain(_Message.model_validate(self._message(i, reply)), "message")
+        return plain_message(self._message(i, reply), "message")
 
     def first(self) -> list[Json]:
         role = {"role": "assistant", "content": ""}
