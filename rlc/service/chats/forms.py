@@ -124,13 +124,14 @@ class Opened:
     opening: tuple[int, ...] = ()
     rest: State | None = None
     tail: tuple[int, ...] = ()
+    _costs: dict[State, Costs] = field(factory=dict, init=False)
 
     def masks(self, tokenizer: Any) -> Callable[[], TokenMask] | None:
         """Return what makes a mask for each reply."""
         if self.rest is None:
             return None
-        known, rest, costs = vocabulary(tokenizer), self.rest, dict[State, Costs]()
-        return lambda: FormMask(known, self.tail, rest, costs)
+        known, rest = vocabulary(tokenizer), self.rest
+        return lambda: FormMask(known, self.tail, rest, self._costs)
 
 
 def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]) -> Opened:
