@@ -48,8 +48,11 @@ class _Item(Strict):
     encrypted_content: None = None
 
 
-class _Tool(Function):
+class _Kind(Strict):
     type: Literal["function"]
+
+
+class _Tool(Function, _Kind):  # the kind is read first
     defer_loading: Literal[False] | None = None
 
 

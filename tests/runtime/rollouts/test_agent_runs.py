@@ -96,6 +96,18 @@ def test_a_rewritten_history_is_another_sequence_and_counted(tmp_path: Path) -> 
     assert metrics(tmp_path / "run")[0]["env/shop/rewritten"] == 1
 
 
+def test_a_reply_without_the_form_that_was_asked_for_is_trained_and_ends_the_episode(
+    tmp_path: Path,
+) -> None:
+    for rollout in played(tmp_path, job(python("must_call"))):
+        assert (rollout["ended"], rollout["reward"], rollout["error"]) == ("form", 0.0, None)
+        (turn,) = rollout["turns"]
+        assert 0 < turn["tokens"] <= 8
+    (record,) = metrics(tmp_path / "run")
+    assert record["rollouts/cut_short"] == 6  # with a reward of 0, and nothing is tried again
+    assert record["kl/sample_train_k2"] < 1e-10
+
+
 def test_branches_at_once_are_all_kept(tmp_path: Path) -> None:
     """Four ways from one answer, and a helper: the answer is trained once, with one of them."""
     plan = job(python("branches"), advantage="reinforce()", batch="groups(1, group_size = 2)")
