@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,15 @@ QUESTION = "Which city is it, and how large?"
 SHOWN = ("tool_choice", "parallel_tool_calls", "response_format", "text", "stream")
 
 
+def package(name: str) -> Any:
+    return import_module(name)
+
+
 # The libraries. What they make of the replies is returned, and has the type that they promise.
 def openai_agents(url: str, responses: bool, stream: bool = False) -> Any:
     import asyncio
 
-    import agents
+    agents = package("agents")
     from openai import AsyncOpenAI
 
     agents.set_tracing_disabled(True)
@@ -50,41 +55,31 @@ def openai_agents(url: str, responses: bool, stream: bool = False) -> Any:
     model = kind(model=MODEL, openai_client=AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0))
     called: list[str] = []
 
-    @agents.function_tool
+    @agents.function_tool  # type: ignore[untyped-decorator]
     def look(city: str) -> str:
         """Look a city up."""
         called.append(city)
         return "It has 9 inhabitants."
 
-    given: Any = {"max_tokens": MOST, "temperature": 0.0}  # else its text may be too long
-    how = agents.ModelSettings(tool_choice="required", parallel_tool_calls=False, **given)
-    one = agents.Agent(
-        "one", instructions="Be short.", model=model, tools=[look], model_settings=how
-    )
-    typed = agents.Agent(
-        "typed",
-        model=model,
-        output_type=city_class(),
-        model_settings=agents.ModelSettings(**given),
-    )
+    how = agents.ModelSettings(tool_choice="required", parallel_tool_calls=False, max_tokens=MOST)
+    given: Any = {"model": model, "tools": [look], "model_settings": how}
+    agent = agents.Agent("one", instructions="Be short.", output_type=city_class(), **given)
 
     async def work() -> Any:
-        if stream:
-            running = agents.Runner.run_streamed(one, QUESTION, max_turns=6)
-            async for _ in running.stream_events():
-                pass
-            return called, running.final_output
-        free = await agents.Runner.run(one, QUESTION, max_turns=6)
-        assert isinstance(free.final_output, str)
-        return called, (await agents.Runner.run(typed, QUESTION)).final_output
+        if not stream:
+            return (await agents.Runner.run(agent, QUESTION, max_turns=6)).final_output
+        running = agents.Runner.run_streamed(agent, QUESTION, max_turns=6)
+        async for _ in running.stream_events():
+            pass
+        return running.final_output
 
-    called, last = asyncio.run(work())
+    last = asyncio.run(work())
     assert called
     return last
 
 
 def smolagents_tools(url: str) -> Any:
-    import smolagents
+    smolagents = package("smolagents")
 
     model = smolagents.OpenAIServerModel(MODEL, api_base=url, api_key=KEY, max_tokens=MOST)
     agent = smolagents.ToolCallingAgent(tools=[], model=model, max_steps=2, verbosity_level=0)
@@ -92,7 +87,7 @@ def smolagents_tools(url: str) -> Any:
 
 
 def smolagents_code(url: str) -> Any:
-    import smolagents
+    smolagents = package("smolagents")
 
     model = smolagents.OpenAIServerModel(MODEL, api_base=url, api_key=KEY, max_tokens=MOST)
     agent = smolagents.CodeAgent(
@@ -108,19 +103,18 @@ def smolagents_code(url: str) -> Any:
 
 
 def pydantic_ai(url: str, output: str, responses: bool = False) -> Any:
-    import pydantic_ai
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    kind = OpenAIResponsesModel if responses else OpenAIChatModel
-    model = kind(MODEL, provider=OpenAIProvider(base_url=url, api_key=KEY))
+    pydantic_ai = package("pydantic_ai")
+    models = package("pydantic_ai.models.openai")
+    provider = package("pydantic_ai.providers.openai").OpenAIProvider(base_url=url, api_key=KEY)
+    kind = models.OpenAIResponsesModel if responses else models.OpenAIChatModel
+    model = kind(MODEL, provider=provider)
     wanted = getattr(pydantic_ai, output)(city_class())
     agent = pydantic_ai.Agent(model, output_type=wanted, model_settings={"max_tokens": MOST})
     return agent.run_sync(QUESTION).output
 
 
 def instructor_mode(url: str, mode: str) -> Any:
-    import instructor
+    instructor = package("instructor")
     from openai import OpenAI
 
     client = instructor.from_openai(
@@ -134,10 +128,10 @@ def instructor_mode(url: str, mode: str) -> Any:
 
 
 def langchain(url: str, method: str, responses: bool = False) -> Any:
-    from langchain_openai import ChatOpenAI
-
     given: Any = {"base_url": url, "api_key": KEY, "max_tokens": MOST, "max_retries": 0}
-    model = ChatOpenAI(model=MODEL, use_responses_api=responses, **given)
+    model = package("langchain_openai").ChatOpenAI(
+        model=MODEL, use_responses_api=responses, **given
+    )
     if method == "bind_tools":
         bound = model.bind_tools([city_class()], tool_choice="any", parallel_tool_calls=False)
         (call,) = bound.invoke(QUESTION).tool_calls
@@ -146,7 +140,7 @@ def langchain(url: str, method: str, responses: bool = False) -> Any:
 
 
 def dspy_adapter(url: str, adapter: str, name: str = MODEL) -> Any:
-    import dspy
+    dspy = package("dspy")
 
     model = dspy.LM(f"openai/{name}", api_base=url, api_key=KEY, max_tokens=MOST, cache=False)
     with dspy.context(lm=model, adapter=getattr(dspy, adapter)()):

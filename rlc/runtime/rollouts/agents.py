@@ -118,17 +118,16 @@ class AgentEpisode:
         key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
         seed = derive_seed(self.attempt.seed, "request", key.hex(), self._counts[key])
         self._counts[key] += sampling.n
-        given = request, prompt, tokens, sampling, ends, begun.opening
+        reply = partial(AgentReply, request, prompt, tokens, sampling, ends, begun.opening)
         seeded = evolve(sampling, seed=seed % 2**31)
         try:
-            response = await model.formed(tokens, seeded, ends, request, begun)
+            return reply(await model.formed(tokens, seeded, ends, request, begun))
         except FormError as error:  # the policy learns from what it could not do
             self.refused = "form"
             texts = [self.tokenizer.decode(one.tokens) for one in error.response.sequences]
             said = [{"role": "assistant", "content": text} for text in texts]
-            self.keep(AgentReply(*given, error.response), texts, said)
+            self.keep(reply(error.response), texts, said)
             raise
-        return AgentReply(*given, response)
 
     def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
         """Return the policy as a model; the recipe limits its context."""

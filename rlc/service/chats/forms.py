@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from rlc.service.interface import TokenMask
 if TYPE_CHECKING:
     from tinker import types
 
+_Q = TypeVar("_Q", list[int], str)
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 _ASKED: Message = {"role": "user", "content": "."}
 _HALF = "\N{REPLACEMENT CHARACTER}"  # of bytes that are no complete character
@@ -43,10 +44,10 @@ _PROBE = '{"probe": 1}'  # arguments, by which those of any call are found
 
 @frozen
 class ReplyForm:
-    """What a reply has to be. ``callable`` are the names of the tools of which it must call one;
+    """What a reply has to be. ``calls`` are the names of the tools of which it must call one;
     ``schema`` is that of its text, unless it calls a tool."""
 
-    callable: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
     one_call: bool = False
     schema: Mapping[str, Any] | None = None
 
@@ -56,15 +57,15 @@ class ReplyForm:
 
     @property
     def is_free(self) -> bool:
-        return not self.callable and self.schema is None
+        return not self.calls and self.schema is None
 
     def misfit(self, reply: FullReply) -> str | None:
         """Return what is wrong with a reply, after "the reply"; None if it has the form."""
         calls = () if reply.end is None else reply.end.calls
-        if self.callable and not calls:
+        if self.calls and not calls:
             return "calls no tool"
-        for call in calls if self.callable else ():
-            if call.name not in self.callable:
+        for call in calls if self.calls else ():
+            if call.name not in self.calls:
                 return f"calls {call.name}"
             if not is_object(call.arguments):
                 return f"calls {call.name} without an object of arguments"
@@ -90,7 +91,7 @@ class ReplyForm:
         self, wrong: Mapping[int, str], tries: int, response: types.SampleResponse
     ) -> FormError:
         number, why = next(iter(wrong.items()))
-        names = " or ".join(self.callable)
+        names = " or ".join(self.calls)
         asked = f"a call of {names}" if names else "a reply in JSON"
         again = f"it {why}, and was sampled {tries} time{'s' * (tries > 1)}"
         which = f" (choice {number})" if len(response.sequences) > 1 else ""
@@ -119,11 +120,12 @@ FREE = ReplyForm()
 @frozen(eq=False)
 class Opened:
     """The beginning of a reply that is put into the prompt, the grammar of the rest, and the tokens
-    that end it. Without a grammar the rest is not masked."""
+    that end it. Without a grammar the rest is not masked, nor after a first token of ``free``."""
 
     opening: tuple[int, ...] = ()
     rest: State | None = None
     tail: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
     _costs: dict[State, Costs] = field(factory=dict, init=False)
 
     def masks(self, tokenizer: Any) -> Callable[[], TokenMask] | None:
@@ -131,18 +133,20 @@ class Opened:
         if self.rest is None:
             return None
         known, rest = vocabulary(tokenizer), self.rest
-        return lambda: FormMask(known, self.tail, rest, self._costs)
+        return lambda: FormMask(known, self.tail, rest, self._costs, self.free)
 
 
 def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]) -> Opened:
     """Return how a reply of a form begins and goes on."""
     ends = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
-    if form.callable:
-        chosen = [tool for tool in tools if tool.name in form.callable]
+    if form.calls:
+        chosen = [tool for tool in tools if tool.name in form.calls]
         return _opened_call(chosen, renderer, tokenizer)
-    if form.schema is None or tools or not ends:
+    if form.schema is None or not ends:
         return Opened()
-    return Opened((), frozenset({(JsonGrammar(form.schema).start(), None)}), tuple(ends[:1]))
+    calls = _opened_call(tools, renderer, tokenizer).opening[:1] if tools else ()
+    start: State = frozenset({(JsonGrammar(form.schema).start(), None)})
+    return Opened((), start, tuple(ends[:1]), calls)
 
 
 def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> Opened:
@@ -150,7 +154,7 @@ def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> Opened
     named = zip(tools, written, strict=True)
     if not all(tool.name in tokenizer.decode(whole) for tool, (whole, _) in named):
         return Opened()
-    opening = tuple(reduce(_shared, (tokens for both in written for tokens in both)))
+    opening = tuple(reduce(_shared, [tokens for both in written for tokens in both]))
     marks = _marks(tokenizer)
     parts = list[Part]()
     for tool, (whole, _) in zip(tools, written, strict=True):
@@ -172,7 +176,7 @@ def _marks(tokenizer: Any) -> frozenset[int]:
     return frozenset(i for text, i in added.items() if text.startswith("<") or i in special)
 
 
-def _shared(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
+def _shared(one: _Q, other: _Q) -> _Q:
     """Return what two sequences begin with."""
     differ = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return one[: next(differ, min(len(one), len(other)))]
@@ -226,11 +230,14 @@ class FormMask:
     tail: tuple[int, ...]
     state: State
     costs: dict[State, Costs]  # tokens to the end after each token; of all samples of a request
+    free: tuple[int, ...] = ()
     _read: int = field(default=0, init=False)
     _ending: int = field(default=0, init=False)  # tokens of the tail so far
 
     def allowed(self, tokens: Sequence[int], left: int) -> npt.NDArray[np.bool_]:
         """Return which tokens may follow ``tokens``, if ``left`` are sampled at most."""
+        if tokens and tokens[0] in self.free:
+            return np.ones(self.known.size, np.bool_)
         try:
             for token in tokens[self._read :]:
                 self._add(token)
@@ -239,7 +246,10 @@ class FormMask:
             return np.ones(self.known.size, np.bool_)
         self._read = len(tokens)
         fitting: npt.NDArray[np.bool_] = costs < left
-        return fitting if fitting.any() else costs == costs.min()
+        fitting = fitting if fitting.any() else costs == costs.min()
+        if not tokens:
+            fitting[[*self.free]] = True
+        return fitting
 
     def _add(self, token: int) -> None:
         if self._ending or token == self.tail[0]:

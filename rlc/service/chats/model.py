@@ -250,8 +250,9 @@ class ChatModel:
         response = replace(response, sequences=sequences)
         if wrong:
             raise form.error(wrong, tries, response)
-        for token in sampled_tokens(response) if on_token else ():
-            on_token(token)
+        if on_token is not None:
+            for token in sampled_tokens(response):
+                on_token(token)
         return response
 
     def reply(self, sequence: types.SampledSequence, ends: Ends) -> SampledReply:

@@ -165,6 +165,17 @@ def test_a_named_call_begins_with_its_name() -> None:
     assert not opened(ReplyForm(("look",)), renderer("role_colon"), tokenizer(), TOOLS).opening
 
 
+def test_beside_tools_a_reply_is_json_or_begins_a_call() -> None:
+    begun = opened(ReplyForm(schema=SCHEMAS[4]), renderer(), tokenizer(), TOOLS)
+    masks = begun.masks(tokenizer())
+    assert masks is not None
+    first = masks().allowed([], 9)
+    assert {*tokenizer().decode(np.flatnonzero(first))} == {*"13456789<"}
+    (call,) = encode("<")
+    assert not masks().allowed(encode("3"), 9)[call]
+    assert masks().allowed([call], 9).all()
+
+
 def test_a_schema_that_is_left_to_itself_masks_nothing() -> None:
     schema = {"anyOf": [{"$ref": "#"}, {"type": "null"}]}
     mask = FormMask(vocabulary(tokenizer()), (258,), state_of(schema), {})
