@@ -69,6 +69,16 @@ def must_call(run: Any) -> float:
     return 1.0
 
 
+def must_call_or_settle(run: Any) -> float:
+    """The same, but does without."""
+    from openai import BadRequestError
+
+    try:
+        return must_call(run)
+    except BadRequestError as error:
+        return 0.5 if error.code == "tool_use_failed" else 0.0
+
+
 async def awaited(run: Any) -> dict[str, float]:
     """The same, ``async``, with a number beside the reward."""
     from openai import AsyncOpenAI

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, reduce
-from itertools import pairwise, takewhile
+from functools import lru_cache
+from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -154,7 +154,10 @@ def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> Opened
     named = zip(tools, written, strict=True)
     if not all(tool.name in tokenizer.decode(whole) for tool, (whole, _) in named):
         return Opened()
-    opening = tuple(reduce(_shared, [tokens for both in written for tokens in both]))
+    shared = written[0][0]
+    for whole in chain.from_iterable(written):
+        shared = _shared(shared, whole)
+    opening = tuple(shared)
     marks = _marks(tokenizer)
     parts = list[Part]()
     for tool, (whole, _) in zip(tools, written, strict=True):

@@ -132,8 +132,8 @@ class ResponsesRequest(Body):
         if self.instructions:
             chat.append({"role": "system", "content": self.instructions})
         given = self.input
-        item = {"role": "user", "content": given}
-        items = [_Item.model_validate(item)] if isinstance(given, str) else given
+        question = {"role": "user", "content": given}
+        items = [_Item.model_validate(question)] if isinstance(given, str) else given
         require(len(items) <= MOST_MESSAGES, "input", f"input has more than {MOST_MESSAGES} items.")
         for i, item in enumerate(items):
             _add(chat, item, f"input[{i}]")
