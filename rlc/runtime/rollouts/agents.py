@@ -47,8 +47,8 @@ from rlc.service import (
     FormError,
     Generation,
     OnToken,
-    Opened,
     RefusedRequest,
+    ReplyOpening,
     ReplyRequest,
     SamplingRequest,
     Tool,
@@ -105,7 +105,7 @@ class AgentEpisode:
         if self.over.done():
             raise RefusedRequest(401, "This episode is over.")
         sampling, model = self._decided(request.sampling), self.model(ChatModel)
-        prompt, begun = None, Opened()
+        prompt, begun = None, ReplyOpening()
         if request.messages is None:
             (given,), ends = request.texts, model.text_ends(sampling.stop)
             tokens = list(given)

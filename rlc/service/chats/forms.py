@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain, pairwise, takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-from attrs import define, field, frozen
+from attrs import frozen
 
 from rlc.chat import EnvError, first_tokens, rendered
-from rlc.service.chats.grammar import Choice, JsonGrammar, Part, State, after, shortest
+from rlc.service.chats.grammar import Choice, JsonGrammar, Part, State, after
 from rlc.service.chats.prompts import (
     UNRENDERED,
     FormError,
@@ -30,7 +27,6 @@ from rlc.service.chats.prompts import (
     require_checkable,
 )
 from rlc.service.chats.replies import FullReply
-from rlc.service.interface import TokenMask
 
 if TYPE_CHECKING:
     from tinker import types
@@ -38,7 +34,6 @@ if TYPE_CHECKING:
 _Q = TypeVar("_Q", list[int], str)
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 _ASKED: Message = {"role": "user", "content": "."}
-_HALF = "\N{REPLACEMENT CHARACTER}"  # of bytes that are no complete character
 _PROBE = '{"probe": 1}'  # arguments, by which those of any call are found
 
 
@@ -118,7 +113,7 @@ FREE = ReplyForm()
 
 
 @frozen(eq=False)
-class Opened:
+class ReplyOpening:
     """The beginning of a reply that is put into the prompt, the grammar of the rest, and the tokens
     that end it. Without a grammar the rest is not masked, nor after a first token of ``free``."""
 
@@ -126,60 +121,52 @@ class Opened:
     rest: State | None = None
     tail: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
-    _costs: dict[State, Costs] = field(factory=dict, init=False)
-
-    def masks(self, tokenizer: Any) -> Callable[[], TokenMask] | None:
-        """Return what makes a mask for each reply."""
-        if self.rest is None:
-            return None
-        known, rest = vocabulary(tokenizer), self.rest
-        return lambda: FormMask(known, self.tail, rest, self._costs, self.free)
 
 
-def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]) -> Opened:
+def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]) -> ReplyOpening:
     """Return how a reply of a form begins and goes on."""
     ends = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
     if form.calls:
         chosen = [tool for tool in tools if tool.name in form.calls]
         return _opened_call(chosen, renderer, tokenizer)
     if form.schema is None or not ends:
-        return Opened()
+        return ReplyOpening()
     calls = _opened_call(tools, renderer, tokenizer).opening[:1] if tools else ()
     start: State = frozenset({(JsonGrammar(form.schema).start(), None)})
-    return Opened((), start, tuple(ends[:1]), calls)
+    return ReplyOpening((), start, tuple(ends[:1]), calls)
 
 
-def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> Opened:
+def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> ReplyOpening:
     written = [[_call(renderer, tool.name, given) for given in (_PROBE, "{}")] for tool in tools]
     named = zip(tools, written, strict=True)
     if not all(tool.name in tokenizer.decode(whole) for tool, (whole, _) in named):
-        return Opened()
+        return ReplyOpening()
     shared = written[0][0]
     for whole in chain.from_iterable(written):
-        shared = _shared(shared, whole)
+        shared = shared_start(shared, whole)
     opening = tuple(shared)
-    marks = _marks(tokenizer)
+    marks = marks_of(tokenizer)
     parts = list[Part]()
     for tool, (whole, _) in zip(tools, written, strict=True):
         tail = tuple(takewhile(marks.__contains__, reversed(whole)))[::-1]
         body = whole[: len(whole) - len(tail)]
         before, found, behind = tokenizer.decode(body).partition(_PROBE)
         if not found or not tail or marks.intersection(body[len(opening) :]):
-            return Opened(opening)
+            return ReplyOpening(opening)
         parts.append((before, JsonGrammar(tool.parameters or _ANY_OBJECT).start(), behind))
     state: State = frozenset({(Choice(parts), None)})
     for one in tokenizer.decode(opening):
         state = after(state, one)
-    return Opened(opening, state, tail)
+    return ReplyOpening(opening, state, tail)
 
 
-def _marks(tokenizer: Any) -> frozenset[int]:
+def marks_of(tokenizer: Any) -> frozenset[int]:
     """Return the tokens that are no text: ends, and marks around turns and calls."""
     added, special = tokenizer.get_added_vocab(), tokenizer.all_special_ids
     return frozenset(i for text, i in added.items() if text.startswith("<") or i in special)
 
 
-def _shared(one: _Q, other: _Q) -> _Q:
+def shared_start(one: _Q, other: _Q) -> _Q:
     """Return what two sequences begin with."""
     differ = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return one[: next(differ, min(len(one), len(other)))]
@@ -196,94 +183,3 @@ def _call(renderer: Any, name: str, arguments: str) -> list[int]:
     except (*UNRENDERED, EnvError):
         return []
     return whole[len(before) :] if whole[: len(before)] == before else []
-
-
-@frozen(eq=False)
-class Vocabulary:
-    """The texts of all tokens that are text, sorted, each with the number of characters that it
-    shares with the one before."""
-
-    size: int
-    texts: dict[int, str]
-    shared: tuple[int, ...]
-
-
-@lru_cache(maxsize=4)
-def vocabulary(tokenizer: Any) -> Vocabulary:
-    """Return the texts of a tokenizer's tokens, without those of incomplete characters."""
-    marks, size = _marks(tokenizer), len(tokenizer)
-    *_, anchor = tokenizer.encode("a", add_special_tokens=False)
-    start = len(tokenizer.decode([anchor]))  # some tokenizers drop a space at the start
-    texts = {i: tokenizer.decode([anchor, i])[start:] for i in range(size) if i not in marks}
-    known = sorted((text, i) for i, text in texts.items() if text and _HALF not in text)
-    shared = (len(_shared(a, b)) for (a, _), (b, _) in pairwise(known))
-    return Vocabulary(size, {i: text for text, i in known}, (0, *shared))
-
-
-_NEVER = 2**30
-Costs = npt.NDArray[np.int32]
-
-
-@define(eq=False)
-class FormMask:
-    """What may be sampled next in a reply. A token is allowed if those that are left can complete
-    the form after it; if they are too few for any, the one after which the fewest are missing."""
-
-    known: Vocabulary
-    tail: tuple[int, ...]
-    state: State
-    costs: dict[State, Costs]  # tokens to the end after each token; of all samples of a request
-    free: tuple[int, ...] = ()
-    _read: int = field(default=0, init=False)
-    _ending: int = field(default=0, init=False)  # tokens of the tail so far
-
-    def allowed(self, tokens: Sequence[int], left: int) -> npt.NDArray[np.bool_]:
-        """Return which tokens may follow ``tokens``, if ``left`` are sampled at most."""
-        if tokens and tokens[0] in self.free:
-            return np.ones(self.known.size, np.bool_)
-        try:
-            for token in tokens[self._read :]:
-                self._add(token)
-            costs = self._next()
-        except RecursionError:  # of a schema that refers to itself before anything else
-            return np.ones(self.known.size, np.bool_)
-        self._read = len(tokens)
-        fitting: npt.NDArray[np.bool_] = costs < left
-        fitting = fitting if fitting.any() else costs == costs.min()
-        if not tokens:
-            fitting[[*self.free]] = True
-        return fitting
-
-    def _add(self, token: int) -> None:
-        if self._ending or token == self.tail[0]:
-            self._ending += 1
-        for one in self.known.texts.get(token, ""):
-            self.state = after(self.state, one)
-
-    def _next(self) -> Costs:
-        if self._ending:
-            costs = np.full(self.known.size, _NEVER, np.int32)
-            costs[self.tail[min(self._ending, len(self.tail) - 1)]] = 0
-            return costs
-        if self.state not in self.costs:
-            self.costs[self.state] = self._costs_of(self.state)
-        return self.costs[self.state]
-
-    def _costs_of(self, state: State) -> Costs:
-        costs = np.full(self.known.size, _NEVER, np.int32)
-        least, states = dict[State, int](), [state]  # after each character of a text
-        for (token, text), shared in zip(self.known.texts.items(), self.known.shared, strict=True):
-            if shared >= len(states):  # the text before had no way on before it ended
-                continue
-            del states[shared + 1 :]
-            for one in text[shared:]:
-                if not (next_state := after(states[-1], one)):
-                    break
-                states.append(next_state)
-            else:
-                if (last := states[-1]) not in least:
-                    least[last] = min(shortest(last) + len(self.tail), _NEVER)
-                costs[token] = least[last]
-        if not shortest(state):
-            costs[self.tail[0]] = len(self.tail) - 1
-        return costs

@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.chat import NO_CHUNKS, Chunks, Ends, model_input, text_of, upto_end
 from rlc.seeds import derive_seed
-from rlc.service.chats.forms import FREE, Opened, ReplyForm, opened
+from rlc.service.chats.forms import FREE, ReplyForm, ReplyOpening, opened
 from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
 from rlc.service.chats.replies import ChatReader, FullReply, TextReader, read_step
 from rlc.service.interface import (
@@ -137,14 +137,14 @@ class ChatModel:
         end = [token for token in prompt[-8:] if token >= 0]  # the others are of images
         return str(self.tokenizer.decode(end)).rstrip().endswith(_OPENING)
 
-    def opened(self, prompt: Sequence[int], request: ReplyRequest) -> Opened:
+    def opened(self, prompt: Sequence[int], request: ReplyRequest) -> ReplyOpening:
         """Return how a reply of the form that a request has begins behind a prompt."""
         if request.form.is_free:
-            return Opened()
+            return ReplyOpening()
         found = opened(request.form, self.renderer, self.tokenizer, request.tools)
         if found.opening or not self.begins_reasoning(prompt):
             return found
-        return Opened()  # what it thinks first has no form
+        return ReplyOpening()  # what it thinks first has no form
 
     def start(self, request: ReplyRequest) -> Generation:
         """Start sampling. Raise TooLongError if the context has no room for a reply; to a chat, the
@@ -215,7 +215,7 @@ class ChatModel:
         sampling: SamplingRequest,
         ends: Ends,
         request: ReplyRequest,
-        begun: Opened,
+        begun: ReplyOpening,
         chunks: Chunks = NO_CHUNKS,
         on_token: OnToken | None = None,
     ) -> types.SampleResponse:
@@ -225,6 +225,7 @@ class ChatModel:
         form = request.form
         if form == FREE:
             return await self.sample(prompt, sampling, ends, chunks, on_token)
+        from rlc.service.chats.masks import masks_of
 
         def read(sequence: types.SampledSequence) -> FullReply:
             reader = self.chat_reader(prompt, ends, request.tools, begun.opening)
@@ -233,7 +234,7 @@ class ChatModel:
                 reply.add(read_step(reader, 0, token))
             return reply
 
-        masks, tries = begun.masks(self.tokenizer), _TRIES if sampling.temperature else 1
+        masks, tries = masks_of(begun, self.tokenizer), _TRIES if sampling.temperature else 1
         sequences, wrong = list[Any](), dict.fromkeys(range(sampling.n), "")
         for number in range(tries):
             seed = sampling.seed

@@ -18,8 +18,9 @@ from jsonschema import Draft202012Validator
 
 from rlc.chat.prompts import fitting_renderer
 from rlc.service import tiny
-from rlc.service.chats.forms import FormMask, Opened, ReplyForm, opened, vocabulary
+from rlc.service.chats.forms import ReplyForm, ReplyOpening, opened
 from rlc.service.chats.grammar import JsonGrammar, State, after, shortest
+from rlc.service.chats.masks import FormMask, masks_of, token_texts
 from rlc.service.chats.model import ChatModel, ReplyRequest
 from rlc.service.chats.prompts import ChatError, FormError, Tool
 from rlc.service.interface import SamplingRequest
@@ -113,19 +114,19 @@ def test_a_grammar_has_the_texts_of_its_schema(schema: Any, text: str, fits: boo
 
 
 @cache
-def of_schema(number: int) -> Opened:
+def of_schema(number: int) -> ReplyOpening:
     form = ReplyForm(schema=SCHEMAS[number])
     return opened(form, renderer(), tokenizer(), ())
 
 
 @cache
-def of_call(name: str) -> Opened:
+def of_call(name: str) -> ReplyOpening:
     return opened(ReplyForm(("look", "answer")), renderer(name), tokenizer(), TOOLS)
 
 
-def filled(begun: Opened, seed: int, most: int) -> list[int]:
+def filled(begun: ReplyOpening, seed: int, most: int) -> list[int]:
     """Return tokens that a mask allows, as any model could sample them."""
-    masks = begun.masks(tokenizer())
+    masks = masks_of(begun, tokenizer())
     assert masks is not None
     mask, tokens, chance = masks(), list[int](), Random(seed)
     for left in range(most, 0, -1):
@@ -167,7 +168,7 @@ def test_a_named_call_begins_with_its_name() -> None:
 
 def test_beside_tools_a_reply_is_json_or_begins_a_call() -> None:
     begun = opened(ReplyForm(schema=SCHEMAS[4]), renderer(), tokenizer(), TOOLS)
-    masks = begun.masks(tokenizer())
+    masks = masks_of(begun, tokenizer())
     assert masks is not None
     first = masks().allowed([], 9)
     assert {*tokenizer().decode(np.flatnonzero(first))} == {*"13456789<"}
@@ -178,7 +179,7 @@ def test_beside_tools_a_reply_is_json_or_begins_a_call() -> None:
 
 def test_a_schema_that_is_left_to_itself_masks_nothing() -> None:
     schema = {"anyOf": [{"$ref": "#"}, {"type": "null"}]}
-    mask = FormMask(vocabulary(tokenizer()), (258,), state_of(schema), {})
+    mask = FormMask(token_texts(tokenizer()), (258,), state_of(schema), {})
     assert mask.allowed([], 9).all()
     with pytest.raises(ChatError, match="the schema is no JSON schema"):
         ReplyForm(schema={"type": "mouse"})
