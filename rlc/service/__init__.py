@@ -34,7 +34,7 @@ else:
     __getattr__ = door(
         __name__,
         """
-        chats.forms: ReplyOpening
+        chats.forms: BegunReply
         chats.model: ChatModel Generation OnToken ReplyRequest SampledReply sampled_tokens
         chats.prompts: FormError Message Tool
         chats.replies: TextDecoder

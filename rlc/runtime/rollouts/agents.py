@@ -42,13 +42,13 @@ from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
 from rlc.service import (
     TOO_LONG,
+    BegunReply,
     Caller,
     ChatModel,
     FormError,
     Generation,
     OnToken,
     RefusedRequest,
-    ReplyOpening,
     ReplyRequest,
     SamplingRequest,
     Tool,
@@ -105,7 +105,7 @@ class AgentEpisode:
         if self.over.done():
             raise RefusedRequest(401, "This episode is over.")
         sampling, model = self._decided(request.sampling), self.model(ChatModel)
-        prompt, begun = None, ReplyOpening()
+        prompt, begun = None, BegunReply()
         if request.messages is None:
             (given,), ends = request.texts, model.text_ends(sampling.stop)
             tokens = list(given)

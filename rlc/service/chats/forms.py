@@ -113,7 +113,7 @@ FREE = ReplyForm()
 
 
 @frozen(eq=False)
-class ReplyOpening:
+class BegunReply:
     """The beginning of a reply that is put into the prompt, the grammar of the rest, and the tokens
     that end it. Without a grammar the rest is not masked, nor after a first token of ``free``."""
 
@@ -123,24 +123,24 @@ class ReplyOpening:
     free: tuple[int, ...] = ()
 
 
-def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]) -> ReplyOpening:
+def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]) -> BegunReply:
     """Return how a reply of a form begins and goes on."""
     ends = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
     if form.calls:
         chosen = [tool for tool in tools if tool.name in form.calls]
         return _opened_call(chosen, renderer, tokenizer)
     if form.schema is None or not ends:
-        return ReplyOpening()
+        return BegunReply()
     calls = _opened_call(tools, renderer, tokenizer).opening[:1] if tools else ()
     start: State = frozenset({(JsonGrammar(form.schema).start(), None)})
-    return ReplyOpening((), start, tuple(ends[:1]), calls)
+    return BegunReply((), start, tuple(ends[:1]), calls)
 
 
-def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> ReplyOpening:
+def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> BegunReply:
     written = [[_call(renderer, tool.name, given) for given in (_PROBE, "{}")] for tool in tools]
     named = zip(tools, written, strict=True)
     if not all(tool.name in tokenizer.decode(whole) for tool, (whole, _) in named):
-        return ReplyOpening()
+        return BegunReply()
     shared = written[0][0]
     for whole in chain.from_iterable(written):
         shared = shared_start(shared, whole)
@@ -152,12 +152,12 @@ def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> ReplyO
         body = whole[: len(whole) - len(tail)]
         before, found, behind = tokenizer.decode(body).partition(_PROBE)
         if not found or not tail or marks.intersection(body[len(opening) :]):
-            return ReplyOpening(opening)
+            return BegunReply(opening)
         parts.append((before, JsonGrammar(tool.parameters or _ANY_OBJECT).start(), behind))
     state: State = frozenset({(Choice(parts), None)})
     for one in tokenizer.decode(opening):
         state = after(state, one)
-    return ReplyOpening(opening, state, tail)
+    return BegunReply(opening, state, tail)
 
 
 def marks_of(tokenizer: Any) -> frozenset[int]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field, frozen
 
-from rlc.service.chats.forms import ReplyOpening, marks_of, shared_start
+from rlc.service.chats.forms import BegunReply, marks_of, shared_start
 from rlc.service.chats.grammar import State, after, shortest
 
 _HALF = "\N{REPLACEMENT CHARACTER}"  # of bytes that are no complete character
@@ -108,7 +108,7 @@ class FormMask:
         return costs
 
 
-def masks_of(begun: ReplyOpening, tokenizer: Any) -> Callable[[], FormMask] | None:
+def masks_of(begun: BegunReply, tokenizer: Any) -> Callable[[], FormMask] | None:
     """Return what makes a mask for each reply that has begun so, if it has a grammar."""
     if begun.rest is None:
         return None

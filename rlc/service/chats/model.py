@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.chat import NO_CHUNKS, Chunks, Ends, model_input, text_of, upto_end
 from rlc.seeds import derive_seed
-from rlc.service.chats.forms import FREE, ReplyForm, ReplyOpening, opened
+from rlc.service.chats.forms import FREE, BegunReply, ReplyForm, opened
 from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
 from rlc.service.chats.replies import ChatReader, FullReply, TextReader, read_step
 from rlc.service.interface import (
@@ -137,14 +137,14 @@ class ChatModel:
         end = [token for token in prompt[-8:] if token >= 0]  # the others are of images
         return str(self.tokenizer.decode(end)).rstrip().endswith(_OPENING)
 
-    def opened(self, prompt: Sequence[int], request: ReplyRequest) -> ReplyOpening:
+    def opened(self, prompt: Sequence[int], request: ReplyRequest) -> BegunReply:
         """Return how a reply of the form that a request has begins behind a prompt."""
         if request.form.is_free:
-            return ReplyOpening()
+            return BegunReply()
         found = opened(request.form, self.renderer, self.tokenizer, request.tools)
         if found.opening or not self.begins_reasoning(prompt):
             return found
-        return ReplyOpening()  # what it thinks first has no form
+        return BegunReply()  # what it thinks first has no form
 
     def start(self, request: ReplyRequest) -> Generation:
         """Start sampling. Raise TooLongError if the context has no room for a reply; to a chat, the
@@ -215,7 +215,7 @@ class ChatModel:
         sampling: SamplingRequest,
         ends: Ends,
         request: ReplyRequest,
-        begun: ReplyOpening,
+        begun: BegunReply,
         chunks: Chunks = NO_CHUNKS,
         on_token: OnToken | None = None,
     ) -> types.SampleResponse:

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from rlc.chat.prompts import fitting_renderer
 from rlc.service import tiny
-from rlc.service.chats.forms import ReplyForm, ReplyOpening, opened
+from rlc.service.chats.forms import BegunReply, ReplyForm, opened
 from rlc.service.chats.grammar import JsonGrammar, State, after, shortest
 from rlc.service.chats.masks import FormMask, masks_of, token_texts
 from rlc.service.chats.model import ChatModel, ReplyRequest
@@ -114,17 +114,17 @@ def test_a_grammar_has_the_texts_of_its_schema(schema: Any, text: str, fits: boo
 
 
 @cache
-def of_schema(number: int) -> ReplyOpening:
+def of_schema(number: int) -> BegunReply:
     form = ReplyForm(schema=SCHEMAS[number])
     return opened(form, renderer(), tokenizer(), ())
 
 
 @cache
-def of_call(name: str) -> ReplyOpening:
+def of_call(name: str) -> BegunReply:
     return opened(ReplyForm(("look", "answer")), renderer(name), tokenizer(), TOOLS)
 
 
-def filled(begun: ReplyOpening, seed: int, most: int) -> list[int]:
+def filled(begun: BegunReply, seed: int, most: int) -> list[int]:
     """Return tokens that a mask allows, as any model could sample them."""
     masks = masks_of(begun, tokenizer())
     assert masks is not None
