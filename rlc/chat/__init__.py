@@ -12,8 +12,8 @@ else:
     __getattr__ = door(
         __name__,
         """
-        histories: AS_PLAYED Ends StoppingHistory View ViewChange ended_reply stop_of upto_end
-            views_of
+        histories: AS_PLAYED Ends StoppingHistory View ViewChange ended_reply first_tokens stop_of
+            upto_end views_of
         prompts: PromptBuilder TextHistory ToolChatHistory caching calls_of chat_history chunks_of
             conversation encoded_reply fitting_renderer load_template observation_of opening
             prompt_of readable rendered text_of tool_chat_history unread_calls with_instruction

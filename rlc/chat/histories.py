@@ -102,11 +102,16 @@ def ended_reply(reply: types.SampledSequence, history: PromptBuilder) -> types.S
 
 
 def upto_end(reply: types.SampledSequence, ends: Ends, tokenizer: Any) -> types.SampledSequence:
-    import numpy as np
-
     count = ends.reached(reply.tokens, tokenizer)
     if count is None or (count == len(reply.tokens) and reply.stop_reason == "stop"):
         return reply
+    return first_tokens(reply, count)
+
+
+def first_tokens(reply: types.SampledSequence, count: int) -> types.SampledSequence:
+    """Return the reply that stopped after ``count`` tokens."""
+    import numpy as np
+
     topk = reply.topk_logprobs_np
     if topk is not None:
         topk = type(topk)(topk.token_ids[:count], topk.logprobs[:count])

@@ -203,9 +203,10 @@ class Rollout:
     None if it was not; ``components`` are those of a credit that is a weighted sum.
 
     ``ended`` is an end of the environment's own (``done``, ``truncated``), a limit (``context``,
-    ``prompt``, ``tokens``, ``turns``) or ``failed``. A rollout that failed after all retries has
-    the ``error``, its ``cause`` in a word and the ``failure``; it has no credit and enters no
-    statistics, unless the plan gives failures a reward. ``retried`` are the errors before.
+    ``prompt``, ``tokens``, ``turns``), ``form`` if replies to an agent had not the form that it
+    asked for, or ``failed``. A rollout that failed after all retries has the ``error``, its
+    ``cause`` in a word and the ``failure``; it has no credit and enters no statistics, unless the
+    plan gives failures a reward. ``retried`` are the errors before.
 
     ``staleness`` counts the optimiser steps since the weights that it was sampled from, ``seconds``
     are the times of ``sampling`` and ``environment``. ``replaced``: all rewards of its group were

@@ -8,6 +8,7 @@ Read ``interface`` first. ``hosted/`` is Tinker through its SDK, and finds the s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.service.chats.forms import *
     from rlc.service.chats.model import *
     from rlc.service.chats.prompts import *
     from rlc.service.chats.replies import *
@@ -33,8 +34,9 @@ else:
     __getattr__ = door(
         __name__,
         """
+        chats.forms: BegunReply
         chats.model: ChatModel Generation OnToken ReplyRequest SampledReply sampled_tokens
-        chats.prompts: Message Tool
+        chats.prompts: FormError Message Tool
         chats.replies: TextDecoder
         conform.probe: Bench Check CheckOutcome ConformReport TOLERANCE
         conform.suite: MOST_TOKENS chosen run_checks

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlc.chat import EnvError
 from rlc.errors import Error
-from rlc.service.chats.prompts import ChatError, TooLongError
+from rlc.service.chats.prompts import ChatError, FormError, TooLongError
 from rlc.service.interface import ServiceError, ServiceLostError
 from rlc.service.sockets import BACKLOG, LOOPBACK, bind, is_local_host
 from rlc.version import __version__
@@ -99,6 +99,7 @@ async def _refused(
         message += f" ({error.hint})" if error.hint else ""
         status = 503 if isinstance(error, ServiceLostError) else 400  # it may be there again
         code = TOO_LONG if isinstance(error, TooLongError) else None
+        code = error.code if isinstance(error, FormError) else code
         param = error.part if isinstance(error, ChatError) else None
         error = RefusedRequest(status, message, param=param, code=code)
     body = error_body(request.scope, error.status, error.message, error.param, error.code)

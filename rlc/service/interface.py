@@ -26,6 +26,8 @@ from rlc.errors import Error
 from rlc.plan import Sampling
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from tinker import types
 
 
@@ -97,6 +99,14 @@ class SampledToken:
     logprob: float
     topk: tuple[tuple[int, float], ...]  # the most likely tokens and their logprobs
     stop_reason: Literal["stop", "length"] | None  # None unless it is the last of its sample
+
+
+class TokenMask(Protocol):
+    """What may be sampled in a reply, token by token."""
+
+    def allowed(self, tokens: Sequence[int], left: int) -> npt.NDArray[np.bool_]:
+        """Return which tokens may follow ``tokens``, if ``left`` are sampled at most: one at least.
+        It is called for each token of one reply in turn."""
 
 
 class SamplingClient(Protocol):

@@ -89,6 +89,22 @@ def two_turns_scored(run: Any) -> float:
     return share(said)
 
 
+def must_call(run: Any) -> float:
+    """Asks for a call, which a model of no use never gives."""
+    ask(run, [user(run.task["prompt"])], tools=[WEATHER], tool_choice="required", max_tokens=8)
+    return 1.0
+
+
+def must_call_or_settle(run: Any) -> float:
+    """The same, but does without."""
+    from openai import BadRequestError
+
+    try:
+        return must_call(run)
+    except BadRequestError as error:
+        return 0.5 if error.code == "tool_use_failed" else 0.0
+
+
 async def awaited(run: Any) -> dict[str, float]:
     """The same, ``async``, with a number beside the reward."""
     from openai import AsyncOpenAI

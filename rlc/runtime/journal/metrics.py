@@ -22,6 +22,7 @@ METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
 COMPARISONS_FILE = "comparisons.jsonl"  # the rewards of the replies that a step compared
 
+_CUT_SHORT = ("prompt", "tokens", "turns", "form")  # ends of rollouts
 # Fields that a rollout and its record have in common.
 _SAME = ("env", "task", "member", "role", "digest", "reward", "ended", "error", "cause")
 
@@ -73,7 +74,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
         "rollouts/failed": float(len(failed)),
         "rollouts/retried": float(sum(bool(rollout.retried) for rollout in rollouts)),
         "rollouts/context_overflow": float(sum(r.ended == "context" for r in played)),
-        "rollouts/cut_short": float(sum(r.ended in ("prompt", "tokens", "turns") for r in played)),
+        "rollouts/cut_short": float(sum(r.ended in _CUT_SHORT for r in played)),
         "rollouts/staleness": fmean(rollout.staleness for rollout in rollouts),
         **_cut_off(played),
         **mean_metric("entropy/mean", _surprisals(played)),

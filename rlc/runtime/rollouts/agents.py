@@ -53,8 +53,10 @@ from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
 from rlc.service import (
     TOO_LONG,
+    BegunReply,
     Caller,
     ChatModel,
+    FormError,
     Generation,
     OnToken,
     RefusedRequest,
@@ -88,7 +90,7 @@ class AgentEpisode:
     idle: Deadline
     context: Context = field(factory=copy_context)  # in which replies are sampled
     over: asyncio.Future[str] = field(factory=lambda: asyncio.get_running_loop().create_future())
-    refused: str | None = None  # the limit that the last request met
+    refused: str | None = None  # the limit that the last request met, or "form"
     transcript: Sequence[Message] = ()  # the conversation of the last reply, which ends it
     _tokens: EpisodeTokens = field(factory=EpisodeTokens, init=False)
     _limits: RolloutsPlan = field(init=False)
@@ -112,26 +114,43 @@ class AgentEpisode:
     async def reply(self, request: PolicyRequest) -> PolicyReply:
         """See :class:`rlc.envs.base.PolicyClient`."""
         whole = whole_conversation(request.messages, request.tools)
+        asked = ReplyRequest(SamplingRequest(max_tokens=None), request.messages)
         try:
-            asked = AskedChat(request.messages, self._tree.write(whole.messages))
-            (reply,) = self.keep(await self.replies(asked, SamplingRequest(max_tokens=None)))
+            (reply,) = self.keep(await self.replies(asked, self._tree.write(whole.messages)))
         except RefusedRequest as error:
             raise EnvError(str(error)) from error
         return reply
 
-    async def replies(self, asked: AskedChat | list[int], wanted: SamplingRequest) -> AgentReplies:
-        """Return replies to a chat or to a text. Raise Refused if a limit forbids them."""
+    async def replies(
+        self, request: ReplyRequest, prompt: TranscriptPrompt | None = None
+    ) -> AgentReplies:
+        """Return replies to a chat, by default with the prompt that it makes, or to one text. Raise
+        Refused if a limit forbids them."""
         self._require_open()
-        sampling, model = self._decided(wanted), self.model(ChatModel)
-        is_chat = isinstance(asked, AskedChat)
-        ends = (model.chat_ends if is_chat else model.text_ends)(sampling.stop)
-        tokens = asked.prompt.tokens if isinstance(asked, AskedChat) else asked
+        sampling, model = self._decided(request.sampling), self.model(ChatModel)
+        begun = BegunReply()
+        if request.messages is None:
+            (given,), ends = request.texts, model.text_ends(sampling.stop)
+            tokens = list(given)
+        else:
+            prompt = prompt or self.prompt(request.messages, request.tools)
+            begun = model.opened(prompt.tokens, request)
+            prompt = prompt.opened(begun.opening)
+            tokens, ends = prompt.tokens, model.chat_ends(sampling.stop)
         self._require_room(tokens, sampling.n)
         key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
         seed = derive_seed(self.attempt.seed, "request", key.hex(), self._counts[key])
         self._counts[key] += sampling.n
-        response = await model.sample(tokens, evolve(sampling, seed=seed % 2**31), ends)
-        return AgentReplies(asked, tokens, sampling, ends, response)
+        replies = partial(AgentReplies, request, prompt, tokens, sampling, ends, begun.opening)
+        seeded = evolve(sampling, seed=seed % 2**31)
+        try:
+            return replies(await model.formed(tokens, seeded, ends, request, begun))
+        except FormError as error:  # the policy learns from what it could not do
+            self.refused = "form"
+            texts = [self.tokenizer.decode(one.tokens) for one in error.response.sequences]
+            sent = [(text, {"role": "assistant", "content": text}) for text in texts]
+            self.keep(replies(error.response), sent)
+            raise
 
     def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
         """Return the policy as a model; the recipe limits its context."""
@@ -213,54 +232,40 @@ class AgentEpisode:
         self.over.cancel()
 
     def keep(
-        self, replies: AgentReplies, sent: Sequence[tuple[str, Message]] | None = None
+        self, replies: AgentReplies, sent: Sequence[tuple[str, Message]] = ()
     ) -> list[PolicyReply]:
-        """Make each reply a turn, and return it. ``sent``: its text and its message as the agent
-        gets them, if it gets them in another form. Raise Refused if the episode is over."""
+        """Make each reply a turn, and return it. ``sent`` has its text and its message, if the
+        agent gets them in another form than OpenAI's. Raise Refused if the episode is over."""
         self._require_open()
-        asked, kept = replies.asked, list[PolicyReply]()
+        asked, prompt, kept = replies.request.messages, replies.prompt, list[PolicyReply]()
         for number, sampled in enumerate(replies.response.sequences):
-            turn, text, message = len(self.attempt.turns), "", None
-            if sent is not None:
-                text, message = sent[number]
-            if isinstance(asked, AskedChat):
-                action = self._tree.answer(asked.prompt, list(sampled.tokens), message)
-                observation, before = asked.prompt.text, asked.messages
+            turn, (text, message) = len(self.attempt.turns), sent[number] if sent else ("", None)
+            if prompt is None or asked is None:
+                action, observation = Action(text), self.tokenizer.decode(replies.tokens)
+                before: Sequence[Message] = [{"role": "user", "content": observation}]
             else:
-                action, observation = Action(text), self.tokenizer.decode(asked)
-                before = [{"role": "user", "content": observation}]
+                action = self._tree.answer(prompt, list(sampled.tokens), message)
+                observation, before = prompt.text, asked
             message = message or reply_message(action, turn)
             self.transcript = (*before, message)
-            prompt = self._tokens.extend(replies.tokens, sampled.tokens)
-            played = sampled_turn(
-                sampled,
-                action,
-                self.player.topk,
-                prompt=prompt,
-                observation=observation,
-                reward=None,
-            )
+            tokens = self._tokens.extend(replies.tokens, sampled.tokens)
+            more = {"prompt": tokens, "observation": observation, "reward": None}
+            played = sampled_turn(sampled, action, self.player.topk, **more)
             self.attempt.turns.append(played)
             kept.append(PolicyReply(message, turn, played.tokens, played.logprobs, action.cut_off))
         return kept
 
 
 @frozen(eq=False)
-class AskedChat:
-    """A conversation as an agent has it, and the prompt that it makes."""
-
-    messages: Sequence[Message]
-    prompt: TranscriptPrompt
-
-
-@frozen(eq=False)
 class AgentReplies:
     """Replies to one request: to a chat, or to a text in tokens."""
 
-    asked: AskedChat | list[int]
+    request: ReplyRequest
+    prompt: TranscriptPrompt | None  # of a chat
     tokens: list[int]  # of the prompt
     sampling: SamplingRequest
     ends: Ends
+    opening: tuple[int, ...]  # of the replies, with which the prompt ends
     response: types.SampleResponse
 
 
@@ -273,17 +278,12 @@ class AgentGeneration(Generation):
     _given: dict[int, AgentReplies] = field(factory=dict, init=False)
 
     async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
-        request, episode = self.request, self.episode
-        asked: AskedChat | list[int]
-        if request.messages is None:
-            asked = list(request.texts[number])
-        else:
-            prompt = episode.prompt(request.messages, request.tools)
-            asked = AskedChat(request.messages, prompt)
-        self._given[number] = reply = await episode.replies(asked, request.sampling)
-        if request.messages is not None:
+        request, texts = self.request, self.request.texts
+        one = evolve(request, texts=texts[number : number + 1]) if texts else request
+        self._given[number] = reply = await self.episode.replies(one)
+        if not texts:
             self.prompts = (tuple(reply.tokens),)
-        self.sampling, self.ends = reply.sampling, reply.ends
+        self.sampling, self.ends, self.opening = reply.sampling, reply.ends, reply.opening
         wanted = request.sampling.top_logprobs  # the policy's reply may have more
         own = [
             replace(each, topk_logprobs_np=first_of(each.topk_logprobs_np, wanted))

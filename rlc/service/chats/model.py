@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from attrs import define, evolve, field, frozen
 
 from rlc.chat import NO_CHUNKS, Chunks, Ends, caching, model_input, text_of, upto_end
+from rlc.seeds import derive_seed
+from rlc.service.chats.forms import FREE, BegunReply, ReplyForm, opened
 from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
-from rlc.service.chats.replies import ChatReader, TextReader
+from rlc.service.chats.replies import ChatReader, FullReply, TextReader, read_step
 from rlc.service.interface import (
     SampledToken,
     SamplingClient,
     SamplingRequest,
     ServiceError,
+    TokenMask,
     sampling_params,
 )
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from tinker import types
 
 _OPENING = "<think>"
+_TRIES = 5  # of a reply that has to have a form
 _PIECE = 2**16  # characters that are tokenised without another look
 OnToken = Callable[[SampledToken], None]
 
@@ -53,6 +58,7 @@ class ReplyRequest:
     messages: Sequence[Message] | None = None
     tools: Sequence[Tool] = ()
     texts: Sequence[Sequence[int]] = ()
+    form: ReplyForm = FREE  # of replies to a chat
 
     @property
     def count(self) -> int:
@@ -112,11 +118,33 @@ class ChatModel:
         """Return a reader of a text as it is sampled."""
         return TextReader(self.tokenizer, frozenset(ends.tokens), ends.cutting(self.tokenizer))
 
-    def chat_reader(self, prompt: Sequence[int], ends: Ends, tools: Sequence[Tool]) -> ChatReader:
-        """Return a reader of a reply as it is sampled."""
+    def chat_reader(
+        self,
+        prompt: Sequence[int],
+        ends: Ends,
+        tools: Sequence[Tool],
+        opening: Sequence[int] = (),
+    ) -> ChatReader:
+        """Return a reader of a reply as it is sampled, whose ``opening`` ends the prompt."""
+        before = prompt[: len(prompt) - len(opening)]
+        reasons = self.begins_reasoning(before)
+        reader = ChatReader(self.renderer, self.text_reader(ends), tools, reasons)
+        for token in opening:
+            reader.feed(token)
+        return reader
+
+    def begins_reasoning(self, prompt: Sequence[int]) -> bool:
         end = [token for token in prompt[-8:] if token >= 0]  # the others are of images
-        is_reasoning = self.tokenizer.decode(end).rstrip().endswith(_OPENING)
-        return ChatReader(self.renderer, self.text_reader(ends), tools, is_reasoning)
+        return str(self.tokenizer.decode(end)).rstrip().endswith(_OPENING)
+
+    def opened(self, prompt: Sequence[int], request: ReplyRequest) -> BegunReply:
+        """Return how a reply of the form that a request has begins behind a prompt."""
+        if request.form.is_free:
+            return BegunReply()
+        found = opened(request.form, self.renderer, self.tokenizer, request.tools)
+        if found.opening or not self.begins_reasoning(prompt):
+            return found
+        return BegunReply()  # what it thinks first has no form
 
     def start(self, request: ReplyRequest) -> Generation:
         """Start sampling. Raise TooLongError if the context has no room for a reply; to a chat, the
@@ -147,9 +175,11 @@ class ChatModel:
         ends: Ends,
         chunks: Chunks = NO_CHUNKS,
         on_token: OnToken | None = None,
+        masks: Callable[[], TokenMask] | None = None,
     ) -> types.SampleResponse:
-        """Sample replies of at most the tokens that the context has left. Raise TooLongError if it
-        has none left, and ServiceError if the service does not answer."""
+        """Sample replies of at most the tokens that the context has left, with ``masks`` if the
+        service can. Raise TooLongError if it has none left, and ServiceError if the service does
+        not answer."""
         most = request.max_tokens
         if self.context is not None:
             room = self.context - len(prompt)
@@ -166,12 +196,62 @@ class ChatModel:
             scores["topk_prompt_logprobs"] = request.top_logprobs
         if request.top_logprobs:
             scores["topk_sample_logprobs"] = request.top_logprobs
-        streams = on_token is not None and "on_token" in inspect.signature(client.sample).parameters
+        takes = inspect.signature(client.sample).parameters
+        if masks is not None and "masks" in takes:
+            scores["masks"] = masks
+        streams = on_token is not None and "on_token" in takes
         if streams:
             scores["on_token"] = on_token
         arguments = model_input(prompt, chunks), request.n, params
         response: types.SampleResponse = await client.sample(*arguments, **scores)
         if on_token is not None and not streams:
+            for token in sampled_tokens(response):
+                on_token(token)
+        return response
+
+    async def formed(
+        self,
+        prompt: Sequence[int],
+        sampling: SamplingRequest,
+        ends: Ends,
+        request: ReplyRequest,
+        begun: BegunReply,
+        chunks: Chunks = NO_CHUNKS,
+        on_token: OnToken | None = None,
+    ) -> types.SampleResponse:
+        """Sample replies of the form that a request has, behind a prompt with their opening. What
+        does not fit is sampled again, and replies come when all fit. Raise FormError if some never
+        do."""
+        form = request.form
+        if form == FREE:
+            return await self.sample(prompt, sampling, ends, chunks, on_token)
+        from rlc.service.chats.masks import masks_of
+
+        def read(sequence: types.SampledSequence) -> FullReply:
+            reader = self.chat_reader(prompt, ends, request.tools, begun.opening)
+            reply = FullReply()
+            for token in tokens_of(sequence):
+                reply.add(read_step(reader, 0, token))
+            return reply
+
+        masks, tries = masks_of(begun, self.tokenizer), _TRIES if sampling.temperature else 1
+        sequences, wrong = list[Any](), dict.fromkeys(range(sampling.n), "")
+        for number in range(tries):
+            seed = sampling.seed
+            if number and seed is not None:
+                seed = derive_seed(seed, "again", number) % 2**31
+            fewer = evolve(sampling, n=len(wrong), seed=seed)
+            response = await self.sample(prompt, fewer, ends, chunks, masks=masks)
+            kept = iter(form.kept(sequence, read) for sequence in response.sequences)
+            sequences = [next(kept) if i in wrong else sequences[i] for i in range(sampling.n)]
+            misfits = enumerate(form.misfit(read(sequence)) for sequence in sequences)
+            wrong = {i: why for i, why in misfits if why is not None}
+            if not wrong:
+                break
+        response = replace(response, sequences=sequences)
+        if wrong:
+            raise form.error(wrong, tries, response)
+        if on_token is not None:
             for token in sampled_tokens(response):
                 on_token(token)
         return response
@@ -199,13 +279,17 @@ def _texts(message: Message) -> Iterator[str]:
 def sampled_tokens(response: types.SampleResponse) -> Iterator[SampledToken]:
     """Iterate over the tokens of complete samples. Raise ServiceError if they have no logprobs."""
     for number, sequence in enumerate(response.sequences):
-        if sequence.logprobs is None:
-            raise ServiceError("the service gives no logprobs of what it samples")
-        topk = sequence.topk_logprobs or [None] * len(sequence.tokens)
-        for at, (token, logprob) in enumerate(zip(sequence.tokens, sequence.logprobs, strict=True)):
-            is_last = at == len(sequence.tokens) - 1
-            reason: Literal["stop", "length"] | None = sequence.stop_reason if is_last else None
-            yield SampledToken(number, token, logprob, tuple(topk[at] or ()), reason)
+        yield from tokens_of(sequence, number)
+
+
+def tokens_of(sequence: types.SampledSequence, number: int = 0) -> Iterator[SampledToken]:
+    if sequence.logprobs is None:
+        raise ServiceError("the service gives no logprobs of what it samples")
+    topk = sequence.topk_logprobs or [None] * len(sequence.tokens)
+    for at, (token, logprob) in enumerate(zip(sequence.tokens, sequence.logprobs, strict=True)):
+        is_last = at == len(sequence.tokens) - 1
+        reason: Literal["stop", "length"] | None = sequence.stop_reason if is_last else None
+        yield SampledToken(number, token, logprob, tuple(topk[at] or ()), reason)
 
 
 @frozen
@@ -226,6 +310,7 @@ class Generation:
     sampling: SamplingRequest
     ends: Ends
     chunks: Chunks = NO_CHUNKS  # what is not text among the tokens of the prompts
+    opening: tuple[int, ...] = ()  # of the replies, with which the prompt ends
     _events: asyncio.Queue[tuple[int, SampledToken] | None] = field(
         factory=asyncio.Queue, init=False
     )
@@ -311,7 +396,7 @@ class _ChatGeneration(Generation):
 
     request: ReplyRequest = field(kw_only=True)
 
-    async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:
+    async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:  # noqa: ARG002
         messages, tools = self.request.messages or (), self.request.tools
 
         def write() -> tuple[list[int], Chunks]:
@@ -319,6 +404,9 @@ class _ChatGeneration(Generation):
             return self.model.prompt(messages, tools)
 
         prompt, self.chunks = await asyncio.to_thread(write)
-        self.model.require_room(len(prompt), self.sampling.max_tokens)
-        self.prompts = (tuple(prompt),)
-        return await super().sample(number, on_token)
+        begun = self.model.opened(prompt, self.request)
+        self.opening, self.prompts = begun.opening, ((*prompt, *begun.opening),)
+        self.model.require_room(len(self.prompts[0]), self.sampling.max_tokens)
+        return await self.model.formed(
+            self.prompts[0], self.sampling, self.ends, self.request, begun, self.chunks, on_token
+        )

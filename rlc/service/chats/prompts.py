@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import frozen
 
 from rlc.chat import Chunks, EnvError, opening, prompt_of
 from rlc.errors import first_line
 
-Part = Literal["tools", "messages"]
+if TYPE_CHECKING:
+    from tinker import types
+
+Part = Literal["tools", "messages", "response_format"]
 
 
 class ChatError(EnvError):
-    """A chat that cannot be shown to a model, because of its tools or messages (``part``)."""
+    """A chat that cannot be shown to a model, because of one of its parts."""
 
     def __init__(self, message: str, hint: str | None = None, *, part: Part = "messages") -> None:
         super().__init__(message, hint)
@@ -26,19 +29,32 @@ class TooLongError(EnvError):
     """A chat that exceeds the context of the model."""
 
 
-def require_checkable(schema: Any) -> None:
+class FormError(EnvError):
+    """A reply does not have the form that its request asks for, however often it is sampled.
+    ``response`` has the last replies; ``code`` is a word for programs."""
+
+    def __init__(
+        self, message: str, hint: str, *, code: str, response: types.SampleResponse
+    ) -> None:
+        super().__init__(message, hint)
+        self.code = code
+        self.response = response
+
+
+def require_checkable(schema: Any, part: Part = "tools") -> None:
     """Raise ChatError for what is no JSON schema (draft 2020-12), or refers to another document."""
+    whose = "a strict tool's schema" if part == "tools" else "the schema"
     from jsonschema import Draft202012Validator, SchemaError
 
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        message = f"a strict tool's schema is no JSON schema: {error.message}"
-        raise ChatError(message, f"see {error.json_path} in it", part="tools") from error
+        message = f"{whose} is no JSON schema: {error.message}"
+        raise ChatError(message, f"see {error.json_path} in it", part=part) from error
     for target in _references(schema):
         if not target.startswith("#"):
-            message = f"a strict tool's schema refers to {target!r}, which is not fetched"
-            raise ChatError(message, "put it under `$defs`", part="tools")
+            message = f"{whose} refers to {target!r}, which is not fetched"
+            raise ChatError(message, "put it under `$defs`", part=part)
 
 
 def is_object(arguments: str) -> bool:

@@ -290,11 +290,15 @@ async def read_steps(
 ) -> AsyncIterator[Step]:
     """Read the tokens of several replies as they come."""
     async for choice, token in tokens:
-        piece, end = readers[choice].feed(token.token), None
-        if token.stop_reason is not None:
-            end = readers[choice].finish(token.stop_reason)
-            piece = ReplyPiece(piece.text + end.piece.text, piece.reasoning + end.piece.reasoning)
-        yield Step(choice, token, piece, end)
+        yield read_step(readers[choice], choice, token)
+
+
+def read_step(reader: Reader, choice: int, token: SampledToken) -> Step:
+    piece, end = reader.feed(token.token), None
+    if token.stop_reason is not None:
+        end = reader.finish(token.stop_reason)
+        piece = ReplyPiece(piece.text + end.piece.text, piece.reasoning + end.piece.reasoning)
+    return Step(choice, token, piece, end)
 
 
 @define

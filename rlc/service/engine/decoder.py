@@ -35,7 +35,7 @@ from rlc.service.engine.attention import (
     padded,
 )
 from rlc.service.engine.base_model import BaseModel, CacheEntry, PrefixCache, WeightSnapshot
-from rlc.service.interface import ServiceError
+from rlc.service.interface import ServiceError, TokenMask
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -107,8 +107,8 @@ def next_tokens(
     logits_BV: Tensor, rules: Sequence[SamplingRule], uniform_B: npt.NDArray[np.float64]
 ) -> tuple[list[int], list[float]]:
     """Return tokens by inverting the cumulative distribution, and their logprobs. A logprob is that
-    of the distribution sampled from: temperature, top-k and top-p included, renormalised. A greedy
-    choice (temperature 0) has the logprob of temperature 1."""
+    of the distribution sampled from: temperature, top-k, top-p and mask included, renormalised. A
+    greedy choice (temperature 0) has the logprob of temperature 1."""
     shaped_BV = logits_BV.float()
     if any(rule.temperature not in (0, 1) for rule in rules):
         temperatures = [rule.temperature or 1.0 for rule in rules]
@@ -182,6 +182,7 @@ class RunningSample:
     cancelled: Callable[[], bool]
     topk: int = 0  # how many of the most likely tokens are kept beside each sampled one
     on_token: Callable[[RunningSample], None] | None = None  # called after each token
+    mask: TokenMask | None = None
     tokens: list[int] = field(factory=list, init=False)
     logprobs: list[float] = field(factory=list, init=False)
     topk_logprobs: list[TopkOfToken] = field(factory=list, init=False)
@@ -214,6 +215,18 @@ class RunningSample:
         if self.on_token is not None:
             self.on_token(self)
         return self.stop_reason is not None
+
+
+def _masked(logits_BV: Tensor, samples: Sequence[RunningSample]) -> Tensor:
+    """Return logits in which only what the samples' masks allow can be sampled."""
+    rows = [(row, s, s.mask) for row, s in enumerate(samples) if s.mask is not None]
+    logits_BV = logits_BV.clone() if rows else logits_BV
+    for row, sample, mask in rows:
+        allowed_V = np.zeros(logits_BV.shape[1], dtype=np.bool_)
+        known = mask.allowed(sample.tokens, sample.limit - len(sample.tokens))
+        allowed_V[: len(known)] = known
+        logits_BV[row, torch.from_numpy(~allowed_V).to(logits_BV.device)] = -torch.inf
+    return logits_BV
 
 
 @frozen(eq=False)
@@ -304,7 +317,8 @@ class Decoder:
         keys_B = np.array([s.key for s in self.samples], dtype=np.uint64)
         t_B = np.array([len(s.tokens) for s in self.samples], dtype=np.uint64)
         rules = [s.rule for s in self.samples]
-        tokens, logprobs = next_tokens(self._logits_BV, rules, uniforms(keys_B, t_B))
+        logits_BV = _masked(self._logits_BV, self.samples)
+        tokens, logprobs = next_tokens(logits_BV, rules, uniforms(keys_B, t_B))
         best = topk_tokens(self._logits_BV, rules, [s.topk for s in self.samples])
         leaving = [
             row

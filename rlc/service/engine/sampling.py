@@ -28,7 +28,7 @@ from rlc.service.engine.base_model import BaseModel, WeightSnapshot
 from rlc.service.engine.decoder import Decoder, RunningSample, SamplingRule, stream_key
 from rlc.service.engine.scoring import ScoringRequest, prompt_logprobs, prompt_scores
 from rlc.service.engine.waves import Outcome, PendingRequest, attempt, call_in, closed_error, fulfil
-from rlc.service.interface import SampledToken, ServiceError
+from rlc.service.interface import SampledToken, ServiceError, TokenMask
 
 MOST_SAMPLES = 65_536  # of one request: each takes memory at once
 
@@ -58,6 +58,7 @@ class SampleRequest:
     limit: int
     stops: Callable[[list[int]], bool]
     on_token: Callable[[SampledToken], None] | None = None
+    masks: Callable[[], TokenMask] | None = None  # one for each sample
     number: int = field(factory=lambda: next(_numbers), init=False)  # for its samples' ids
 
     def samples(self, cancelled: Callable[[], bool]) -> list[RunningSample]:
@@ -69,6 +70,7 @@ class SampleRequest:
                 stream_key(self.seed, i),
                 *how,
                 None if self.on_token is None else partial(self._report, i),
+                None if self.masks is None else self.masks(),
             )
             for i in range(self.num_samples)
         ]
@@ -89,6 +91,7 @@ def read_request(
     params: types.SamplingParams,
     scoring: ScoringRequest,
     on_token: Callable[[SampledToken], None] | None = None,
+    masks: Callable[[], TokenMask] | None = None,
 ) -> SampleRequest:
     """Check a request. Raise ServiceError if it cannot be carried out."""
     tokens = engine.base.token_ids(prompt, "The prompt")
@@ -108,7 +111,7 @@ def read_request(
         )
     seed = secrets.randbits(64) if params.seed is None else params.seed
     rule, stops = SamplingRule.of(params), read_stops(params.stop, engine.base)
-    how = num_samples, seed, rule, limit, stops, on_token
+    how = num_samples, seed, rule, limit, stops, on_token, masks
     return SampleRequest(engine, snapshot, tokens, scoring, *how)
 
 

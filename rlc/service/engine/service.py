@@ -43,6 +43,7 @@ from rlc.service.interface import (
     MappedAwaitable,
     SampledToken,
     ServiceError,
+    TokenMask,
 )
 
 AnyWorker = WaveWorker[SampleRequest] | ContinuousWorker
@@ -69,16 +70,18 @@ class LocalSamplingClient:
         prompt_alt_tokens_k: int = 0,
         *,
         on_token: Callable[[SampledToken], None] | None = None,
+        masks: Callable[[], TokenMask] | None = None,
     ) -> Awaitable[types.SampleResponse]:
         """Sample ``i`` depends on (seed, i), the prompt and the snapshot. ``on_token`` is called in
         the event loop with each token as it is sampled, the last one before the awaitable is done.
+        ``masks`` returns a mask for each sample, on the engine's thread.
         """
         tell = None if on_token is None else partial(call_in, asyncio.get_running_loop(), on_token)
         of_prompt = include_prompt_logprobs, prompt_logprobs_last_n, topk_prompt_logprobs
         of_others = topk_sample_logprobs, target_prompt_logprobs, prompt_alt_tokens_k
         scoring = ScoringRequest(*of_prompt, *of_others)
         read = partial(read_request, self._engine, self._snapshot)
-        return self._send(partial(read, prompt, num_samples, sampling_params, scoring, tell))
+        return self._send(partial(read, prompt, num_samples, sampling_params, scoring, tell, masks))
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Awaitable[list[float | None]]:
         reply = self._send(partial(read_logprobs_request, self._engine, self._snapshot, prompt))

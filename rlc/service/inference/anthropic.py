@@ -9,16 +9,17 @@ from typing import Any, ClassVar, Literal
 from attrs import define, field
 from pydantic import Field
 
+from rlc.service.chats.forms import FREE, ReplyForm
 from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, FullReply, Step
 from rlc.service.http import RefusedRequest
 from rlc.service.inference.endpoint import (
-    FREE_CHOICE,
     MOST_MESSAGES,
     Body,
     Strict,
     image_part,
+    must_call,
     require,
 )
 from rlc.service.interface import SamplingRequest
@@ -63,9 +64,9 @@ class _Tool(Strict):
 
 
 class _ToolChoice(Strict):
-    type: str
+    type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
-    disable_parallel_tool_use: Literal[False] | None = None
+    disable_parallel_tool_use: bool | None = None
 
 
 class _Metadata(Strict):
@@ -86,11 +87,8 @@ class CountRequest(Body):
     cache_control: _CacheControl | None = None
 
     def offered(self) -> list[Tool]:
-        """Return the tools that the model may call. Raise RefusedRequest (400) for a
-        ``tool_choice`` that cannot be enforced, strict tools that cannot be checked, and tools that
-        Anthropic runs."""
-        choice = "auto" if self.tool_choice is None else self.tool_choice.type
-        require(choice in ("auto", "none"), "tool_choice", FREE_CHOICE)
+        """Return the tools that the model may call. Raise ChatError for strict tools that cannot be
+        checked, and RefusedRequest (400) for tools that Anthropic runs."""
         for tool in self.tools or ():
             is_own = tool.type in (None, "custom") and tool.input_schema is not None
             problem = f"The tool {tool.name} is of type {tool.type}"
@@ -104,8 +102,16 @@ class CountRequest(Body):
                 {**(tool.input_schema or {} if tool.strict else {}), "type": "object"},
             )
             for tool in self.tools or ()
-            if choice != "none"
+            if self.tool_choice is None or self.tool_choice.type != "none"
         ]
+
+    def form(self, tools: Sequence[Tool]) -> ReplyForm:
+        """Return what a reply has to be. Raise RefusedRequest (400) for a choice of no tool."""
+        choice = self.tool_choice
+        if choice is None or choice.type == "none":
+            return FREE
+        chosen = {"any": "required", "tool": choice.name}.get(choice.type, "auto")
+        return ReplyForm(must_call(chosen, tools), bool(choice.disable_parallel_tool_use))
 
     def conversation(self) -> list[Message]:
         """Return the messages as plain data in OpenAI's form, the system's first. Raise

@@ -50,13 +50,25 @@ class Body(Strict):
 
 B = TypeVar("B", bound=Body)
 MOST_MESSAGES = 32_768  # of a request
-FREE_CHOICE = "tool_choice is auto or none: this server cannot force a call."
 
 
 def require(holds: bool, param: str, message: str) -> None:
     """Raise RefusedRequest (400), which names a parameter, unless something holds."""
     if not holds:
         raise RefusedRequest(400, message, param=param)
+
+
+def must_call(choice: Any, tools: Sequence[Tool]) -> tuple[str, ...]:
+    """Return the names of the tools of which a reply has to call one: ``choice`` is "auto",
+    "required" or the name of one. Raise RefusedRequest (400) for any other."""
+    names = tuple(tool.name for tool in tools)
+    if choice == "auto":
+        return ()
+    if choice == "required" and names:
+        return names
+    problem = "tool_choice names none of the tools of the request."
+    require(choice in names, "tool_choice", problem)
+    return (choice,)
 
 
 def read_body(kind: type[B], content: bytes) -> B:
@@ -175,7 +187,7 @@ class AnsweredRequest:
     id: str
     caller: Caller
     model: str
-    path: str  # chat/completions, completions or messages
+    path: str  # chat/completions, completions, responses or messages
     prompts: tuple[array[int], ...]
     choices: tuple[Choice, ...]
     sampling: SamplingRequest

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from attrs import evolve, field, frozen
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from rlc.service.chats.forms import ReplyForm
 from rlc.service.chats.model import ChatModel, Generation, ScoredToken
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, FullReply, Step
+from rlc.service.http import RefusedRequest
 from rlc.service.inference.endpoint import (
-    FREE_CHOICE,
     MOST_MESSAGES,
     Body,
     Strict,
     image_part,
+    must_call,
     require,
 )
 from rlc.service.interface import SampledToken, SamplingRequest
@@ -116,7 +118,7 @@ class _Message(Strict):
     annotations: list[Any] | None = Field(None, max_length=0)
 
 
-class _Function(Strict):
+class Function(Strict):
     name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -125,15 +127,37 @@ class _Function(Strict):
 
 class _Tool(Strict):
     type: Literal["function"]
-    function: _Function
+    function: Function
+
+
+class Schema(Strict):
+    """A format of text: any, JSON, or JSON of a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool | None = None  # it is checked in any case
+
+    def required(self) -> dict[str, Any] | None:
+        """Return the JSON schema that texts have to fit."""
+        if self.type == "text":
+            return None
+        return {"type": "object"} if self.schema_ is None else self.schema_
+
+
+class _Format(Strict):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: dict[str, Any] | None = None
+
+    def required(self) -> dict[str, Any] | None:
+        return Schema.model_validate({**(self.json_schema or {}), "type": self.type}).required()
 
 
 class ChatRequest(_Request):
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         **_Request.without_effect,
         "modalities": (["text"],),
-        "parallel_tool_calls": (True,),
-        "response_format": ({"type": "text"},),
         "store": (False,),
         **dict.fromkeys(("audio", "function_call", "functions", "moderation", "prediction"), ()),
         **dict.fromkeys(("reasoning_effort", "verbosity", "web_search_options"), ()),
@@ -145,6 +169,8 @@ class ChatRequest(_Request):
     top_logprobs: int | None = Field(None, ge=0, le=_MOST_LIKELIEST)
     tools: list[_Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: _Format | None = None
     renderer: str | None = None  # an extension
 
     def how(self) -> SamplingRequest:
@@ -157,27 +183,52 @@ class ChatRequest(_Request):
         return self.sampling(next(iter(limits), None), self.top_logprobs)
 
     def offered(self) -> list[Tool]:
-        """Return the tools that the model may call. Raise RefusedRequest (400) for a
-        ``tool_choice`` that cannot be enforced, and for strict tools that cannot be checked."""
-        is_free = self.tool_choice in (None, "auto", "none")
-        require(is_free, "tool_choice", FREE_CHOICE)
-        has_tools = bool(self.tools) or self.tool_choice is None
-        require(has_tools, "tool_choice", "tool_choice needs tools.")
-        if self.tool_choice == "none":
-            return []
-        return [
-            Tool(
-                function.name,
-                function.description or "",
-                function.parameters or {"type": "object", "properties": {}},
-                function.parameters if function.strict else None,
-            )
-            for function in (tool.function for tool in self.tools or ())
-        ]
+        """Return the tools that the model may call. Raise ChatError for strict ones that cannot be
+        checked, and RefusedRequest (400) for a choice among none."""
+        functions = [tool.function for tool in self.tools or ()]
+        return offered_tools(functions, self.tool_choice)
+
+    def form(self, tools: Sequence[Tool]) -> ReplyForm:
+        """Return what a reply has to be. Raise RefusedRequest (400) for a choice of no tool, and
+        ChatError for what is no schema."""
+        chosen = self.tool_choice
+        if isinstance(chosen, dict):
+            chosen = (chosen.get("function") or {}).get("name")
+        schema = None if self.response_format is None else self.response_format.required()
+        return reply_form(chosen, tools, self.parallel_tool_calls, schema)
 
     def conversation(self) -> list[Message]:
         """Return the messages as plain data. Raise RefusedRequest (400) for unreadable content."""
         return [_plain(message, f"messages[{i}]") for i, message in enumerate(self.messages)]
+
+
+def offered_tools(functions: Sequence[Function], choice: Any) -> list[Tool]:
+    require(bool(functions) or choice is None, "tool_choice", "tool_choice needs tools.")
+    return [
+        Tool(
+            function.name,
+            function.description or "",
+            function.parameters or {"type": "object", "properties": {}},
+            function.parameters if function.strict else None,
+        )
+        for function in functions
+        if choice != "none"
+    ]
+
+
+def reply_form(choice: Any, tools: Sequence[Tool], parallel: bool | None, schema: Any) -> ReplyForm:
+    """Return what a reply has to be; ``choice`` is a word or the name of a tool."""
+    called = () if choice in (None, "none") else must_call(choice, tools)
+    return ReplyForm(called, parallel is False, schema)
+
+
+def plain_message(message: dict[str, Any], where: str) -> Message:
+    """Return a message of a body as plain data. Raise RefusedRequest (400) for one that is none."""
+    try:
+        return _plain(_Message.model_validate(message), where)
+    except ValidationError as error:
+        problem = f"{where} has what is no message: {error.errors()[0]['msg']}."
+        raise RefusedRequest(400, problem, param=where) from error
 
 
 def _plain(message: _Message, where: str) -> Message:
@@ -330,7 +381,7 @@ class ChatAnswer(_Answer):
         return message
 
     def message(self, i: int, reply: FullReply) -> Message:
-        return _plain(_Message.model_validate(self._message(i, reply)), "message")
+        return plain_message(self._message(i, reply), "message")
 
     def first(self) -> list[Json]:
         role = {"role": "assistant", "content": ""}

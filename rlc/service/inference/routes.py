@@ -52,6 +52,7 @@ from rlc.service.inference.openai import (
     CompletionAnswer,
     CompletionRequest,
 )
+from rlc.service.inference.responses import ResponseAnswer, ResponsesRequest
 from rlc.service.interface import ServiceError
 
 OPENAI = ("/v1", "/oai/api/v1")
@@ -61,7 +62,7 @@ _NOBODY = Response(status_code=499)  # the client has left
 _log = logging.getLogger(__name__)
 
 
-Answer = ChatAnswer | CompletionAnswer | MessageAnswer
+Answer = ChatAnswer | CompletionAnswer | MessageAnswer | ResponseAnswer
 
 
 def endpoint_app(models: Models, answered: Observer | None = None) -> Starlette:
@@ -85,6 +86,7 @@ def inference_routes(models: Models, answered: Observer | None = None) -> list[B
     routes = [
         *at(OPENAI, "chat/completions", _chat),
         *at(OPENAI, "completions", _complete),
+        *at(OPENAI, "responses", _response),
         *at(ANTHROPIC, "messages", _message),
         *at(ANTHROPIC, "messages/count_tokens", _count_tokens),
         *at(everywhere, "models", _list_models, "GET"),
@@ -117,12 +119,23 @@ async def _message(endpoint: ModelEndpoint, request: Request) -> Response:
     return await _respond(endpoint, request, "messages", wanted, answer)
 
 
+async def _response(endpoint: ModelEndpoint, request: Request) -> Response:
+    body, size = await _read(ResponsesRequest, request)
+    wanted, generation = await _start_chat(endpoint, request, body, size)
+    answer = ResponseAnswer(f"resp_{uuid4().hex}", int(time.time()), generation, body)
+    return await _respond(endpoint, request, "responses", wanted, answer)
+
+
 async def _start_chat(
-    endpoint: ModelEndpoint, request: Request, body: ChatRequest | MessagesRequest, size: int
+    endpoint: ModelEndpoint,
+    request: Request,
+    body: ChatRequest | MessagesRequest | ResponsesRequest,
+    size: int,
 ) -> tuple[ReplyRequest, Generation]:
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
     tools, messages = body.offered(), await off_loop(size, partial(_messages, body))
-    wanted = ReplyRequest(body.how(), messages, tools)
+    form = body.form(tools)
+    wanted = ReplyRequest(body.how(), form.shown(messages), tools, form=form)
     return wanted, endpoint.start(model, wanted)
 
 
@@ -144,7 +157,7 @@ async def _count_tokens(endpoint: ModelEndpoint, request: Request) -> Response:
     return JSONResponse({"input_tokens": len(prompt)})
 
 
-def _messages(body: ChatRequest | CountRequest) -> Sequence[Message]:
+def _messages(body: ChatRequest | CountRequest | ResponsesRequest) -> Sequence[Message]:
     return name_results(body.conversation())
 
 
@@ -164,8 +177,8 @@ async def _respond(
     if wanted.messages is None:
         readers = [model.text_reader(generation.ends) for _ in range(wanted.count)]
     else:
-        read = partial(model.chat_reader, generation.prompts[0], generation.ends, wanted.tools)
-        readers = [read() for _ in range(generation.n)]
+        of = generation.prompts[0], generation.ends, wanted.tools, generation.opening
+        readers = [model.chat_reader(*of) for _ in range(generation.n)]
     replies = [FullReply() for _ in readers]
 
     async def steps() -> AsyncIterator[Step]:
@@ -229,15 +242,21 @@ def _keep(
 async def _events(
     request: Request, answer: Answer, steps: AsyncIterator[Step], replies: Sequence[FullReply]
 ) -> AsyncIterator[bytes]:
-    """Iterate over an answer's server-sent events; Anthropic's have names, OpenAI's an end mark."""
-    anthropic = isinstance(answer, MessageAnswer)
+    """Iterate over an answer's server-sent events. Anthropic's and those of responses have names,
+    OpenAI's others an end mark."""
+    is_named = isinstance(answer, MessageAnswer | ResponseAnswer)
 
     def written(events: Sequence[dict[str, Any]]) -> bytes:
         lines = []
         for event in events:
-            name = f"event: {event['type']}\n" if anthropic else ""
+            name = f"event: {event['type']}\n" if is_named else ""
             lines.append(f"{name}data: {json.dumps(event)}\n\n")
         return "".join(lines).encode()
+
+    def failed(message: str) -> bytes:
+        if isinstance(answer, ResponseAnswer):
+            return written([answer.failed(message)])
+        return written([error_body(request.scope, 500, message)])
 
     try:
         yield written(answer.first())
@@ -246,12 +265,11 @@ async def _events(
                 yield written(events)
         yield written(answer.last(replies))
     except ServiceError as error:
-        yield written([error_body(request.scope, 500, str(error))])
+        yield failed(str(error))
     except Exception as error:
         _log.error("%s failed in a stream", request.url.path, exc_info=error)
-        message = f"The server failed: {type(error).__name__}."
-        yield written([error_body(request.scope, 500, message)])
-    if not anthropic:
+        yield failed(f"The server failed: {type(error).__name__}.")
+    if not is_named:
         yield b"data: [DONE]\n\n"
 
 

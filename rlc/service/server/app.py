@@ -38,7 +38,7 @@ from rlc.service.http import (
 )
 from rlc.service.inference.endpoint import Caller, Observer
 from rlc.service.inference.routes import inference_routes
-from rlc.service.interface import SampledToken, ServiceError
+from rlc.service.interface import SampledToken, ServiceError, TokenMask
 from rlc.service.server import account_requests, client_requests
 from rlc.service.server.backend import SIGNED, Backend, Handlers, ServedModel
 from rlc.service.server.faults import FaultyApp
@@ -162,11 +162,12 @@ class _CountedClient:
         sampling_params: types.SamplingParams,
         *,
         on_token: Callable[[SampledToken], None] | None = None,
+        masks: Callable[[], TokenMask] | None = None,
         **scores: Any,
     ) -> types.SampleResponse:
         await asyncio.sleep(self.backend.disturbances.delay("sample"))
         sampling: Awaitable[types.SampleResponse] = self.client.sample(
-            prompt, num_samples, sampling_params, on_token=on_token, **scores
+            prompt, num_samples, sampling_params, on_token=on_token, masks=masks, **scores
         )
         response = await sampling
         self.backend.used_samples(_OWNER, self.base_model, prompt, response)

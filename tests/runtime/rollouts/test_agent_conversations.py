@@ -48,9 +48,17 @@ class Agent:
     chats: list[tuple[Message, ...]] = field(factory=list)  # with the answer
     number: int = 0
 
-    def ask(self, *messages: Message, reply: str, ends: bool = True, tools: Any = ()) -> list[int]:
+    def ask(
+        self,
+        *messages: Message,
+        reply: str,
+        ends: bool = True,
+        tools: Any = (),
+        opening: str = "",
+    ) -> list[int]:
         """Send a conversation; return the tokens of its prompt."""
         written = self.of.write(conversation(messages, tools).messages)
+        written = written.opened(tokenizer().encode(opening, add_special_tokens=False))
         sampled: list[int] = tokenizer().encode(reply, add_special_tokens=False)
         sampled += renderer().get_stop_sequences()[:1] if ends else []
         chat = written.chat.copy()
@@ -185,6 +193,23 @@ def test_a_call_may_come_back_with_its_arguments_written_in_another_way() -> Non
     sampled = [*first, *one.turns[0].tokens]
     assert second[: len(sampled)] == sampled
     assert one.of.kinds == {"begun": 1, "continued": 1}
+
+
+def test_the_opening_of_a_call_is_prompt_in_this_turn_and_the_next() -> None:
+    one, opening = agent(), CALL[: CALL.index("add")]
+    first = one.ask(user("add"), reply=CALL[len(opening) :], tools=TOOLS, opening=opening)
+    assert tokenizer().decode(first).endswith(opening)
+    assert one.turns[0].action == CALL
+    (call,) = one.chats[-1][-1]["tool_calls"]
+    assert call["function"]["name"] == "add"
+    result = {"role": "tool", "tool_call_id": call["id"], "name": "add", "content": "2"}
+    second = one.ask(*one.chats[-1], result, reply="2", tools=TOOLS)
+    assert second[: len(first) + len(one.turns[0].tokens)] == [*first, *one.turns[0].tokens]
+    (sequence,) = merged_sequences(one.turns)
+    assert sequence.turns[: len(first)] == [NOT_SAMPLED] * len(first)
+    assert sum(turn != NOT_SAMPLED for turn in sequence.turns) == sum(
+        len(turn.tokens) for turn in one.turns
+    )
 
 
 def test_other_tools_are_another_conversation() -> None:

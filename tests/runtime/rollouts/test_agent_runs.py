@@ -111,6 +111,26 @@ def test_a_rewritten_history_is_another_sequence_and_counted(tmp_path: Path) -> 
     assert metrics(tmp_path / "run")[0]["env/shop/rewritten"] == 1
 
 
+def test_an_agent_that_fails_without_the_form_that_it_asks_for_has_a_reward_of_0(
+    tmp_path: Path,
+) -> None:
+    for rollout in played(tmp_path, job(python("must_call"))):
+        assert (rollout["ended"], rollout["reward"], rollout["error"]) == ("form", 0.0, None)
+        (turn,) = rollout["turns"]
+        assert 0 < turn["tokens"] <= 8
+    (record,) = metrics(tmp_path / "run")
+    assert record["rollouts/cut_short"] == 6  # and nothing is tried again
+
+
+def test_a_reply_without_the_form_is_trained_behind_the_opening_of_the_call(tmp_path: Path) -> None:
+    plan = job(python("must_call_or_settle"), **EACH_ONCE)
+    for rollout in played(tmp_path, plan):
+        assert (rollout["ended"], rollout["reward"], len(rollout["turns"])) == ("done", 0.5, 1)
+    (record,) = metrics(tmp_path / "run")
+    assert record["optim/datums"] == 3
+    assert record["kl/sample_train_k2"] < 1e-10  # sampled under the prompt that is trained on
+
+
 def test_branches_at_once_are_all_kept(tmp_path: Path) -> None:
     """Four ways from one answer, and a helper: the answer is trained once, with one of them."""
     plan = job(python("branches"), advantage="reinforce()", batch="groups(1, group_size = 2)")

@@ -117,6 +117,19 @@ def test_the_tokens_of_a_reply_are_at_hand(client: anthropic.Anthropic) -> None:
     assert kept["choices"] == [{"token_ids": message.token_ids, "logprobs": message.logprobs}]
 
 
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "add"}])
+def test_a_call_that_is_asked_for_comes(
+    client: anthropic.Anthropic, choice: Any, streams: bool
+) -> None:
+    choice |= {"disable_parallel_tool_use": True}
+    given: Any = {"tools": [ADD], "tool_choice": choice, "max_tokens": 60}
+    message = streamed(client, **given) if streams else whole(client, **given)
+    (block,) = message.content
+    assert (block.type, block.name, message.stop_reason) == ("tool_use", "add", "tool_use")
+    assert isinstance(block.input, dict)
+
+
 def test_models_and_the_path_that_hosted_tinker_has(
     client: anthropic.Anthropic, server: Running
 ) -> None:
@@ -134,7 +147,7 @@ def test_models_and_the_path_that_hosted_tinker_has(
         ({"max_tokens": 9000}, "prompt is too long"),
         ({"temperature": 1.5}, "temperature"),
         ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "does not support thinking"),
-        ({"tools": [ADD], "tool_choice": {"type": "any"}}, "cannot force"),
+        ({"tools": [ADD], "tool_choice": {"type": "tool", "name": "sub"}}, "names none of"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "of type bash_20250124"),
         ({"stop_sequences": [""]}, "must not be empty"),
         ({"min_p": 0.5}, "no parameter min_p"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import shutil
 from collections.abc import Iterator
@@ -188,6 +189,39 @@ def test_a_stop_ends_a_reply_before_it(client: openai.OpenAI) -> None:
         assert choice.finish_reason == "stop"
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+def test_a_call_that_is_asked_for_comes(client: openai.OpenAI, choice: Any) -> None:
+    given: Any = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    for reply in (whole, streamed):
+        extra = {"return_token_ids": True}
+        got = reply(client, **given, max_tokens=40, logprobs=True, extra_body=extra)
+        (called,) = got.choices[0].message.tool_calls
+        assert (called.function.name, got.choices[0].finish_reason) == ("add", "tool_calls")
+        assert json.loads(called.function.arguments).keys() == {"a"}
+    ids = whole(client, **given, max_tokens=40, extra_body=extra)
+    text = TOKENIZER.decode(ids.prompt_token_ids)
+    assert text.endswith('<tool_call>\n{"name": "add", "arguments": {')  # prompt, not sampled
+    assert TOKENIZER.decode(ids.choices[0].token_ids).strip().startswith('"a"')
+
+
+def test_text_is_json_of_the_schema_that_is_asked_for(client: openai.OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"word": {"type": "string"}, "letters": {"enum": [5, 6]}},
+        "required": ["word", "letters"],
+        "additionalProperties": False,
+    }
+    named: Any = {"name": "word", "schema": schema, "strict": True}
+    for reply in (whole, streamed):
+        wanted = {"type": "json_schema", "json_schema": named}
+        got = reply(client, response_format=wanted, max_tokens=50, n=2)
+        for choice in got.choices:
+            assert json.loads(choice.message.content)["letters"] in (5, 6)
+            assert choice.finish_reason == "stop"
+    some = whole(client, response_format={"type": "json_object"}, max_tokens=50)
+    assert isinstance(json.loads(some.choices[0].message.content), dict)
+
+
 @pytest.mark.slow
 def test_tools_are_called_by_a_trained_model(client: openai.OpenAI, caller: str) -> None:
     given: dict[str, Any] = {"model": caller, "tools": [TOOL], "temperature": 0, "max_tokens": 200}
@@ -248,7 +282,16 @@ def test_a_checkpoint_is_a_model(
             "messages",
             "cannot continue a reply",
         ),
-        ({"response_format": {"type": "json_object"}}, "response_format", "does not support"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"type": "mouse"}},
+                }
+            },
+            "response_format",
+            "he schema is no JSON schema",
+        ),
         ({"reasoning_effort": "low"}, "reasoning_effort", "does not support"),
         ({"extra_body": {"min_p": 0.1}}, "min_p", "no parameter min_p"),
         ({"extra_body": {"renderer": "qwen"}}, "renderer", "no renderer 'qwen': there are"),
@@ -261,7 +304,11 @@ def test_a_checkpoint_is_a_model(
         ({"max_completion_tokens": 3}, "max_tokens", "differ"),
         ({"top_logprobs": 2}, "top_logprobs", "need logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "less than or equal to 20"),
-        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice", "cannot force"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "sub"}}},
+            "tool_choice",
+            "names none of the tools",
+        ),
         ({"tool_choice": "auto"}, "tool_choice", "needs tools"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "stream = true"),
         (
