@@ -177,9 +177,9 @@ class ChatModel:
         on_token: OnToken | None = None,
         masks: Callable[[], TokenMask] | None = None,
     ) -> types.SampleResponse:
-        """Sample replies of at most the tokens that the context has left, with ``masks`` if the
-        service can. Raise TooLongError if it has none left, and ServiceError if the service does
-        not answer."""
+        """Sample replies of at most the tokens that the context has left, with ``masks`` where the
+        client takes them. Raise TooLongError if it has none left, and ServiceError if the service
+        does not answer."""
         most = request.max_tokens
         if self.context is not None:
             room = self.context - len(prompt)
@@ -196,10 +196,9 @@ class ChatModel:
             scores["topk_prompt_logprobs"] = request.top_logprobs
         if request.top_logprobs:
             scores["topk_sample_logprobs"] = request.top_logprobs
-        takes = inspect.signature(client.sample).parameters
-        if masks is not None and "masks" in takes:
+        if masks is not None:
             scores["masks"] = masks
-        streams = on_token is not None and "on_token" in takes
+        streams = on_token is not None and self._takes("on_token")
         if streams:
             scores["on_token"] = on_token
         arguments = model_input(prompt, chunks), request.n, params
@@ -208,6 +207,9 @@ class ChatModel:
             for token in sampled_tokens(response):
                 on_token(token)
         return response
+
+    def _takes(self, name: str) -> bool:
+        return name in inspect.signature(self.client.sample).parameters
 
     async def formed(
         self,
@@ -234,7 +236,9 @@ class ChatModel:
                 reply.add(read_step(reader, 0, token))
             return reply
 
-        masks, tries = masks_of(begun, self.tokenizer), _TRIES if sampling.temperature else 1
+        masks, tries = None, _TRIES if sampling.temperature else 1
+        if begun.rest is not None and self._takes("masks"):
+            masks = await asyncio.to_thread(masks_of, begun, self.tokenizer)
         sequences, wrong = list[Any](), dict.fromkeys(range(sampling.n), "")
         for number in range(tries):
             seed = sampling.seed
@@ -399,12 +403,12 @@ class _ChatGeneration(Generation):
     async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:  # noqa: ARG002
         messages, tools = self.request.messages or (), self.request.tools
 
-        def write() -> tuple[list[int], Chunks]:
+        def write() -> tuple[list[int], Chunks, BegunReply]:
             self.model.require_short([text for message in messages for text in _texts(message)])
-            return self.model.prompt(messages, tools)
+            prompt, chunks = self.model.prompt(messages, tools)
+            return prompt, chunks, self.model.opened(prompt, self.request)
 
-        prompt, self.chunks = await asyncio.to_thread(write)
-        begun = self.model.opened(prompt, self.request)
+        prompt, self.chunks, begun = await asyncio.to_thread(write)
         self.opening, self.prompts = begun.opening, ((*prompt, *begun.opening),)
         self.model.require_room(len(self.prompts[0]), self.sampling.max_tokens)
         return await self.model.formed(
