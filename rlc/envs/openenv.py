@@ -135,7 +135,7 @@ ACT = "act"  # the tool
 
 
 @contextmanager
-def served(server: str, secrets: Sequence[str] = ()) -> Iterator[str]:
+def served(server: str, secrets: Sequence[str] | None = None) -> Iterator[str]:
     """Return the address of a server, which is started here for the block, with ``secrets`` of the
     environment, unless it is one. Raise EnvError if it cannot be started or does not answer."""
     command = _command(server)
@@ -218,7 +218,7 @@ class OpenEnvSource:
         """Raise EnvError if the server does not answer, DataError if there is no such function."""
         self._places = asyncio.Semaphore(self.args["sessions"])
         with ExitStack() as serving:
-            self.url = serving.enter_context(served(self.server, self.args["secrets"]))
+            self.url = serving.enter_context(served(self.server, self.args.get("secrets")))
             if self.args["encode"] is not None:
                 self._encode = load_attribute(self.args["encode"])
             elif self.args["text"] is None:
@@ -337,7 +337,7 @@ class OpenEnvEpisode:
 
 def openenv_problem(env: EnvPlan) -> None:
     """Raise EnvError for a server that does not answer, or whose actions have no such field."""
-    with served(env.id, env.args["secrets"]) as url:
+    with served(env.id, env.args.get("secrets")) as url:
         known = schema_of(url).get("properties", {})
     text = env.args["text"]
     if text is not None and text not in known:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlc.catalog.builtins.sources import ARGS, GRADER, SHUFFLE, TASK_LIMIT, USUAL, source
+from rlc.catalog.builtins.sources import ARGS, GRADER, SECRETS, SHUFFLE, TASK_LIMIT, USUAL, source
 from rlc.catalog.facts import TINY, textarena_facts, textarena_ids, textarena_signature
 from rlc.catalog.records import (
     Args,
@@ -106,7 +106,7 @@ FRAMEWORKS = (
             "result",
         ),
         count("concurrency", "most of them at a time", 64, high=100_000),
-        optional("secrets", "list", "names of keys in the environment that a command is given"),
+        optional(SECRETS, "list", "names of keys in the environment that a command is given"),
         example="env = agent(\n"
         '  "shopper.py:solve",\n'
         '  tasks = rows("shop.jsonl"),\n'
@@ -179,7 +179,7 @@ FRAMEWORKS = (
         optional("show", "string", "field of an observation that the model sees; none: all of it"),
         Param("reset", "record", "arguments of its reset, besides the seed", {}),
         count("sessions", "most sessions at a time; many servers have one", 1, high=100_000),
-        Param("secrets", "list", "names of keys in the environment that its server is given", []),
+        optional(SECRETS, "list", "names of keys in the environment that its server is given"),
         env_name=lambda _: "openenv",
         traits=SourceTraits(
             "own",

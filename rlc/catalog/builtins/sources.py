@@ -111,7 +111,8 @@ def source(
 
     def build(args: Args) -> EnvPlan:
         (_, env_id), *others = args.values.items()
-        own = dict(others)
+        # What none names is no part of a plan: plans from before there were secrets are the same.
+        own = {name: v for name, v in others if (name, v.data) != (SECRETS, None)}
         graders = own.pop(GRADER, ())
         called = env_name(args) if env_name else _name_of(env_id.data)
         settings = (turns(args), UNDECIDED, AS_THEY_COME, graders)
@@ -136,7 +137,7 @@ def _gem_turns(args: Args) -> Any:
 SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
 TASK_LIMIT = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
 ARGS = Param("args", "record", "its keyword arguments", {})
-GRADER, FORMAT_COEF = "grader", 0.1
+GRADER, FORMAT_COEF, SECRETS = "grader", 0.1, "secrets"
 _GRADED_BY = "what rewards a reply; `0.5 *` before one is its weight"
 DATA_FILE = r"(?!hub:).+\.(jsonl|json|csv|parquet|arrow)"
 ROWS = rf"{DATA_FILE}|{HUB_DATASET}"

@@ -35,14 +35,7 @@ PYTHON = sys.executable if find_spec("openenv") else os.environ.get("RLC_OPENENV
 pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]
 needs_server = pytest.mark.skipif(PYTHON is None, reason="no Python with openenv is named")
 
-ARGS: dict[str, Any] = {
-    "text": None,
-    "encode": None,
-    "show": "text",
-    "reset": {},
-    "sessions": 2,
-    "secrets": [],
-}
+ARGS: dict[str, Any] = {"text": None, "encode": None, "show": "text", "reset": {}, "sessions": 2}
 
 
 @contextmanager
