@@ -193,6 +193,7 @@ def test_a_recipe_on_standard_input_is_in_the_working_directory(
 def test_a_source_that_there_is_not_is_named(project: Path) -> None:
     plan = compiled(project / "recipes/main.rl")
     stage = plan.stages[1]
+    assert isinstance(stage, Training)
     (env,) = stage.environments
     unknown = changed(stage, envs=(evolve(env, source="arena"),))
     with pytest.raises(UnknownBuiltinError, match="no environment source `arena\\(\\)`"):

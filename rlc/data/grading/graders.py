@@ -94,12 +94,12 @@ def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
 def wrongly_graded(grader: Grader, row: Row) -> bool:
     """Return whether a grader calls a row's own answer wrong in each form in which it may look for
     it; False where no such form is known."""
+    if grader.name == "countdown":  # its answer is no reply to it
+        return False
     gold = _gold(row, grader.answer)
     replies = [f"\\boxed{{{gold}}}"]
-    if grader.name in ("countdown", "regex"):  # the answer of Countdown is no reply to it
-        replies = (
-            found_with(grader.pattern, (gold, " ".join(gold.split()))) if grader.pattern else []
-        )
+    if grader.pattern is not None:
+        replies = found_with(grader.pattern, (gold, " ".join(gold.split())))
     return bool(replies) and not any(is_right(grader, reply, row) for reply in (*replies, gold))
 
 

@@ -37,7 +37,7 @@ async def awaited(reply: str, row: Mapping[str, Any]) -> bool:
 
 
 async def endless(reply: str, row: Mapping[str, Any]) -> float:
-    if reply != "hello":
+    if reply == "no":
         await asyncio.Event().wait()
     return 1.0
 
@@ -54,7 +54,7 @@ def whole(messages: Sequence[Mapping[str, str]], row: Mapping[str, Any]) -> floa
 
 
 def unlucky(reply: str, row: Mapping[str, Any]) -> float:
-    return 1.0 if reply == "hello" else row["luck"]
+    return row["luck"] if reply == "no" else 1.0
 
 
 async def unlucky_later(reply: str, row: Mapping[str, Any]) -> float:
@@ -122,5 +122,5 @@ def test_the_traceback_of_a_function_comes_along(
         play(source(tmp_path, settings, function), "no")
     assert found.value.cause == "reward"
     lines = "".join(traceback.format_exception(found.value))
-    assert 'return 1.0 if reply == "hello" else row["luck"]' in lines
+    assert 'return row["luck"] if reply == "no" else 1.0' in lines
     assert "test_own_functions.py" in lines

@@ -382,7 +382,7 @@ def test_the_projects_own_server_is_an_endpoint(tmp_path: Path) -> None:
     """The tiny model answers there, and is no judge."""
     with running_server(tmp_path / "served") as url:
         model = f'endpoint("{url}/v1", model = "tiny")'
-        judge = f'rubric("Many e.", model = {model}, attempts = 2, max_tokens = 8)'
+        judge = f'rubric("Many e.", model = {model}, attempts = 2, max_tokens = 24)'
         plan = job(tmp_path, judge, "judged(likes)", steps="1", on_error="stop")
         require_runnable(plan)
         with pytest.raises(RunError, match="gave no verdict in 2 attempts"):
