@@ -59,7 +59,9 @@ eval {NAME} {{
     if compiled.plan is None:
         raise EvaluationError(render_human(compiled.diagnostics, color=False).rstrip())
     (stage,) = compiled.plan.evaluations
-    if isinstance(known, Evaluation):
+    if isinstance(known, EnvPlan):
+        stage = evolve(stage, envs=(evolve(known, weight=1.0),))
+    elif known is not None:
         stage = evolve(
             known,
             name=NAME,
@@ -70,8 +72,6 @@ eval {NAME} {{
             samples=samples or known.samples,
             metrics=stage.metrics if metrics else known.metrics,
         )
-    elif known is not None:
-        stage = evolve(stage, envs=(evolve(known, weight=1.0),))
     weights = model.weights
     if weights is not None and is_run_weights(weights):
         weights = rebased(weights, "", recipe)

@@ -207,10 +207,9 @@ class Model:
         on_text: OnText | None = None,
         **settings: Any,
     ) -> list[SampledReply]:
-        """Return ``count`` replies, with their tokens and logprobs. ``settings`` are the
-        request's, by name: ``temperature``, ``max_tokens``, ``top_p``, ``top_k``, ``stop``,
-        ``seed``. ``on_text`` is called with the text of the first as it comes, in another
-        thread."""
+        """Return ``count`` replies, with their tokens and logprobs. ``settings`` are those of a
+        `SamplingRequest` by name, such as ``temperature = 0``. ``on_text`` is called with the text
+        of the first as it comes, in another thread."""
         wanted = evolve(sampling or SamplingRequest(512), n=count, **settings)
         return self._loop.wait(self._opened.replies(as_messages(messages), wanted, on_text))
 

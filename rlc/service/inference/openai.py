@@ -33,7 +33,36 @@ class StreamOptions(Strict):
     include_obfuscation: Literal[False] | None = None
 
 
-class _Request(Body):
+class SampledRequest(Body):
+    """What requests of all OpenAI's forms say of sampling."""
+
+    model: str
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)  # an extension of responses
+    stream: bool | None = None
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+
+    def sampled(self, max_tokens: int | None, **more: Any) -> SamplingRequest:
+        return SamplingRequest(
+            max_tokens=max_tokens,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            seed=self.seed,
+            **more,
+        )
+
+    def labels(self) -> tuple[str | None, dict[str, str]]:
+        return self.user, self.metadata or {}
+
+
+def shown_sampling(sampling: SamplingRequest) -> dict[str, Any]:
+    """Return what an answer says of its sampling."""
+    return {"temperature": sampling.temperature, "top_p": sampling.top_p}
+
+
+class _Request(SampledRequest):
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         "frequency_penalty": (0,),
         "presence_penalty": (0,),
@@ -41,18 +70,11 @@ class _Request(Body):
         "service_tier": ("auto", "default"),
     }
 
-    model: str
     n: int | None = Field(None, ge=1, le=_MOST_CHOICES)
     max_tokens: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1)  # an extension
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: str | list[str] | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
-    user: str | None = None
-    metadata: dict[str, str] | None = None
     return_token_ids: bool | None = None  # an extension, as vLLM has it
 
     def sampling(self, max_tokens: int | None, topk: int | None) -> SamplingRequest:
@@ -63,19 +85,13 @@ class _Request(Body):
         can_stream = self.stream_options is None or bool(self.stream)
         problem = "stream_options are for requests with stream = true."
         require(can_stream, "stream_options", problem)
-        return SamplingRequest(
+        return self.sampled(
+            max_tokens,
             n=self.n or 1,
-            max_tokens=max_tokens,
-            temperature=1.0 if self.temperature is None else self.temperature,
-            top_p=1.0 if self.top_p is None else self.top_p,
             top_k=self.top_k or -1,
-            seed=self.seed,
             stop=tuple(stops),
             top_logprobs=topk or 0,
         )
-
-    def labels(self) -> tuple[str | None, dict[str, str]]:
-        return self.user, self.metadata or {}
 
     @property
     def streams_usage(self) -> bool:

@@ -13,8 +13,16 @@ from rlc.service.chats.forms import ReplyForm
 from rlc.service.chats.model import Generation
 from rlc.service.chats.prompts import Message, Tool
 from rlc.service.chats.replies import End, FullReply, Step
-from rlc.service.inference.endpoint import MOST_MESSAGES, Body, Strict, require
-from rlc.service.inference.openai import Function, Schema, offered_tools, plain_message, reply_form
+from rlc.service.inference.endpoint import MOST_MESSAGES, Strict, require
+from rlc.service.inference.openai import (
+    Function,
+    SampledRequest,
+    Schema,
+    offered_tools,
+    plain_message,
+    reply_form,
+    shown_sampling,
+)
 from rlc.service.interface import SamplingRequest
 
 Json = dict[str, Any]
@@ -61,7 +69,7 @@ class _Text(Strict):
     verbosity: Literal["medium"] | None = None
 
 
-class ResponsesRequest(Body):
+class ResponsesRequest(SampledRequest):
     without_effect: ClassVar[dict[str, tuple[Any, ...]]] = {
         "background": (False,),
         "include": ([], ["reasoning.encrypted_content"]),  # reasoning is readable
@@ -74,7 +82,6 @@ class ResponsesRequest(Body):
         **dict.fromkeys(("context_management", "max_tool_calls", "moderation", "prompt"), ()),
     }
 
-    model: str
     input: str | list[_Item] = Field(min_length=1)
     instructions: str | None = None
     tools: list[_Tool] | None = None
@@ -82,29 +89,15 @@ class ResponsesRequest(Body):
     parallel_tool_calls: bool | None = None
     text: _Text | None = None
     max_output_tokens: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, gt=0, le=1)
-    stream: bool | None = None
-    user: str | None = None
-    metadata: dict[str, str] | None = None
     previous_response_id: str | None = None
     conversation_: Any = Field(None, alias="conversation")
     prompt_cache_key: str | None = None  # prompts are always cached
     prompt_cache_retention: str | None = None
     safety_identifier: str | None = None
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)  # an extension
     renderer: str | None = None  # an extension
 
-    def labels(self) -> tuple[str | None, dict[str, str]]:
-        return self.user, self.metadata or {}
-
     def how(self) -> SamplingRequest:
-        return SamplingRequest(
-            max_tokens=self.max_output_tokens,
-            temperature=1.0 if self.temperature is None else self.temperature,
-            top_p=1.0 if self.top_p is None else self.top_p,
-            seed=self.seed,
-        )
+        return self.sampled(self.max_output_tokens)
 
     def offered(self) -> list[Tool]:
         """Return the tools that the model may call; see `ChatRequest`."""
@@ -327,7 +320,7 @@ class ResponseAnswer:
         ]
 
     def _response(self, output: list[Json], reply: FullReply | None) -> Json:
-        request, how = self.request, self.generation.sampling
+        request = self.request
         is_cut = reply is not None and reply.end is not None and reply.end.reason == "length"
         done = "incomplete" if is_cut else "completed"
         wanted = None if request.text is None else request.text.format
@@ -347,11 +340,10 @@ class ResponseAnswer:
             "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": None,
             "store": False,
-            "temperature": how.temperature,
+            **shown_sampling(self.generation.sampling),
             "text": {"format": shown},
             "tool_choice": request.tool_choice or "auto",
             "tools": [tool.model_dump(exclude={"defer_loading"}) for tool in request.tools or ()],
-            "top_p": how.top_p,
             "truncation": "disabled",
             "usage": None if reply is None else self._usage(reply),
             "user": request.user,
