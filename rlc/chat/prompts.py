@@ -247,6 +247,15 @@ class CachingTokenizer:
         with self._encoding:
             return tuple(self._tokenizer.encode(text, **settings))
 
+    def __len__(self) -> int:
+        return len(self._tokenizer)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CachingTokenizer) and self._tokenizer is other._tokenizer
+
+    def __hash__(self) -> int:
+        return id(self._tokenizer)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # looked up when the object is copied
             raise AttributeError(name)

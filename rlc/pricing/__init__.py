@@ -18,6 +18,6 @@ else:
             stage_costs sweep_cost total_cost
         quantities: ESTIMATES EstimatedQuantities JOB judged_before values_of
         shapes: LEVELS Level endless extends_prefix rollout_shape text_tokens tokenizer_at_hand
-        tokens: Tokens shares
+        tokens: Tokens heldout_count shares
         """,
     )

@@ -108,7 +108,7 @@ def _likelihood(stage: Training) -> Iterator[str]:
 
 
 def _heldout(stage: Training) -> Iterator[str]:
-    if stage.heldout is not None and tokens.heldout_examples(stage) is None:
+    if tokens.heldout_count(stage) is None:
         yield f"{tokens.HELDOUT:,} held-out examples, assumed"
 
 
@@ -135,7 +135,7 @@ def _preferences(stage: Training) -> Iterator[str]:
     yield "a forward pass before each gradient is billed as a prefill of every reply"
     if stage.of(PreferenceLoss).reference is not None:
         yield "the reference is billed as a prefill of every reply, once in the whole stage"
-    if stage.heldout is not None and tokens.count_of(stage, stage.heldout) is None:
+    if tokens.heldout_count(stage) is None:
         yield f"{tokens.HELDOUT:,} held-out preferences, assumed"
 
 

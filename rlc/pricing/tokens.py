@@ -169,10 +169,12 @@ def _of_row(data: AnyData, model: ModelPlan, level: Level) -> float:
     return rows.at(level) + CHAT_TOKENS[level] if rows else ROW_TOKENS[level]
 
 
-def heldout_examples(stage: StagePlan) -> int | None:
-    """Return how many examples a stage holds out; None if that is unknown."""
+def heldout_count(stage: Training) -> int | None:
+    """Return how many examples or preferences a stage holds out; None if that is unknown."""
     if (data := stage.heldout) is None:
         return 0
+    if data.compares:
+        return count_of(stage, data)
     rows = example_tokens(data, stage.model)
     return data.count if data.count or rows is None else rows_taken(rows, data)
 
@@ -182,9 +184,10 @@ def heldout_tokens(stage: Training, level: Level) -> float:
     if (data := stage.heldout) is None:
         return 0.0
     if data.compares:
-        count, one = count_of(stage, data), _of_preference(stage, data, level).prefill
+        one = _of_preference(stage, data, level).prefill
     else:
-        count, one = heldout_examples(stage), _of_row(data, stage.model, level)
+        one = _of_row(data, stage.model, level)
+    count = heldout_count(stage)
     return (HELDOUT if count is None else count) * one
 
 

@@ -178,7 +178,7 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
     optimizer.finish = watched["training"].around_async(optimizer.finish)
     LogprobScorer.score = watched["scoring"].around_async(LogprobScorer.score)  # type: ignore[method-assign]
-    AgentEpisode.reply = watched["answering"].around_async(AgentEpisode.reply)  # type: ignore[method-assign]
+    AgentEpisode.replies = watched["answering"].around_async(AgentEpisode.replies)  # type: ignore[method-assign]
     ReplyCache.reply = watched["judging"].around_async(ReplyCache.reply)  # type: ignore[method-assign]
     Journal.finish_step = watched["journalling"].around(Journal.finish_step)  # type: ignore[method-assign]
     os.fsync = watched["saving"].around(os.fsync)  # in the middle of a checkpoint's file

@@ -79,7 +79,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path, steps: int) -> None:
 
 @pytest.mark.engine
 def test_a_budget_ends_it_and_a_larger_one_goes_on(tmp_path: Path) -> None:
-    recipe = write(tmp_path, RATES.format(more="budget = limit(tokens = 6_000)"))
+    recipe = write(tmp_path, RATES.format(more="budget = limit(tokens = 6_380)"))
     first = ran(started(recipe, tmp_path / "sweep"))
     assert first.state == "budget"
     assert "budget" in states(first)

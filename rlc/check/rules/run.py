@@ -247,7 +247,7 @@ def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagn
     if not any(_is_often_evaluated(plan, plans) for plan in plans):
         return  # the files of most need not be measured
     from rlc.catalog import located_stages
-    from rlc.pricing import stage_cost
+    from rlc.pricing import heldout_count, stage_cost
 
     plans = located_stages(plans, recipe)
     by_name = {plan.name: plan for plan in plans}
@@ -255,6 +255,8 @@ def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagn
     for plan in plans:
         if not is_training(plan) or not _is_often_evaluated(plan, plans):
             continue
+        if heldout_count(plan) is None:
+            continue  # its price is assumed
         due = [one for one in evaluations_of(plan, plans) if one.every is not None]
         costs = stage_cost(plan), *(stage_cost(one, by_name) for one in due)
         paid = any(cost.total("expected") for cost in costs)
