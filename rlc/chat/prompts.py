@@ -192,7 +192,7 @@ def opening(
 # Marks around the turns of a chat in the formats of all models.
 _MARK = re.compile(r"<[|｜][^<>|｜]+[|｜]>")
 _ANY_MARK = re.compile(rf"{_MARK.pattern}|</?[a-z_]+>")
-_TAKE_ANOTHER = "take a renderer of the model that is loaded, or load the model that is named"
+_TAKE_ANOTHER = "use a renderer of the model that is loaded, or load the model that is named"
 
 
 def with_instruction(messages: Sequence[Mapping[str, Any]], instruction: str) -> list[Message]:

@@ -128,7 +128,7 @@ def _in_order(
         if stage.name in waiting:
             circle = [*waiting[waiting.index(stage.name) :], stage.name]
             message = f"`{stage.name}` needs the weights that it leaves itself"
-            advice = f"break the circle: {' → '.join(circle)}"
+            advice = f"remove the cycle: {' → '.join(circle)}"
             found.error("RL0112", stage.decl.name.span, message, advice)
         elif stage.name not in ordered:
             for name in stage.needs:
@@ -150,7 +150,7 @@ def _report_unused(scope: Scope, recipe: Recipe, found: Diagnostics) -> None:
         runs = decl.kind.id in STAGES and decl.parameters is None
         if own and decl.name.id not in scope.used and not runs:
             message = f"`{decl.name.id}` is declared but never used"
-            found.warning("RL0114", decl.name.span, message, "use it, or take it out")
+            found.warning("RL0114", decl.name.span, message, "use it, or remove it")
 
 
 def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) -> None:
@@ -167,6 +167,8 @@ def _report_trained_twice(stages: Iterable[CheckedStage], found: Diagnostics) ->
         is_shared = len(fields) == 2 and fields[0] is fields[1]  # one amends the other, or a third
         if earlier is not stage and not is_shared:
             label = Label(earlier.decl.name.span, "trains its own")
-            message = f"`{stage.name}` does not go on from `{earlier.name}`: its adapter is fresh"
+            message = (
+                f"`{stage.name}` does not continue `{earlier.name}`: it starts from a new adapter"
+            )
             advice = f"`model = {earlier.name}` goes on from it; declare a second model if not"
             found.warning("RL0412", stage.decl.name.span, message, advice, label)

@@ -148,7 +148,7 @@ class _Binder:
             return self.params[position]
         takes, advice, count = "no arguments", "leave it out", len(self.params)
         if count:
-            takes = f"{count} argument{'s' * (count != 1)}, this is one more"
+            takes = f"{count} argument{'s' * (count != 1)} at most"
             advice = f"they are {', '.join(f'`{param.name}`' for param in self.params)}"
         advice = self.owner.why_no_other or advice
         self.found.error("RL0206", span, f"{self.owner.title} takes {takes}", advice)
@@ -222,7 +222,7 @@ class _Binder:
                 choices = " or ".join(f"`{word}`" for word in allowed)
                 message = f"`{param.name}` counts with `{other}` = {choices}; here it is `{given}`"
                 span = item.name.span if item.name else item.span
-                advice = f"take `{param.name}` out, or change `{other}`"
+                advice = f"remove `{param.name}`, or change `{other}`"
                 self.found.error("RL0312", span, message, advice)
                 self.bound.complete = False
 

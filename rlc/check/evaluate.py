@@ -310,8 +310,8 @@ class Evaluator:
         label, span = Label(decl.name.span, "declared here"), name.span
         if name.id in self._open:
             circle = " → ".join([*self._open[self._open.index(name.id) :], name.id])
-            message = f"`{name.id}` is declared by itself"
-            self.found.error("RL0112", span, message, f"break the circle: {circle}", label)
+            message = f"`{name.id}` is declared in terms of itself"
+            self.found.error("RL0112", span, message, f"remove the cycle: {circle}", label)
             return False
         if len(self._open) >= MAX_OPEN:
             many = f"more than {MAX_OPEN} declarations"

@@ -201,7 +201,7 @@ class _Reader:
         if expr.op in "+-":
             if _NOUNS[left.unit] == _NOUNS[right.unit]:
                 return left.plus(right if expr.op == "+" else right.times(-1))
-            message = f"`{expr.op}` does not work on {_NOUNS[left.unit]} and {_NOUNS[right.unit]}"
+            message = f"cannot apply `{expr.op}` to {_NOUNS[left.unit]} and {_NOUNS[right.unit]}"
             self.found.error("RL0672", expr.span, message, "both sides are of one kind")
             return None
         if expr.op == "*" and any(plain):
@@ -368,7 +368,7 @@ class _Reader:
             return NamedQuantity(quantity, expr.span, *ends)
         shown = "none" if value is None else show(value, "string" if isinstance(value, str) else "")
         message = f"`{path}` is {shown}, and an expectation compares numbers"
-        self.found.error("RL0679", expr.span, message, "take a value of the plan that is a number")
+        self.found.error("RL0679", expr.span, message, "use a value of the plan that is a number")
         return None
 
     def _report_unknown(self, expr: Expr, known: list[str], of: str) -> None:

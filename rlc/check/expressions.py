@@ -132,7 +132,7 @@ class Lowering:
         if value is None:
             return None
         if value.type not in NUMBERS:
-            message = f"an expression is made of numbers, and `{expr.span.text}` is none"
+            message = f"an expression is made of numbers, and `{expr.span.text}` is not a number"
             labels = [Label(value.span, "its value")] if value.span != expr.span else []
             self.found.error("RL0654", expr.span, message, None, *labels)
             return None
@@ -246,7 +246,7 @@ def report_findings(program: Program, lowering: Lowering, result: Span, found: D
         _report_no_gradient(program, lowering, result, found)
         return
     if "adv" not in program.inputs:
-        message = "the loss does not depend on `adv`: it trains the same whatever the rewards"
+        message = "the loss does not depend on `adv`: rewards have no effect on training"
         advice = "multiply by the advantage: `-ratio * adv`"
         found.warning("RL0655", result, message, advice)
     elif (moved := direction(program)).still:
@@ -281,7 +281,7 @@ def report_findings(program: Program, lowering: Lowering, result: Span, found: D
     for decided in values.decided:
         span = lowering.span_of(decided.node, result)
         message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
-        found.warning("RL0652", span, message, "compare something else, or take it out")
+        found.warning("RL0652", span, message, "compare something else, or remove it")
 
 
 def _report_no_gradient(
@@ -429,7 +429,7 @@ def _report_unused(parts: list[Field], result: Field, lowering: Lowering) -> Non
     for field in parts:
         if field.name.id not in used:
             message = f"the loss is not made of `{field.name.id}`"
-            lowering.found.warning("RL0645", field.name.span, message, "use it, or take it out")
+            lowering.found.warning("RL0645", field.name.span, message, "use it, or remove it")
 
 
 def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:

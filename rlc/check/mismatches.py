@@ -13,7 +13,7 @@ def report_misfit(expr: Expr, want: Param, scope: Scope, found: Diagnostics) -> 
     noun, example = KINDS[want.type].noun, KINDS[want.type].example
     message = f"`{want.name}` takes {noun}, found {describe(expr)}"
     if isinstance(expr, Binary) and expr.op in "+-*/":
-        message = f"`{expr.op}` does not work on {noun}"
+        message = f"cannot apply `{expr.op}` to {noun}"
     if isinstance(expr, Binary | ListExpr):
         example = KINDS[want.type].several or example
     candidates = scope.of_kind(want.type)

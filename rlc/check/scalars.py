@@ -109,7 +109,7 @@ class Scalars:
     def unquoted(self, expr: String) -> Name:
         """Return a word that is written as a string, after a warning."""
         fix = replace(expr.span, expr.value, f"write `{expr.value}`")
-        message = f"`{expr.value}` is one of the words here, and needs no quotes"
+        message = f"`{expr.value}` is a word of the language here and needs no quotes"
         self._found.warning("RL0116", expr.span, message, fix.title, fix=fix)
         return Name(expr.span, expr.value)
 
@@ -201,7 +201,7 @@ class Scalars:
                 OverflowError: "this number is too large to compute with",
             }
             names = " and ".join(_NOUNS[operand.type] for operand in operands)
-            message = reasons.get(type(error), f"`{op}` does not work on {names}")
+            message = reasons.get(type(error), f"cannot apply `{op}` to {names}")
             self._found.error("RL0203", expr.span, message)
             return None
         return Value(kind, data, expr.span, combined(expr.span, operands))
@@ -410,7 +410,7 @@ def _warn_of_placeholders(text: String, want: Param, scope: Scope, found: Diagno
         if is_free and not scope.knows(name) and not _FOLDER.match(text.value):
             continue
         place = Span(text.span.source, start + match.start(), start + match.end())
-        message = f"`{match[0]}` stands for itself: nothing is filled into a string"
+        message = f"`{match[0]}` is not replaced: strings are taken as they are written"
         advice = "declare the whole text as a `param`, which `--set` can change"
         if scope.knows(name) and text.value == match[0]:
             advice = f"write `{name}` without quotes"

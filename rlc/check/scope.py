@@ -181,7 +181,7 @@ def _understood(decl: Decl, found: Diagnostics) -> NamedDecl | Expectation | Non
             meant = _likely_kind(decl.kind)[1] or replace(span, EXPECT, f"write `{EXPECT}`", False)
             found.error("RL0101", span, message, meant.title, fix=meant)
         elif known.form is None:
-            message = f"`{kind}` is declared another way"
+            message = f"`{kind}` is not declared like this"
             found.error("RL0303", span, message, f"write `{known.written()}`")
         return decl if known is not None and known.form is not None else None
     if not isinstance(decl, NamedDecl):  # imports were followed before: a misspelt word
@@ -214,7 +214,7 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
     made = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
     other = known.is_block != isinstance(decl, BlockDecl) and not (known.is_block and made)
     if known.form is not None or other:
-        return f"`{known.kind}` is declared another way"
+        return f"`{known.kind}` is not declared like this"
     if decl.parameters is not None and not known.reusable:
         return f"a `{known.kind}` takes no parameters"
     if isinstance(decl, ValueDecl) and decl.type is not None and known.kind != "param":

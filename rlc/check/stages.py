@@ -172,7 +172,7 @@ def _learnt_reward(
     if not traits.reference:
         message = f"`{name}` learns by `{loss.name}()`, which compares with no reference"
         able = [f"`{n}()`" for n in names_of("preference_loss") if preference_traits(n).reference]
-        advice = "what it learns cannot be told from what was likely before; losses with one are "
+        advice = "nothing corrects for what was likely before; losses with one are "
         advice, label = advice + ", ".join(able), Label(stage.origins.at("loss"), "its loss")
         found.error("RL0779", model.span, message, advice, label)
         return judge, False
@@ -205,7 +205,7 @@ def _steps(
         return False
     if steps.data is not None and epochs.data is not None:
         label = Label(steps.span, "and here in steps")
-        message = f"`{decl.name.id}` says twice how long it trains"
+        message = f"`{decl.name.id}` has both `steps` and `epochs`"
         found.error("RL0309", epochs.span, message, "keep one of them", label)
         return False
     if steps.data is not None:
@@ -316,7 +316,7 @@ def _demonstrations(name: str, values: Values, found: Diagnostics) -> bool:
     envs = merged(env.data)
     if len(envs) > 1:
         message = f"`{made.word}()` plays one environment, not a mixture"
-        found.error("RL0201", env.span, message, "take one stage for each")
+        found.error("RL0201", env.span, message, "use one stage for each")
     defaults = evolve(env, type="any", data=None, origin=f"default of {made.word}")
     given = {
         name: evolve(defaults, data=getattr(DEFAULT_SAMPLING, name)) for name in OF_EACH_ENVIRONMENT

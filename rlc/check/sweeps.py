@@ -111,7 +111,7 @@ class SweepChecker:
         checked = CheckedSweep(decl, axes=axes, origins=Origins(decl.name.span, values), **parts)
         if checked.seeds == 1 and all(axis.size == 1 for axis in axes):
             message = "this sweep has one configuration and one seed, so it compares nothing"
-            advice = "list more values, or take `seeds = 3` to see how far runs differ by chance"
+            advice = "list more values, or use `seeds = 3` to see how far runs differ by chance"
             self.found.warning("RL0601", axes[0].place, message, advice)
         return checked if self._search_fits(checked, evaluation) else None
 
@@ -163,7 +163,7 @@ class SweepChecker:
         one = evolve(want, name=name.id, named=False)
         if isinstance(expr, ListExpr):
             if not expr.items:
-                message = f"there is nothing to try for `{name.id}`"
+                message = f"there are no values to try for `{name.id}`"
                 self.found.error("RL0601", expr.span, message, "list its values, or leave it out")
             return expr.items, None
         if not isinstance(expr, Call):

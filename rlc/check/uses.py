@@ -362,7 +362,7 @@ def report_unused_parameters(scope: Scope, found: Diagnostics) -> None:
             name = parameter.name
             if name.id not in used:
                 message = f"nothing in `{decl.name.id}` uses the parameter `{name.id}`"
-                found.warning("RL0626", name.span, message, "use it, or take it out")
+                found.warning("RL0626", name.span, message, "use it, or remove it")
 
 
 def _check_parameters(decl: NamedDecl, scope: Scope, found: Diagnostics) -> bool:
@@ -446,7 +446,7 @@ def _circular(scope: Scope, found: Diagnostics) -> list[NamedDecl]:
                 shown = " → ".join([*circle, call.id])
                 message = f"`{call.id}` uses itself, without end"
                 label = Label(scope.templates[call.id].name.span, "declared here")
-                found.error("RL0624", call.span, message, f"break the circle: {shown}", label)
+                found.error("RL0624", call.span, message, f"remove the cycle: {shown}", label)
                 circular.extend(scope.templates[each] for each in circle)
             elif call.id in scope.templates and call.id not in done:
                 visit(call.id, (*way, name))

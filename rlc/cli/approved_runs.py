@@ -63,7 +63,7 @@ async def start(path: str, wait_seconds: float) -> dict[str, Any]:
         approved = False
     if not approved and needs_approval(read_plan(path)):
         raise Error(
-            f"nobody has approved {path} ({plan_hash(plan)[:12]}), or it was run already",
+            f"this has not been approved: {path} ({plan_hash(plan)[:12]}), or it was run already",
             f"show a person what `explain` says of it, and ask them to run "
             f"`rlc mcp --approve {path}` in a terminal; a plan made with `rehearse` needs no "
             "approval where it costs nothing",

@@ -370,7 +370,7 @@ class _Checker:
         written_once = all(value not in axis.values[:i] for i, value in enumerate(axis.values))
         if len(made) == 1 and written_once:
             message = f"`{axis.name}` changes nothing about `{self.checked.of}`"
-            advice = "each of its values would be the same run: take it out"
+            advice = "each of its values would be the same run: remove it"
             self.found.error("RL0600", axis.span, message, advice)
         else:
             label = Label(again[0], "the first time")
@@ -436,7 +436,7 @@ class _Checker:
                 if other is not axis and self._runs_again(plan, alone):
                     break
             message = f"`{axis.name}` makes the same runs again where `{other.name}` is put in"
-            advice = "take one of the two out"
+            advice = "remove one of the two"
             if axis.name.startswith(f"{other.name}."):
                 advice += f", or give `{other.name}` first and then its part"
             label = Label(other.span, "writes over it")
@@ -491,7 +491,7 @@ class _Checker:
             advice += in_dollars(whole)
             self.found.error("RL0608", place, f"{own} is less than any trial costs", advice)
         elif whole > most:
-            message = f"{own} will do for about {int(cost.trials * most / whole):,} of "
+            message = f"{own} covers about {int(cost.trials * most / whole):,} of "
             advice = f"all of them are expected to cost {in_dollars(whole)}; "
             advice += "the sweep stops at the budget"
             self.found.warning("RL0609", place, f"{message}{cost.trials:,} trials", advice)

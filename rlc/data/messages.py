@@ -200,12 +200,12 @@ def _require_order(messages: Sequence[Message], where: str) -> None:
     if last["role"] != "tool":
         return
     if not before or before[-1]["role"] not in ("assistant", "tool"):
-        what = f"{where}: a tool answers a call of the assistant, and there is none before"
+        what = f"{where}: a tool's result comes without a call of the assistant before it"
         raise MessageError(what)
     called = [call["id"] for message in before for call in message.get("tool_calls", ())]
     answered = last.get("tool_call_id")
     if answered is not None and None not in called and called and answered not in called:
-        raise MessageError(f"{where} answers the call {answered!r}, which nobody made")
+        raise MessageError(f"{where} answers the call {answered!r}, which was not made")
 
 
 def text_part(text: str) -> dict[str, str]:

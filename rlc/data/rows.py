@@ -28,7 +28,7 @@ def rows_of(path: str) -> Iterator[DataRow]:
     reader = _READERS.get(os.path.splitext(path)[1].lower())
     reader = saved_rows if is_saved_set(path) else reader
     if reader is None:
-        raise DataError(f"{path} is none of the kinds of data: {', '.join(_READERS)}")
+        raise DataError(f"{path} is not a kind of data file that is read: {', '.join(_READERS)}")
     there = False
     try:
         for place, fields in reader(path):

@@ -46,7 +46,7 @@ def _axis_text(axis: AxisPlan) -> str:
         return ", ".join(axis.values)
     how = "by their logarithms" if span.scale == "log" else "evenly"
     step = "" if span.step is None else f", every {span.step:g}"
-    return f"from {span.low:g} to {span.high:g}{step}, drawn {how}"
+    return f"from {span.low:g} to {span.high:g}{step}, sampled {how}"
 
 
 def _search_lines(sweep: Sweep) -> Lines:

@@ -208,7 +208,7 @@ def _mixture(envs: list[SplitEnv]) -> RecipeLine:
         weighted = " + ".join(f"{literal(env.samples)} * {env.name}" for env in envs)
         return RecipeLine("env", weighted, "by their numbers of tasks, as in the trainer")
     text = (
-        "the trainer draws from the union of all tasks, so the environment with more of them "
+        "the trainer samples from the union of all tasks, so the environment with more of them "
         "comes more often; here they come equally often, until you weigh them (3 * a + 1 * b)"
     )
     return RecipeLine("env", " + ".join(env.name for env in envs), text)

@@ -367,7 +367,7 @@ def loss_lines(settings: Settings) -> list[RecipeLine]:
         if settings[name]:
             settings.problem(f"`{name}` changes the loss in a way that rlc has no words for")
     if settings["trainer.val_only"]:
-        settings.problem("`trainer.val_only` trains nothing", "take the `eval` of the recipe alone")
+        settings.problem("`trainer.val_only` trains nothing", "use the `eval` of the recipe alone")
     name, text = settings["algorithm.loss_fn"], ""
     if name is None:
         name = "ppo" if settings["algorithm.adv_estimator"] == "grpo" else "importance_sampling"

@@ -11,7 +11,7 @@ from rlc.imports.settings import Option, table
 _AGENT = "for an agent in an environment; this job plays a workflow"
 _DISTILL = "only for distillation (adv_estimator = distill)"
 _FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
-_UNREAD = "nobody reads it on this path"
+_UNREAD = "it is not read on this path"
 _RENDERING = "the renderer of the model decides how a chat is written"
 _PARALLEL = "rlc finds out by itself how many rollouts the service takes at once"
 _GATEWAY = "there is no gateway between rlc and the model"

@@ -146,7 +146,7 @@ class Settings:
             if option.default is None:
                 return None
             if value is None:
-                self.problem(f"`{self.where}{name}` has no value", "give it one, or take it out")
+                self.problem(f"`{self.where}{name}` has no value", "give it one, or remove it")
                 return option.default
         noun, read = _TYPES[option.type]
         try:

@@ -85,7 +85,7 @@ def literal(value: Any) -> str:
                 raise InputError(message, "correct it")
         fields = [f"{name} = {literal(item)}" for name, item in value.items()]
         return f"{{ {' '.join(fields)} }}"
-    raise InputError(f"a recipe cannot hold {shown(value)}", "take it out")
+    raise InputError(f"a recipe cannot hold {shown(value)}", "remove it")
 
 
 def choice(value: str, choices: Iterable[str]) -> str:
@@ -149,7 +149,7 @@ def weights_line(base: str, path: str, comment: str = "") -> RecipeLine:
     """Write ``weights``, a saved state to start from; those of a retired model fit no other."""
     if find_retired(base):
         foreign = f'a state of "{base}", which fits no other model'
-        comment = remarks(comment, f"{foreign}: take it out, or give one that fits")
+        comment = remarks(comment, f"{foreign}: remove it, or give one that fits")
     return RecipeLine("weights", literal(path), comment)
 
 

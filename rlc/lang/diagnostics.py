@@ -100,7 +100,7 @@ class Diagnostics(list[Diagnostic]):
         """Report the keys in a text, comments included."""
         for span in keys_in(source):
             message = "a key stands here, and recipes are shown, kept and shared"
-            advice = "take it out, and put it into a variable of the environment"
+            advice = "remove it, and put it into a variable of the environment"
             self.error("RL0323", span, message, advice)
 
     def note(

@@ -53,7 +53,11 @@ class _Loader:
         path = os.path.normpath(os.path.join(folder, decl.path.value))
         real = os.path.realpath(path)
         if real in self.open:
-            self._error(decl, f'"{decl.path.value}" imports this file in turn', "break the circle")
+            self._error(
+                decl,
+                f'"{decl.path.value}" imports this file in turn',
+                "remove one of the two imports",
+            )
             return []
         if real in self.seen:
             return []
@@ -62,7 +66,7 @@ class _Loader:
         if source is None:
             reason = next(iter(problems)).message
             advice = "a path starts at the folder of the file that names it"
-            self._error(decl, f"this import cannot be followed: {reason}", advice)
+            self._error(decl, f"cannot import this file: {reason}", advice)
             return []
         recipe, problems = parse(source)
         self.found.extend(problems)

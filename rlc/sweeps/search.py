@@ -38,7 +38,7 @@ def optuna() -> Any:
     try:
         import optuna as package
     except ImportError as error:
-        message = "a search that draws configurations needs optuna"
+        message = "a search that samples configurations needs optuna"
         raise NoOptunaError(message, "pip install 'rlc[sweep]', or `search = grid()`") from error
     package.logging.set_verbosity(package.logging.WARNING)
     return package

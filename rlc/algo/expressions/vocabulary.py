@@ -160,8 +160,8 @@ OPERATIONS = _table(
     Operation(
         "where",
         ("condition", "a", "b"),
-        "`a` where the condition holds, else `b`; what is not chosen has no effect, "
-        "whatever its value",
+        "`a` where the condition holds, else `b`; the value that is not chosen has "
+        "no effect, even if it is not a number",
         lambda condition, a, b: a if condition else b,
     ),
     Operation(
@@ -183,7 +183,7 @@ OPERATIONS = _table(
     Operation(
         "clip",
         ("x", "low", "high"),
-        "`x` held within `low` and `high`; its gradient is 0 beyond them, not at them",
+        "`x` limited to `low` … `high`; its gradient is 0 beyond them, not at them",
         lambda x, low, high: _minimum(_maximum(x, low), high),
     ),
     Operation("exp", _X, "e to the power of `x`", _exp),
@@ -218,7 +218,7 @@ OPERATIONS = _table(
     Operation(
         "batch_draw",
         ("x", SHARE),
-        "1 for tokens that are drawn at random from those whose `x` is not 0, at most a "
+        "1 for tokens that are sampled at random from those whose `x` is not 0, at most a "
         "share of all sampled tokens of the batch, or one; else 0",
         _chosen,
         batch="token",

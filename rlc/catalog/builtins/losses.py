@@ -188,7 +188,7 @@ LOSSES = (
     ),
     _loss(
         "stable_reinforce",
-        "REINFORCE held close to the sampler, for rollouts of older weights (alpha on Tinker)",
+        "REINFORCE kept close to the sampler, for rollouts of older weights (alpha on Tinker)",
         LossTraits(pull="kl_coeff", takes_stale=True, recorded=True, published=False),
         (
             "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",

@@ -75,7 +75,7 @@ def _data(kind: type[AnyData], doc: str, *params: Param, **more: Any) -> Builtin
 
 _FILE = text("path", WHERE_ROWS_ARE, form=(ROWS, "demonstrations.jsonl"), file=DATA_FILE)
 _OF_ROWS = (
-    optional("n", "int", "take the first n rows of it; none: all", low=1),
+    optional("n", "int", "use the first n rows of it; none: all", low=1),
     optional("max_tokens", "int", "most in a row; none: the model's context", low=2),
     word("too_long", "what becomes of a row with more", ("stop", "drop"), "stop"),
 )

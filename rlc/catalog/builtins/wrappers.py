@@ -175,7 +175,7 @@ WRAPPERS = (
         Param("timeout", "duration", "longest call", 30, above=0),
         word(
             "per",
-            "who shares a server that is started: all episodes, or, for tools with a state, nobody",
+            "who shares a server: all episodes, or none (`episode`, for tools with a state)",
             ("worker", "episode"),
             "worker",
         ),

@@ -130,7 +130,7 @@ def _report_constants(view: StageView, at: str, code: Code, always: dict[str, fl
         message = f"of what `{code.target}` returns, {listed}"
     else:
         return
-    view.warning("RL0681", at, message, "where all rewards are equal there is nothing to learn")
+    view.warning("RL0681", at, message, "equal rewards teach nothing")
 
 
 def _report_components(view: StageView, env: EnvPlan, code: Code, keys: tuple[str, ...]) -> None:
@@ -199,7 +199,7 @@ def _try(
         advice = f"give {known_values(others)} a weight too"
         if unknown is not None:
             path = f"{path}.{unknown}"
-            advice = known_values(others, unknown) if others else f"take `{unknown}` out"
+            advice = known_values(others, unknown) if others else f"remove `{unknown}`"
         view.error(NO_REWARD, path, what, advice, *marks)
     else:
         found = FAILS if failed.step == "import" else NO_REWARD

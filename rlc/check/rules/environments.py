@@ -33,7 +33,7 @@ _CHARACTERS_PER_TOKEN = 4
 def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
     bare = source_traits(env.source).prompts == "text"
     if bare and with_role(env, "chat", "template") is None:
-        message = f"nothing says how the model sees the environment `{env.name}`"
+        message = f"no wrapper turns what `{env.name}` shows into a prompt"
         advice = "end it with `|> chat()`, or with `|> template(qwen3_game)`"
         view.error("RL0307", f"envs.{env.name}", message, advice)
     player = played_as(env)
@@ -43,18 +43,20 @@ def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
         wraps, path = wrapper_traits(name).wraps, f"envs.{env.name}.wrappers.{name}"
         if wraps == "text" and source.prompts != "text":
             message = f"`{name}()` wraps environments of GEM, and this is from `{player}()`"
-            advice = "take it out: its prompts are chats through the model's renderer already"
+            advice = "remove it: its prompts are chats through the model's renderer already"
             view.error("RL0305", path, message, advice)
         elif wraps == "chats" and not shows_tools:
-            message = f"`{name}()` needs a chat to show tools in, and `{env.name}` is none"
+            message = (
+                f"`{name}()` needs an environment that is shown as a chat, and `{env.name}` is not"
+            )
             advice = "end it with `|> chat()`, without `template()` and `solver_judge()`"
             if source.prompts == "own":
                 message = f"`{player}()` makes prompts of its own, with tools of its own"
-                advice = f"take `{name}()` out"
+                advice = f"remove `{name}()`"
             view.error("RL0700", path, message, advice)
         elif wraps == "blocks" and source.blocks is False:
             message = f"`{player}()` waits without blocking, so `{name}()` has nothing to do"
-            view.error("RL0305", path, message, "take it out")
+            view.error("RL0305", path, message, "remove it")
 
 
 @rule_on_envs()
@@ -107,7 +109,7 @@ def _tasks_can_be_run(view: StageView, env: EnvPlan) -> None:
 def _can_be_made(view: StageView, env: EnvPlan) -> None:
     if library := env_facts(env).broken_in:
         message = f'{library} registers "{env.id}" but cannot make it'
-        view.error("RL0404", f"envs.{env.name}.id", message, "take another environment")
+        view.error("RL0404", f"envs.{env.name}.id", message, "use another environment")
     for path, value in files_of(env):
         if not os.path.isfile(file := view.located(value)):
             message = f'there is no file "{file}"'
@@ -126,7 +128,7 @@ def _turns_fit_the_wrappers(view: StageView, env: EnvPlan) -> None:
     game, history = with_role(env, "game"), with_role(env, "history")
     template = with_role(env, "template")
     if game is not None and env.max_turns != 1:
-        message = f"`{env.name}` is no single question, so there are no answers to judge"
+        message = f"`{env.name}` has several turns, and a solver's answer is one reply"
         advice = f"`{game.name}()` takes `problems(…)`, or a single-turn environment"
         view.error("RL0315", f"{path}.{game.name}", message, advice)
     if game is not None and players_of_role(env) == 1:
@@ -210,7 +212,7 @@ def _templates_fit(view: StageView, env: EnvPlan) -> None:
             message = (
                 f"`{wrapper.name}()` needs a chat template, and `{model.base}` is a base model"
             )
-            advice = "take `concat()`, or a model that was trained to chat"
+            advice = "use `concat()`, or a model that was trained to chat"
             view.error("RL0418", f"{path}.{wrapper.name}", message, advice)
         known = TEMPLATES.get(name) if traits.role == "template" else None
         if model and not model.chatml and known is not None and known.chatml:

@@ -41,8 +41,8 @@ def _has_its_seats(view: StageView, env: EnvPlan) -> None:
         advice = "add `|> play(against = self)`, or an opponent: `|> play(against = policy)`"
         view.error("RL0780", f"envs.{env.name}.id", message, advice)
     elif len(seats) < 2 and env.play is not None and "seats" not in env.args:
-        message = f"`{env.name}` is no game of several seats, so nobody can play against another"
-        advice = "take `play()` out; games are made by `textarena()` and `python_game()`"
+        message = f"`{env.name}` is not a game of several seats, so there are no opponents"
+        advice = "remove `play()`; games are made by `textarena()` and `python_game()`"
         view.error("RL0781", f"envs.{env.name}.play", message, advice)
 
 
@@ -54,8 +54,8 @@ def _leaves_a_seat_to_the_opponent(view: StageView, env: EnvPlan) -> None:
     given = [n for n in ("seat", "temperature", "max_tokens") if getattr(play, n) is not None]
     if play.is_self_play:
         for name in given:
-            message = f"`{name}` is about an opponent, and with `self` there is none"
-            advice = "the policy has all seats, and all are trained: take it out"
+            message = f"`{name}` is about an opponent, and `self` plays without one"
+            advice = "the policy has all seats, and all are trained: remove it"
             view.error("RL0783", f"{path}.{name}", message, advice)
     elif play.seat != ANY and play.seat not in seats:
         message = f"`{env.name}` has no seat `{play.seat}`"
@@ -74,7 +74,7 @@ def _program_can_play(view: StageView, env: EnvPlan) -> None:
     for name in ("temperature", "max_tokens"):
         if getattr(play, name) is not None:
             message = f"`{name}` is about a model, and the opponent is a program"
-            advice = "a program samples nothing: take it out"
+            advice = "a program samples nothing: remove it"
             view.error("RL0783", f"{path}.{name}", message, advice)
     traits, named = opponent_traits(play.script.player), opponent_name(env)
     own = 'a function of your own may: `scripted("players.py:best")`'
@@ -101,7 +101,7 @@ def _wins_something(view: StageView) -> None:
     for index, metric in enumerate(view.metrics):
         if metric_traits(metric.name).of_games and other is not None:
             message = f"`{metric.name}()` counts matches that are won, and `{other.name}` has none"
-            advice = "take `pass_at(1)` for tasks that are solved, or `mean_reward()`"
+            advice = "use `pass_at(1)` for tasks that are solved, or `mean_reward()`"
             view.error("RL0785", f"metrics.{index}", message, advice)
 
 
@@ -110,7 +110,7 @@ def _evaluates_against_another(view: StageView, env: EnvPlan) -> None:
     """Any policy wins half of its matches against itself."""
     if env.play is not None and env.play.is_self_play and len(seats_of(env)) > 1:
         message = "an evaluation against itself does not tell a good policy from a bad one"
-        advice = "take a fixed opponent, such as the model that it began as: `against = policy`"
+        advice = "use a fixed opponent, such as the model that it began as: `against = policy`"
         view.warning("RL0786", f"envs.{env.name}.play", message, advice)
 
 
@@ -137,8 +137,10 @@ def _seats_have_peers(view: StageView) -> None:
                 message = f"a seat of `{env.name}` has too few rollouts of a task to be compared"
                 advice = f"the seats are taken in turn: `group_size = {need}`, or a fixed `seat`"
             else:
-                message = f"a group of 1 of `{env.name}` has no peers: every advantage would be 0"
-                advice = "play each task more often, for example `group_size = 8`, or take `rae()`"
+                message = (
+                    f"a group of 1 of `{env.name}` compares nothing: every advantage would be 0"
+                )
+                advice = "play each task more often, for example `group_size = 8`, or use `rae()`"
             view.error("RL0787", f"envs.{env.name}.rollouts.group", message, advice, label)
             return
 
@@ -161,10 +163,10 @@ def _has_a_program(view: StageView, env: EnvPlan) -> None:
         view.error("RL0805", f"{path}.command", message, 'for example `["node", "agent.js"]`')
     elif agent.command is None and agent.folder != ".":
         message = "`folder` is where a command is run, and this is a function"
-        view.error("RL0802", f"{path}.folder", message, "take it out")
+        view.error("RL0802", f"{path}.folder", message, "remove it")
     elif agent.command is None and agent.secrets:
         message = "`secrets` are given to a command, and this is a function, which has them all"
-        view.error("RL0802", f"{path}.secrets", message, "take it out")
+        view.error("RL0802", f"{path}.secrets", message, "remove it")
     elif agent.command is not None and agent.args:
         message = "`args` are the arguments of a function, and this is a command"
         advice = "write them as words of the command"
@@ -175,7 +177,7 @@ def _has_a_program(view: StageView, env: EnvPlan) -> None:
         view.error("RL0806", f"{path}.reward", message, advice)
     elif agent.reward != "result" and env.graders:
         message = f"the exit status is not read: graders reward `{env.name}`"
-        advice = "take the `grader` out, or leave `reward` out"
+        advice = "remove the `grader`, or leave `reward` out"
         view.error("RL0806", f"{path}.reward", message, advice)
 
 
@@ -212,12 +214,12 @@ def _has_rows_as_tasks(view: StageView, env: EnvPlan) -> None:
     if env.agent is not None and not source_traits(env.source).graded:
         graded = [f"`{name}(…)`" for name in names_of("env") if source_traits(name).graded]
         message = f"an agent works on rows, and `{env.source}()` has none"
-        advice = f"take {' or '.join(graded)} as its tasks"
+        advice = f"use {' or '.join(graded)} as its tasks"
         view.error("RL0801", f"envs.{env.name}.id", message, advice)
     elif env.agent is not None and wrapper is not None:
         message = f"the agent writes the prompts of `{env.name}`, so `{wrapper.name}()` has no part"
         path = f"envs.{env.name}.wrappers.{wrapper.name}"
-        view.error("RL0804", path, message, "take it out, and let the agent say it")
+        view.error("RL0804", path, message, "remove it, and let the agent say it")
 
 
 def _is_command(words: list[str]) -> bool:

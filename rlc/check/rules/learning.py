@@ -43,7 +43,7 @@ def _group_needs_peers(view: StageView) -> None:
             message = "`turns()` plays every task once, so no rollout has a group to compare with"
             advice = "use `groups(16, group_size = 8)`, or compare over the batch, as `rebn()` does"
         else:
-            message = "a group of 1 has no peers: every advantage would be 0"
+            message = "a group of 1 has nothing to compare with: every advantage would be 0"
             advice = "play each task more often, for example `group_size = 8`"
         view.error("RL0308", f"envs.{env.name}.rollouts.group", message, advice, label)
         return
@@ -97,7 +97,9 @@ def _steps_have_an_effect(view: StageView) -> None:
     for path, step in view.steps_of_scheme():
         match step:
             case Baseline(kind="length_weighted", weight="value"):
-                message = "a `length_weighted` baseline counts tokens, whatever `weight` says"
+                message = (
+                    "`weight` has no effect on a `length_weighted` baseline, which counts tokens"
+                )
                 advice = "leave `weight` out, or write `weight = tokens`"
                 view.error("RL0408", f"{path}.weight", message, advice)
             case Baseline(kind="best_of_others", weight="tokens"):
@@ -105,7 +107,7 @@ def _steps_have_an_effect(view: StageView) -> None:
                 view.error("RL0408", f"{path}.weight", message, "leave `weight` out")
             case Scale(kind="mean" | "nonzero_share", ddof=ddof) if ddof != 1:
                 message = f"`ddof` belongs to a deviation, and this divides by `{step.kind}`"
-                view.error("RL0312", f"{path}.ddof", message, "take it out, or divide by `std`")
+                view.error("RL0312", f"{path}.ddof", message, "remove it, or divide by `std`")
             case Clip(low=None | 0 as low, high=high) if low == high:
                 nothing = "a clip without a limit changes nothing"
                 message = "nothing but 0 is left of the advantages" if low == 0 else nothing
@@ -113,7 +115,7 @@ def _steps_have_an_effect(view: StageView) -> None:
                     view.error("RL0422", path, message, "for example `clip(-5, 5)`")
             case WeightedSum() if is_summed:
                 message = "the components of the reward are added up before this"
-                view.error("RL0774", path, message, "take it out: one `weighted_sum()` is enough")
+                view.error("RL0774", path, message, "remove it: one `weighted_sum()` is enough")
             case WeightedSum():
                 is_summed = True
     if running_baseline(view.advantage) is not None and is_summed:
@@ -183,7 +185,7 @@ def _components_stay_apart(view: StageView) -> None:
                 f"`{shaped[0]}` is about the whole reward of `{env.name}`, whose components are "
                 "normalised one by one here"
             )
-            advice = "take it out, or take an advantage of the whole reward, such as `grpo()`"
+            advice = "remove it, or take an advantage of the whole reward, such as `grpo()`"
             view.error("RL0776", f"envs.{env.name}.reward.{shaped[0]}", message, advice)
 
 
@@ -197,7 +199,7 @@ def _may_have_components(env: EnvPlan) -> bool:
 @rule("advantage", "on_error")
 def _a_penalty_is_no_component(view: StageView) -> None:
     if _sums(view) and view.on_error.penalty is not None:
-        message = "a failed rollout has no components to compare, whatever its penalty"
+        message = "a failed rollout has no components to compare, so a penalty has no effect"
         advice = "drop failures, or take an advantage of the whole reward, such as `grpo()`"
         view.error("RL0777", "on_error.penalty", message, advice)
 
@@ -225,7 +227,7 @@ def _ratios_are_bounded(view: StageView) -> None:
         message += "steps old"
         stable = (b for b in BUILTINS if b.kind == "loss" and b.traits.takes_stale)
         *others, last = (f"`{builtin.usage()}`" for builtin in stable)
-        view.error("RL0313", "loss", message, f"take {', '.join(others)} or {last}", label)
+        view.error("RL0313", "loss", message, f"use {', '.join(others)} or {last}", label)
     elif is_own and batch and (stale > 1 or batch.updates > 1):
         message = (
             f"nothing in `{view.loss.name}` bounds the weight of a token whose ratio has grown"
@@ -247,7 +249,7 @@ def _reference_is_there(view: StageView) -> None:
         view.error("RL0648", "loss", message, advice, label)
     elif view.kl is not None and not view.kl.coef and not reads:
         message = "the reference reads every sequence, and a `coef` of 0 changes nothing"
-        advice = "give it a `coef`, take it out, or read `ref` in a loss of your own"
+        advice = "give it a `coef`, remove it, or read `ref` in a loss of your own"
         view.error("RL0658", "kl.coef", message, advice)
 
 
@@ -260,7 +262,7 @@ def _loss_acts(view: StageView) -> None:
         return
     label = Label(view.at("teacher"), "what it names is learnt by a cross-entropy of its own")
     message = f"{view.named('loss')} has nothing to act on: no token has an advantage"
-    advice = f"take `{LIKELIHOOD.name}()`, or give the stage an `advantage`"
+    advice = f"use `{LIKELIHOOD.name}()`, or give the stage an `advantage`"
     view.error("RL0752", "loss", message, advice, label)
 
 
@@ -308,7 +310,7 @@ def _ratio_matters(view: StageView) -> None:
         return
     is_fresh = not stale and view.batch.updates == 1
     if is_fresh and traits.clip == "gradient":
-        message = f"the clip of {view.named('loss')} never acts: each batch is fresh, and used once"
+        message = f"{view.named('loss')} never clips: each batch is new and used for one update"
         advice = "`importance_sampling()` has the same gradient; `updates = 2` would make it matter"
         view.warning("RL0413", "loss", message, advice)
     elif not is_fresh and not traits.sampler_logprobs:
@@ -339,7 +341,7 @@ def _weighable(view: StageView) -> None:
     if loss_traits(view.loss).pull is not None and not uniform:
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
         message = f"{view.named('loss')} cannot be weighted by `{view.aggregate.kind}()`"
-        advice = "take `token_mean()`, or another loss"
+        advice = "use `token_mean()`, or another loss"
         view.error("RL0314", "aggregate", message, advice, label)
 
 
@@ -382,7 +384,7 @@ def _optimizer_is_plausible(view: StageView) -> None:
         view.warning("RL0431", "optimizer.schedule.warmup", message, advice)
     if "steps" in view.parts and schedule.kind != "constant" and schedule.floor == 1:
         message = f"`{schedule.kind}()` with a floor of the whole rate never falls"
-        advice = "take a smaller floor, or `constant()`"
+        advice = "use a smaller floor, or `constant()`"
         view.warning("RL0431", "optimizer.schedule.floor", message, advice)
     if adam.beta1 > adam.beta2:
         message = f"beta1 = {adam.beta1:g} is more than beta2 = {adam.beta2:g}"
@@ -399,12 +401,12 @@ def _overlap_fits_the_batch(view: StageView) -> None:
     if kind != "synchronous" and batch.kind == "turns":
         label = Label(view.at("batch"), "plays episodes until there are enough turns")
         message = f"`{kind}()` cannot be combined with `turns()`"
-        view.error("RL0318", "overlap", message, "take `groups()` as the batch", label)
+        view.error("RL0318", "overlap", message, "use `groups()` as the batch", label)
     if batch.kind == "groups" and parts > batch.count:
         message = f"{batch.count:,} groups cannot come in {parts:,} parts"
         advice = f"at most `minibatches = {batch.count}`"
         if batch.count == 1:
-            message, advice = "one group cannot come in parts", "take `synchronous()`"
+            message, advice = "one group cannot come in parts", "use `synchronous()`"
         view.warning("RL0327", "overlap.minibatches", message, advice)
 
 
@@ -421,7 +423,7 @@ def _something_is_streamed(view: StageView) -> None:
         labels = (Label(view.at(path), why) for why, path in waits.items())
         message = "`streamed()` has no effect: the gradient waits for the whole batch"
         advice = (
-            "take `synchronous()`, which does the same, or `asynchronous()`, which overlaps; a "
+            "use `synchronous()`, which does the same, or `asynchronous()`, which overlaps; a "
             "gradient can be streamed that compares within groups, adds up by `token_sum()` and is "
             "one update"
         )

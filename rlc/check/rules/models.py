@@ -42,18 +42,18 @@ def _model_can_be_trained(view: StageView) -> None:
     if rank & (rank - 1):
         below, above = 1 << (rank.bit_length() - 1), 1 << rank.bit_length()
         message = f"the LoRA rank {rank} is not a power of two"
-        view.error("RL0401", "model.lora_rank", message, f"take {below} or {above}")
+        view.error("RL0401", "model.lora_rank", message, f"use {below} or {above}")
     elif known and known.max_rank and rank > known.max_rank:
         message = f"`{known.base}` takes a LoRA rank of at most {known.max_rank}; this is {rank}"
-        view.error("RL0401", "model.lora_rank", message, f"take {known.max_rank}")
+        view.error("RL0401", "model.lora_rank", message, f"use {known.max_rank}")
     if not (model.train_mlp or model.train_attn or model.train_unembed):
         message = "no layer of this model is trained"
-        advice = "leave one of train_mlp, train_attn, train_unembed on"
+        advice = "set one of train_mlp, train_attn, train_unembed to true"
         view.error("RL0402", "model.train_unembed", message, advice)
     if known is not None and not renderer_fits(model.base, model.renderer):
         message = f"`{model.renderer}` writes the chats of other models than `{model.base}`"
         listed = " or ".join(f"`{name}`" for name in known.renderers)
-        view.error("RL0325", "model.renderer", message, f"leave `renderer` out, or take {listed}")
+        view.error("RL0325", "model.renderer", message, f"leave `renderer` out, or use {listed}")
     if model.weights is not None:
         _state_is_on_service(view, "model.weights", model.weights)
 
@@ -161,7 +161,7 @@ def _teacher_fits(view: StageView) -> None:
             label = Label(view.at("model"), f"has the tokens of `{own.base}`")
             message = f"`{model.base}` has other tokens, so it cannot score those of this model"
             advice = (
-                f"take a teacher of the same family, or learn from what it writes: an `sft` stage "
+                f"use a teacher of the same family, or learn from what it writes: an `sft` stage "
                 f"with `data = samples({model.name}, …)`"
             )
             view.error("RL0740", f"{path}.model", message, advice, label)
@@ -189,7 +189,7 @@ def _teacher_counts(view: StageView) -> None:
     for path, teacher in teacher_paths(view):
         if not teacher.coef and not loss_traits(view.loss).reference:
             message = "the teacher reads every sequence, and a `coef` of 0 changes nothing"
-            advice = "give it a `coef`, take it out, or read `ref` in a loss of your own"
+            advice = "give it a `coef`, remove it, or read `ref` in a loss of your own"
             view.error("RL0743", f"{path}.coef", message, advice)
 
 
@@ -222,7 +222,7 @@ def _prompts_can_be_shown(view: StageView) -> None:
             at = f"{path}.{given[0]}"
             if (why := _fixed_prompts(env)) is not None:
                 message = f"the teacher cannot be shown `{env.name}` in another way: {why}"
-                advice = "take a chat: `|> chat()`, or prompts from `rows()` or `problems()`"
+                advice = "use a chat: `|> chat()`, or prompts from `rows()` or `problems()`"
                 view.error("RL0745", at, message, advice)
             elif "demonstration" in given and not source_traits(env.source).graded:
                 message = f"`{env.name}` has no rows, of which one field could be a demonstration"
@@ -285,7 +285,7 @@ def _samples_can_be_learnt(view: StageView) -> None:
     why = _fixed_prompts(env)
     if samples.without is not None and why is not None:
         message = f"`{env.name}` cannot be shown without its system message: {why}"
-        view.error("RL0745", "data.without", message, "take a chat: `|> chat()`")
+        view.error("RL0745", "data.without", message, "use a chat: `|> chat()`")
     elif samples.without is not None and not _has_system(view, env):
         message = f"`{env.name}` has no system message that could be left out"
         view.error("RL0751", "data.without", message, "`chat(system = …)` gives it one")
@@ -293,7 +293,7 @@ def _samples_can_be_learnt(view: StageView) -> None:
         message = (
             f"`{own.name}` cannot be shown the chats of `{model.name}` in its own tokens: {why}"
         )
-        view.error("RL0745", "data.model", message, "take a chat: `|> chat()`")
+        view.error("RL0745", "data.model", message, "use a chat: `|> chat()`")
 
 
 def _has_system(view: StageView, env: EnvPlan) -> bool:

@@ -34,7 +34,7 @@ def _data_fits_the_loss(view: StageView) -> None:
             label = Label(view.at("loss"), "compares two replies to one prompt")
             message = f"`{view.loss.name}()` takes pairs, and `{data.word}()` has single replies"
             others = [b.name for b in builtins_of("preference_loss") if b.traits.labelled]
-            advice = f"take {' or '.join(f'`{name}()`' for name in others)}, or `pairs()`"
+            advice = f"use {' or '.join(f'`{name}()`' for name in others)}, or `pairs()`"
             view.error("RL0722", path, message, advice, label)
 
 
@@ -48,7 +48,7 @@ def _tokens_are_the_same(view: StageView) -> None:
             continue
         if known[0] != known[1] and state.model.service == model.service:
             message = f"`{state.model.base}` splits text into other tokens than `{model.base}`"
-            advice = "take a model with the same tokenizer"
+            advice = "use a model with the same tokenizer"
             view.error("RL0730", path, message, advice)
 
 
@@ -155,7 +155,7 @@ def _heldout_is_compared(view: StageView) -> None:
     if view.every is None:
         return
     if view.heldout is None:
-        message = "`every` says when what is held out is compared, and nothing is held out"
+        message = "`every` sets when held-out data is compared, and there is none"
         advice = "for example `heldout = {}(…, split = last(10%))`"
         data = view.parts.get("data")
         kind = data.word if data is not None and data.read is not None else "chats"
@@ -173,11 +173,11 @@ def _heldout_is_held_out(view: StageView) -> None:
         return
     is_same = data is not None and other.read is not None and other.read == data.read
     if is_same and have_tasks_in_common(other.split or "train", data.split or "train"):
-        message = "what is held out is among what is learnt from"
+        message = "held-out data is also in the training data"
         label = Label(view.at("data"), "learnt from")
         advice = "for example `split = first(90%)` here, and `split = last(10%)` there"
         view.warning("RL0728", "heldout", message, advice, label)
     if other.read is None and not other.compares:
         message = f"`{other.word}()` plays its examples, and held-out ones are the rows of a file"
-        advice = "take `chats()` or `rows()`, or an `eval` that plays the environment"
+        advice = "use `chats()` or `rows()`, or an `eval` that plays the environment"
         view.error("RL0755", "heldout", message, advice)

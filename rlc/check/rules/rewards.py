@@ -104,8 +104,8 @@ def _format_counts(view: StageView, env: EnvPlan) -> None:
         view.error("RL0533", path, message, "give the grader another name")
     coef = env.args.get("format_coef", FORMAT_COEF)
     if coef not in (0, FORMAT_COEF) and not finds_answers(env):
-        message = "`format_coef` counts where a grader compares answers, and none does here"
-        advice = "take it out; a function of your own returns what it likes for a bad format"
+        message = "`format_coef` has no effect: no grader here compares answers"
+        advice = "remove it; a function of your own returns what it likes for a bad format"
         view.error("RL0312", f"envs.{env.name}.args.format_coef", message, advice)
 
 
@@ -156,7 +156,7 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
         view.warning("RL0683", path, message, "keep the sign: `max(total, 0)` pays it as much")
     if shape.constant:
         message = "this reward is the same for every episode"
-        view.error("RL0681", path, message, "where all rewards are equal there is nothing to learn")
+        view.error("RL0681", path, message, "equal rewards teach nothing")
     elif shape.falls:
         message = f"the more an episode of `{env.name}` earns, the less it is paid"
         view.warning("RL0683", path, message, "turn the sign around")
@@ -223,7 +223,7 @@ def _others_to_compare_with(view: StageView, env: EnvPlan) -> None:
             continue
         if size == 1:
             message = f"`{judging.name}()` compares the members of a group, and there is one"
-            advice = "play each task more often, or take `judged()`, which scores each alone"
+            advice = "play each task more often, or use `judged()`, which scores each alone"
             view.error("RL0763", of, message, advice)
         elif asked and judging.by == "pairwise" and size > _MANY_PAIRS:
             message = f"{size} members are {size * (size - 1)} questions for each task"
@@ -245,7 +245,7 @@ def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
         if state is not None and state.after is None and state.model.name == view.model.name:
             message = f"`{judge.name}` is judged by `{view.model.name}`, which is trained here"
             advice = "it is asked as it was before training, and prefers what it would say itself; "
-            advice += "take another model, or declare one for it"
+            advice += "use another model, or declare one for it"
             view.warning("RL0762", f"{path}.model", message, advice)
         if context is None:
             continue
@@ -266,7 +266,7 @@ def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
                 f"a question of {most} tokens with an answer of {judge.max_tokens:,} "
                 f"may outgrow the judge's context of {context:,}"
             )
-            advice = "shorten replies or groups, lower max_tokens, or take another judge"
+            advice = "shorten replies or groups, lower max_tokens, or use another judge"
             view.warning("RL0765", f"{path}.max_tokens", message, advice)
 
 
@@ -368,9 +368,7 @@ def _functions_compare_pairs(view: StageView, env: EnvPlan) -> None:
         wants, advice = "wants a ranking", "write `by = pairwise`"
         if judging.by == "score":
             wants = "shows it one"
-            advice = (
-                "take `compared(…, by = pairwise)`, or `grade_with()` for a reward of one reply"
-            )
+            advice = "use `compared(…, by = pairwise)`, or `grade_with()` for a reward of one reply"
         message = f"`{judge.name}` says which of two replies is better, and `{judging.name}()` "
         view.error("RL0826", f"envs.{env.name}.{path}.function", message + wants, advice)
 
@@ -380,10 +378,10 @@ def _judges_have_their_place(view: StageView, env: EnvPlan) -> None:
     game = with_role(env, "game")
     for path, judging, _ in _judges(env) if game or env.play else ():
         message = f"`{judging.name}()` judges the episodes of one player, and a match has several"
-        advice = "take it out: a game rewards its seats, and may have one of your own that judges"
+        advice = "remove it: a game rewards its seats, and may have one of your own that judges"
         if game is not None:
             message = f"`{game.name}()` has a judge of its own, who is trained"
-            advice = f"take `{judging.name}()` out, or the game"
+            advice = f"remove `{judging.name}()`, or the game"
         view.error("RL0768", path.rpartition(".judges.")[0], message, advice)
     # A judge has a metric of its name.
     taken = {part.name: "a grader" for part in env.graders}
@@ -428,8 +426,8 @@ def _reward_bounds(view: StageView, env: EnvPlan) -> None:
         message = f"low = {low:g} is more than high = {high:g}"
         view.error("RL0202", f"{path}.low", message, "swap them")
     if low == high and view.parts.get("kl") is None and not view.parts.get("teacher"):
-        message = f"every reward of `{env.name}` is {low:g}, whatever the model does"
-        advice = "fine for a control run; else there is nothing to learn: take one limit out"
+        message = f"every reward of `{env.name}` is {low:g} for every reply"
+        advice = "fine for a control run; otherwise nothing can be learned: remove one limit"
         view.warning("RL0430", f"{path}.high", message, advice)
     counts = [f"`{metric.name}()`" for metric in view.parts.get("metrics", ()) if metric.k]
     if (curriculum := with_role(env, "curriculum")) is not None:

@@ -284,5 +284,5 @@ def _try_on(rows: StageRows, grader: Grader, path: str) -> None:
         shown = str(wrong[0].fields[grader.answer])[:60]
         count = f"{len(wrong)} of the first {tried_on}"
         message = f"`{grader.name}` calls the right answers wrong ({count}, such as {shown!r})"
-        advice = "take another grader, or name the field that holds the `answer`"
+        advice = "use another grader, or name the field that holds the `answer`"
         rows.error("RL0509", path, message, advice, wrong[0].place)

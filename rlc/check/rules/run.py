@@ -91,7 +91,7 @@ def _every_part_is_played(view: StageView) -> None:
     for env, share in _shares(view.envs):
         if share * count < 1 / len(view.envs):
             message = f"`{env.name}` gets none of the {count:,} {what}"
-            advice = f"its share is 1 in {1 / share:,.0f}: give it more weight, or take it out"
+            advice = f"its share is 1 in {1 / share:,.0f}: give it more weight, or remove it"
             view.warning("RL0433", f"envs.{env.name}.weight", message, advice)
 
 
@@ -156,7 +156,7 @@ def _uploads_something(view: StageView) -> None:
         source = tracker_traits(tracker.name).source
         if source is not None and all(env.source != source for env in view.envs):
             message = f"`{tracker.name}()` uploads episodes of OpenReward, and there are none"
-            view.error("RL0312", "track", message, "take it out")
+            view.error("RL0312", "track", message, "remove it")
 
 
 @rule("kl_guard", "overlap")
@@ -164,7 +164,7 @@ def _has_steps_to_stop(view: StageView) -> None:
     guard = view.kl_guard
     if guard is not None and guard.then == "synchronous" and not view.overlap.max_staleness:
         message = "`then = synchronous` needs asynchronous steps, and these never overlap"
-        advice = "take `asynchronous()` as the overlap, or `then = warn` or `stop`"
+        advice = "use `asynchronous()` as the overlap, or `then = warn` or `stop`"
         view.error("RL0312", "kl_guard.then", message, advice)
 
 
@@ -182,7 +182,7 @@ def _enough_samples(view: StageView) -> None:
 def _during_a_stage(view: StageView) -> None:
     for name, given in (("every", view.every is not None), ("first", view.first)):
         if given and view.after is None:
-            message = f"`{name}` counts the steps of a stage, and this evaluates a model"
+            message = f"`{name}` needs a stage with steps, and this evaluates a declared model"
             view.error("RL0317", name, message, "`model = main` evaluates the stage `main`")
 
 
@@ -220,7 +220,7 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
                 found.error("RL0460", span, message, advice)
             elif limit.whole > limit.most:
                 steps = int(limit.most / limit.step)
-                lasting = f"will do for about {steps:,} of {plan.steps:,} steps"
+                lasting = f"covers about {steps:,} of {plan.steps:,} steps"
                 message = f"a budget of {most} {lasting if steps else 'may not do for one step'}"
                 included = ", evaluations included" if evaluations else ""
                 advice = f"all of them are expected to take {whole}{included}; "

@@ -33,7 +33,7 @@ def _on_policy(view: StageView) -> None:
     for path, value in changed.items():
         name = path.rpartition(".")[2]
         message = f"{name} = {value:g} samples from another distribution than is trained"
-        advice = "the ratio between the two enters the loss; 1, 1 and -1 keep it at 1"
+        advice = "their ratio enters the loss; it is 1 where temperature = 1, top_p = 1, top_k = -1"
         view.warning("RL0409", path, message, advice)
 
 
@@ -71,7 +71,7 @@ def _report_idle(view: StageView, path: str, stop: Sequence[str], chat: bool) ->
             message = f"{quoted} is there twice"
         else:
             continue
-        view.warning("RL0756", f"{path}.{at}", message, "take it out")
+        view.warning("RL0756", f"{path}.{at}", message, "remove it")
 
 
 @rule("kl", "teacher", "envs")
@@ -114,7 +114,7 @@ def _room_for_a_reply(view: StageView, env: EnvPlan) -> None:
     if context is not None and prompt is not None and reply < context < prompt + reply:
         outgrow = f"outgrow {context:,}, the context"
         message = f"a prompt of {prompt:,} tokens and a reply of {reply:,} {outgrow}"
-        advice = f"the limit never acts; with {context - reply:,} or less it does"
+        advice = f"the limit is never reached; with {context - reply:,} or less it does"
         view.warning("RL0328", "sampling.max_prompt_tokens", message, advice)
 
 
@@ -128,7 +128,7 @@ def _times_fit(view: StageView, env: EnvPlan) -> None:
         if span is None or limit is None or (name, span) == ("step_timeout", STEP_TIMEOUT):
             continue
         if span > limit:
-            message = f"{name} = {_seconds(span)} never acts: {around} is {_seconds(limit)}"
+            message = f"{name} = {_seconds(span)} has no effect: {around} is {_seconds(limit)}"
             view.warning("RL0328", f"{path}.{name}", message, f"lower it, or raise {around}")
     tool, step = with_role(env, "tool"), own.step_timeout
     if tool is not None and step is not None and tool.args["timeout"] > step:
@@ -177,7 +177,7 @@ def _samples_differ(view: StageView) -> None:
             f"envs.{env.name}.rollouts.temperature": env.rollouts.temperature < _GREEDY,
         }
         for path in [path for path, is_greedy in greedy.items() if is_greedy][:1]:
-            what, advice = f"all {group} samples", "sample at 1, or take `samples = 1`"
+            what, advice = f"all {group} samples", "sample at 1, or use `samples = 1`"
             if "advantage" in view.parts:
                 what = f"all {group} rollouts of a task"
                 advice = "with nothing to compare, nothing is learnt: sample at 1"

@@ -48,7 +48,7 @@ def _curriculum_chooses(view: StageView, env: EnvPlan) -> None:
     if not source_traits(env.source).numbered:
         numbered = (n for n in names_of("env") if source_traits(n).numbered)
         message = f"{remembers} those of `{env.source}()` have no numbers"
-        advice = f"take it out; it works with {' and '.join(f'`{n}()`' for n in numbered)}"
+        advice = f"remove it; it works with {' and '.join(f'`{n}()`' for n in numbered)}"
         view.error("RL0320", path, message, advice)
     elif env_facts(env).uncounted and env.args["samples"] is None:
         message = f"{remembers} it is not known how many `{env.name}` has"
@@ -81,7 +81,7 @@ def _data_can_be_made(view: StageView) -> None:
     for env in view.data.environments:
         if is_oracle and not env_facts(env).oracle:
             message = f"`{env.name}` has no oracle that could demonstrate it"
-            view.error("RL0321", "data.env", message, "take `policy = model`")
+            view.error("RL0321", "data.env", message, "use `policy = model`")
         if len(seats_of(env)) > 1:
             message = f"`{env.name}` is a game of several seats, which gives no demonstrations"
             advice = "train on it with a `train` stage, or take the environment of a single player"
@@ -153,7 +153,7 @@ def _arguments_fit_known_sets(view: StageView, env: EnvPlan) -> None:
     for param in source.params if source else ():
         if param.name in facts.ignores and env.args[param.name] != param.default:
             message = f"`{param.name}` has no effect on `{env.id}`"
-            advice = "it names a field of a file, and this set has fields of its own: take it out"
+            advice = "it names a field of a file, and this set has fields of its own: remove it"
             view.error("RL0312", f"envs.{env.name}.args.{param.name}", message, advice)
     if facts.splits is None:
         return
@@ -163,7 +163,7 @@ def _arguments_fit_known_sets(view: StageView, env: EnvPlan) -> None:
         view.report("RL0506", path, message, known_values(facts.splits, name))
     elif facts.uncounted and isinstance(split, Mapping):
         message = f"`{name}` of `{env.id}` has no end, so it has no part"
-        advice = f"take another of its splits: {known_values(facts.splits)}"
+        advice = f"use another of its splits: {known_values(facts.splits)}"
         view.report("RL0506", path, message, advice)
 
 

@@ -86,7 +86,7 @@ def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
     if 2 * len(wrong) > len(rows):
         raise DataError(
             f"`grader = {grader.name}` calls the right answers of {data} wrong ({len(wrong)} of "
-            f"the first {len(rows)}, such as {str(wrong[0][grader.answer])[:60]!r}): take another "
+            f"the first {len(rows)}, such as {str(wrong[0][grader.answer])[:60]!r}): use another "
             "grader, or name the field that holds the `answer`"
         )
 
@@ -237,7 +237,7 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
     if not found.answer:
         return None
     if not found.gold:
-        raise DataError(f"the answer {row[grader.answer]!r} is nothing that math-verify can read")
+        raise DataError(f"the answer {row[grader.answer]!r} cannot be read by math-verify")
     return float(found.same)
 
 

@@ -130,7 +130,7 @@ def sky(job: JobDescription) -> str:
         *(["  accelerators: H100:1"] if job.accelerator else []),
         "",
         *(["secrets:", *(f"  {name}: null" for name in job.secrets), ""] if job.secrets else []),
-        "# On a machine that may be taken away, mount a volume and run with --folder on it.",
+        "# On a preemptible machine, mount a volume and run with --folder on it.",
         "setup: |",
         "  command -v python3.11 || command -v uv || {",
         "    curl -LsSf https://astral.sh/uv/install.sh | sh",

@@ -39,8 +39,8 @@ def imitation_body(plan: Plan, stage: Training, data: str) -> str:
             *updated(stage, 8),
             "        usage.trained += sum(len(tokens) - 1 for tokens, _ in batch)",
             "        learnt = sum(sum(weights[1:]) for _, weights in batch)",
-            '        told = {"loss/mean": loss / learnt, "loss/sum": loss}',
-            "        report(metrics, step, steps, **told)",
+            '        measured = {"loss/mean": loss / learnt, "loss/sum": loss}',
+            "        report(metrics, step, steps, **measured)",
             *ended(stage),
             *main(
                 f"    data = Path(__file__).parent / {literal(data)}",

@@ -285,6 +285,6 @@ def _train(stage: Training, name: str, own: TorchFunction | None) -> Iterator[st
     yield from updated(stage, 12)
     yield "            usage.trained += sum(datum.model_input.length for datum in data)"
     yield "        reward = float(np.mean([episode.reward for episode in episodes]))"
-    yield '        told = {"reward/mean": reward, "loss/sum": loss}'
-    yield "        report(metrics, step, steps, **told)"
+    yield '        measured = {"reward/mean": reward, "loss/sum": loss}'
+    yield "        report(metrics, step, steps, **measured)"
     yield from ended(stage)

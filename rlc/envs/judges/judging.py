@@ -272,7 +272,9 @@ class Judge:
             if (found := read(answer)) is not None:
                 return found, reason_of(answer)
         if self.plan.stand_in:
-            return stand_in(Random(digest)), "drawn: the model of a rehearsal is no judge"
+            return stand_in(
+                Random(digest)
+            ), "sampled at random: the model of a rehearsal is no judge"
         end = " ".join(answer.split())[-120:]
         raise JudgeError(
             f"the judge `{self.plan.name}` gave no verdict in {self.plan.attempts} attempts; its "

@@ -110,11 +110,11 @@ class SupervisedRenderer:
         """Raise DataError for content that the renderer would silently leave out."""
         if any(message.get("tool_calls") for message in chat.messages) and not self._shows_calls:
             what = f"the renderer `{self.name}` does not write calls of tools"
-            raise DataError(what, "take a model that was trained to call tools")
+            raise DataError(what, "use a model that was trained to call tools")
         reasoned = (at for at in chat.trained if not isinstance(chat.messages[at]["content"], str))
         if next(reasoned, None) is not None and not self._shows_reasoning:
             what = f"the renderer `{self.name}` leaves out the reasoning of what is trained on"
-            raise DataError(what, "take a renderer that thinks, or data without reasoning")
+            raise DataError(what, "use a renderer that thinks, or data without reasoning")
         if chat.images and not hasattr(self.renderer, "image_processor"):
             raise DataError(f"the renderer `{self.name}` shows no images; take a model that sees")
 

@@ -259,7 +259,7 @@ async def _open_teacher(
             raise RunError(
                 f"the teacher `{model.name}` ({model.base}) has other tokens than "
                 f"{stage.model.base}, so its logprobs are of another text",
-                "take a teacher of the same family of models",
+                "use a teacher of the same family of models",
             )
     return LogprobScorer(
         client,

@@ -271,7 +271,7 @@ def ttl(probe: Probe) -> None:
         probe.get(rest.set_checkpoint_ttl_from_tinker_path(path, seconds))
         (item,) = probe.get(rest.list_checkpoints(client.model_id)).checkpoints
         if seconds is None:
-            probe.that(item.expires_at is None, "an end that was taken away is there")
+            probe.that(item.expires_at is None, "an end that was removed is there")
         else:
             left = -1.0 if item.expires_at is None else item.expires_at.timestamp() - time.time()
             probe.that(abs(left - seconds) < 600, f"it ends in {left:.0f} s, not {seconds}")

@@ -116,7 +116,9 @@ def greedy(probe: Probe) -> None:
     ways: list[dict[str, Any]] = [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 1e-6}]
     found = [tokens(probe.sample(sampler, **way)) for way in ways]
     for way, sampled in zip(ways[1:], found[1:], strict=True):
-        probe.that(sampled == found[0], f"{next(iter(way))} draws other tokens than temperature 0")
+        probe.that(
+            sampled == found[0], f"{next(iter(way))} samples other tokens than temperature 0"
+        )
     best = probe.sample(sampler, max_tokens=1, temperature=1.0, more={"topk_sample_logprobs": 1})
     first = ((best.sequences[0].topk_logprobs or [None])[0] or [(-1, 0.0)])[0][0]
     probe.that(found[0][0][0] == first, "temperature 0 does not take the most likely token")
@@ -175,7 +177,7 @@ def topk(probe: Probe) -> None:
             probe.close(what, same, expected or 0.0, EXACT)
     sequence = response.sequences[0]
     firsts = [row[0][0] for row in sequence.topk_logprobs or [] if row]
-    probe.that(firsts == list(sequence.tokens), "temperature 0 draws what is not the most likely")
+    probe.that(firsts == list(sequence.tokens), "temperature 0 samples what is not the most likely")
 
 
 @check("sampling.targets", "SamplingClient.sample", required=False)
@@ -244,7 +246,7 @@ def handles(probe: Probe) -> None:
         tinker.SamplingClient.from_sampler_handle(handle, api_key=key),
         pickle.loads(pickle.dumps(sampler)),
     ):
-        probe.that(tokens(probe.sample(copy)) == expected, "a copy draws other tokens")
+        probe.that(tokens(probe.sample(copy)) == expected, "a copy samples other tokens")
 
 
 @check("sampling.refusals", "SamplingClient.sample")

@@ -186,14 +186,14 @@ class _Reader:
             case {"tuple": parts} | {"slice": parts} if len(given) == 1:
                 is_slice = "slice" in given
                 if not isinstance(parts, list) or (is_slice and len(parts) != 3):
-                    raise self.refuse("has a tuple or a slice that is none")
+                    raise self.refuse("has an invalid tuple or slice")
                 read = [self._value(part, words, depth + 1) for part in parts]
                 return slice(*read) if is_slice else tuple(read)
             case {"ellipsis": _} if len(given) == 1:
                 return Ellipsis
             case {"float": text} if len(given) == 1:
                 if text not in ("inf", "-inf", "nan"):
-                    raise self.refuse(f"has a number {_short(text)}, which is none")
+                    raise self.refuse(f"has {_short(text)}, which is not a number")
                 return float(text)
             case {"dtype": name} if len(given) == 1:
                 if not isinstance(name, str) or name not in operations.DTYPES:

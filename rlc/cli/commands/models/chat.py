@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 PROMPT = "you › "
 _NARROWEST = 60  # columns in which two replies are still shown side by side
 CHAT_HELP = """\
-/system TEXT       what the model is told before all else (without a text: nothing)
+/system TEXT       the system prompt (without a text: nothing)
 /temperature X     how replies are sampled; 0: the most likely tokens
 /max_tokens N      the longest reply
 /undo              forget the last exchange

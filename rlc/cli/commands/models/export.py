@@ -9,7 +9,7 @@ from pathlib import Path
 from rlc.cli.commands.models.options import add_model_options
 from rlc.cli.output import UsageError
 
-HELP = "take a trained model away as files"
+HELP = "export a trained model as files"
 DESCRIPTION = (
     "Write a trained model into a folder: an adapter of Hugging Face PEFT, which PEFT, vLLM and "
     "SGLang load over its base model, or merged weights, a model of transformers. A card beside it "

@@ -26,7 +26,7 @@ EPILOG = """\
 examples:
   rlc catalog                        everything, by kind
   rlc catalog grpo                   one thing, with its parameters and formula
-  rlc catalog Sudoku                 whatever has the word in it
+  rlc catalog Sudoku                 every entry with the word in it
   rlc catalog --kind base            models with prices, contexts, renderers
   rlc catalog --schema               the JSON schema of a plan
 

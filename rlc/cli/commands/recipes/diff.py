@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 HELP = "what differs between two recipes, plans or runs"
 DESCRIPTION = (
     "Compare two recipes, saved plans or runs by what they do: values, formulas, graph, "
-    "cost, and the sweeps of recipes. The options apply to the second, which is the first again "
-    "where there is none. What came of two runs is compared by `rlc report`."
+    "cost, and the sweeps of recipes. The options apply to the second; with one, it is "
+    "compared with itself under the options. `rlc report` compares the results of two runs."
 )
 EPILOG = """\
 examples:
