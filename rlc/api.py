@@ -101,9 +101,11 @@ class Recipe:
         return compiled.plan
 
     def explain(self) -> Explanation:
-        """Return what the recipe does and costs, or its errors if it has any."""
-        compiled = self.compile()
-        return Explanation(self.path, compiled.plan, compiled.diagnostics, sweeps=compiled.sweeps)
+        """Return what the recipe does and costs, or its errors if it has any but expectations that
+        fail before it runs."""
+        found = self.compile()
+        plan = found.plan or found.unmet
+        return Explanation(self.path, plan, found.diagnostics, sweeps=found.sweeps)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file, for `rlc run` and :func:`rlc.load_plan`.

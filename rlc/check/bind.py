@@ -163,7 +163,7 @@ class _Binder:
             message = f"`{name.id}` is called `{param.name}` now"
             self.found.warning("RL0116", name.span, message, fix.title, fix=fix)
             return param
-        from rlc.catalog import advice_for, alias_of  # only needed for a mistake
+        from rlc.catalog import DECLARATIONS, advice_for, alias_of  # only needed for a mistake
 
         owner, given = self.owner, {item.name.id for item in self.items if item.name}
         code, fixed = "RL0105" if owner.slot == "argument" else "RL0104", None
@@ -179,6 +179,9 @@ class _Binder:
             near = closest(name.id, names)
             self.bound.unknown += near or ["*"]
             advice = known_values(names, name.id) if names else "it takes none"
+            alone = DECLARATIONS.get(name.id) if owner.slot == "field" and not near else None
+            if alone is not None and (alone.is_block or alone.form):
+                advice = f"it is a declaration of its own, beside this one: `{alone.written()}`"
             fixed = None if given & {*near} else rename(name.span, name.id, names)
         if owner.why_no_other:
             advice = f"{owner.why_no_other}; {advice}"

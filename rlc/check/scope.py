@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeGuard
 
 from rlc.catalog import (
@@ -34,6 +36,7 @@ from rlc.lang import (
     replace,
     sole_nearest,
 )
+from rlc.plan import WHERE_PATHS_START
 from rlc.records import define, evolve, field
 
 MAX_LISTED = 8
@@ -56,6 +59,16 @@ def known_values(candidates: Sequence[str], word: str | None = None) -> str:
     more = len(candidates) - MAX_LISTED
     rest = f" and {more} more" if more > 0 else ""
     return listed + rest if word is None else f"known: {listed}{rest}"
+
+
+def advice_for_file(path: str) -> str:
+    """Return what to do about a file that is not there: name the one beside it that has nearly its
+    name, else where paths start."""
+    folder, name = os.path.split(path)
+    with suppress(OSError):
+        if match := nearest(name, sorted(os.listdir(folder or "."))):
+            return f"did you mean `{match}`, in the same folder?"
+    return WHERE_PATHS_START
 
 
 def rename(span: Span, word: str, candidates: Sequence[str], others: bool = False) -> Fix | None:

@@ -201,7 +201,7 @@ class SweepChecker:
             advice = f"held out: {', '.join(f'`{measure.name}`' for measure in held_out)}"
             if not held_out:
                 more = f"add `eval held_out {{ model = {stage.name}  env = … }}` on other tasks"
-                if "heldout" in stage.parts:
+                if "heldout" in stage.parts and chosen.name != f"{stage.name}.reward":
                     more = f"`heldout = …` in `{stage.name}` gives `{stage.name}.heldout.loss`"
                 advice = f"what wins may have learnt them by heart: {more}"
             self.found.warning("RL0606", given.span, message, advice)

@@ -94,7 +94,10 @@ def heading_lines(episode: ShownEpisode) -> Iterator[Line]:
         (f"  {episode.why}" if episode.why else "", "bold yellow"),
         (f"{where}member {record['member']}{role}", "dim"),
         f"  reward {record['reward']:.3f}",
-        (f" ({raw:.3f} before it was shaped)" if raw is not None else "", "dim"),
+        (
+            f" ({raw:.3f} before it was shaped)" if raw not in (None, record["reward"]) else "",
+            "dim",
+        ),
         *(_advantage(advantage(record)) if advantages else []),
         (f"  {record['ended']}{stale}{replaced}", "dim"),
     ]

@@ -27,11 +27,13 @@ Overrides = Mapping[str, str] | Collection[str]
 @frozen(eq=False)
 class CompileResult:
     """The result of a compilation. ``plan`` is None if there are errors or no stages; ``sweeps``
-    are those of the recipe, if there are no errors."""
+    are those of the recipe, if there are no errors. ``unmet`` is what the plan would be if it did
+    not fail an expectation, which is its only error: it can be explained, and is not run."""
 
     plan: Plan | None
     diagnostics: Diagnostics
     sweeps: tuple[Sweep, ...] = ()
+    unmet: Plan | None = None
 
 
 def load(
@@ -56,7 +58,8 @@ def load(
         d.severity == "error" or d.code == "RL0301" for d in found
     ):
         report_no_stage(Span(source, 0, 0), found)  # a check takes it for one that is imported
-    if compiled.plan is None or not (rehearse or service):
+    plan = compiled.plan or compiled.unmet
+    if plan is None or not (rehearse or service):
         return compiled
 
     from rlc.compile import variants
@@ -66,7 +69,7 @@ def load(
         return variants.on_service(plan, service) if service is not None else plan
 
     sweeps = tuple(sweep.finished(finish, rehearse) for sweep in compiled.sweeps)
-    return CompileResult(finish(compiled.plan), compiled.diagnostics, sweeps)
+    return _result(finish(plan), compiled.diagnostics, sweeps)
 
 
 def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
@@ -93,7 +96,12 @@ def compile_source(
         return CompileResult(None, found)
     origin, first = "default" if seed is None else "--seed", DEFAULT_SEED if seed is None else seed
     given = analysis.stages, analysis.expectations
-    return CompileResult(_plan(source.name, *given, first, origin, reader), found, sweeps)
+    return _result(_plan(source.name, *given, first, origin, reader), found, sweeps)
+
+
+def _result(plan: Plan, found: Diagnostics, sweeps: tuple[Sweep, ...]) -> CompileResult:
+    unmet = found.has_errors
+    return CompileResult(None if unmet else plan, found, sweeps, plan if unmet else None)
 
 
 def _plan(
@@ -133,7 +141,8 @@ def _checked(
     seed: int | None = None,
     read: Read = read_source,
 ) -> tuple[Analysis | None, tuple[Sweep, ...], Diagnostics]:
-    """Return analysis, sweeps and findings; None and no sweeps if there are errors."""
+    """Return analysis, sweeps and findings; None and no sweeps if there are errors but those of
+    expectations."""
     recipe, found = parse(source)
     recipe = resolve_imports(recipe, found, read)
     for text in dict.fromkeys([source, *(decl.span.source for decl in recipe.decls)]):
@@ -158,4 +167,5 @@ def _checked(
 
         first = DEFAULT_SEED if seed is None else seed
         sweeps = checked_sweeps(recipe, analysis, first, _plan, reader, found)
-    return (None, (), found) if found.has_errors else (analysis, sweeps, found)
+    errors = {finding.code for finding in found if finding.severity == "error"}
+    return (analysis, sweeps, found) if errors <= {"RL0674"} else (None, (), found)

@@ -18,6 +18,7 @@ from rlc.service import SamplingRequest
 
 NAME = "quick"
 _SOURCE = "rlc eval"
+_EXAMPLE = "--env 'gem(\"game:Sudoku-v0-easy\") |> chat()'"
 
 
 class EvaluationError(Error):
@@ -98,7 +99,7 @@ def _of_run(model: ModelPlan, name: str | None) -> tuple[Evaluation | EnvPlan, s
         what = "that could be repeated" if name is None else f"that could know `{name}`"
         raise EvaluationError(
             f"{model.name} comes from no run {what}",
-            "write an environment as a recipe does: --env 'gem(\"game:Sudoku-v0-easy\") |> chat()'",
+            f"write an environment as a recipe does: {_EXAMPLE}",
         )
     plan = read_plan(Path(file_part(model.weights)))
     held = {stage.name: stage for stage in plan.evaluations}
@@ -108,7 +109,15 @@ def _of_run(model: ModelPlan, name: str | None) -> tuple[Evaluation | EnvPlan, s
     if name in held or name in envs:
         return held.get(name) or envs[name], plan.recipe
     listed = ", ".join(f"`{known}`" for known in [*held, *envs]) or "none"
-    if name is None:
-        raise EvaluationError("the run has no single evaluation to repeat", f"--env names {listed}")
-    message = f"the run has no evaluation and no environment `{name}`"
-    raise EvaluationError(message, f"it has {listed}")
+    if name is not None:
+        message = f"the run has no evaluation and no environment `{name}`"
+        raise EvaluationError(message, f"it has {listed}")
+    if held or envs:
+        number = f"{len(held)} evaluations" if held else "no `eval` stage"
+        raise EvaluationError(
+            f"the run has {number}, so it is not clear what to play",
+            f"name it with --env: {listed}",
+        )
+    raise EvaluationError(
+        "the run has no `eval` stage and no environment", f"write one as a recipe does: {_EXAMPLE}"
+    )

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -269,14 +269,17 @@ def _summary(stage: Any) -> str:
 
 
 def _results(run: Path, plan: Plan) -> Iterator[str]:
-    """Yield a row of a table for each last result of an evaluation."""
-    last = {record["stage"]: record for record in read_metrics(run)}
-    for stage in plan.stages:
-        if not stage.trains and stage.name in last:
-            record = last[stage.name]
-            for name, value in evaluation_results(record, stage.name).items():
-                if is_number(value):
-                    yield f"| {stage.name} | {record['step']} | {name} | {value:.4g} |"
+    """Yield a row of a table for each last result of an evaluation, or of held-out examples."""
+    last = dict[str, Mapping[str, Any]]()
+    for record in read_metrics(run):
+        results = dict(evaluation_results(record, record["stage"]))
+        results |= {key: v for key, v in record.items() if re.fullmatch(r"heldout/\w+", key)}
+        if results:
+            last[record["stage"]] = {"step": record["step"], **results}
+    for name in (stage.name for stage in plan.stages if stage.name in last):
+        for metric, value in last[name].items():
+            if metric != "step" and is_number(value):
+                yield f"| {name} | {last[name]['step']} | {metric} | {value:.4g} |"
 
 
 def _licence(base: str) -> str | None:

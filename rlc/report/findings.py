@@ -11,7 +11,7 @@ from attrs import frozen
 from rlc.catalog import NO_ADVANTAGE, with_role
 from rlc.plan import PolicyGradient, StagePlan
 from rlc.report.run_files import RunFiles
-from rlc.runtime import Record, failures_by_cause
+from rlc.runtime import Record, evaluation_results, failures_by_cause
 
 _RECENT = 10  # steps that are looked at
 
@@ -33,6 +33,8 @@ def findings(files: RunFiles) -> list[Finding]:
         found.append(Finding(what, "its steps before and after are not of the same job"))
     for stage in files.plan.stages:
         found.extend(stage_findings(stage, files.of_stage(stage.name)))
+    for evaluation in files.plan.evaluations:
+        found.extend(_fallen(evaluation.name, files.of_stage(evaluation.name)))
     return found
 
 
@@ -58,6 +60,11 @@ def _of_steps(name: str, learns: bool, recent: Sequence[Record]) -> Iterator[Fin
         good = mean("groups/all_good") > mean("groups/all_bad")
         text = f"{share:.0%} of the groups had members that were all alike {last}"
         remedy = "harder tasks would" if good else "easier tasks or larger groups would"
+        if share > 0.9 and mean("groups/all_good") == 0 and mean("reward/mean") > 0.05:
+            remedy = (
+                "all replies earn the same part of the reward: `rlc show` prints them, as there "
+                "may be a way to earn it that was not meant"
+            )
         yield Finding(text, f"they teach nothing: {remedy}")
     if (share := mean("turns/cut_off")) > 0.1:
         advice = "raise max_tokens, or the reward punishes length more than mistakes"
@@ -101,3 +108,17 @@ def _reward(
             "is the learning rate too low or too high, and do some members of a group do better?"
         )
         yield Finding(f"the reward of {stage.name} has not risen: {ends}", advice)
+
+
+def _fallen(name: str, records: Sequence[Record]) -> Iterator[Finding]:
+    """Find an evaluation that ended by a quarter worse than it was before the first step."""
+    results = [(record["step"], evaluation_results(record, name)) for record in records]
+    if len(results) < 2 or results[0][0] != 0:
+        return
+    (_, before), (step, after) = results[0], results[-1]
+    for metric in [metric for metric in before if metric in after][:1]:
+        if after[metric] < 0.75 * before[metric]:
+            ends = f"{before[metric]:.3f} before the first step, {after[metric]:.3f} after {step}"
+            advice = "a smaller learning rate, or another reward; `save = every(10, best = true)`"
+            text = f"{metric} of {name} has fallen: {ends}"
+            yield Finding(text, f"{advice} keeps the best state")

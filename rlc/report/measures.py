@@ -15,8 +15,8 @@ from rlc.runtime import evaluation_results, watched_so_far, window_label, window
 
 @frozen
 class Measure:
-    """A metric of a stage, over its steps or evaluations. ``rises``: more is better; None: no value
-    is better."""
+    """A metric of a stage, over its steps or, of the ``kind`` "eval", over evaluations. ``rises``:
+    more is better; None: no value is better."""
 
     stage: str
     kind: str
@@ -67,11 +67,15 @@ def measures(files: RunFiles, stage: StagePlan) -> Iterator[Measure]:
     records = files.of_stage(stage.name)
     names = dict.fromkeys(n for r in records for n in evaluation_results(r, stage.name))
     found = [WatchedMetric(name, f"eval/{stage.name}/{name}") for name in names if "/" not in name]
-    for one in watched_so_far(stage, records):
+    about = watched_so_far(stage, records)
+    for one in about:
         found += (one, *one.parts)
     for one in found:
         if (curve := series(one.label, records, one.key)) is not None:
             yield Measure(stage.name, stage.kind, one.label, curve, one.rises)
+    for one in about[:1]:
+        if (curve := series(name := f"held-out {one.label}", records, one.held_out)) is not None:
+            yield Measure(stage.name, "eval", name, curve, one.rises)
 
 
 def distinct(found: Iterable[Measure]) -> list[Measure]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from paths import RECIPES
 
@@ -64,3 +66,18 @@ def test_what_may_be_another_thing_is_left_to_its_author(before: str, after: str
 def test_a_reference_to_a_param_is_not_replaced_by_a_value() -> None:
     text = 'param which: string = "tinny"\n' + CLEAN.replace('"tiny"', "which")
     assert "base      = which" in fixed(text)
+
+
+def test_a_file_with_nearly_that_name_is_proposed(tmp_path: Path) -> None:
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "Say one."}\n')
+    text = CLEAN.replace('gem("game:GuessTheNumber-v0-easy") |> chat()', 'rows("%s.jsonl")')
+    for name, advice in (("promts", "did you mean `prompts.jsonl`, in"), ("x", "a path starts at")):
+        found = check(Source(str(tmp_path / "a.rl"), text.replace("%s", name)))
+        assert advice in next(one.help or "" for one in found if one.code == "RL0001")
+
+
+def test_a_declaration_inside_a_stage_is_sent_out_of_it() -> None:
+    for field, written in (("expect", "expect main.cost.high < $20"), ("eval", "eval name { … }")):
+        found = check(Source("a.rl", CLEAN.replace("steps     =", f"{field} = 1  steps =")))
+        (advice,) = (one.help for one in found if one.code == "RL0104")
+        assert advice == f"it is a declaration of its own, beside this one: `{written}`"

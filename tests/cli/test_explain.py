@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from paths import RECIPES
 
+import rlc
 from rlc.cli.main import main
 
 SUDOKU = str(RECIPES / "sudoku.rl")
@@ -54,6 +55,23 @@ def test_errors_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "error[" in captured.err
+
+
+def test_a_price_above_what_is_expected_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bill is what somebody needs to see then; nothing is saved, and nothing runs."""
+    path = tmp_path / "dear.rl"
+    path.write_text(Path(SUDOKU).read_text() + "\nexpect main.cost.high < $1\n")
+    assert main(["explain", str(path)]) == 1
+    assert " $168.47 expected" in capsys.readouterr().out
+    assert main(["explain", str(path), "--out", str(tmp_path / "plan.json")]) == 1
+    assert not (tmp_path / "plan.json").exists()
+    compiled = rlc.load(path).compile()
+    assert compiled.plan is None
+    assert compiled.unmet is not None
+    path.write_text(path.read_text() + "\nexpect main.nothing < 1\n")
+    assert rlc.load(path).compile().unmet is None
 
 
 def test_a_rehearsal_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,9 @@ def test_the_newest_run_comes_first_with_its_steps_rewards_and_spend(
     rewards = f"guess {last['reward/guess']:.3f}, spell {last['reward/spell']:.3f}"
     assert rewards in older
     assert f"  go on with: rlc run --resume {tmp_path / 'newer'}" in lines
+    set_meta(tmp_path / "newer", state="budget")  # it would stop again
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "go on with" not in capsys.readouterr().out
     assert not any("--resume" in line and "older" in line for line in lines)
 
 

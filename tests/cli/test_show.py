@@ -151,3 +151,16 @@ def test_episodes_are_found_by_the_id_of_their_row() -> None:
     assert wanted.has_row(episode(about={"place": "rows.jsonl:1", "id": 7, "fields": {}}))
     assert not wanted.has_row(episode(about={"place": "rows.jsonl:7", "fields": {}}))
     assert not wanted.has_row(episode())
+
+
+def test_a_reward_that_its_shape_left_as_it_was_stands_there_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "run")
+    path = tmp_path / "run" / "rollouts.jsonl"
+    played = [json.loads(line) for line in path.read_text().splitlines()]
+    for change, shown in ((0.0, False), (0.25, True)):
+        shaped = [{**one, "raw_reward": one["reward"] + change} for one in played]
+        write_lines(path, shaped)
+        assert main(["show", str(tmp_path / "run")]) == 0
+        assert ("before it was shaped" in capsys.readouterr().out) is shown

@@ -272,3 +272,9 @@ def test_without_rewards_trials_are_compared_by_their_distance_from_the_teacher(
     assert (sweep.plan.metric.name, sweep.plan.metric.more_is_better) == ("main.teacher.kl", False)
     advice = next(found.help for found in compiled.diagnostics if found.code == "RL0606")
     assert "gives `main.heldout.loss`" in (advice or "")
+
+
+def test_rewards_of_tasks_that_are_trained_on_want_an_evaluation() -> None:
+    text = recipe("quickstart") + RATES % "metric = main.reward"
+    found = compile_source(Source("recipe.rl", text)).diagnostics
+    assert "add `eval held_out" in next(one.help or "" for one in found if one.code == "RL0606")

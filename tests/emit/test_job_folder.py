@@ -23,6 +23,7 @@ from rlc.emit.job.needs import rlc_requirements, write_wheel
 from rlc.explanation.summary import summary_text
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.records import Plan
+from rlc.version import __version__
 
 SHIPPED = sorted([*RECIPES.glob("*.rl"), *RECIPES.glob("yardstick/*.rl")])
 POLICY = 'model policy { base = "tiny"  lora_rank = 8 }\n'
@@ -243,3 +244,34 @@ def test_a_run_that_was_killed_as_it_began_is_begun_again(tmp_path: Path) -> Non
     journal.close()
     assert begun(folder)
     assert os.listdir(folder)
+
+
+def test_what_a_job_has_to_reach_is_in_its_page(tmp_path: Path) -> None:
+    (tmp_path / "words.jsonl").write_text(ROWS)
+    asked = 'endpoint("http://10.0.0.7:8000/v1", model = "tiny")'
+    judged = f'env words = rows("words.jsonl") |> judged(rubric("Is it right?", model = {asked}))\n'
+    (tmp_path / "a.rl").write_text(POLICY + judged + STAGE)
+    written(tmp_path / "a.rl", tmp_path / "job")
+    page = (tmp_path / "job" / "README.md").read_text(encoding="utf-8")
+    assert "- the endpoint http://10.0.0.7:8000/v1, as it is reached from there\n" in page
+
+
+@pytest.mark.parametrize("status", [1, 3])
+def test_only_a_job_that_has_not_ended_goes_on(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rlc.emit.job import entry
+
+    def ends(*_: object, **__: object) -> None:
+        raise SystemExit(status)
+
+    job = {"rlc": __version__, "command": ["run", "plan.json"], "folder": "."}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    monkeypatch.setattr(entry, "HERE", tmp_path)
+    monkeypatch.setattr("runpy.run_module", ends)
+    monkeypatch.setattr("sys.argv", [])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    with pytest.raises(SystemExit):
+        entry.run(tmp_path / "run", [])
+    assert ("goes on with it" in capsys.readouterr().err) is (status == 1)

@@ -225,3 +225,7 @@ def test_the_evaluation_of_a_run_is_repeated(tmp_path: Path) -> None:
     assert caught.value.hint == "it has `held`, `guess`"
     with pytest.raises(EvaluationError, match="comes from no run that could be repeated"):
         evaluation_plan(named_model("tiny"), None)
+    run_new(tmp_path / "bare", compiled(TINY + train(steps="1")))
+    with pytest.raises(EvaluationError, match="the run has no `eval` stage, so") as caught:
+        evaluation_plan(named_model(str(tmp_path / "bare")), None)
+    assert caught.value.hint == "name it with --env: `guess`"

@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from attrs import define, field
 
 from rlc.cli.commands.models.chat import Talk
+from rlc.cli.main import main
 from rlc.errors import Error
 from rlc.models.model import Conversation
 from rlc.service.chats.model import SampledReply
@@ -100,3 +102,16 @@ def test_a_chat_is_saved_as_rows_of_chats(tmp_path: Path) -> None:
             {"role": "assistant", "content": "HELLO"},
         ],
     }
+
+
+@pytest.mark.parametrize("command", [["chat"], ["sample", "--prompt", "x"]])
+def test_a_terminal_says_what_is_opened(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rlc.cli.output.redraws", lambda _: True)
+    assert main([command[0], "runs/none", *command[1:]]) == 2
+    assert capsys.readouterr().out.startswith("opening runs/none …")

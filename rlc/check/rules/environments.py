@@ -23,6 +23,7 @@ from rlc.catalog import (
     wrapper_traits,
 )
 from rlc.check.rules.view import StageView, rule_on_envs
+from rlc.check.scope import advice_for_file
 from rlc.lang import is_variable, masked
 from rlc.plan import WHERE_PATHS_START, EnvPlan, ModelPlan
 
@@ -113,7 +114,7 @@ def _can_be_made(view: StageView, env: EnvPlan) -> None:
     for path, value in files_of(env):
         if not os.path.isfile(file := view.located(value)):
             message = f'there is no file "{file}"'
-            view.error("RL0001", f"envs.{env.name}.{path}", message, WHERE_PATHS_START)
+            view.error("RL0001", f"envs.{env.name}.{path}", message, advice_for_file(file))
     # A secret itself would be shown by `explain`, and kept in the plan and in every run.
     for name in env.args.get("secrets") or ():
         if not is_variable(name) and masked(str(name)) == name:  # else it was reported as a key

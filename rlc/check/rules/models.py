@@ -20,12 +20,11 @@ from rlc.catalog import (
     with_role,
 )
 from rlc.check.rules.view import StageView, rule, teacher_paths
-from rlc.check.scope import closest, known_values
+from rlc.check.scope import advice_for_file, closest, known_values
 from rlc.lang import Label
 from rlc.plan import (
     LOCAL,
     TINKER,
-    WHERE_PATHS_START,
     EnvPlan,
     Samples,
     is_text_file,
@@ -242,7 +241,7 @@ def _system_message_can_be_read(view: StageView) -> None:
             continue
         if not os.path.isfile(file := view.located(teacher.system)):
             message = f'there is no file "{file}"'
-            view.error("RL0001", f"{path}.system", message, WHERE_PATHS_START)
+            view.error("RL0001", f"{path}.system", message, advice_for_file(file))
         elif view.reader is not None:
             from rlc.data import DataError, text_of
 

@@ -27,9 +27,9 @@ from rlc.catalog import (
     with_role,
 )
 from rlc.check.rules.view import StageView, rule, rule_on_envs, teacher_paths
-from rlc.check.scope import known_values
+from rlc.check.scope import advice_for_file, known_values
 from rlc.lang import Label
-from rlc.plan import WHERE_PATHS_START, EnvPlan, base_split, hub_dataset
+from rlc.plan import EnvPlan, base_split, hub_dataset
 from rlc.records import evolve
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def _data_can_be_made(view: StageView) -> None:
     for name in LEARNT:
         path = getattr(view.parts.get(name), "path", None)
         if path is not None and not view.has_file(path):
-            message = f'there is no file "{view.located(path)}"'
-            view.error("RL0001", f"{name}.path", message, WHERE_PATHS_START)
+            message = f'there is no file "{(file := view.located(path))}"'
+            view.error("RL0001", f"{name}.path", message, advice_for_file(file))
         if (rows := rows_of_data(view, name)) is not None:
             _check(rows)
 

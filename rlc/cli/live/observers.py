@@ -35,7 +35,7 @@ from rlc.runtime import (
     read_metrics,
 )
 
-_SILENCE = 60  # seconds after which a log says how far a step is
+_SILENCE = (5.0, 60.0)  # seconds after which a log says how far a step is: at first, at last
 
 
 _INTERVAL = 0.25  # seconds between two looks at what has changed, at the least
@@ -201,6 +201,7 @@ class PlainObserver(RunObserver):
     ) -> None:
         super().__init__(plan, folder, clock)
         self._console, self._moment, self._said = console, moment, clock()
+        self._silence = _SILENCE[0]  # doubles with each line
 
     def started(self, plan: Plan, folder: Path) -> None:
         self.note(f"running {plan.recipe} (seed {plan.seed}) in {folder}")
@@ -217,7 +218,8 @@ class PlainObserver(RunObserver):
 
     def progress(self, done: int, planned: int) -> None:
         super().progress(done, planned)
-        if self.clock() - self._said >= _SILENCE:
+        if self.clock() - self._said >= self._silence:
+            self._silence = min(2 * self._silence, _SILENCE[1])
             stage = self.state.current
             where = f"{stage.plan.name} step {stage.done + 1}" if stage else "evaluation"
             self.note(f"{self.state.waiting or where}: {done:,} of {planned:,} played")

@@ -133,7 +133,7 @@ def run(folder: Path, passed: list[str]) -> int:
     try:
         runpy.run_module("rlc", run_name="__main__", alter_sys=True)
     except SystemExit as ended:
-        if ended.code and folder.exists():
+        if ended.code not in (None, 0, 3) and folder.exists():  # 3: it ended, not as expected
             print("`python run.py` goes on with it", file=sys.stderr)
         raise
     return 0

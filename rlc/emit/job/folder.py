@@ -27,13 +27,15 @@ from rlc.version import __version__
 @frozen
 class JobDescription:
     """A job as the texts describe it. ``secrets``: variables of the environment; ``commands``: what
-    the machine has to have; ``accelerator``: whether it computes with a model of its own."""
+    the machine has to have; ``servers``: what it has to reach; ``accelerator``: whether it computes
+    with a model of its own."""
 
     name: str
     command: str
     recipe: str
     secrets: Sequence[str]
     commands: Sequence[str]
+    servers: Sequence[str]
     accelerator: bool
 
     @property
@@ -57,6 +59,7 @@ def readme(job: JobDescription, plan: Plan, sweeps: Sequence[Sweep] = ()) -> str
     needs = ["Python 3.11, or [uv](https://docs.astral.sh/uv), which fetches it"]
     needs += [f"`{name}` in the environment" for name in job.secrets]
     needs += [f"the command `{name}`" for name in job.commands]
+    needs += [f"{name}, as it is reached from there" for name in job.servers]
     needs += ["a GPU, unless its model is a small one"] if job.accelerator else []
     listed = "\n".join(f"- {one}" for one in needs)
     return f"""\
@@ -240,6 +243,7 @@ def _write(
         recipe=contents.recipe,
         secrets=needs.variables(plan),
         commands=needs.commands(plan),
+        servers=needs.servers(plan),
         accelerator=any(needs.computes_here(one) for one in plans),
     )
     named = evolve(plan, recipe=str(job / contents.recipe))

@@ -148,6 +148,11 @@ def commands(plan: Plan) -> list[str]:
     return list(dict.fromkeys(one.name for one in requirements(plan) if one.kind == "command"))
 
 
+def servers(plan: Plan) -> list[str]:
+    """Return the servers that a plan asks, for people."""
+    return list(dict.fromkeys(one.purpose for one in requirements(plan) if one.kind == "server"))
+
+
 def _pinned(package: str) -> str | None:
     """Return a package as a requirement; None for rlc."""
     name = _plain(package)

@@ -126,8 +126,8 @@ class RunInfo:
 
     @property
     def resumable(self) -> bool:
-        """Whether `rlc run --resume` can continue the run."""
-        return self.state in ("budget", "interrupted", "failed")
+        """Whether `rlc run --resume` can continue the run; at its budget it would stop again."""
+        return self.state in ("interrupted", "failed")
 
 
 def list_runs(root: Path) -> list[RunInfo]:

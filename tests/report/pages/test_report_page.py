@@ -158,6 +158,26 @@ def test_a_run_that_goes_wrong_is_warned_of(tmp_path: Path) -> None:
     assert any("easier tasks" in advice for advice in said.values())
 
 
+def test_a_part_of_the_reward_that_all_replies_earn_is_not_called_too_hard(tmp_path: Path) -> None:
+    records = write_run(tmp_path / "run")
+    alike = {"groups/constant": 1.0, "groups/all_bad": 1.0, "groups/all_good": 0.0}
+    write_lines(tmp_path / "run" / "metrics.jsonl", [record | alike for record in records])
+    (advice,) = (f.advice for f in page_of(tmp_path / "run").findings if "all alike" in f.text)
+    assert "the same part of the reward" in advice
+
+
+def test_an_evaluation_that_falls_is_warned_of(tmp_path: Path) -> None:
+    records = write_run(tmp_path / "run")
+    assert not any("has fallen" in finding.text for finding in page_of(tmp_path / "run").findings)
+    (name,) = {record["stage"] for record in records} - {"main"}
+    played = [record for record in records if record["stage"] == name]
+    metric = next(key for key in played[0] if key.startswith(f"eval/{name}/"))
+    played[0][metric], played[-1][metric] = 0.9, 0.3
+    write_lines(tmp_path / "run" / "metrics.jsonl", records)
+    (fallen,) = (f.text for f in page_of(tmp_path / "run").findings if "has fallen" in f.text)
+    assert "0.900 before the first step, 0.300 after 8" in fallen
+
+
 def test_a_long_run_makes_a_small_page_that_keeps_the_extremes(tmp_path: Path) -> None:
     records = write_run(tmp_path / "run", planned=2_000)
     page = page_of(tmp_path / "run")

@@ -12,7 +12,10 @@ from run_support import TINY, assert_resumes, block, metrics, run, run_new, tiny
 from rlc.compile.recipe import compile_source
 from rlc.data.reading import Reader
 from rlc.lang.source import Source
+from rlc.models.export import _results
 from rlc.plan.stages import Training
+from rlc.report.measures import measures
+from rlc.report.run_files import read_files
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Observer
@@ -105,6 +108,16 @@ def test_the_reference_reads_each_reply_once(here: Path) -> None:
     assert len(kept) == len({record["key"] for record in kept}) == 48
     assert all(read[:3])
     assert not any(read[3:])
+
+
+def test_what_is_held_out_is_a_result_and_stands_on_the_card(here: Path) -> None:
+    job = tiny(align(steps="2"))
+    run_new(here / "run", job)
+    found = {one.name: one for one in measures(read_files(here / "run"), job.stages[0])}
+    assert found["held-out accuracy"].last == after(here / "run")
+    assert f"| align | 2 | heldout/accuracy | {after(here / 'run'):.4g} |" in _results(
+        here / "run", job
+    )
 
 
 def test_the_first_step_starts_from_the_reference(here: Path) -> None:

@@ -35,7 +35,8 @@ examples:
   rlc runs --json | jq '.[] | select(.state == "failed") | .path'
 
 states: running; finished; budget (ended at its budget); interrupted (by Ctrl-C, or its process is
-gone); failed; damaged. `rlc run --resume RUN` goes on after a budget, an interrupt or a failure.
+gone); failed; damaged. `rlc run --resume RUN` goes on after an interrupt or a failure; after a
+budget, `rlc run RECIPE --weights RUN` begins another run from what was learnt.
 
 `expected` says how many of the recipe's expectations passed. `model` is what follows the run in the
 name of the model that it has left: `rlc chat RUN@main:20`.

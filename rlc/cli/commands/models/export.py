@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from rlc.cli.commands.models.options import add_model_options
-from rlc.cli.output import UsageError
+from rlc.cli.output import UsageError, announced
 
 HELP = "export a trained model as files"
 DESCRIPTION = (
@@ -43,12 +43,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("give the folder with -o DIR, or --publish")
     if args.dtype is not None and args.form != "merged":
         raise UsageError("--dtype is the precision of merged weights: --as merged")
-    import rlc.service.engine  # noqa: F401 (before anything imports torch)
-    from rlc.catalog import find_model
-    from rlc.models import export_model, named_model, publish
-    from rlc.runtime import command
+    with announced(f"opening {args.model}"):
+        import rlc.service.engine  # noqa: F401 (before anything imports torch)
+        from rlc.catalog import find_model
+        from rlc.models import export_model, named_model, publish
+        from rlc.runtime import command
 
-    model = named_model(args.model, args.base, args.renderer, args.base_url)
+        model = named_model(args.model, args.base, args.renderer, args.base_url)
     if args.publish:
         print(f"published: {publish(model, args.base_url)}")
     if args.out is not None:

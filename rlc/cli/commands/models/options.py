@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url
-from rlc.cli.output import UsageError
+from rlc.cli.output import UsageError, announced
 
 if TYPE_CHECKING:
     from rlc.models.model import Model
@@ -48,9 +48,10 @@ def sampling_of(args: argparse.Namespace) -> SamplingRequest:
 
 def opened(name: str, args: argparse.Namespace) -> Model:
     """Open a model. Raise Error if it cannot be used."""
-    from rlc.models.model import model
+    with announced(f"opening {name}"):
+        from rlc.models.model import model
 
-    return model(name, args.base, args.renderer, args.base_url)
+        return model(name, args.base, args.renderer, args.base_url)
 
 
 def text_of(given: str) -> str:

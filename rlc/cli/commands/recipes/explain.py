@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(explanation.graph(args.graph))
     else:
         sys.stdout.write(explanation.text(has_color(sys.stdout), args.full))
-    return 1 if explanation.plan is None else 0
+    return int(explanation.diagnostics.has_errors)
 
 
 def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
