@@ -226,6 +226,13 @@ def find_metric(stage: StagePlan, name: str) -> StageMetric | None:
     return evolve(open_one, name=name, key=f"{open_one.key[:-1]}{last}")
 
 
+def measurable(kind: str) -> list[str]:
+    """Return the names that some stage of a kind may have, ``*`` where stages differ."""
+    keys = (key for entry in ENTRIES if kind in entry.of for key in entry.keys)
+    names = (metric_name(key.removeprefix("eval/{name}/")) for key in keys)
+    return [re.sub("{.+?}", "*", name) for name in names]
+
+
 def _filled(key: str, stage: StagePlan) -> Iterator[str]:
     """Yield a key with every filling of its first hole, and of the others."""
     hole = re.search(r"{(\w+)}", key)
