@@ -236,20 +236,26 @@ class ChatModel:
                 reply.add(read_step(reader, 0, token))
             return reply
 
+        def checked(sequence: types.SampledSequence) -> tuple[types.SampledSequence, str | None]:
+            kept = form.kept(sequence, read)
+            return kept, form.misfit(read(kept))
+
         masks, tries = None, _TRIES if sampling.temperature else 1
         if begun.rest is not None and self._takes("masks"):
             masks = await asyncio.to_thread(masks_of, begun, self.tokenizer)
-        sequences, wrong = list[Any](), dict.fromkeys(range(sampling.n), "")
+        sequences, wrong = [None] * sampling.n, dict.fromkeys(range(sampling.n), "")
         for number in range(tries):
             seed = sampling.seed
             if number and seed is not None:
                 seed = derive_seed(seed, "again", number) % 2**31
             fewer = evolve(sampling, n=len(wrong), seed=seed)
             response = await self.sample(prompt, fewer, ends, chunks, masks=masks)
-            kept = iter(form.kept(sequence, read) for sequence in response.sequences)
-            sequences = [next(kept) if i in wrong else sequences[i] for i in range(sampling.n)]
-            misfits = enumerate(form.misfit(read(sequence)) for sequence in sequences)
-            wrong = {i: why for i, why in misfits if why is not None}
+            for i, sequence in zip([*wrong], response.sequences, strict=True):
+                sequences[i], why = await asyncio.to_thread(checked, sequence)
+                if why is None:
+                    del wrong[i]
+                else:
+                    wrong[i] = why
             if not wrong:
                 break
         response = replace(response, sequences=sequences)
