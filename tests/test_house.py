@@ -138,7 +138,7 @@ def signs() -> dict[str, dict[str, set[str]]]:
 
 
 def test_a_room_is_entered_by_its_doors() -> None:
-    """Others and users import what stands on its sign, or one of at most three modules beside it."""
+    """Others and users import what is on its sign, or one of at most three modules beside it."""
     entered: dict[str, set[str]] = {}
     asked: dict[str, set[str]] = {}
     for name, path in modules().items():
