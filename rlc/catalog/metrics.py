@@ -114,7 +114,7 @@ ENTRIES = (
     _count(
         "rollouts/played", "rollouts/retried", "rollouts/failed", "failed/{env}", "failures/{part}"
     ),
-    _count("rollouts/context_overflow", "rollouts/cut_short"),
+    _count("rollouts/context_overflow", "rollouts/cut_short", "rollouts/form_retries"),
     _count("rollouts/staleness"),
     MetricEntry(("env/{env}/{part}", "env/{env}/{role}/{part}")),
     MetricEntry(

@@ -310,10 +310,10 @@ class _Reader:
             return NamedQuantity(quantity, expr.span, 0)
         if not stage.complete:  # what it lacks may be what is named
             parts = *(one.name for one in fields), "after", "envs", "name"
-            measured = measurable(kind)
-            may_be = (*parts, *measured)
+            metrics = measurable(kind)
+            may_be = (*parts, *metrics)
             if not any(fnmatchcase(inside, each) for one in may_be for each in (one, f"{one}.*")):
-                known = [f"{name}.{one}" for one in (*measured, *ESTIMATES)]
+                known = [f"{name}.{one}" for one in (*metrics, *ESTIMATES)]
                 self._report_unknown(expr, known, f"`{name}`")
             return None
         plan = stage.plan()

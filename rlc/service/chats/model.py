@@ -243,7 +243,8 @@ class ChatModel:
         masks, tries = None, _TRIES if sampling.temperature else 1
         if begun.rest is not None and self._takes("masks"):
             masks = await asyncio.to_thread(masks_of, begun, self.tokenizer)
-        sequences, wrong = [None] * sampling.n, dict.fromkeys(range(sampling.n), "")
+        sequences: list[Any] = [None] * sampling.n
+        wrong = dict.fromkeys(range(sampling.n), "")
         for number in range(tries):
             seed = sampling.seed
             if number and seed is not None:
@@ -256,15 +257,20 @@ class ChatModel:
                     del wrong[i]
                 else:
                     wrong[i] = why
-            if not wrong:
+            misfits = [sequences[i] for i in wrong]
+            if not misfits or number + 1 == tries or not self.may_retry(prompt, misfits):
                 break
         response = replace(response, sequences=sequences)
         if wrong:
-            raise form.error(wrong, tries, response)
+            raise form.error(wrong, number + 1, response)
         if on_token is not None:
             for token in sampled_tokens(response):
                 on_token(token)
         return response
+
+    def may_retry(self, prompt: Sequence[int], replies: Sequence[types.SampledSequence]) -> bool:  # noqa: ARG002
+        """Return whether others are sampled for replies that have not their form."""
+        return True
 
     def reply(self, sequence: types.SampledSequence, ends: Ends) -> SampledReply:
         """Return a sampled reply as text, without its thinking."""
