@@ -138,7 +138,7 @@ def signs() -> dict[str, dict[str, set[str]]]:
 
 
 def test_a_room_is_entered_by_its_doors() -> None:
-    """Others import what stands on its sign, or one of at most three modules beside it."""
+    """Others and users import what is on its sign, or one of at most three modules beside it."""
     entered: dict[str, set[str]] = {}
     asked: dict[str, set[str]] = {}
     for name, path in modules().items():
@@ -154,6 +154,11 @@ def test_a_room_is_entered_by_its_doors() -> None:
     for room, doors in DOORS.items():
         assert entered.get(room, set()) <= {room, *(f"{room}.{one}" for one in doors.split())}
         assert len(doors.split()) <= 3
+    for path in (*ROOT.glob("docs/**/*.md"), *ROOT.glob("rlc/projects/templates/**/*.py")):
+        for room, names in re.findall(
+            r"^from rlc\.(\w+) import ([\w, ]+)$", path.read_text(), re.M
+        ):
+            asked.setdefault(room, set()).update(names.split(", "))  # what users import
     for room, shown in signs().items():
         assert asked[room] == set().union(*shown.values()), f"the sign of {room}"
 

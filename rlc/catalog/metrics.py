@@ -114,7 +114,7 @@ ENTRIES = (
     _count(
         "rollouts/played", "rollouts/retried", "rollouts/failed", "failed/{env}", "failures/{part}"
     ),
-    _count("rollouts/context_overflow", "rollouts/cut_short"),
+    _count("rollouts/context_overflow", "rollouts/cut_short", "rollouts/form_retries"),
     _count("rollouts/staleness"),
     MetricEntry(("env/{env}/{part}", "env/{env}/{role}/{part}")),
     MetricEntry(
@@ -224,6 +224,13 @@ def find_metric(stage: StagePlan, name: str) -> StageMetric | None:
     if (open_one := known.get(f"{beginning}.*")) is None or last in get_args(Over):
         return None
     return evolve(open_one, name=name, key=f"{open_one.key[:-1]}{last}")
+
+
+def measurable(kind: str) -> list[str]:
+    """Return the names that some stage of a kind may have, ``*`` where stages differ."""
+    keys = (key for entry in ENTRIES if kind in entry.of for key in entry.keys)
+    names = (metric_name(key.removeprefix("eval/{name}/")) for key in keys)
+    return [re.sub("{.+?}", "*", name) for name in names]
 
 
 def _filled(key: str, stage: StagePlan) -> Iterator[str]:

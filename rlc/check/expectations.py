@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TypeGuard, get_args
 
-from rlc.catalog import DECLARATIONS, Param, find_metric, metrics_of
+from rlc.catalog import DECLARATIONS, Param, find_metric, measurable, metrics_of
 from rlc.check.evaluate import Evaluator
 from rlc.check.scalars import NUMBERS, describe
 from rlc.check.scope import closest, known_values, rename
@@ -37,6 +38,7 @@ from rlc.plan import (
     shown,
     unit_of,
 )
+from rlc.plan.leaves import leaves
 from rlc.pricing import ESTIMATES, JOB, EstimatedQuantities, values_of
 from rlc.records import define, field, frozen
 
@@ -284,8 +286,7 @@ class _Reader:
             self._report_unknown(expr, [f"{JOB}.{name}" for name in ESTIMATES], "the whole job")
             return None
         if head.id in self.stages:
-            stage = self.stages[head.id]
-            return self._of_stage(expr, stage, inside) if stage.complete else None
+            return self._of_stage(expr, self.stages[head.id], inside)
         if decl is not None and decl.kind.id == "model":
             return self._of_model(expr, head.id, inside)
         others = [*self.stages, *scope.of_kind("model"), JOB]
@@ -301,14 +302,23 @@ class _Reader:
         return None
 
     def _of_stage(self, expr: Expr, stage: CheckedStage, inside: str) -> NamedQuantity | None:
-        plan, name = stage.plan(), stage.name
+        name, kind = stage.name, stage.decl.kind.id
+        fields = DECLARATIONS[kind].fields
         if inside in ESTIMATES:
             unit = ESTIMATES[inside].unit
             quantity = QuantityPlan(f"{name}.{inside}", "estimate", name, inside, unit)
             return NamedQuantity(quantity, expr.span, 0)
+        if not stage.complete:  # what it lacks may be what is named
+            parts = *(one.name for one in fields), "after", "envs", "name"
+            metrics = measurable(kind)
+            may_be = (*parts, *metrics)
+            if not any(fnmatchcase(inside, each) for one in may_be for each in (one, f"{one}.*")):
+                known = [f"{name}.{one}" for one in (*metrics, *ESTIMATES)]
+                self._report_unknown(expr, known, f"`{name}`")
+            return None
+        plan = stage.plan()
         values = values_of(plan)
         if inside in values:
-            fields = DECLARATIONS[stage.decl.kind.id].fields
             ends = next(((one.low, one.high) for one in fields if one.name == inside), (None, None))
             return self._value(expr, f"{name}.{inside}", name, inside, values[inside], *ends)
         over: Over = "last"
@@ -337,8 +347,8 @@ class _Reader:
     def _of_model(self, expr: Expr, model: str, inside: str) -> NamedQuantity | None:
         """Return a value of a declared model, which every stage on it has."""
         for stage in self.stages.values():
-            if stage.complete and stage.parts["model"].name == model:
-                values, key = values_of(stage.plan()), f"model.{inside}"
+            if "model" in stage.parts and stage.parts["model"].name == model:
+                values, key = dict(leaves(stage.parts["model"], "model")), f"model.{inside}"
                 if key in values:
                     return self._value(expr, f"{model}.{inside}", stage.name, key, values[key])
                 own = (n for n, v in values.items() if n.startswith("model.") and _is_number(v))

@@ -25,8 +25,8 @@ else:
         __name__,
         """
         agents: AgentError
-        base: AsyncEpisode AsyncSource JoiningEpisode PolicyReply PolicyRequest
-            RunningEpisode TaskKey validated
+        base: AsyncEpisode AsyncSource EnvError JoiningEpisode Observation PolicyReply
+            PolicyRequest RunningEpisode TaskKey validated
         build: PlayableEnv begins build_env source_problems
         cookbook: builder_examples
         deadlines: Deadline all_of first_cause place waiting

@@ -53,7 +53,7 @@ def dollars(money: Money, sign: str = "$") -> str:
     where nothing is known, ``no bound`` of what nothing limits."""
     if isinf(money.usd):
         return NO_BOUND
-    if not money.complete and money.usd == 0:
+    if not money.known:
         return UNKNOWN
     places = 4 if 0 < money.usd < 1 else 2
     return f"{'' if money.complete else '≥ '}{sign}{money.usd:,.{places}f}"

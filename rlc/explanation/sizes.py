@@ -20,7 +20,7 @@ from rlc.catalog import (
     seats_of,
     with_role,
 )
-from rlc.explanation.layout import Lines, count, dollars, number, wrapped
+from rlc.explanation.layout import UNKNOWN, Lines, count, dollars, number, wrapped
 from rlc.explanation.stages import sampled
 from rlc.plan import (
     ANY,
@@ -354,9 +354,13 @@ _LABELS = {"cached": "cached prefill"}
 
 
 def price(costs: Sequence[StageCost]) -> str:
-    """Return what stages cost with all that they ask: ``$2 expected, $1 to $7``."""
+    """Return what stages cost with all that they ask: ``$2 expected, $1 to $7``; if nothing of it
+    is known, whose price is missing."""
     if all(cost.free for cost in costs):
         return FREE
+    unpriced = dict.fromkeys(name for cost in costs for name in cost.unpriced)
+    if unpriced and not any(total_cost(costs, level).known for level in LEVELS):
+        return f"{UNKNOWN}: no price of {' or '.join(unpriced)} is known"
     return span(lambda level: dollars(total_cost(costs, level)))
 
 
@@ -392,6 +396,8 @@ def cost_lines(cost: StageCost) -> Lines:
     blank = " " * 3 * _TOKENS
     yield f"{f'one {cost.unit}':{_LABEL}}{blank}{_money(cost.step[level] for level in LEVELS)}"
     yield f"{'total':{_LABEL}}{blank}{_money(cost.total(level) for level in LEVELS)}"
+    if not any(cost.total(level).known for level in LEVELS):
+        yield price([cost])
     yield from wrapped(f"prices of {prices_as_of()}")
     yield "a server of your own (--base-url) bills none of it"
 
@@ -405,7 +411,9 @@ def job_cost_lines(costs: tuple[StageCost, ...]) -> Lines:
     rows = bill_rows(costs)
     for kind, amounts in rows.items():
         yield f"{_LABELS.get(kind, kind):{_LABEL}}{_money(amounts)}"
-    if not all(money.complete for money in rows["total"]):
+    if not any(money.known for money in rows["total"]):
+        yield price(costs)
+    elif not all(money.complete for money in rows["total"]):
         yield "≥: a lower bound, for a price in it is unknown"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlc.catalog import NO_ADVANTAGE
 from rlc.compile import left_out
 from rlc.explanation.job import expectation_lines
-from rlc.explanation.layout import NO_BOUND, WIDTH, Lines, count, dollars, wrap
+from rlc.explanation.layout import NO_BOUND, UNKNOWN, WIDTH, Lines, count, dollars, wrap
 from rlc.explanation.sizes import (
     collected,
     data_text,
@@ -160,6 +160,8 @@ def _environments(envs: Sequence[EnvPlan]) -> str:
 def _sweep(sweep: Sweep) -> Lines:
     plan, cost = sweep.plan, sweep.cost
     paid = "" if cost.free else f"; {span(lambda level: dollars(cost.total[level]))}"
+    if not any(money.known for money in cost.total.values()):
+        paid = f"; cost {UNKNOWN}"
     trials = f"{count(cost.trials, 'trial')} of {plan.of}"
     yield f"{trials}, compared by {plan.metric.name}{paid} (`rlc sweep` runs it)"
 
@@ -217,7 +219,8 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
         if origin.endswith(RECOGNISED) and (objective := stage.policy_gradient) is not None:
             own = origin.removesuffix(RECOGNISED)
             yield f"the loss of {stage.name} is {objective.loss.name}: {own} has its formula"
-    if not all(total_cost(costs, level).complete for level in LEVELS):
+    totals = [total_cost(costs, level) for level in LEVELS]
+    if any(total.known and not total.complete for total in totals):
         yield "a price is unknown: amounts with ≥ are lower bounds"
     for item in in_order(found)[:_MOST_FINDINGS]:
         place = f"{item.file_name}:{item.span.line}" if item.span else item.file_name

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlc.compile import MOST_LISTED, SAMPLED, Sweep
-from rlc.explanation.layout import Lines, count, dollars, section, wrapped
+from rlc.explanation.layout import UNKNOWN, Lines, count, dollars, section, wrapped
 from rlc.explanation.sizes import FREE
 from rlc.lang.render import Paint
 from rlc.plan import (
@@ -105,6 +105,8 @@ def _values(sweep: Sweep) -> Iterator[tuple[str, ComparedValue]]:
 def _cost_lines(plan: SweepPlan, cost: SweepCost) -> Lines:
     if cost.free:
         yield FREE
+    elif not any(money.known for money in cost.total.values()):
+        yield f"{UNKNOWN}: no price of what is paid is known"
     else:
         yield f"{_totals(cost)} (low / expected / high)"
         least, most = dollars(cost.least), dollars(cost.most)

@@ -344,7 +344,9 @@ def _of_plan(
             heads[at.what.span] = name
             if kind in STAGES and name in costs:
                 cost = costs[name]
-                about = "free" if cost.free else f"about {dollars(cost.total('expected'))}"
+                expected = cost.total("expected")
+                about = f"about {dollars(expected)}" if expected.known else "cost unknown"
+                about = "free" if cost.free else about
                 yield at.end, about, None, price([cost])
             elif kind == "model" and name in models:
                 label = ", ".join(filter(None, (models[name].service, models[name].renderer)))

@@ -17,7 +17,7 @@ else:
     __getattr__ = door(
         __name__,
         """
-        evaluation: evaluation_plan
+        evaluation: evaluation_of evaluation_plan paired_results
         export: CARD export_model publish
         model: TrainedSummary run_plan
         named: named_model

@@ -1,19 +1,32 @@
-"""A quick look at a model: the plan of one evaluation, without a recipe."""
+"""A quick look at a model: the plan of one evaluation, without a recipe, and two compared."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from rlc.catalog import is_run_weights
 from rlc.compile import compile_source
 from rlc.errors import Error
 from rlc.lang import Source
 from rlc.lang.render import render_human
-from rlc.plan import EnvPlan, Evaluation, ModelPlan, Plan, build_graph, file_part, rebased
+from rlc.plan import (
+    EnvPlan,
+    Evaluation,
+    ModelPlan,
+    Plan,
+    build_graph,
+    file_part,
+    metric_label,
+    rebased,
+)
 from rlc.report import read_plan
+from rlc.report.episodes import EpisodeFilter, read_episodes
+from rlc.runtime import task_metrics
 from rlc.service import SamplingRequest
 
 NAME = "quick"
@@ -73,9 +86,6 @@ eval {NAME} {{
             samples=samples or known.samples,
             metrics=stage.metrics if metrics else known.metrics,
         )
-    weights = model.weights
-    if weights is not None and is_run_weights(weights):
-        weights = rebased(weights, "", recipe)
     how = stage.sampling if sampling is None else stage.sampling.sampled(sampling)
     envs = []
     for one in stage.envs:
@@ -85,11 +95,52 @@ eval {NAME} {{
         envs.append(evolve(one, rollouts=own))
     if len(envs) == 1:
         how = envs[0].rollouts.sampling(how)
+    stages = (evolve(stage, envs=tuple(envs), sampling=how),)
+    return evaluation_of(evolve(compiled.plan, recipe=recipe, stages=stages, provenance={}), model)
+
+
+def evaluation_of(plan: Plan, model: ModelPlan) -> Plan:
+    """Return the plan of the same evaluation of another model: tasks, seeds and sampling."""
+    weights = model.weights
+    if weights is not None and is_run_weights(weights):
+        weights = rebased(weights, "", plan.recipe)
     named = evolve(model, name="m", weights=weights)
-    stages = (evolve(stage, model=named, envs=tuple(envs), sampling=how),)
-    return evolve(
-        compiled.plan, recipe=recipe, stages=stages, graph=build_graph(stages), provenance={}
-    )
+    stages = tuple(evolve(stage, model=named) for stage in plan.stages)
+    return evolve(plan, stages=stages, graph=build_graph(stages))
+
+
+@frozen
+class PairedResult:
+    """A metric of two models, as means over the tasks that both have, and the mean of the
+    differences of a task with its standard error; None of fewer than two tasks."""
+
+    metric: str
+    mine: float
+    other: float
+    tasks: int
+    error: float | None
+
+    def __str__(self) -> str:
+        error = "" if self.error is None else f" ± {self.error:.3f}"
+        found = f"{self.metric} {self.mine:.3f} against {self.other:.3f}"
+        return f"{found}: {self.mine - self.other:+.3f}{error}, of {self.tasks:,} tasks"
+
+
+def paired_results(mine: Path, other: Path) -> list[PairedResult]:
+    """Compare the same evaluation of two models, in the folders of their runs, task by task."""
+    (stage,) = read_plan(mine).evaluations
+    wanted, results = EpisodeFilter(stage=stage.name), list[PairedResult]()
+    tasks, others = (task_metrics(stage, read_episodes(run, wanted)) for run in (mine, other))
+    for name in map(metric_label, stage.metrics):
+        both = [(found, others.get(task, {})) for task, found in tasks.items()]
+        pairs = [(one[name], two[name]) for one, two in both if name in one and name in two]
+        if pairs:
+            mine_T, other_T = zip(*pairs, strict=True)
+            differences = [one - two for one, two in pairs]
+            error = stdev(differences) / sqrt(len(pairs)) if len(pairs) > 1 else None
+            result = PairedResult(name, fmean(mine_T), fmean(other_T), len(pairs), error)
+            results.append(result)
+    return results
 
 
 def _of_run(model: ModelPlan, name: str | None) -> tuple[Evaluation | EnvPlan, str]:

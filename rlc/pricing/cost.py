@@ -8,7 +8,7 @@ A part without a known price makes the sum a lower bound.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 
 from rlc.catalog import (
@@ -68,6 +68,11 @@ class Money:
         return bool(self.usd) or not self.complete
 
     @property
+    def known(self) -> bool:
+        """Return whether anything is known of it."""
+        return self.complete or self.usd > 0
+
+    @property
     def at_least(self) -> float | None:
         """Return USD, or what is known of it; None if there is no bound."""
         return self.usd if isfinite(self.usd) else None
@@ -84,7 +89,8 @@ UNKNOWN = Money(0.0, complete=False)
 @frozen
 class StageCost:
     """The cost of a stage: tokens by level, of one step (or evaluation) and before the first, those
-    of the models that it asks, and the bill of the whole stage by level and kind."""
+    of the models that it asks, and the bill of the whole stage by level and kind. ``unpriced`` are
+    the models of which a price is unknown."""
 
     stage: str
     kind: str  # "train", "sft" or "eval"
@@ -94,6 +100,7 @@ class StageCost:
     asked: dict[Level, tuple[AskedTokens, ...]]
     step: dict[Level, Money]
     bill: dict[Level, dict[str, Money]]
+    unpriced: tuple[str, ...] = ()
 
     @property
     def free(self) -> bool:
@@ -196,7 +203,16 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
             for level in LEVELS
         },
         bill=bill,
+        unpriced=tuple(_unpriced(stage, asked["high"])),
     )
+
+
+def _unpriced(stage: StagePlan, asked: Iterable[AskedTokens]) -> Iterator[str]:
+    kl = stage.policy_gradient.kl if stage.policy_gradient else None
+    models = [stage.model, *([] if kl is None else [kl.reference.model])]
+    for model in (*models, *(one.model for one in asked)):
+        if None in _prices(model).values():
+            yield model.model if isinstance(model, EndpointPlan) else model.base
 
 
 def _own(stage: StagePlan, tokens: Tokens) -> dict[str, Money]:

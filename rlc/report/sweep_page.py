@@ -10,12 +10,11 @@ from statistics import fmean
 from attrs import frozen
 
 from rlc.catalog import watched
-from rlc.plan import shown_value, value_changes, values_text
+from rlc.plan import values_text
 from rlc.report.diagrams import Parallel, parallel
 from rlc.report.drawing import COLORS, Chart, Series, draw, figure
 from rlc.report.formatting import moment, render
-from rlc.report.run_files import read_plan
-from rlc.runtime import Record, RunError, command, is_number, read_metrics
+from rlc.runtime import Record, command, is_number, read_metrics
 from rlc.sweeps import ConfigurationResult, SweepInfo, TrialRecord, read_sweep
 
 _CURVES = 2 * COLORS  # of a chart: the best configurations
@@ -23,8 +22,7 @@ _CURVES = 2 * COLORS  # of a chart: the best configurations
 
 @frozen
 class SweepPage:
-    """What the template shows. ``differences``: path, value in the recipe, value in the best trial
-    and its origin, where these values are not the same."""
+    """What the template shows."""
 
     sweep: SweepInfo
     written: str
@@ -34,7 +32,6 @@ class SweepPage:
     parallel: Parallel | None
     best: ConfigurationResult | None
     command: str
-    differences: tuple[tuple[str, ...], ...]
     failed: tuple[TrialRecord, ...]
 
 
@@ -58,7 +55,6 @@ def build(sweep: SweepInfo) -> SweepPage:
         parallel=parallel(sweep.plan, results),
         best=best,
         command=alone,
-        differences=tuple(_differences(sweep, best)) if best is not None else (),
         failed=tuple(sweep.failed),
     )
 
@@ -100,20 +96,3 @@ def _mean(name: str, runs: Sequence[Sequence[Record]], stage: str, key: str) -> 
         return None
     steps = tuple(sorted(by_step))
     return Series(name, steps, tuple(fmean(by_step[step]) for step in steps))
-
-
-def _differences(sweep: SweepInfo, best: ConfigurationResult) -> Iterator[tuple[str, ...]]:
-    """Yield the values of the best trial that are not those of the recipe."""
-    if sweep.base is None:
-        return
-    try:
-        plan = read_plan(sweep.folder_of(best.trials[0].trial))
-    except RunError:
-        return
-    names = {stage.name for stage in plan.stages}
-    for change in value_changes(sweep.base, plan):
-        head = change.path.partition(".")[0]
-        if head in names or head == "seed":
-            name, sides = change.path.rpartition(".")[2], (change.before, change.after)
-            shown = (shown_value(name, side.value) if side.exists else "—" for side in sides)
-            yield change.path, *shown, change.after.origin

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlc.runtime.journal.metrics import *
     from rlc.runtime.journal.runs import *
     from rlc.runtime.records import *
+    from rlc.runtime.stages.evaluation import *
     from rlc.runtime.stages.examples import *
     from rlc.runtime.start import *
     from rlc.runtime.summary import *
@@ -40,6 +41,7 @@ else:
         journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run list_runs read_run version_of
             what_differs
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn read_failures
+        stages.evaluation: task_metrics
         stages.examples: examples_file
         start: ExpectationError connect_run open_run require_runnable resume resume_run run_plan
         summary: Observer StageSummary Summary verdict window_label window_mean

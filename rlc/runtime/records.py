@@ -194,6 +194,9 @@ class Turn:
         return evolve(seen, logprobs=[0.0] * len(shown.tokens), topk=None)
 
 
+FORM_RETRIES = "form_retries"  # of the metrics of an episode: replies that were sampled again
+
+
 @frozen
 class Rollout:
     """One episode of one member of a group, or one role's part of it.

@@ -127,6 +127,23 @@ def test_an_unknown_statistic_is_told_those_that_there_are() -> None:
     assert near.help == "did you mean `main.reward.sums`?"
 
 
+def test_an_incomplete_stage_is_checked_as_far_as_it_is_known() -> None:
+    text = (RECIPE + EVALS).replace("adam(rate)", "adam(rat)").replace("samples", "sampels")
+    unknown = "main.rewrd > 0", "main.cost.high < 20", "policy.rank > 1", "main.cost.hgih < $9"
+    may_be = "main.kl.reference < 1", "main.optimizer.learning_rate < 1", "heldout.pass_at_2 > 0"
+    known = "main.reward.max > 0", "main.envs.sums.rollouts.group < 9", "policy.lora_rank > 1"
+    found = compiled(*unknown, *may_be, *known, text=text).diagnostics
+    reported = [(item.code, item.span and item.span.text) for item in found]
+    assert reported[-4:] == [
+        ("RL0670", "main.rewrd"),
+        ("RL0672", "20"),
+        ("RL0670", "policy.rank"),
+        ("RL0670", "main.cost.hgih"),
+    ]
+    assert "RL067" not in "".join(code for code, _ in reported[:-4])
+    assert found[-1].help == "did you mean `main.cost.high`?"
+
+
 def test_a_plan_keeps_its_expectations_and_one_without_is_what_it_was() -> None:
     bare, plan = plan_of(), plan_of("heldout.pass_at_1 >= 90%", "main.cost.high < $20")
     assert "expectations" not in plan_to_dict(bare)

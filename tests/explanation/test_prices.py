@@ -52,3 +52,30 @@ def test_five_places_show_one_price(path: Path) -> None:
         if any(amounts) and kind in (*ASKED, "total"):
             assert f" {kind} " in bill
             assert " ".join(dollars(money, sign="") for money in amounts) in bill
+
+
+UNPRICED = """
+model policy { base = "tiny" }
+judge grader = rubric("Right?", model = endpoint("https://localhost/v1", model = "own-judge"))
+env sums = gem("rg:simple_equations") |> judged(grader) |> chat()
+train main {
+  model = policy  env = sums  steps = 3  batch = groups(2, group_size = 4)  advantage = grpo()
+  sampling = sample(max_tokens = 64)  optimizer = adam(1e-4)  loss = importance_sampling()
+}
+sweep rates { of = main  over = { main.steps = [3, 4] }  metric = main.reward }
+"""
+
+
+def test_where_no_price_is_known_it_says_of_which_model() -> None:
+    source, none = Source("recipe.rl", UNPRICED), Diagnostics()
+    compiled = compile_source(source)
+    assert compiled.plan is not None
+    text = summary_text(compiled.plan, none, sweeps=compiled.sweeps)
+    assert "cost         unknown: no price of own-judge is known\n" in text
+    assert "compared by main.reward; cost unknown" in " ".join(text.split())
+    assert "lower bounds" not in text
+    assert "unknown to" not in text
+    full = explain_text(compiled.plan, none, sweeps=compiled.sweeps)
+    assert full.count("unknown: no price of") == 2  # of the whole, and of all trials
+    costs = check(Documents(), Document(source)).costs
+    assert price([*costs.values()]) == "unknown: no price of own-judge is known"

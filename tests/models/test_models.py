@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import pytest
-from run_support import TINY, block, compiled, run_new, train
+from run_support import TINY, block, compiled, rollouts, run_new, train
 
 import rlc
 from rlc.cli.main import main
@@ -173,6 +174,31 @@ def test_the_commands(
     assert "mean_reward" in capsys.readouterr().out
     assert main(["eval", str(trained), "--env", "spell_it"]) == 2
     assert "it has `guess`" in capsys.readouterr().err
+
+
+def test_two_models_are_compared_on_the_same_tasks(
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = ["--tasks", "4", "--samples", "2", "--run-dir", "a", "--quiet"]
+    assert main(["eval", str(trained), "--env", "guess", *more, "--against", "tiny"]) == 0
+    said = capsys.readouterr().out
+    runs = [rollouts(tmp_path / name) for name in ("a", "a-against")]
+    assert len({tuple(one["digest"] for one in run) for run in runs}) == 1
+    means = [
+        [fmean(one["reward"] for one in run if one["task"] == task) for task in range(4)]
+        for run in runs
+    ]
+    differences = [mine - other for mine, other in zip(*means, strict=True)]
+    assert any(differences)
+    mine, other = map(fmean, means)
+    error = stdev(differences) / 2
+    expected = f"mean_reward {mine:.3f} against {other:.3f}: {mine - other:+.3f} ± {error:.3f}"
+    assert f"  {expected}, of 4 tasks\n  pass@2 " in said
+    assert f"\n{trained} against tiny (± the standard error of the difference)\n" in said
 
 
 def test_a_run_says_what_its_model_is_called(

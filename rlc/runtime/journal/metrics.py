@@ -16,7 +16,7 @@ from rlc.catalog import WatchedMetric, watched, with_role
 from rlc.plan import EnvPlan, StagePlan, Training
 from rlc.records import asdict
 from rlc.runtime.graph import NodeContext
-from rlc.runtime.records import Rollout, Usage, grouped
+from rlc.runtime.records import FORM_RETRIES, Rollout, Usage, grouped
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FILE = "rollouts.jsonl"
@@ -73,6 +73,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> dic
         "rollouts/played": float(len(played)),
         "rollouts/failed": float(len(failed)),
         "rollouts/retried": float(sum(bool(rollout.retried) for rollout in rollouts)),
+        "rollouts/form_retries": sum(rollout.last_metric(FORM_RETRIES) for rollout in played),
         "rollouts/context_overflow": float(sum(r.ended == "context" for r in played)),
         "rollouts/cut_short": float(sum(r.ended in _CUT_SHORT for r in played)),
         "rollouts/staleness": fmean(rollout.staleness for rollout in rollouts),

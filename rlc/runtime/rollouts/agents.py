@@ -48,6 +48,7 @@ from rlc.envs import (
 )
 from rlc.plan import RolloutsPlan
 from rlc.runtime.concurrency import cancel_all
+from rlc.runtime.records import FORM_RETRIES
 from rlc.runtime.rollouts.player import Attempt, Player, call_environment, sampled_turn
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
@@ -96,6 +97,8 @@ class AgentEpisode:
     _limits: RolloutsPlan = field(init=False)
     _tree: TranscriptTree = field(init=False)
     _counts: Counter[bytes] = field(factory=Counter, init=False)  # how often each prompt was
+    _dropped: int = field(default=0, init=False)  # tokens of replies without their form
+    _retries: int = field(default=0, init=False)
     _replying: set[asyncio.Task[types.SampleResponse]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -103,9 +106,11 @@ class AgentEpisode:
         self._tree = TranscriptTree(partial(ToolChatHistory, self.renderer))
 
     def metrics(self) -> Mapping[str, float]:
-        """Return how many requests began a conversation, and how many rewrote its history."""
+        """Return how many requests began a conversation, how many rewrote its history, and how many
+        replies were sampled again for their form."""
         kinds = self._tree.kinds
-        return {"conversations": float(kinds["begun"]), "rewritten": float(kinds["rewritten"])}
+        found = {"conversations": float(kinds["begun"]), "rewritten": float(kinds["rewritten"])}
+        return found | ({FORM_RETRIES: float(self._retries)} if self._retries else {})
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> TranscriptPrompt:
         """Return the prompt of a chat. Raise EnvError if it cannot be shown to the model."""
@@ -127,7 +132,7 @@ class AgentEpisode:
         """Return replies to a chat, by default with the prompt that it makes, or to one text. Raise
         Refused if a limit forbids them."""
         self._require_open()
-        sampling, model = self._decided(request.sampling), self.model(ChatModel)
+        sampling, model = self._decided(request.sampling), self.model(AgentModel, episode=self)
         begun = BegunReply()
         if request.messages is None:
             (given,), ends = request.texts, model.text_ends(sampling.stop)
@@ -169,10 +174,19 @@ class AgentEpisode:
         stop = *request.stop, *sampling.stop
         return request.sampled(evolve(sampling, max_tokens=most, stop=stop))
 
+    def may_retry(self, prompt: Sequence[int], replies: Sequence[types.SampledSequence]) -> bool:
+        """Return whether others are sampled for replies that have not their form: these count as
+        tokens of the episode, too."""
+        dropped = self._dropped + sum(len(reply.tokens) for reply in replies)
+        if self.player.limit_reached(self._tokens, prompt, self._limits, dropped):
+            return False
+        self._dropped, self._retries = dropped, self._retries + len(replies)
+        return True
+
     def _require_room(self, prompt: list[int], count: int) -> None:
         """Raise Refused for a prompt that leaves no room: the agent may send a shorter one. Too
         many turns or tokens end the episode."""
-        limit = self.player.limit_reached(self._tokens, prompt, self._limits)
+        limit = self.player.limit_reached(self._tokens, prompt, self._limits, self._dropped)
         if sum(self._counts.values()) + count > self._limits.max_turns:
             limit = "turns", f"max_turns = {self._limits.max_turns}"
         self.refused = None if limit is None else limit[0]
@@ -314,6 +328,9 @@ class AgentModel(ChatModel):
         """Return the prompt of a chat. Raise Refused (400) for an image."""
         _require_text(messages)
         return self.episode.prompt(messages, tools).tokens, NO_CHUNKS
+
+    def may_retry(self, prompt: Sequence[int], replies: Sequence[types.SampledSequence]) -> bool:
+        return self.episode.may_retry(prompt, replies)
 
     def start(self, request: ReplyRequest) -> AgentGeneration:
         _require_text(request.messages or ())

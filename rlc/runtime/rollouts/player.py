@@ -452,15 +452,20 @@ class Player:
         return "truncated" if seen.truncated else "done"
 
     def limit_reached(
-        self, tokens: EpisodeTokens, prompt: list[int], rollouts: RolloutsPlan
+        self,
+        tokens: EpisodeTokens,
+        prompt: Sequence[int],
+        rollouts: RolloutsPlan,
+        dropped: int = 0,
     ) -> tuple[str, str] | None:
-        """Return the limit that another reply could exceed, as an end and in words, or None."""
+        """Return the limit that another reply could exceed, as an end and in words, or None; so
+        many tokens were sampled besides those of the episode."""
         most, whole = self.sampling.max_prompt_tokens, self.sampling.max_episode_tokens
         if self.context is not None and len(prompt) + rollouts.max_tokens > self.context:
             return "context", f"the model's context of {self.context}"
         if most is not None and len(prompt) > most:
             return "prompt", f"max_prompt_tokens = {most}"
-        if whole is not None and tokens.with_prompt(prompt) + rollouts.max_tokens > whole:
+        if whole is not None and dropped + tokens.with_prompt(prompt) + rollouts.max_tokens > whole:
             return "tokens", f"max_episode_tokens = {whole}"
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from statistics import fmean
 
@@ -19,6 +19,7 @@ from rlc.runtime.journal.database import NOTHING, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import (
     ROLLOUTS_FILE,
+    Record,
     by_role,
     measured,
     rollout_record,
@@ -68,6 +69,28 @@ def evaluation_metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[st
     if read := [found["format"] for found in last if "format" in found]:
         metrics[f"{prefix}/format"] = fmean(read)
     return metrics
+
+
+def task_metrics(
+    plan: Evaluation, records: Iterable[Record]
+) -> dict[tuple[str, int], dict[str, float]]:
+    """Return the metrics of the plan for each task alone, from the records of its episodes."""
+    envs = {env.name: env for env in plan.envs}
+    rollouts = [
+        Rollout(
+            **{name: record[name] for name in ("env", "task", "member", "ended", "error", "role")},
+            digest="",
+            turns=(),
+            credit=(record["reward"],),
+            raw=record.get("raw_reward"),
+            unplayed=record["turns"][-1]["metrics"] if record["turns"] else {},
+        )
+        for record in records
+    ]
+    deciding = [rollout for rollout in rollouts if decides(envs[rollout.env], rollout.role)]
+    tasks = grouped(deciding, lambda rollout: rollout.group)
+    found = {task: _metrics(plan, samples, "") for task, samples in tasks.items()}
+    return {task: {k[1:]: value for k, value in mine.items()} for task, mine in found.items()}
 
 
 def _metrics(plan: Evaluation, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:

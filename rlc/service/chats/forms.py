@@ -55,7 +55,8 @@ class ReplyForm:
         return not self.calls and self.schema is None
 
     def misfit(self, reply: FullReply) -> str | None:
-        """Return what is wrong with a reply, after "the reply"; None if it has the form."""
+        """Return what is wrong with a reply, after "the reply"; None if it has the form. Raise
+        ChatError if that takes too long to find out."""
         calls = () if reply.end is None else reply.end.calls
         if self.calls and not calls:
             return "calls no tool"
@@ -64,7 +65,8 @@ class ReplyForm:
                 return f"calls {call.name}"
             if not is_object(call.arguments):
                 return f"calls {call.name} without an object of arguments"
-        if self.schema is not None and not calls and not fits(reply.text, self.schema):
+        schema = None if calls else self.schema
+        if schema is not None and not fits(reply.text, schema, "response_format"):
             return "is no JSON that fits the schema"
         return None
 

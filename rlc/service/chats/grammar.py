@@ -9,7 +9,7 @@ still to be checked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -53,35 +53,34 @@ State = frozenset[Stack]
 
 def after(state: State, one: str) -> State:
     """Return the state after a character; an empty one if it cannot follow."""
-    return frozenset(found for stack in state for found in _after(stack, one))
-
-
-def _after(stack: Stack, one: str) -> Iterator[Stack]:
-    while stack is not None:
+    found, met, left = set[Stack](), set[Stack](), [*state]
+    while left:
+        if (stack := left.pop()) is None:
+            continue
         part, rest = stack
         if isinstance(part, Later):
-            stack = part.make(), rest
+            if stack not in met:  # many ways may lead to it
+                met.add(stack)
+                left.append((part.make(), rest))
         elif isinstance(part, Repeat):
             if part.most != 0:
                 most = None if part.most is None else part.most - 1
                 more = Repeat(part.part, max(part.least - 1, 0), most)
-                yield from _after((part.part, (more, rest)), one)
-            if part.least:
-                return
-            stack = rest
+                left.append((part.part, (more, rest)))
+            if not part.least:
+                left.append(rest)
         elif isinstance(part, Choice):
-            for each in part.parts:
-                yield from _after((each, rest), one)
-            return
-        elif isinstance(part, Chars) or part:
-            if isinstance(part, tuple):
-                stack = part[0], (part[1:], rest)
-                continue
-            if part.has(one) if isinstance(part, Chars) else part[0] == one:
-                yield (part[1:], rest) if isinstance(part, str) and len(part) > 1 else rest
-            return
-        else:
-            stack = rest
+            left += [(each, rest) for each in part.parts]
+        elif isinstance(part, Chars):
+            if part.has(one):
+                found.add(rest)
+        elif not part:
+            left.append(rest)
+        elif isinstance(part, tuple):
+            left.append((part[0], (part[1:], rest)))
+        elif part[0] == one:
+            found.add((part[1:], rest) if len(part) > 1 else rest)
+    return frozenset(found)
 
 
 _NEVER = 10**9
@@ -102,18 +101,23 @@ def _shortest(stack: Stack) -> int:
 
 @lru_cache(maxsize=4_096)
 def _least_of(part: Part) -> int:
-    return _least(part, ())
+    known, before = dict[Later, int](), None
+    while known != before:  # what is met later may be made of what was met before
+        before = dict(known)
+        found = _least(part, known)
+        known |= {each: min(_least(each.make(), known), _NEVER) for each in [*known]}
+    return found
 
 
-def _least(part: Part, inside: tuple[Later, ...]) -> int:
+def _least(part: Part, known: dict[Later, int]) -> int:
     if isinstance(part, Later):
-        return _NEVER if part in inside else _least(part.make(), (*inside, part))
+        return known.setdefault(part, _NEVER)
     if isinstance(part, Repeat):
-        return part.least and part.least * _least(part.part, inside)
+        return part.least and part.least * _least(part.part, known)
     if isinstance(part, Choice):
-        return min((_least(one, inside) for one in part.parts), default=_NEVER)
+        return min((_least(one, known) for one in part.parts), default=_NEVER)
     if isinstance(part, tuple):
-        return sum(_least(one, inside) for one in part)
+        return sum(_least(one, known) for one in part)
     return len(part) if isinstance(part, str) else 1
 
 

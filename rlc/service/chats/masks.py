@@ -40,31 +40,34 @@ def token_texts(tokenizer: Any) -> TokenTexts:
 
 
 _NEVER = 2**30
+_MOST_WAYS = 10**7  # to go on, over all tokens: seconds
 Costs = npt.NDArray[np.int32]
 
 
 @define(eq=False)
 class FormMask:
     """What may be sampled next in a reply. A token is allowed if those that are left can complete
-    the form after it; if they are too few for any, the one after which the fewest are missing."""
+    the form after it; if they are too few for any, the one after which the fewest are missing. From
+    where there are too many ways to go on, all are allowed."""
 
     known: TokenTexts
     tail: tuple[int, ...]
     state: State
-    costs: dict[State, Costs]  # tokens to the end after each token; of all samples of a request
+    costs: dict[State, Costs | None]  # tokens to the end after each token; of all samples
     free: tuple[int, ...] = ()
     _read: int = field(default=0, init=False)
     _ending: int = field(default=0, init=False)  # tokens of the tail so far
+    _open: bool = field(default=False, init=False)
 
     def allowed(self, tokens: Sequence[int], left: int) -> npt.NDArray[np.bool_]:
         """Return which tokens may follow ``tokens``, if ``left`` are sampled at most."""
-        if tokens and tokens[0] in self.free:
-            return np.ones(self.known.size, np.bool_)
-        try:
+        costs = None
+        if not self._open and not (tokens and tokens[0] in self.free):
             for token in tokens[self._read :]:
                 self._add(token)
             costs = self._next()
-        except RecursionError:  # of a schema that refers to itself before anything else
+        if costs is None:
+            self._open = True
             return np.ones(self.known.size, np.bool_)
         self._read = len(tokens)
         fitting: npt.NDArray[np.bool_] = costs < left
@@ -79,7 +82,7 @@ class FormMask:
         for one in self.known.texts.get(token, ""):
             self.state = after(self.state, one)
 
-    def _next(self) -> Costs:
+    def _next(self) -> Costs | None:
         if self._ending:
             costs = np.full(self.known.size, _NEVER, np.int32)
             costs[self.tail[min(self._ending, len(self.tail) - 1)]] = 0
@@ -88,14 +91,18 @@ class FormMask:
             self.costs[self.state] = self._costs_of(self.state)
         return self.costs[self.state]
 
-    def _costs_of(self, state: State) -> Costs:
+    def _costs_of(self, state: State) -> Costs | None:
+        ways = 0
         costs = np.full(self.known.size, _NEVER, np.int32)
         least, states = dict[State, int](), [state]  # after each character of a text
         for (token, text), shared in zip(self.known.texts.items(), self.known.shared, strict=True):
+            if ways > _MOST_WAYS:
+                return None
             if shared >= len(states):  # the text before had no way on before it ended
                 continue
             del states[shared + 1 :]
             for one in text[shared:]:
+                ways += len(states[-1])
                 if not (next_state := after(states[-1], one)):
                     break
                 states.append(next_state)
@@ -112,6 +119,6 @@ def masks_of(begun: BegunReply, tokenizer: Any) -> Callable[[], FormMask] | None
     """Return what makes a mask for each reply that has begun so, if it has a grammar."""
     if begun.rest is None:
         return None
-    known, costs = token_texts(tokenizer), dict[State, Costs]()
+    known, costs = token_texts(tokenizer), dict[State, Costs | None]()
     given = known, begun.tail, begun.rest, costs, begun.free
     return lambda: FormMask(*given)

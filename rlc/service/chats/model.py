@@ -236,29 +236,41 @@ class ChatModel:
                 reply.add(read_step(reader, 0, token))
             return reply
 
+        def checked(sequence: types.SampledSequence) -> tuple[types.SampledSequence, str | None]:
+            kept = form.kept(sequence, read)
+            return kept, form.misfit(read(kept))
+
         masks, tries = None, _TRIES if sampling.temperature else 1
         if begun.rest is not None and self._takes("masks"):
             masks = await asyncio.to_thread(masks_of, begun, self.tokenizer)
-        sequences, wrong = list[Any](), dict.fromkeys(range(sampling.n), "")
+        sequences: list[Any] = [None] * sampling.n
+        wrong = dict.fromkeys(range(sampling.n), "")
         for number in range(tries):
             seed = sampling.seed
             if number and seed is not None:
                 seed = derive_seed(seed, "again", number) % 2**31
             fewer = evolve(sampling, n=len(wrong), seed=seed)
             response = await self.sample(prompt, fewer, ends, chunks, masks=masks)
-            kept = iter(form.kept(sequence, read) for sequence in response.sequences)
-            sequences = [next(kept) if i in wrong else sequences[i] for i in range(sampling.n)]
-            misfits = enumerate(form.misfit(read(sequence)) for sequence in sequences)
-            wrong = {i: why for i, why in misfits if why is not None}
-            if not wrong:
+            for i, sequence in zip([*wrong], response.sequences, strict=True):
+                sequences[i], why = await asyncio.to_thread(checked, sequence)
+                if why is None:
+                    del wrong[i]
+                else:
+                    wrong[i] = why
+            misfits = [sequences[i] for i in wrong]
+            if not misfits or number + 1 == tries or not self.may_retry(prompt, misfits):
                 break
         response = replace(response, sequences=sequences)
         if wrong:
-            raise form.error(wrong, tries, response)
+            raise form.error(wrong, number + 1, response)
         if on_token is not None:
             for token in sampled_tokens(response):
                 on_token(token)
         return response
+
+    def may_retry(self, prompt: Sequence[int], replies: Sequence[types.SampledSequence]) -> bool:  # noqa: ARG002
+        """Return whether others are sampled for replies that have not their form."""
+        return True
 
     def reply(self, sequence: types.SampledSequence, ends: Ends) -> SampledReply:
         """Return a sampled reply as text, without its thinking."""

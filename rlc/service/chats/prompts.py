@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import frozen
@@ -42,8 +45,10 @@ class FormError(EnvError):
 
 
 def require_checkable(schema: Any, part: Part = "tools") -> None:
-    """Raise ChatError for what is no JSON schema (draft 2020-12), or refers to another document."""
+    """Raise ChatError for what is no JSON schema (draft 2020-12), or cannot be checked: references
+    to other documents, patterns that cannot be read, patterns of names."""
     whose = "a strict tool's schema" if part == "tools" else "the schema"
+    import regex
     from jsonschema import Draft202012Validator, SchemaError
 
     try:
@@ -51,10 +56,19 @@ def require_checkable(schema: Any, part: Part = "tools") -> None:
     except SchemaError as error:
         message = f"{whose} is no JSON schema: {error.message}"
         raise ChatError(message, f"see {error.json_path} in it", part=part) from error
-    for target in _references(schema):
-        if not target.startswith("#"):
-            message = f"{whose} refers to {target!r}, which is not fetched"
+    for key, value in _entries(schema):
+        if key == "$ref" and isinstance(value, str) and not value.startswith("#"):
+            message = f"{whose} refers to {value!r}, which is not fetched"
             raise ChatError(message, "put it under `$defs`", part=part)
+        if key == "patternProperties":
+            message = f"{whose} has patternProperties, which are not checked"
+            raise ChatError(message, "name its properties, or use `propertyNames`", part=part)
+        if key == "pattern" and isinstance(value, str):
+            try:
+                regex.compile(value)
+            except regex.error as error:
+                message = f"{whose} has a pattern that cannot be read, {value!r}: {error}"
+                raise ChatError(message, part=part) from error
 
 
 def is_object(arguments: str) -> bool:
@@ -65,28 +79,68 @@ def is_object(arguments: str) -> bool:
         return False
 
 
-def fits(arguments: str, schema: Mapping[str, Any]) -> bool:
-    """Return whether arguments, as JSON, fit a schema."""
-    from jsonschema import Draft202012Validator
+_MOST_SECONDS = 0.5  # of a check: choices within choices can have any number of ways to fit
+_until: ContextVar[float] = ContextVar("_until")
+
+
+def fits(arguments: str, schema: Mapping[str, Any], part: Part = "tools") -> bool:
+    """Return whether arguments, as JSON, fit a schema. Raise ChatError if that takes too long."""
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
+    checker = _checker()
     registry: Registry[Any] = Registry()  # which fetches nothing
-    checker = Draft202012Validator(
-        schema, registry=registry, format_checker=Draft202012Validator.FORMAT_CHECKER
-    )
+    made = checker(_of_one_draft(schema), registry=registry, format_checker=checker.FORMAT_CHECKER)
+    _until.set(monotonic() + _MOST_SECONDS)
     try:
-        return bool(checker.is_valid(json.loads(arguments)))
+        return bool(made.is_valid(json.loads(arguments)))
+    except TimeoutError as error:
+        message = "the reply cannot be checked in time: its schema has too many ways to fit"
+        raise ChatError(message, "give it fewer choices, or simpler patterns", part=part) from error
     except (ValueError, RecursionError, Unresolvable):
         return False
 
 
-def _references(schema: Any) -> Iterator[str]:
-    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
-        yield schema["$ref"]
+@cache
+def _checker() -> Any:
+    """Return a class of validators that raise TimeoutError when their time is over."""
+    import regex
+    from jsonschema import Draft202012Validator, ValidationError, validators
+
+    def timed(check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        def checked(*given: Any) -> Iterator[Any]:
+            if monotonic() > _until.get():
+                raise TimeoutError
+            yield from check(*given) or ()
+
+        return checked
+
+    def pattern(validator: Any, wanted: str, text: Any, schema: Any) -> Iterator[Any]:  # noqa: ARG001
+        left = max(_until.get() - monotonic(), 0.001)  # `re` knows no limit
+        is_text = validator.is_type(text, "string")
+        if is_text and not regex.search(wanted, text, timeout=left, concurrent=True):
+            yield ValidationError(f"does not match {wanted!r}")
+
+    known = {**Draft202012Validator.VALIDATORS, "pattern": pattern}
+    return validators.extend(Draft202012Validator, {k: timed(v) for k, v in known.items()})
+
+
+def _of_one_draft(schema: Any) -> Any:
+    """Return a schema that chooses no other validator for its parts."""
+    if isinstance(schema, list):
+        return [_of_one_draft(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    chosen = {"$schema"} if isinstance(schema.get("$schema"), str) else set()
+    return {key: _of_one_draft(value) for key, value in schema.items() if key not in chosen}
+
+
+def _entries(schema: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(schema, dict):
+        yield from schema.items()
     inner = schema.values() if isinstance(schema, dict) else schema
     for one in inner if isinstance(schema, dict | list) else ():
-        yield from _references(one)
+        yield from _entries(one)
 
 
 Message = Mapping[str, Any]

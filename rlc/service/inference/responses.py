@@ -207,6 +207,7 @@ class ResponseAnswer:
             items.append(self._item("reasoning", 0, reply.reasoning))
         if reply.text or not (items or end.calls):
             items.append(self._item("message", len(items), reply.text))
+        _cut(items, end)
         return [*items, *self._calls(len(items), end)]
 
     def first(self) -> list[Json]:
@@ -224,6 +225,7 @@ class ResponseAnswer:
         if step.end is not None and not (self._output or step.end.calls):
             events += self._begin("message")
         if step.end is not None:
+            _cut(self._output, step.end)
             events += self._close()
             for call in self._calls(len(self._output), step.end):
                 events += self._called(call)
@@ -359,6 +361,12 @@ class ResponseAnswer:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": prompt + sampled,
         }
+
+
+def _cut(texts: list[Json], end: End) -> None:
+    """Mark the last of the items of texts if the reply was cut off in it."""
+    if end.reason == "length" and not end.calls:
+        texts[-1]["status"] = "incomplete"
 
 
 # Of events of the texts in items: their name, and what they have besides.

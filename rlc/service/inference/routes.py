@@ -133,9 +133,13 @@ async def _start_chat(
     size: int,
 ) -> tuple[ReplyRequest, Generation]:
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
-    tools, messages = body.offered(), await off_loop(size, partial(_messages, body))
-    form = body.form(tools)
-    wanted = ReplyRequest(body.how(), form.shown(messages), tools, form=form)
+
+    def read() -> ReplyRequest:
+        tools = body.offered()
+        form = body.form(tools)
+        return ReplyRequest(body.how(), form.shown(_messages(body)), tools, form=form)
+
+    wanted = await off_loop(size, read)
     return wanted, endpoint.start(model, wanted)
 
 

@@ -119,7 +119,26 @@ def test_an_agent_that_fails_without_the_form_that_it_asks_for_has_a_reward_of_0
         (turn,) = rollout["turns"]
         assert 0 < turn["tokens"] <= 8
     (record,) = metrics(tmp_path / "run")
-    assert record["rollouts/cut_short"] == 6  # and nothing is tried again
+    assert record["rollouts/cut_short"] == 6  # and no episode is tried again
+    assert record["rollouts/form_retries"] == 6 * 4
+    sampled = sum(
+        turn["tokens"] for rollout in rollouts(tmp_path / "run") for turn in rollout["turns"]
+    )
+    assert sampled < record["tokens/sampled"] <= 6 * 5 * 8
+
+
+def test_replies_that_are_sampled_again_count_as_tokens_of_the_episode(tmp_path: Path) -> None:
+    Path("rows.jsonl").write_text('{"prompt": "Say e."}\n')
+    retries, limit = [], 0
+    for folder in (tmp_path / "any", tmp_path / "few"):
+        limited = f", max_episode_tokens = {limit}" if limit else ""
+        sampling, batch = f"sample(max_tokens = 8{limited})", "groups(1, group_size = 3)"
+        for rollout in played(folder, job(python("must_call"), sampling=sampling, batch=batch)):
+            (turn,) = rollout["turns"]
+            assert rollout["ended"] == "form"
+        limit = turn["prompt_tokens"] + 8  # with a reply there is no room for another
+        retries.append(metrics(folder / "run")[0]["rollouts/form_retries"])
+    assert retries == [3 * 4, 0]
 
 
 def test_a_reply_without_the_form_is_trained_behind_the_opening_of_the_call(tmp_path: Path) -> None:

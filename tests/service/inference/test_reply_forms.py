@@ -177,10 +177,51 @@ def test_beside_tools_a_reply_is_json_or_begins_a_call() -> None:
     assert masks().allowed([call], 9).all()
 
 
-def test_a_schema_that_is_left_to_itself_masks_nothing() -> None:
-    schema = {"anyOf": [{"$ref": "#"}, {"type": "null"}]}
+def doubled(depth: int, leaf: Any, key: str = "anyOf") -> dict[str, Any]:
+    """A schema with 2 ** depth ways to the same leaf."""
+    parts = {str(i): {key: [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(depth)}
+    return {"$ref": "#/$defs/0", "$defs": {**parts, str(depth): leaf}}
+
+
+@pytest.mark.parametrize(
+    "schema", [{"anyOf": [{"$ref": "#"}, {"type": "null"}]}, doubled(60, {"type": "null"})]
+)
+def test_many_ways_to_one_part_of_a_schema_are_one(schema: dict[str, Any]) -> None:
     mask = FormMask(token_texts(tokenizer()), (258,), state_of(schema), {})
-    assert mask.allowed([], 9).all()
+    assert tokenizer().decode(np.flatnonzero(mask.allowed([], 9))) == "n"
+    assert tokenizer().decode(np.flatnonzero(mask.allowed(encode("nul"), 6))) == "l"
+
+
+def test_where_ways_part_in_great_numbers_nothing_is_masked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rlc.service.chats.masks._MOST_WAYS", 10_000)
+    branches = [{"properties": {"x": {"$ref": "#"}, key: {"type": "null"}}} for key in "yz"]
+    mask = FormMask(token_texts(tokenizer()), (258,), state_of({"anyOf": branches}), {})
+    assert not mask.allowed([], 99_999).all()
+    assert mask.allowed(encode('{"x":' * 8), 99_999).all()
+
+
+DRAFT = '{"$schema": "http://json-schema.org/draft-07/schema#", "anyOf"'
+OF_ANOTHER_DRAFT = json.loads(json.dumps(doubled(60, {"type": "null"})).replace('{"anyOf"', DRAFT))
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (doubled(60, {"type": "null"}, "oneOf"), "1"),
+        (doubled(60, {"type": "null"}, "allOf"), "null"),
+        (OF_ANOTHER_DRAFT, "1"),
+        ({"pattern": "^(a|aa)+$"}, json.dumps("a" * 60 + "!")),
+    ],
+)
+def test_a_check_that_takes_too_long_is_given_up(schema: dict[str, Any], text: str) -> None:
+    with pytest.raises(ChatError, match="cannot be checked in time") as raised:
+        answered(Scripted([text]), ReplyForm(schema=schema), ())
+    assert raised.value.part == "response_format"
+
+
+def test_what_is_no_schema_that_can_be_checked_is_refused() -> None:
     with pytest.raises(ChatError, match="the schema is no JSON schema"):
         ReplyForm(schema={"type": "mouse"})
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from http_testing import Running
@@ -92,9 +94,28 @@ def test_text_of_a_format_and_its_limit(client: openai.OpenAI) -> None:
     assert isinstance(json.loads(got.output_text)["a"], int)
     cut = answer(client, max_output_tokens=2)
     assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    given: Any = {"model": BASE, "input": "x", "max_output_tokens": 9}
+    assert [item.status for item in cut.output] == ["incomplete"]
+    given: Any = {"model": BASE, "input": "x", "max_output_tokens": 2}
     events = list[Any](client.responses.create(**given, stream=True))
-    assert events[-1].type in ("response.completed", "response.incomplete")
+    assert events[-1].type == "response.incomplete"
+    (done,) = (event.item for event in events if event.type == "response.output_item.done")
+    assert done.status == events[-1].response.output[0].status == "incomplete"
+
+
+def test_a_schema_of_too_many_ways_is_refused_and_others_are_answered(
+    client: openai.OpenAI, server: Running
+) -> None:
+    parts: Any = {str(i): {"oneOf": [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(60)}
+    schema = {"$ref": "#/$defs/0", "$defs": {**parts, "60": {"enum": [1]}}, "not": {"enum": [1]}}
+    wanted: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    with ThreadPoolExecutor(1) as other:
+        refused = other.submit(answer, client, text=wanted)
+        with httpx.Client(base_url=server.url) as raw:
+            while not refused.done():
+                raw.get("/api/v1/healthz", timeout=1).raise_for_status()
+    with pytest.raises(openai.BadRequestError, match="cannot be checked in time") as raised:
+        refused.result()
+    assert raised.value.param == "response_format"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.runtime import what_differs
-
     found, sweeps = _found(args.root, args.tag)
     if args.json:
         print(json.dumps(run_rows(args.root, args.tag), indent=2))
     elif found or sweeps:
-        _print(found, what_differs(found), sweeps)
+        _print(found, _differing(args.root, found), sweeps)
     else:
         tagged = f"with the tag {args.tag} " if args.tag else ""
         advice = "`rlc run RECIPE` starts one; name their folder if they are elsewhere"
@@ -75,10 +74,9 @@ def run(args: argparse.Namespace) -> int:
 def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
     """Return the data of `rlc runs --json`; with a ``tag`` only the runs that have it."""
     from rlc.catalog import model_of
-    from rlc.runtime import what_differs
 
     found, sweeps = _found(root, tag)
-    differing = what_differs(found)
+    differing = _differing(root, found)
     rows: list[dict[str, Any]] = [
         {"kind": "run"}
         | asdict(info)
@@ -103,6 +101,22 @@ def _found(root: Path, tag: str | None) -> tuple[list[RunInfo], list[Path]]:
         return runs_in(root), [root]
     inside = sorted(root.iterdir()) if root.is_dir() else ()
     return runs_in(root), [path for path in inside if is_sweep(path)]
+
+
+def _differing(root: Path, found: Sequence[RunInfo]) -> dict[Path, dict[str, str]]:
+    """Return what differs between runs by their folders: of the trials of a sweep what it varies,
+    as a value of it may be seen in other places of a plan."""
+    from rlc.runtime import RunError, what_differs
+    from rlc.sweeps import is_sweep, read_sweep
+
+    differing = what_differs(found)
+    if is_sweep(root):
+        with suppress(RunError):  # of a damaged sweep the plans are known
+            sweep = read_sweep(root)
+            for trial in (record.trial for record in sweep.trials):
+                seed = {"seed": str(trial.seed)} if sweep.plan.seeds > 1 else {}
+                differing[sweep.folder_of(trial)] = {**trial.configuration, **seed}
+    return differing
 
 
 def _print(

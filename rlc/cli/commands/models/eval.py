@@ -24,6 +24,7 @@ examples:
   rlc eval runs/x                                         as the run evaluates
   rlc eval runs/x --env guess                             an environment of that run
   rlc eval runs/x@main:20 --env 'gem("game:Sudoku-v0-easy") |> chat()' --tasks 128
+  rlc eval runs/x --against tiny                          both on the same tasks, and the difference
   rlc eval tiny --env 'rows("sums.jsonl", grader = exact) |> chat()' --samples 8
 
 It is a run like any other: `rlc show` and `rlc report` look at its folder.
@@ -42,6 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric", dest="metrics", action="append", default=[], metavar="METRIC", help=text
     )
+    text = (
+        "another model, evaluated alike: both results, and the difference with its standard error"
+    )
+    parser.add_argument("--against", metavar="MODEL", help=text)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
     add_sampling_options(parser)
@@ -54,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.check import check_plan
     from rlc.cli.commands.jobs.run import run_folder
     from rlc.cli.output import print_findings
-    from rlc.models import evaluation_plan, named_model
+    from rlc.models import evaluation_of, evaluation_plan, named_model, paired_results
     from rlc.runtime import open_run
     from rlc.service import SamplingRequest
 
@@ -69,12 +74,26 @@ def run(args: argparse.Namespace) -> int:
         args.metrics,
         seed,
     )
-    found = check_plan(plan)
-    print_findings(found)
-    if found.has_errors:
-        return 1
-    folder = open_run(plan, args.run_dir, args.base_url)
-    try:
-        return run_folder(folder, args)
-    finally:
-        folder.close()
+    plans = [plan]
+    if args.against is not None:
+        plans.append(evaluation_of(plan, named_model(args.against, None, None, args.base_url)))
+    for one in plans:
+        found = check_plan(one)
+        print_findings(found)
+        if found.has_errors:
+            return 1
+    runs, where = list[Path](), args.run_dir
+    for one in plans:
+        folder = open_run(one, where, args.base_url)
+        try:
+            if status := run_folder(folder, args):
+                return status
+        finally:
+            folder.close()
+        runs.append(folder.path)
+        where = folder.path.with_name(f"{folder.path.name}-against")
+    if args.against is not None:
+        print(f"\n{args.model} against {args.against} (± the standard error of the difference)")
+        for result in paired_results(*runs):
+            print(f"  {result}")
+    return 0

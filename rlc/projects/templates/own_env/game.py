@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from rlc.envs.base import EnvError, Observation
+from rlc.envs import EnvError, Observation
 
 
 class Episode:
