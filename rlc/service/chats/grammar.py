@@ -59,9 +59,10 @@ def after(state: State, one: str) -> State:
 def _after(stack: Stack, one: str) -> Iterator[Stack]:
     while stack is not None:
         part, rest = stack
-        if isinstance(part, Later):
-            stack = part.make(), rest
-        elif isinstance(part, Repeat):
+        if isinstance(part, Later):  # not in this loop, which one that makes itself would not end
+            yield from _after((part.make(), rest), one)
+            return
+        if isinstance(part, Repeat):
             if part.most != 0:
                 most = None if part.most is None else part.most - 1
                 more = Repeat(part.part, max(part.least - 1, 0), most)
@@ -102,19 +103,32 @@ def _shortest(stack: Stack) -> int:
 
 @lru_cache(maxsize=4_096)
 def _least_of(part: Part) -> int:
-    return _least(part, ())
+    """Return the least number of characters of a part. What later parts need, which may contain
+    themselves, is lowered until it stays."""
+    known = dict[Later, int]()
+    before: Mapping[Later, int] | None = None
+    while known != before:
+        before, seen = dict(known), dict[int, int]()
+        least = _least(part, known, seen)
+        known |= {later: _least(later.make(), known, seen) for later in before}
+    return least
 
 
-def _least(part: Part, inside: tuple[Later, ...]) -> int:
+def _least(part: Part, known: dict[Later, int], seen: dict[int, int]) -> int:
     if isinstance(part, Later):
-        return _NEVER if part in inside else _least(part.make(), (*inside, part))
+        return known.setdefault(part, _NEVER)
+    if isinstance(part, str | Chars):
+        return len(part) if isinstance(part, str) else 1
+    if (least := seen.get(id(part))) is not None:
+        return least
     if isinstance(part, Repeat):
-        return part.least and part.least * _least(part.part, inside)
-    if isinstance(part, Choice):
-        return min((_least(one, inside) for one in part.parts), default=_NEVER)
-    if isinstance(part, tuple):
-        return sum(_least(one, inside) for one in part)
-    return len(part) if isinstance(part, str) else 1
+        least = part.least and part.least * _least(part.part, known, seen)
+    else:
+        is_choice = isinstance(part, Choice)
+        each = [_least(one, known, seen) for one in (part.parts if is_choice else part)]
+        least = min(each, default=_NEVER) if is_choice else sum(each)
+    seen[id(part)] = least = min(least, _NEVER)
+    return least
 
 
 _SPACE = Choice(["", " ", ("\n", Repeat(" ", 0, 16))])
@@ -218,11 +232,11 @@ def _texts(values: Any) -> Part:
     return Choice(list(dict.fromkeys(texts)))
 
 
-def _merged(schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _merged(schemas: Sequence[Any]) -> dict[str, Any]:
     """Return a schema for values that fit all of some, as far as they are objects."""
     merged: dict[str, Any] = {}
     for schema in schemas:
-        for key, value in schema.items():
+        for key, value in schema.items() if isinstance(schema, Mapping) else ():
             if key == "properties":
                 merged[key] = {**merged.get(key, {}), **value}
             elif key == "required":
