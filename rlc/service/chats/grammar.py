@@ -123,10 +123,10 @@ def _least(part: Part, known: dict[Later, int], seen: dict[int, int]) -> int:
         return least
     if isinstance(part, Repeat):
         least = part.least and part.least * _least(part.part, known, seen)
+    elif isinstance(part, Choice):
+        least = min((_least(one, known, seen) for one in part.parts), default=_NEVER)
     else:
-        is_choice = isinstance(part, Choice)
-        each = [_least(one, known, seen) for one in (part.parts if is_choice else part)]
-        least = min(each, default=_NEVER) if is_choice else sum(each)
+        least = sum(_least(one, known, seen) for one in part)
     seen[id(part)] = least = min(least, _NEVER)
     return least
 
