@@ -222,6 +222,8 @@ def advice_for(name: str, fields: Sequence[Param] = ()) -> str | None:
     key, slots = name.lower(), {field.type: field.name for field in fields}
     if key in ELSEWHERE:
         return ELSEWHERE[key]
+    if any(key in (f"{field.name}s", field.name.removesuffix("s")) for field in fields):
+        return None  # a slip says less of other places than of its own
     homes = _homes().get(key, ())
     near = [home for home in homes if home[0] in slots]
     # Elsewhere in the language, a short word says little.

@@ -181,5 +181,5 @@ def _cost_line(label: str, before: Money, after: Money) -> str:
     change = "unknown"
     if before.total is not None and after.total is not None:
         difference = after.total - before.total
-        change = f"{'-' if difference < 0 else '+'}${abs(difference):,.2f}"
+        change = f"{'-' if difference < 0 else '+'}{dollars(Money(abs(difference)))}"
     return f"{label:16}{dollars(before):>14}{dollars(after):>14}{change:>14}"

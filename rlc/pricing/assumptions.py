@@ -168,6 +168,8 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     if others:
         judge = others[0].prompt
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
+    if env.agent is not None:
+        yield "texts that its agent adds, and replies sampled again for their form, are not counted"
     if max_turns(env) == 1:
         return
     if max_turns(env) is None:

@@ -36,7 +36,7 @@ else:
         """
         chats.forms: BegunReply
         chats.model: ChatModel Generation OnToken ReplyRequest SampledReply sampled_tokens
-        chats.prompts: FormError Message Tool
+        chats.prompts: FormError Message Tool UNRENDERED
         chats.replies: TextDecoder
         conform.probe: Bench Check CheckOutcome ConformReport TOLERANCE
         conform.suite: MOST_TOKENS chosen run_checks

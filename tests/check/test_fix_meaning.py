@@ -82,6 +82,11 @@ def test_what_may_mean_another_thing_is_only_proposed(before: str, after: str) -
     assert fixed.remaining.has_errors
 
 
+def test_a_parenthesis_is_not_closed_behind_a_block() -> None:
+    source = Source("test.rl", RECIPE.partition("expect")[0].replace("main {", "main( {"))
+    assert fix_all(source, check).source.text == source.text
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -89,6 +94,7 @@ def test_what_may_mean_another_thing_is_only_proposed(before: str, after: str) -
         ("importance_sampling()", "importnce_sampling()"),
         ("grpo()", "grppo()"),
         ("model     = policy\n", "model = polcy\n"),
+        ("steps     = 20", "step      = 20"),  # nearer than that of `deadlines()`
         ("steps     = 20", "steps     = 20  // of three hundred"),
         ("steps     = 20", "// as in the paper\n  steps = 20"),
         ("expect main", "expct main"),

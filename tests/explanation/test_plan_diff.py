@@ -98,6 +98,12 @@ def test_formulas_graph_and_cost() -> None:
         assert f"  {title}\n" in shown
 
 
+def test_small_changes_of_cost_have_their_digits() -> None:
+    before, after = planned(recipe("sudoku")), planned(recipe("sudoku"), "main.steps=301")
+    shown = diff_text(diff_plans(before, after), "a", "b")
+    assert "$0.00" not in shown
+
+
 def test_overlap_differs_in_the_edges() -> None:
     diff = diff_plans(
         planned(QUICK), planned(QUICK, "main.overlap=asynchronous(max_staleness = 1)")

@@ -71,6 +71,19 @@ async def stubborn(run: Any) -> float:
     return 1.0
 
 
+async def unshown(run: Any) -> float:
+    """Asks about what no text holds, and then about what one does."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}
+    refused = 0.0
+    for content in ([image], "\ud800"):
+        try:
+            await run.policy.reply(PolicyRequest([{"role": "user", "content": content}]))
+        except EnvError:
+            refused += 1
+    await run.policy.reply(PolicyRequest(run.messages))
+    return refused
+
+
 def two_turns_scored(run: Any) -> float:
     """The same, with an agent that asks for the logprobs of its replies."""
     from openai import OpenAI

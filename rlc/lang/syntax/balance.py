@@ -353,7 +353,10 @@ def _has_operator(tokens: list[Token]) -> bool:
 
 def _may_end_sooner(tokens: list[Token]) -> bool:
     """Return whether a parenthesis around these tokens may end before their end, with another
-    meaning: before an operator, or in an inner call, whose next argument is the outer one's."""
+    meaning: before a block, an operator, or in an inner call, whose next argument is the outer
+    one's."""
+    if tokens and tokens[0].kind == "LBRACE":
+        return True
     inner: list[str] = []
     for index, token in enumerate(tokens):
         if token.kind in OPEN:

@@ -46,6 +46,7 @@ from rlc.envs import (
     place,
     validated,
 )
+from rlc.errors import first_line
 from rlc.plan import RolloutsPlan
 from rlc.runtime.concurrency import cancel_all
 from rlc.runtime.records import FORM_RETRIES
@@ -54,6 +55,7 @@ from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
 from rlc.service import (
     TOO_LONG,
+    UNRENDERED,
     BegunReply,
     Caller,
     ChatModel,
@@ -118,13 +120,22 @@ class AgentEpisode:
 
     async def reply(self, request: PolicyRequest) -> PolicyReply:
         """See :class:`rlc.envs.base.PolicyClient`."""
-        whole = whole_conversation(request.messages, request.tools)
         asked = ReplyRequest(SamplingRequest(max_tokens=None), request.messages)
         try:
-            (reply,) = self.keep(await self.replies(asked, self._tree.write(whole.messages)))
+            prompt = self._shown(request)
+            (reply,) = self.keep(await self.replies(asked, prompt))
         except RefusedRequest as error:
             raise EnvError(str(error)) from error
         return reply
+
+    def _shown(self, request: PolicyRequest) -> TranscriptPrompt:
+        try:
+            messages = whole_conversation(request.messages, request.tools).messages
+            _require_text(messages)
+            return self._tree.write(messages)
+        except UNRENDERED as error:
+            what = f"the model's chat format cannot show these messages: {first_line(error)}"
+            raise EnvError(what) from error
 
     async def replies(
         self, request: ReplyRequest, prompt: TranscriptPrompt | None = None

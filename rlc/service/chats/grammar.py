@@ -101,24 +101,32 @@ def _shortest(stack: Stack) -> int:
 
 @lru_cache(maxsize=4_096)
 def _least_of(part: Part) -> int:
-    known, before = dict[Later, int](), None
-    while known != before:  # what is met later may be made of what was met before
-        before = dict(known)
-        found = _least(part, known)
-        known |= {each: min(_least(each.make(), known), _NEVER) for each in [*known]}
-    return found
+    """Return the least number of characters of a part. What later parts need, which may contain
+    themselves, is lowered until it stays."""
+    known = dict[Later, int]()
+    before: Mapping[Later, int] | None = None
+    while known != before:
+        before, seen = dict(known), dict[int, int]()
+        least = _least(part, known, seen)
+        known |= {later: _least(later.make(), known, seen) for later in before}
+    return least
 
 
-def _least(part: Part, known: dict[Later, int]) -> int:
+def _least(part: Part, known: dict[Later, int], seen: dict[int, int]) -> int:
     if isinstance(part, Later):
         return known.setdefault(part, _NEVER)
+    if isinstance(part, str | Chars):
+        return len(part) if isinstance(part, str) else 1
+    if (least := seen.get(id(part))) is not None:
+        return least
     if isinstance(part, Repeat):
-        return part.least and part.least * _least(part.part, known)
-    if isinstance(part, Choice):
-        return min((_least(one, known) for one in part.parts), default=_NEVER)
-    if isinstance(part, tuple):
-        return sum(_least(one, known) for one in part)
-    return len(part) if isinstance(part, str) else 1
+        least = part.least and part.least * _least(part.part, known, seen)
+    elif isinstance(part, Choice):
+        least = min((_least(one, known, seen) for one in part.parts), default=_NEVER)
+    else:
+        least = sum(_least(one, known, seen) for one in part)
+    seen[id(part)] = least = min(least, _NEVER)
+    return least
 
 
 _SPACE = Choice(["", " ", ("\n", Repeat(" ", 0, 16))])
@@ -222,11 +230,11 @@ def _texts(values: Any) -> Part:
     return Choice(list(dict.fromkeys(texts)))
 
 
-def _merged(schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _merged(schemas: Sequence[Any]) -> dict[str, Any]:
     """Return a schema for values that fit all of some, as far as they are objects."""
     merged: dict[str, Any] = {}
     for schema in schemas:
-        for key, value in schema.items():
+        for key, value in schema.items() if isinstance(schema, Mapping) else ():
             if key == "properties":
                 merged[key] = {**merged.get(key, {}), **value}
             elif key == "required":

@@ -207,11 +207,8 @@ class ChatRequest(_Request):
     def form(self, tools: Sequence[Tool]) -> ReplyForm:
         """Return what a reply has to be. Raise RefusedRequest (400) for a choice of no tool, and
         ChatError for what is no schema."""
-        chosen = self.tool_choice
-        if isinstance(chosen, dict):
-            chosen = (chosen.get("function") or {}).get("name")
         schema = None if self.response_format is None else self.response_format.required()
-        return reply_form(chosen, tools, self.parallel_tool_calls, schema)
+        return reply_form(self.tool_choice, tools, self.parallel_tool_calls, schema)
 
     def conversation(self) -> list[Message]:
         """Return the messages as plain data. Raise RefusedRequest (400) for unreadable content."""
@@ -233,7 +230,11 @@ def offered_tools(functions: Sequence[Function], choice: Any) -> list[Tool]:
 
 
 def reply_form(choice: Any, tools: Sequence[Tool], parallel: bool | None, schema: Any) -> ReplyForm:
-    """Return what a reply has to be; ``choice`` is a word or the name of a tool."""
+    """Return what a reply has to be; ``choice`` is a word, or has the name of a tool. Raise
+    RefusedRequest (400) for any other."""
+    if isinstance(choice, dict):
+        named = choice.get("function", choice)  # as chats and responses have it
+        choice = (isinstance(named, dict) and named.get("name")) or ""
     called = () if choice in (None, "none") else must_call(choice, tools)
     return ReplyForm(called, parallel is False, schema)
 

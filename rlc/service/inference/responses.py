@@ -105,11 +105,9 @@ class ResponsesRequest(SampledRequest):
 
     def form(self, tools: Sequence[Tool]) -> ReplyForm:
         """Return what a reply has to be; see `ChatRequest`."""
-        chosen = self.tool_choice
         wanted = None if self.text is None else self.text.format
         schema = None if wanted is None else wanted.required()
-        chosen = chosen.get("name") if isinstance(chosen, dict) else chosen
-        return reply_form(chosen, tools, self.parallel_tool_calls, schema)
+        return reply_form(self.tool_choice, tools, self.parallel_tool_calls, schema)
 
     def conversation(self) -> list[Message]:
         """Return the messages as plain data. Raise RefusedRequest (400) for one that refers to what

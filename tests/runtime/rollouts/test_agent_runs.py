@@ -96,6 +96,11 @@ def test_an_agent_without_a_client_may_not_go_on_beyond_a_limit(tmp_path: Path) 
         assert (len(rollout["turns"]), rollout["ended"], rollout["reward"]) == (2, "turns", 0)
 
 
+def test_an_agent_without_a_client_hears_what_cannot_be_shown(tmp_path: Path) -> None:
+    for rollout in played(tmp_path, job(python("unshown"))):
+        assert (len(rollout["turns"]), rollout["reward"]) == (1, 2)
+
+
 def test_a_grader_reads_the_answer_and_the_conversation(tmp_path: Path) -> None:
     grader = 'grader = grade_with("agent_programs:first_letter")'
     for rollout in played(tmp_path, job(python("answers", grader))):

@@ -309,6 +309,8 @@ def test_a_checkpoint_is_a_model(
             "tool_choice",
             "names none of the tools",
         ),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "tool_choice", "names none"),
+        ({"tools": [TOOL], "tool_choice": {"function": "add"}}, "tool_choice", "names none"),
         ({"tool_choice": "auto"}, "tool_choice", "needs tools"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "stream = true"),
         (

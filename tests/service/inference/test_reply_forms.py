@@ -107,6 +107,7 @@ def reads(schema: Any, text: str) -> bool:
         (SCHEMAS[7], '{"name": "x", "child": null}', True),
         (SCHEMAS[8], '{"a": true, "b": false}', True),
         (SCHEMAS[8], '{"a": 1}', False),
+        ({"allOf": [True, SCHEMAS[8]]}, '{"a": true}', True),
     ],
 )
 def test_a_grammar_has_the_texts_of_its_schema(schema: Any, text: str, fits: bool) -> None:
@@ -219,6 +220,30 @@ def test_a_check_that_takes_too_long_is_given_up(schema: dict[str, Any], text: s
     with pytest.raises(ChatError, match="cannot be checked in time") as raised:
         answered(Scripted([text]), ReplyForm(schema=schema), ())
     assert raised.value.part == "response_format"
+
+
+def test_the_shortest_text_of_many_fields_or_of_schemas_that_refer_to_each_other() -> None:
+    names = [f"field_{i}" for i in range(60)]
+    assert shortest(state_of({"properties": {name: {} for name in names}})) == 2
+    fields = {name: {"$ref": f"#/$defs/{name}"} for name in [*names, "end"]}
+    each = {"type": "object", "properties": fields}
+    node = {"type": "object", "properties": {"f": fields["end"]}, "required": ["f"]}
+    end = {"anyOf": [node, {"type": "null"}]}
+    within = {"$defs": {**dict.fromkeys(names, each), "node": node, "end": end}}
+    assert shortest(state_of({**within, **fields[names[0]]})) == 2
+    assert shortest(state_of({**within, **node})) == len('{"f":null}')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+    ],
+)
+def test_a_schema_that_is_left_to_itself_masks_nothing(schema: Any) -> None:
+    mask = FormMask(token_texts(tokenizer()), (258,), state_of(schema), {})
+    assert mask.allowed([], 9).all()
 
 
 def test_what_is_no_schema_that_can_be_checked_is_refused() -> None:

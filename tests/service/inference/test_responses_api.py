@@ -126,6 +126,7 @@ def test_a_schema_of_too_many_ways_is_refused_and_others_are_answered(
         ({"store": True}, "store", "does not support store"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type", "function"),
         ({"tools": [ADD], "tool_choice": {"type": "function", "name": "x"}}, "tool_choice", "none"),
+        ({"tools": [ADD], "tool_choice": {"type": "function"}}, "tool_choice", "none"),
         ({"input": []}, "input", "at least 1"),
         ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0]", "of type"),
         ({"input": [{"type": "function_call", "call_id": "1"}]}, "input", "no message"),
