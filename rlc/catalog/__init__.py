@@ -40,7 +40,7 @@ else:
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
         environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
-            history_of is_chat is_rewarded judges_of located_files located_stages makes_text
+            history_of is_chat is_included is_rewarded judges_of located_files located_stages makes_text
             max_turns may_rewrite opponent_name paths_in played_as players_of_role prompt_rules
             reward_models_of roles_of rubrics_of seats_of task_count templates_of trained_seats
             unknown_turns with_files with_role
