@@ -53,7 +53,7 @@ def test_a_package_that_does_not_install_on_this_python(
         "importlib.util.find_spec", lambda name: None if name == "gem" else real(name)
     )
     monkeypatch.setattr("sys.version_info", python)
-    with pytest.raises(RunError, match="needs gem-llm$") as refused:
+    with pytest.raises(RunError, match=r"needs gem-llm$") as refused:
         require_runnable(job)
     assert str(refused.value.hint).startswith(help)
 
