@@ -210,7 +210,7 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
     [
         ("{ shrt = 1, loud = 2 }", "shrt", "did you mean `short`?"),
         ("{ short = 1 }", "{ short = 1 }", "give `loud` a weight too"),
-        ("{ short = 1, loud = 2, odd = 3 }", "odd", "take `odd` out"),
+        ("{ short = 1, loud = 2, odd = 3 }", "odd", "remove `odd`"),
     ],
 )
 def test_a_misnamed_weight_is_shown_where_it_is(weights: str, place: str, advice: str) -> None:
