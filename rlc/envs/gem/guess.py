@@ -11,6 +11,7 @@ from typing import Any
 from attrs import define, field
 
 from rlc.chat import EnvError, Observation
+from rlc.envs.base import Episode
 from rlc.seeds import derive_seed
 
 _INVALID, _MALFORMED = 0.0, -0.1
@@ -37,7 +38,7 @@ class GuessSource:
         except ValueError as error:
             raise EnvError(f"`{env_id}` cannot be made: {error}") from error
 
-    def group(self, seed: int, size: int) -> list[_Guess]:
+    def group(self, seed: int, size: int) -> list[Episode]:
         begun = _begin(derive_seed(seed, "reset") % 2**32, **self._args)
         return [_Guess(*begun) for _ in range(size)]
 

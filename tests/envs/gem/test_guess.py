@@ -16,8 +16,8 @@ from rlc.chat.turns import EnvError
 from rlc.envs.gem.guess import GuessSource
 
 IDS = [name for name in gem_ids() if name.partition("-v")[0] in INCLUDED]
-ODD = ("no box", "\\boxed{0}", "\\boxed{x}", "\\boxed{99}", "\\boxed{007}", "\\boxed{1} \\boxed{2}")
-ODD += ("\\boxed{٣}", "\\boxed{" + "9" * 5_000 + "}", "\\boxed{-3}")
+ODD = [f"\\boxed{{{each}}}" for each in ("0", "x", "99", "007", "٣", "9" * 5_000, "-3")]
+ODD += ["no box", "\\boxed{1} \\boxed{2}"]
 RECIPE = """\
 model policy {{ base = "tiny" }}
 env guess = gem("game:GuessTheNumber-v0-easy"){}
