@@ -135,7 +135,7 @@ def too_new(package: str) -> str:
     )
     return (
         f"{package} needs a Python from {least} to {most}, and this is {this}: "
-        f"install rlc with another, such as that of `uv venv --python {least}`"
+        f"make an environment with another, such as `uv venv --python {least}`"
     )
 
 

@@ -66,8 +66,8 @@ def _require_packages(needed: Sequence[Requirement]) -> None:
     extras = ",".join(sorted({one.extra for one in absent if one.extra}))
     others = dict.fromkeys(one.name for one in absent if not one.extra)
     install = " ".join([*([f"'rlc[{extras}]'"] if extras else []), *others])
-    too_late = "; ".join(dict.fromkeys(filter(None, (too_new(one.name) for one in absent))))
-    raise RunError(f"packages are missing: {what}", too_late or f"pip install {install}")
+    other = dict.fromkeys(filter(None, (too_new(one.name) for one in absent)))
+    raise RunError(f"packages are missing: {what}", "; ".join([*other, f"pip install {install}"]))
 
 
 def _missing_keys(needed: Sequence[Requirement]) -> Iterator[str]:

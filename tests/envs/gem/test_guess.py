@@ -38,7 +38,7 @@ def played(episode: Any, actions: list[str]) -> list[tuple[object, ...]]:
 @pytest.mark.slow  # loads gem
 @pytest.mark.parametrize("env_id", IDS)
 def test_games_are_those_of_gem(env_id: str) -> None:
-    pytest.importorskip("gem")
+    pytest.importorskip("gem.envs")
     from rlc.envs.gem.source import GemSource
 
     rng = random.Random(0)
