@@ -210,6 +210,11 @@ async def read_content(request: Request, content_type: str, largest: int = LARGE
     return b"".join(pieces)
 
 
+def _is_no_lost_client(record: logging.LogRecord) -> bool:
+    """Return whether a record of asyncio is not about a client that left in the middle."""
+    return record.msg != "socket.send() raised exception."
+
+
 class Server(uvicorn.Server):
     """Sets ``is_up`` when it has started, and calls ``closing``, which answers the requests that
     wait, before it ends."""
@@ -217,6 +222,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, closing: Callable[[], None] = lambda: None) -> None:
         # An injected fault that drops a connection is not an error worth a line.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        logging.getLogger("asyncio").addFilter(_is_no_lost_client)
         config = uvicorn.Config(
             app,
             log_config=None,

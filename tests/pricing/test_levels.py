@@ -15,7 +15,6 @@ from priced_recipes import (
     SHAPE,
     STAGES,
     WORLDS,
-    Parts,
     plan_of,
     text_of,
 )
@@ -24,6 +23,7 @@ from rlc.catalog.index import builtins_of
 from rlc.pricing.cost import plan_cost
 from rlc.pricing.shapes import LEVELS
 
+Parts = tuple[str, str, str, str]
 LIMITS = ("", ", max_episode_tokens = 3_000", ", max_prompt_tokens = 900")
 TURNS = ("max_turns = 1_000", "max_turns = 1", "max_turns = 7", "max_turns = 400")
 PARTS = {

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
-from random import Random
 
 from rlc.compile.recipe import compile_source
-from rlc.compile.variants import rehearse
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 
@@ -155,21 +152,46 @@ def pull(observation: str) -> str:
     return observation[-8:] or "e"
 
 
-Parts = tuple[str, str, str, str]
-
-
-def chosen(number: int) -> Mapping[Parts, Plan]:
-    """Rehearsals of so many recipes that can be played here, in which every part is."""
-    found, missing = dict[Parts, Plan](), {*WORLDS, *JUDGES, *STAGES, *BATCHES}
-    every = [*product(WORLDS, JUDGES, STAGES, BATCHES)]
-    Random(1).shuffle(every)
-    for least in (4, 3, 2, 1, 0):
-        for parts in every:
-            if len(found) == number:
-                return found
-            if len(missing.intersection(parts)) < least or parts in found:
-                continue
-            if (plan := plan_of(text_of(*parts))) is not None:
-                found[parts] = rehearse(plan)
-                missing.difference_update(parts)
-    return found
+# Recipes that can be played here, in which every part is: found by chance among all that compile.
+PLAYED = """\
+rows; none; sft, best; turns
+question; learnt; preference, brier; replaced
+observed; function; rl, plain; groups
+cookbook; endpoint; preference, ipo; turns
+past; scored; sft, rows; turns
+perfect; none; rl, another reference; replaced
+game; learnt; rl, reference; groups
+solvers; none; preference, dpo; turns
+latest; function; rl, asynchronous; replaced
+model; none; sft, chats; turns
+spell; function; rl, held out; replaced
+problems; endpoint; preference, cpo; replaced
+python; none; rl, shown more; turns
+scripted; none; rl, streamed; groups
+random; none; rl, reverse_kl; groups
+self; none; rl, forward_kl; replaced
+observed; none; preference, orpo; turns
+rows; learnt; preference, kto; replaced
+observed; none; sft, soft; replaced
+python_game; none; rl, reference; groups
+observed; learnt; preference, simpo; groups
+spell; endpoint; sft, all; turns
+solvers; none; sft, demonstrations; groups
+spell; learnt; sft, oracle; replaced
+past; ranked; sft, chats; replaced
+seat; none; rl, held out; groups
+past; pairwise; preference, cpo; replaced
+rows; function; rl, held out; replaced
+perfect; none; rl, shown more; turns
+latest; function; sft, best; replaced
+problems; function; sft, rows; turns
+observed; learnt; rl, reverse_kl; groups
+python; learnt; rl, another reference; groups
+rows; learnt; sft, chats; replaced
+problems; none; sft, best; replaced
+rows; function; sft, rows; replaced
+question; endpoint; rl, forward_kl; groups
+perfect; none; rl, held out; groups
+rows; function; sft, rows; turns
+rows; none; rl, asynchronous; groups
+"""

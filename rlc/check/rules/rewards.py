@@ -426,7 +426,7 @@ def _reward_bounds(view: StageView, env: EnvPlan) -> None:
         message = f"low = {low:g} is more than high = {high:g}"
         view.error("RL0202", f"{path}.low", message, "swap them")
     if low == high and view.parts.get("kl") is None and not view.parts.get("teacher"):
-        message = f"every reward of `{env.name}` is {low:g} for every reply"
+        message = f"the reward of `{env.name}` is {low:g} for every reply"
         advice = "fine for a control run; otherwise nothing can be learned: remove one limit"
         view.warning("RL0430", f"{path}.high", message, advice)
     counts = [f"`{metric.name}()`" for metric in view.parts.get("metrics", ()) if metric.k]

@@ -188,6 +188,7 @@ class HostedService:
     async def close(self, end: SessionEnd) -> None:
         try:
             async with asyncio.timeout(_CLOSING_SECONDS):
+                await self.ping()  # the SDK would try to reach a lost server all that time
                 await self._sdk.close(end)
         except Exception as error:
             _log.info("the session was not closed: %s", translate(error, self.endpoint.name))

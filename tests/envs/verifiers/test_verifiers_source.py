@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
-
-pytest.importorskip("verifiers", reason="verifiers is not installed (rlc[verifiers])")
-import vf_environments
 
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import TaskKey
 from rlc.envs.verifiers import RubricError, VerifiersSource
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
+if find_spec("verifiers") is None:
+    pytest.skip("verifiers is not installed (rlc[verifiers])", allow_module_level=True)
 
 ARGS: dict[str, Any] = {
     "args": {},
@@ -134,6 +134,8 @@ def test_a_rollout_that_fails(fail: str, why: str) -> None:
 
 
 def test_an_episode_that_hangs_is_cleaned_up() -> None:
+    import vf_environments  # verifiers takes seconds: not in each collection
+
     vf_environments.CLOSED.clear()
 
     async def run() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from http_testing import Running
 from raw_http import JSON, PROTOBUF, Raw
 from serving_support import BASE, prompt, sampling
 
+from rlc.service.http import Server
 from rlc.service.server.app import _HANDLERS
 
 REQUESTS_PER_ROUTE = 12
@@ -77,6 +80,23 @@ def large_bodies(session: str, sampler: str) -> Iterator[tuple[str, bytes, str]]
     yield "v1/messages", json.dumps({**least, "messages": one}).encode(), long
     yield "v1/chat/completions", json.dumps({**least, "messages": many}).encode(), "at most 32768"
     yield "v1/completions", json.dumps({**least, "prompt": text}).encode(), long
+
+
+def test_clients_that_leave_are_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    Server(lambda *_: None)  # type: ignore[arg-type,return-value]
+
+    async def write_on() -> None:
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            asyncio.Protocol, sock=mine
+        )
+        its.close()
+        for _ in range(9):
+            transport.write(b"x" * 2**20)
+            await asyncio.sleep(0)
+
+    mine, its = socket.socketpair()
+    asyncio.run(write_on())
+    assert caplog.text == ""
 
 
 @pytest.mark.slow
