@@ -23,6 +23,6 @@ for version in ${@:-3.12 3.13}; do
     command="${command//.venv/$work/$version}"
     echo "+ $command"
     bash -euo pipefail -c "$command"
-    "$work/$version/bin/pip" install -q -c constraints.txt hypothesis pytest pytest-xdist
+    "$work/$version/bin/pip" install -q -c constraints.txt -e '.[dev]'
     "$work/$version/bin/pytest" -n 2 -m quick
 done
