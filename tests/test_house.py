@@ -394,7 +394,7 @@ def test_check_is_light(recipe: str) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ("main(['run', 'recipes/quickstart.rl'])", "pip install 'rlc[gem,local]'"),
+        ("main(['run', 'recipes/quickstart.rl'])", "pip install 'rlc[local]'"),
         ("main(['show', 'nowhere'])", "error: "),
         ("main(['report', 'nowhere'])", "error: "),
         ("main(['serve'])", "pip install 'rlc[serve]'"),

@@ -9,7 +9,9 @@ import yaml  # type: ignore[import-untyped]
 from paths import ROOT
 
 import rlc
+from rlc.catalog.requirements import NEWEST_PYTHON
 from rlc.cli.main import COMMANDS
+from rlc.version import PYTHON
 
 
 def test_the_metadata_names_the_issue_tracker() -> None:
@@ -17,6 +19,27 @@ def test_the_metadata_names_the_issue_tracker() -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     assert urls["Issues"].endswith("/issues")
     assert all(url.startswith(urls["Homepage"]) for url in urls.values())
+
+
+def test_every_file_means_the_same_oldest_python() -> None:
+    oldest = ".".join(map(str, PYTHON))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["requires-python"] == f">={oldest}"
+    assert project["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    assert project["tool"]["mypy"]["python_version"] == oldest
+    for path in (*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / ".ci" / "package"):
+        named = re.findall(r'python-version: "(.+)"|:-python(.+)}', path.read_text("utf-8"))
+        assert {"".join(each) for each in named} == {oldest}, path.name
+
+
+def test_the_pythons_of_packages_are_those_of_the_metadata() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for package, newest in NEWEST_PYTHON.items():
+        (marker,) = re.findall(rf'"{package}[^"]*; (python_\w+ \S+ .+?)"', text)
+        variable, sign, version = marker.replace("'", "").split()
+        named = tuple(map(int, version.split(".")))
+        assert variable == ("python_version" if len(newest) == 2 else "python_full_version")
+        assert named == (newest if sign == "<=" else (*newest[:-1], newest[-1] + 1)), package
 
 
 def test_the_changelog_has_this_version() -> None:

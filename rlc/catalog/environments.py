@@ -54,6 +54,11 @@ def with_role(env: EnvPlan, *roles: Role) -> StepPlan | None:
     return next((w for w in env.wrappers if wrapper_traits(w.name).role in roles), None)
 
 
+def is_included(env: EnvPlan) -> bool:
+    """Return whether rlc plays an environment itself, without the package of its source."""
+    return env_facts(env).included and with_role(env, "tool", "history") is None
+
+
 def unknown_turns(env: EnvPlan) -> str:
     """Return why the number of replies of an episode may be unknown."""
     return source_traits(played_as(env)).unknown_turns

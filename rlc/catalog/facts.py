@@ -197,6 +197,8 @@ def part_cost(tokens: float, price: float | None) -> float | None:
 
 # Environments, without their version, that rlc has a player for (rlc.envs.gem.oracles).
 ORACLES = ("game:GuessTheNumber", "game:Mastermind", "game:Sudoku", "rg:spell_backward")
+# Those that rlc plays without the library (rlc.envs.gem.guess), unless a wrapper is the library's.
+INCLUDED = ("game:GuessTheNumber",)
 _BOXED = {
     "gem.envs.math_env:MathEnv",
     "gem.envs.math_visual_env:MathVisualEnv",

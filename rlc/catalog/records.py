@@ -425,7 +425,8 @@ class EnvFacts:
     reads answers in these only, which its own prompt does not ask for. ``graders``: those that can
     tell its right answers; empty: all. ``endless``: no task is played twice. ``held_out``: its
     tasks are for tests. ``lists_moves``: a game lists the legal moves; None: only the game itself
-    shows it. ``ignores``: arguments of its source without an effect on it.
+    shows it. ``ignores``: arguments of its source without an effect on it. ``included``: rlc plays
+    it without the package of its source.
     """
 
     chars: Mapping[str, Sequence[int]] = field(factory=dict)
@@ -444,6 +445,7 @@ class EnvFacts:
     held_out: bool = False
     lists_moves: bool | None = None
     ignores: tuple[str, ...] = ()
+    included: bool = False
 
 
 @frozen(eq=False)

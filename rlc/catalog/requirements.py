@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from rlc.catalog.environments import (
     code_of_data,
     env_facts,
     files_of,
+    is_included,
     played_as,
     rubrics_of,
 )
@@ -32,6 +34,7 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import asked_models, children_of
 from rlc.records import evolve, frozen
+from rlc.version import PYTHON
 
 # What a model needs, by the service that trains it, and rlc's extra with it.
 SERVICE_PACKAGES = {
@@ -41,6 +44,8 @@ SERVICE_PACKAGES = {
 KEY_OF_TINKER = "TINKER_API_KEY"
 _OF_HUB, _OF_COLUMNS, _OF_OWN_LOSSES = "datasets", "pyarrow", "torch"
 _MODULES = {"gem-llm": "gem"}
+# The newest Python that a package installs on, where that is not every one that rlc runs on.
+NEWEST_PYTHON = {"gem-llm": (3, 12, 0), "verifiers": (3, 13)}
 _KEYS = {"openrouter": Key("OPENROUTER_API_KEY", "for the models that the game asks itself")}
 # What an environment does when it is made, for people.
 _BEGINNINGS = {
@@ -120,6 +125,20 @@ def module_of(package: str) -> str:
     return _MODULES.get(name, name.replace("-", "_"))
 
 
+def too_new(package: str) -> str:
+    """Return what to do if this Python is too new for a package; nothing if it is not."""
+    newest = NEWEST_PYTHON.get(package)
+    if newest is None or sys.version_info[: len(newest)] <= newest:
+        return ""
+    least, most, this = (
+        ".".join(map(str, version)) for version in (PYTHON, newest, sys.version_info[:3])
+    )
+    return (
+        f"{package} needs a Python from {least} to {most}, and this is {this}: "
+        f"make an environment with another, such as `uv venv --python {least}`"
+    )
+
+
 def _of_model(path: str, model: ModelPlan) -> Iterator[Requirement]:
     yield Requirement("service", model.service, path, model.name)
     for package in SERVICE_PACKAGES[model.service]:  # the extra has the name of the service
@@ -157,7 +176,7 @@ def packages_of_file(file: str) -> tuple[str, ...]:
 def _of_env(env: EnvPlan, at: str) -> Iterator[Requirement]:
     by, source = env.name, source_traits(env.source)
     for player in dict.fromkeys((source, source_traits(played_as(env)))):
-        if player.package:
+        if player.package and not (player is source and is_included(env)):
             yield Requirement("package", player.package, f"{at}.id", by, player.extra or "")
     if source.key:
         if own := env.args.get("base_url"):

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from rlc.catalog import (
     code_of,
     is_chat,
+    is_included,
     max_turns,
     may_rewrite,
     prompt_rules,
@@ -45,6 +46,7 @@ from rlc.envs.base import (
 )
 from rlc.envs.cookbook import CookbookSource, TokenHistory
 from rlc.envs.games import GameSource, OpponentProgram, make_opponent, own_game, textarena_source
+from rlc.envs.gem.guess import GuessSource
 from rlc.envs.gem.source import GemSource
 from rlc.envs.gem.tools import require_search
 from rlc.envs.harbor import HarborSource, harbor_problems
@@ -205,6 +207,8 @@ def _tools(plan: EnvPlan) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _gem_source(plan: EnvPlan, tokenizer: Any, _: str) -> Offer:
+    if is_included(plan):
+        return Offer(GuessSource(plan.id, plan.args))
     history = with_role(plan, "history")
     own = history.name if history else None
     return Offer(GemSource(plan.id, plan.args, own, tokenizer, _tools(plan)))

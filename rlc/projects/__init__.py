@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from rlc.errors import Error
@@ -26,7 +27,8 @@ class ProjectError(Error):
 
 def make_project(folder: Path, template: str, rlc: str = VERSION) -> list[Path]:
     """Write the files of a template; return their paths in the folder, which is made if need be.
-    ``rlc`` is how requirements name it, with ``{}`` for its extras. Raise ProjectError if a file is
+    ``rlc`` is how requirements name it, with ``{}`` for its extras; pull requests are checked with
+    the version of this Python. Raise ProjectError if a file is
     there already, or cannot be written."""
     files = dict[Path, str]()
     for part in ("common", template.replace("-", "_")):
@@ -38,6 +40,7 @@ def make_project(folder: Path, template: str, rlc: str = VERSION) -> list[Path]:
         raise ProjectError(f"{folder} has {', '.join(there)} already", advice)
     for path, text in files.items():
         text = text.replace("PROJECT_NAME", folder.resolve().name)
+        text = text.replace("PYTHON_VERSION", "{}.{}".format(*sys.version_info))
         text = re.sub(r"(?m)^rlc\[(.+)\]$", lambda extras: rlc.format(extras[1]), text)
         try:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rlc.catalog import WeightsError, code_of_data, find_weights, is_run_weights, located_files
-from rlc.catalog.requirements import Requirement, module_of, requirements
+from rlc.catalog.requirements import Requirement, module_of, requirements, too_new
 from rlc.data import DataError, load_attribute, require_fits, search_beside, signature_of
 from rlc.envs import source_problems
 from rlc.plan import CHECKPOINTS_FOLDER, ModelState, Plan, build_graph, difference_lines, plan_hash
@@ -66,7 +66,8 @@ def _require_packages(needed: Sequence[Requirement]) -> None:
     extras = ",".join(sorted({one.extra for one in absent if one.extra}))
     others = dict.fromkeys(one.name for one in absent if not one.extra)
     install = " ".join([*([f"'rlc[{extras}]'"] if extras else []), *others])
-    raise RunError(f"packages are missing: {what}", f"pip install {install}")
+    other = dict.fromkeys(filter(None, (too_new(one.name) for one in absent)))
+    raise RunError(f"packages are missing: {what}", "; ".join([*other, f"pip install {install}"]))
 
 
 def _missing_keys(needed: Sequence[Requirement]) -> Iterator[str]:

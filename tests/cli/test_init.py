@@ -39,7 +39,9 @@ def test_there_is_nothing_to_say_about_a_project(
 def test_nothing_is_left_to_fill_in(project: str) -> None:
     for path in Path().rglob("*"):
         if path.is_file():
-            assert "PROJECT_NAME" not in path.read_text(), path
+            assert not re.search("PROJECT_NAME|PYTHON_VERSION", path.read_text()), path
+    version = f'python-version: "{sys.version_info[0]}.{sys.version_info[1]}"'
+    assert version in Path(".github/workflows/check.yml").read_text()
     assert re.match(rf"rlc\[.+\]=={rlc.__version__}\n", Path("requirements.txt").read_text())
 
 

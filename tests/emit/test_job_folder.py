@@ -18,6 +18,7 @@ from rlc.api import Recipe
 from rlc.compile.saved import load_plan
 from rlc.compile.sweeps import find_sweep
 from rlc.emit.errors import EmitError
+from rlc.emit.job import entry
 from rlc.emit.job.folder import WrittenJob, emit_job
 from rlc.emit.job.needs import rlc_requirements, write_wheel
 from rlc.explanation.summary import summary_text
@@ -199,6 +200,38 @@ def test_a_changed_or_lost_file_is_refused_by_its_hash(name: str, project: Path)
     path.unlink()
     done = run_job(project / "job", "--here")
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"error: {name} is gone")
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "python", "found"),
+    [
+        ("quickstart", "Python 3.11 or later", (3, 14, 1), True),
+        ("quickstart", "Python 3.11 or later", (3, 10, 13), False),
+        ("sudoku", "Python 3.11 to 3.12.0", (3, 12, 0), True),
+        ("sudoku", "Python 3.11 to 3.12.0", (3, 12, 1), False),
+    ],
+)
+def test_a_job_looks_for_a_python_that_has_its_packages(
+    name: str,
+    says: str,
+    python: tuple[int, ...],
+    found: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written(RECIPES / f"{name}.rl", tmp_path / "job")
+    assert f"- {says}, or [uv]" in (tmp_path / "job" / "README.md").read_text()
+    monkeypatch.setattr(entry, "HERE", tmp_path / "job")
+    monkeypatch.setattr("sys.version_info", python)
+    monkeypatch.setattr("shutil.which", "/bin/{}".format)
+    assert entry.maker() == [sys.executable if found else "/bin/python3.11", "-m", "venv"]
+
+
+def test_the_wheel_asks_for_an_extra_where_it_installs() -> None:
+    assert (
+        "gem-llm==0.1.0; (python_full_version <= '3.12.0') and extra == \"gem\""
+        in rlc_requirements()
+    )
 
 
 def test_a_folder_with_content_is_left_alone(project: Path) -> None:

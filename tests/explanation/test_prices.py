@@ -41,7 +41,7 @@ def test_five_places_show_one_price(path: Path) -> None:
     plan = compile_source(source).plan
     assert plan is not None
     costs = plan_cost(plan)
-    page = readme(JobDescription("job", "rlc run", path.name, (), (), (), False), plan)
+    page = readme(JobDescription("job", "rlc run", path.name, (), (), (), False, "3.11"), plan)
     for text in (summary_text(plan, none), page, mcp_server.explain(str(path))):
         assert price(costs) in " ".join(text.split())
     assert price([*check(Documents(), Document(source)).costs.values()]) == price(costs)

@@ -38,6 +38,27 @@ def test_a_tracker_without_its_package(
 
 
 @pytest.mark.parametrize(
+    ("python", "help"),
+    [
+        ((3, 12, 0, "final", 0), "pip install 'rlc[gem]'"),
+        ((3, 12, 1, "final", 0), "gem-llm needs a Python from 3.11 to 3.12.0, and this is 3.12.1"),
+    ],
+)
+def test_a_package_that_does_not_install_on_this_python(
+    python: object, help: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.util.find_spec
+    job = compiled(recipe("spell_backward"))
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "gem" else real(name)
+    )
+    monkeypatch.setattr("sys.version_info", python)
+    with pytest.raises(RunError, match=r"needs gem-llm$") as refused:
+        require_runnable(job)
+    assert str(refused.value.hint).startswith(help)
+
+
+@pytest.mark.parametrize(
     ("text", "reader"),
     [
         (

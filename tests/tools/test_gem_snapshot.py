@@ -9,7 +9,7 @@ import pytest
 from golden import check_file
 from stage_parts import flat
 
-pytest.importorskip("gem")
+pytest.importorskip("gem.envs")
 
 from rlc.catalog.facts import gem_facts, gem_ids, is_broken
 from rlc.catalog.facts import snapshot as known

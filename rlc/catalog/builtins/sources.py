@@ -9,6 +9,7 @@ from typing import Any
 
 from rlc.catalog.builtins.graders import CORRECT, finds_answers, marks_read
 from rlc.catalog.facts import (
+    INCLUDED,
     ORACLES,
     TINY,
     gem_facts,
@@ -197,18 +198,19 @@ PROBLEM_SETS = {
 
 
 def _gem_env(env: EnvPlan) -> EnvFacts:
-    facts = gem_facts(env.id)
+    facts, name = gem_facts(env.id), env.id.partition("-v")[0]
     return EnvFacts(
         chars=facts["chars"] or {},
         tokens={TINY: facts["tiny"] or {}},
         needs=tuple(facts["needs"]),
         uncounted=True,
-        oracle=env.id.partition("-v")[0] in ORACLES,
+        oracle=name in ORACLES,
         penalty=("an invalid move", 0.1) if env.id.startswith("game:") else None,
         broken_in=library() if is_broken(env.id) else None,
         marks=(BOX,) if facts["boxed"] or env.args.get("extract_boxed") else (),
         endless="hub" not in facts["needs"],
         held_out=env.id.startswith("eval:") or env.args.get("split") == "test",
+        included=name in INCLUDED,
     )
 
 

@@ -18,7 +18,7 @@ from rlc.catalog import (
     source_traits,
     with_role,
 )
-from rlc.catalog.requirements import module_of, requirements_of
+from rlc.catalog.requirements import module_of, requirements_of, too_new
 from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
 from rlc.check.scope import known_values
@@ -252,7 +252,7 @@ def check_packages(view: StageView) -> None:
             continue
         message = f"this needs the package {one.name}, which is not installed here"
         if not any(item.message == message for item in view.found):
-            advice = f"`pip install '{one.name}'`, if it is run here"
+            advice = too_new(one.name) or f"`pip install '{one.name}'`, if it is run here"
             view.found.warning("RL0513", view.at(one.path), message, advice)
 
 

@@ -22,9 +22,9 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
-VERSION = (3, 11)
 SUMS = "SHA256SUMS"
 PACKAGES = ("requirements.txt", "constraints.txt")
 # What a run has written by the time that its journal knows the plan.
@@ -103,9 +103,12 @@ def prepared() -> Path:
 
 
 def maker() -> list[str]:
-    """Return a command that makes an environment of VERSION. Raise _JobError without one."""
-    name = f"python{VERSION[0]}.{VERSION[1]}"
-    if sys.version_info[:2] == VERSION:
+    """Return a command that makes an environment of this Python, if that is one for the job, or
+    else of the oldest. Raise _JobError without one."""
+    oldest, newest = job()["python"].values()
+    name = "python" + ".".join(map(str, oldest))
+    this = [*sys.version_info[:3]]
+    if oldest <= this and (not newest or this[: len(newest)] <= newest):
         return [sys.executable, "-m", "venv"]
     if found := shutil.which(name):
         return [found, "-m", "venv"]
@@ -118,17 +121,18 @@ def maker() -> list[str]:
 
 def run(folder: Path, passed: list[str]) -> int:
     """Run the job with the rlc of this Python, and return the exit status."""
-    job = json.loads((HERE / "job.json").read_text(encoding="utf-8"))
     try:
         from rlc.version import __version__
     except ImportError as error:
         advice = "`python run.py` makes an environment, and `--here` uses this one"
         raise _JobError(f"{error}: {advice}") from error
-    if __version__ != job["rlc"]:
-        raise _JobError(f"the job is one of rlc {job['rlc']}, and this is {__version__}")
-    os.chdir(HERE / job["folder"])
+    this = job()
+    if __version__ != this["rlc"]:
+        raise _JobError(f"the job is one of rlc {this['rlc']}, and this is {__version__}")
+    os.chdir(HERE / this["folder"])
     where = os.path.relpath(folder) if HERE in folder.parents else str(folder)
-    command = [job["command"][0], "--resume"] if begun(folder) else [*job["command"], "--run-dir"]
+    words = this["command"]
+    command = [words[0], "--resume"] if begun(folder) else [*words, "--run-dir"]
     sys.argv = ["rlc", *command, where, *passed]
     try:
         runpy.run_module("rlc", run_name="__main__", alter_sys=True)
@@ -137,6 +141,12 @@ def run(folder: Path, passed: list[str]) -> int:
             print("`python run.py` goes on with it", file=sys.stderr)
         raise
     return 0
+
+
+def job() -> dict[str, Any]:
+    """Return what the job says of itself."""
+    found: dict[str, Any] = json.loads((HERE / "job.json").read_text(encoding="utf-8"))
+    return found
 
 
 def begun(folder: Path) -> bool:

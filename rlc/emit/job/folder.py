@@ -21,14 +21,16 @@ from rlc.emit.job.contents import TREE, Contents, files_in
 from rlc.explanation import summary_text
 from rlc.lang import Diagnostics
 from rlc.plan import Plan
-from rlc.version import __version__
+from rlc.version import PYTHON, __version__
+
+_OLDEST = ".".join(map(str, PYTHON))  # every package that rlc knows has it
 
 
 @frozen
 class JobDescription:
     """A job as the texts describe it. ``secrets``: variables of the environment; ``commands``: what
     the machine has to have; ``servers``: what it has to reach; ``accelerator``: whether it computes
-    with a model of its own."""
+    with a model of its own; ``python``: the versions that will do."""
 
     name: str
     command: str
@@ -37,6 +39,7 @@ class JobDescription:
     commands: Sequence[str]
     servers: Sequence[str]
     accelerator: bool
+    python: str
 
     @property
     def in_docker(self) -> str:
@@ -56,7 +59,7 @@ def readme(job: JobDescription, plan: Plan, sweeps: Sequence[Sweep] = ()) -> str
     recipe names its place, so that its files are found, and of the sweep that it runs."""
     summary = summary_text(plan, Diagnostics(), sweeps=sweeps).rpartition("\n\n")[0]
     summary = summary.replace(plan.recipe, job.recipe, 1)
-    needs = ["Python 3.11, or [uv](https://docs.astral.sh/uv), which fetches it"]
+    needs = [f"Python {job.python}, or [uv](https://docs.astral.sh/uv), which fetches it"]
     needs += [f"`{name}` in the environment" for name in job.secrets]
     needs += [f"the command `{name}`" for name in job.commands]
     needs += [f"{name}, as it is reached from there" for name in job.servers]
@@ -109,7 +112,7 @@ def dockerfile(job: JobDescription) -> str:
     installed = "".join(f"# Install {name} here: the agent needs it.\n" for name in job.commands)
     return f"""\
 # {job.in_docker}
-FROM python:3.11-slim
+FROM python:{_OLDEST}-slim
 {installed}WORKDIR /job
 COPY wheels wheels
 COPY requirements.txt constraints.txt ./
@@ -135,7 +138,7 @@ def sky(job: JobDescription) -> str:
         *(["secrets:", *(f"  {name}: null" for name in job.secrets), ""] if job.secrets else []),
         "# On a preemptible machine, mount a volume and run with --folder on it.",
         "setup: |",
-        "  command -v python3.11 || command -v uv || {",
+        f"  command -v python{_OLDEST} || command -v uv || {{",
         "    curl -LsSf https://astral.sh/uv/install.sh | sh",
         "  }",
         "  python3 run.py --prepare",
@@ -223,7 +226,10 @@ def _write(
     _write_json(job / PLAN_FILE, plan_to_file(plan, job))
     if sweep is None:
         command = [command[0], os.path.relpath(PLAN_FILE, start)]
-    _write_json(job / JOB_FILE, {"rlc": __version__, "command": command, "folder": start})
+    newest = needs.newest_python(plans)
+    pythons = {"oldest": PYTHON, "newest": newest}
+    described = {"rlc": __version__, "python": pythons, "command": command, "folder": start}
+    _write_json(job / JOB_FILE, described)
     (job / WHEELS).mkdir()
     extras = ",".join(needs.extras(plans, sweep is not None))
     wheel = f"./{WHEELS}/{needs.write_wheel(job / WHEELS)}[{extras}]"
@@ -245,6 +251,7 @@ def _write(
         commands=needs.commands(plan),
         servers=needs.servers(plan),
         accelerator=any(needs.computes_here(one) for one in plans),
+        python=f"{_OLDEST} to {'.'.join(map(str, newest))}" if newest else f"{_OLDEST} or later",
     )
     named = evolve(plan, recipe=str(job / contents.recipe))
     page = readme(about, named, [sweep] if sweep else ())

@@ -17,7 +17,7 @@ from typing import Any
 
 import rlc
 from rlc.catalog import TINY
-from rlc.catalog.requirements import requirements
+from rlc.catalog.requirements import NEWEST_PYTHON, requirements
 from rlc.errors import Error
 from rlc.plan import LOCAL, Plan
 from rlc.plan.leaves import asked_models
@@ -109,8 +109,19 @@ def _metadata() -> str:
     lines += [f"Requires-Dist: {one}" for one in project["dependencies"]]
     for extra, needed in project["optional-dependencies"].items():
         lines.append(f"Provides-Extra: {extra}")
-        lines += [f'Requires-Dist: {one}; extra == "{extra}"' for one in needed]
+        lines += [f"Requires-Dist: {_of_extra(one, extra)}" for one in needed]
     return "\n".join(lines) + "\n"
+
+
+def _of_extra(requirement: str, extra: str) -> str:
+    package, _, marker = requirement.partition(";")
+    return f'{package}; {f"({marker.strip()}) and " if marker else ""}extra == "{extra}"'
+
+
+def newest_python(plans: Iterable[Plan]) -> list[int]:
+    """Return the newest Python that has all packages that plans need; nothing if every one does."""
+    packages = {one.name for plan in plans for one in requirements(plan) if one.kind == "package"}
+    return list(min((NEWEST_PYTHON[name] for name in packages & {*NEWEST_PYTHON}), default=()))
 
 
 def extras(plans: Iterable[Plan], sweeps: bool) -> list[str]:

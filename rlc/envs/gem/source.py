@@ -19,6 +19,7 @@ from typing import Any
 from attrs import define, field
 
 from rlc.catalog import wrapper_traits
+from rlc.catalog.requirements import too_new
 from rlc.chat import ContractError, EnvError, Observation
 from rlc.data import SubprocessPool
 from rlc.envs.base import Episode
@@ -241,7 +242,8 @@ def import_gem() -> Any:
     try:
         import gem
     except ImportError as error:
-        raise EnvError("GEM is not installed: pip install 'rlc[gem]'") from error
+        advice = too_new("gem-llm") or "pip install 'rlc[gem]'"
+        raise EnvError(f"GEM is not installed: {advice}") from error
     root.handlers[:] = handlers
     root.setLevel(level)
     return gem

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("gem.envs", reason="gem-llm is not installed (rlc[gem])")
+
 from rlc.chat.turns import ContractError
 from rlc.envs.games import GameEpisode, GameSource, Move, is_multiagent, own_game
 
