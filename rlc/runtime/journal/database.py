@@ -82,6 +82,8 @@ class Journal:
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict.replace("\n", " "))
         except sqlite3.DatabaseError as error:
+            if hasattr(self, "_db"):
+                self._db.close()
             done, hint = "read", "restore it from a backup, or start a new run"
             if isinstance(error, sqlite3.OperationalError):
                 done = "opened"
