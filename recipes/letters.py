@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from rlc.envs import EnvError, Observation
+from rlc.envs.base import EnvError, Observation
 
 
 class Word:

@@ -120,7 +120,7 @@ def test_a_loss_whose_definition_is_not_published_says_so() -> None:
     assert said.splitlines() == [
         "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
         "t: the sampled tokens; the others contribute nothing",
-        "REINFORCE held close to the sampler, for rollouts of older weights (alpha on Tinker)",
+        "REINFORCE kept close to the sampler, for rollouts of older weights (alpha on Tinker)",
         "Tinker computes a definition of its own, which is not published:",
         "this is the one of the embedded engine and of `rlc serve`",
         "kl_coeff = 0.2",
