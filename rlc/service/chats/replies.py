@@ -8,6 +8,7 @@ way, so that both are the same.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Literal
 
@@ -288,9 +289,12 @@ class Step:
 async def read_steps(
     tokens: AsyncIterator[tuple[int, SampledToken]], readers: Sequence[Reader]
 ) -> AsyncIterator[Step]:
-    """Read the tokens of several replies as they come."""
+    """Read the tokens of several replies as they come, the ends in a thread: calls are checked."""
     async for choice, token in tokens:
-        yield read_step(readers[choice], choice, token)
+        if token.stop_reason is None:
+            yield read_step(readers[choice], choice, token)
+        else:
+            yield await asyncio.to_thread(read_step, readers[choice], choice, token)
 
 
 def read_step(reader: Reader, choice: int, token: SampledToken) -> Step:

@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
 from rlc.service.chats.model import Generation, ReplyRequest
-from rlc.service.chats.prompts import Message
+from rlc.service.chats.prompts import ChatError, Message
 from rlc.service.chats.replies import FullReply, Reader, Step, read_steps
 from rlc.service.http import (
     JSON,
@@ -268,7 +268,7 @@ async def _events(
             if events := answer.step(step):
                 yield written(events)
         yield written(answer.last(replies))
-    except ServiceError as error:
+    except (ServiceError, ChatError) as error:
         yield failed(str(error))
     except Exception as error:
         _log.error("%s failed in a stream", request.url.path, exc_info=error)
