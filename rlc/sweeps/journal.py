@@ -77,7 +77,7 @@ class SweepJournal:
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
-            if hasattr(self, "_db"):
+            if "_db" in vars(self):
                 self._db.close()
             hint = "restore it from a backup, or begin a new sweep"
             raise RunError(f"the journal {path} cannot be read: {error}", hint) from error

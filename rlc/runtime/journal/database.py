@@ -82,7 +82,7 @@ class Journal:
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict.replace("\n", " "))
         except sqlite3.DatabaseError as error:
-            if hasattr(self, "_db"):
+            if "_db" in vars(self):
                 self._db.close()
             done, hint = "read", "restore it from a backup, or start a new run"
             if isinstance(error, sqlite3.OperationalError):

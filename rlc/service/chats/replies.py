@@ -8,6 +8,7 @@ way, so that both are the same.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Literal
 
