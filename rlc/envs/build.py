@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from rlc.catalog import (
     code_of,
+    gem_facts,
     is_chat,
     is_included,
     max_turns,
@@ -208,7 +209,7 @@ def _tools(plan: EnvPlan) -> list[tuple[str, dict[str, Any]]]:
 
 def _gem_source(plan: EnvPlan, tokenizer: Any, _: str) -> Offer:
     if is_included(plan):
-        return Offer(GuessSource(plan.id, plan.args))
+        return Offer(GuessSource(plan.id, {**gem_facts(plan.id)["args"], **plan.args}))
     history = with_role(plan, "history")
     own = history.name if history else None
     return Offer(GemSource(plan.id, plan.args, own, tokenizer, _tools(plan)))

@@ -198,10 +198,10 @@ def test_what_costs_is_approved_by_a_person_and_for_one_run(agent: Agent) -> Non
     made = agent.call("plan", recipe=str(RECIPES / "sudoku.rl"), out="sudoku.json")
     assert made["needs_approval"]
     assert made["cost"]["total"]["high"] > 0
-    assert "nobody has approved sudoku.json" in agent.refused("run", plan="sudoku.json")
+    assert "this has not been approved: sudoku.json" in agent.refused("run", plan="sudoku.json")
     assert rlc(agent, "mcp", "--approve", "sudoku.json").returncode == 2  # no terminal
     assert answered(agent, "sudoku.json", "no").returncode == 1
-    assert "nobody has approved sudoku.json" in agent.refused("run", plan="sudoku.json")
+    assert "this has not been approved: sudoku.json" in agent.refused("run", plan="sudoku.json")
 
 
 def test_the_server_ends_with_its_client(agent: Agent) -> None:

@@ -112,8 +112,8 @@ REFUSED = [
     ([{"role": "user"}], r"message 1 \(user\) is empty"),
     ([USER, {"role": "assistant", "content": ""}], r"message 2 \(assistant\) is empty"),
     ([USER, REPLY, SYSTEM], r"message 3 \(system\): a system message comes first"),
-    ([RESULT], r"message 1 \(tool\): a tool answers a call"),
-    ([USER, CALLING, RESULT | {"tool_call_id": "b"}], "answers the call 'b', which nobody made"),
+    ([RESULT], r"message 1 \(tool\): a tool's result comes"),
+    ([USER, CALLING, RESULT | {"tool_call_id": "b"}], "answers the call 'b', which was not made"),
     ([USER, REPLY | {"tool_calls": {"name": "add"}}], "`tool_calls` is an object; it is a list"),
     (
         [USER, REPLY | {"tool_calls": [{"function": "add"}]}],

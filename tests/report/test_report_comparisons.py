@@ -102,4 +102,5 @@ def test_the_page_has_the_curves(folder: Path) -> None:
         "align: accuracy",
         "align: margin",
         "align: loss",
+        "align: held-out accuracy",
     ]

@@ -8,7 +8,7 @@ model policy {
   base      = "Qwen/Qwen3.6-35B-A3B"
   lora_rank = 8
   # the trainer takes the optimiser's state along and starts its steps anew; a state of
-  # "Qwen/Qwen3-30B-A3B", which fits no other model: take it out, or give one that fits
+  # "Qwen/Qwen3-30B-A3B", which fits no other model: remove it, or give one that fits
   weights   = "tinker://run-id/weights/checkpoint_000050"
   renderer  = qwen3_5_disable_thinking  # thinking: false
 }
@@ -26,7 +26,7 @@ env gsm8k = openreward("MATH/GSM8K", split = "train", shuffle = true)
 
 train main {
   model     = policy
-  # the trainer draws from the union of all tasks, so the environment with more of them comes more
+  # the trainer samples from the union of all tasks, so the environment with more of them comes more
   # often; here they come equally often, until you weigh them (3 * a + 1 * b)
   env       = whodunit + gsm8k
   batch     = groups(32)

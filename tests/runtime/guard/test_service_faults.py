@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 from plain_service import PlainSamplingClient, PlainTrainingClient
 from run_support import metrics, rollouts, run, run_new, tiny, train, undisturbed
 
-from rlc.envs.gem.source import GemSource
+from rlc.envs.gem.guess import GuessSource
 from rlc.plan.parts import DeadlinesPlan
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
@@ -164,9 +164,9 @@ class Trouble:
 @pytest.fixture
 def trouble(monkeypatch: pytest.MonkeyPatch) -> Trouble:
     """Episodes that crash, or give a reward that is no number."""
-    found, real = Trouble(), GemSource.group
+    found, real = Trouble(), GuessSource.group
 
-    def group(source: GemSource, seed: int, size: int) -> list[Any]:
+    def group(source: GuessSource, seed: int, size: int) -> list[Any]:
         episodes = []
         for episode in real(source, seed, size):
             found.opened += 1
@@ -174,7 +174,7 @@ def trouble(monkeypatch: pytest.MonkeyPatch) -> Trouble:
             episodes.append(Broken(episode, how) if how else episode)
         return episodes
 
-    monkeypatch.setattr(GemSource, "group", group)
+    monkeypatch.setattr(GuessSource, "group", group)
     return found
 
 

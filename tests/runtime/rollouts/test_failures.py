@@ -11,7 +11,7 @@ from run_support import TINY, compiled, metrics, rollouts, run_new, train
 
 from rlc.chat.turns import Observation
 from rlc.envs.base import Episode
-from rlc.envs.gem.source import GemSource
+from rlc.envs.gem.guess import GuessSource
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout, RunError, Turn
@@ -67,12 +67,12 @@ class Crashing:
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The game crashes on a guess of an even number."""
-    group_of = GemSource.group
+    group_of = GuessSource.group
 
-    def group(self: GemSource, seed: int, size: int) -> list[Episode]:
+    def group(self: GuessSource, seed: int, size: int) -> list[Episode]:
         return [Crashing(episode) for episode in group_of(self, seed, size)]
 
-    monkeypatch.setattr(GemSource, "group", group)
+    monkeypatch.setattr(GuessSource, "group", group)
 
 
 def job(on_error: str, rollout_settings: str = "") -> Plan:
