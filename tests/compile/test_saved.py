@@ -18,6 +18,8 @@ from rlc.emit.script.program import script
 from rlc.plan.codec import plan_hash
 from rlc.plan.records import Plan
 
+pytestmark = pytest.mark.slow
+
 SOUND = [*sorted(RECIPES.rglob("*.rl")), *sorted((ROOT / "tests/check/sound").glob("*.rl"))]
 
 

@@ -26,6 +26,8 @@ from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.records import Plan
 from rlc.version import __version__
 
+pytestmark = pytest.mark.slow
+
 SHIPPED = sorted([*RECIPES.glob("*.rl"), *RECIPES.glob("yardstick/*.rl")])
 POLICY = 'model policy { base = "tiny"  lora_rank = 8 }\n'
 STAGE = """

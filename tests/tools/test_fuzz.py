@@ -12,6 +12,8 @@ from tools.fuzz.__main__ import Find, Settings, smaller, trial_of
 from tools.fuzz.mutate import shipped
 from tools.fuzz.ways import Trial
 
+pytestmark = pytest.mark.slow
+
 NAME = str(ROOT / "tests/check/cases/made_up.rl")
 
 # What the search found, each as small as it could be made.

@@ -22,6 +22,8 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.lang.syntax.lalr import MAX_FINDINGS
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = sorted((Path(__file__).parent / "cases").glob("*.rl"))
 
 RECIPE = """\
