@@ -74,7 +74,6 @@ class ToolChatHistory:
         self._keeps = bool(renderer.has_extension_property and self._stops)
         self._messages: list[Message] = []
         self._tokens: list[int] = []
-        self._opening: list[int] = []
 
     def copy(self) -> ToolChatHistory:
         """Return a chat that goes on from here in its own way."""
@@ -96,15 +95,9 @@ class ToolChatHistory:
         )
         return self._tokens
 
-    def open_reply(self, opening: Sequence[int]) -> list[int]:
-        """Begin the next reply, and return the prompt with its beginning, which is not sampled."""
-        self._opening = [*opening]
-        return [*self._tokens, *opening]
-
     def reply(self, tokens: list[int]) -> Action:
-        """Record the sampled tokens. The action's text is the whole reply, markup included; its
-        message is the parsed reply."""
-        tokens, self._opening = [*self._opening, *tokens], []
+        """Record the tokens of a reply: the sampled ones, behind a beginning that it was given. The
+        action's text is the whole reply, markup included; its message is the parsed reply."""
         message, _ = self._renderer.parse_response(tokens)
         # Later prompts show calls that could not be parsed as they were sampled.
         kept = {key: value for key, value in message.items() if key != "unparsed_tool_calls"}

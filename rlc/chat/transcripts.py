@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from rlc.chat.prompts import ToolChatHistory, calls_of, conversation, readable, text_of
 from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation
@@ -34,11 +34,6 @@ class TranscriptPrompt:
     kind: Kind
     messages: tuple[Message, ...]  # the whole conversation
     chat: ToolChatHistory  # that has made it
-
-    def opened(self, opening: Sequence[int]) -> TranscriptPrompt:
-        """Return the prompt with the beginning of the reply, which is not sampled."""
-        chat = self.chat.copy()
-        return evolve(self, tokens=chat.open_reply(opening), chat=chat)
 
 
 @define(eq=False)

@@ -84,6 +84,21 @@ async def unshown(run: Any) -> float:
     return refused
 
 
+def unshown_to_it(run: Any) -> dict[str, float]:
+    """Asks at the endpoint about a call that no format shows, and then about a text."""
+    import openai
+
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{"}}
+    asked = [*run.messages, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    status = 0
+    try:
+        ask(run, [*asked, {"role": "tool", "tool_call_id": "a", "content": "x"}])
+    except openai.APIStatusError as error:
+        status = error.status_code
+    ask(run, run.messages)
+    return {"reward": 1.0, "status": status}
+
+
 def two_turns_scored(run: Any) -> float:
     """The same, with an agent that asks for the logprobs of its replies."""
     from openai import OpenAI

@@ -11,14 +11,14 @@ import asyncio
 import secrets
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from tinker import types
 
 
-M = TypeVar("M", bound=ChatModel)
 MODEL = "policy"  # the name of the model for agents; any other name will do
 
 
@@ -115,22 +114,23 @@ class AgentEpisode:
         return found | ({FORM_RETRIES: float(self._retries)} if self._retries else {})
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> TranscriptPrompt:
-        """Return the prompt of a chat. Raise EnvError if it cannot be shown to the model."""
-        return self._tree.write(conversation(messages, [tool.shown() for tool in tools]).messages)
+        """Return the prompt of a chat. Raise EnvError if it cannot be shown to the model, and
+        Refused (400) for an image."""
+        return self._written(lambda: conversation(messages, [tool.shown() for tool in tools]))
 
     async def reply(self, request: PolicyRequest) -> PolicyReply:
         """See :class:`rlc.envs.base.PolicyClient`."""
         asked = ReplyRequest(SamplingRequest(max_tokens=None), request.messages)
         try:
-            prompt = self._shown(request)
+            prompt = self._written(lambda: whole_conversation(request.messages, request.tools))
             (reply,) = self.keep(await self.replies(asked, prompt))
         except RefusedRequest as error:
             raise EnvError(str(error)) from error
         return reply
 
-    def _shown(self, request: PolicyRequest) -> TranscriptPrompt:
+    def _written(self, read: Callable[[], Observation]) -> TranscriptPrompt:
         try:
-            messages = whole_conversation(request.messages, request.tools).messages
+            messages = read().messages
             _require_text(messages)
             return self._tree.write(messages)
         except UNRENDERED as error:
@@ -143,7 +143,7 @@ class AgentEpisode:
         """Return replies to a chat, by default with the prompt that it makes, or to one text. Raise
         Refused if a limit forbids them."""
         self._require_open()
-        sampling, model = self._decided(request.sampling), self.model(AgentModel, episode=self)
+        sampling, model = self._decided(request.sampling), self.model()
         begun = BegunReply()
         if request.messages is None:
             (given,), ends = request.texts, model.text_ends(sampling.stop)
@@ -151,8 +151,7 @@ class AgentEpisode:
         else:
             prompt = prompt or self.prompt(request.messages, request.tools)
             begun = model.opened(prompt.tokens, request)
-            prompt = prompt.opened(begun.opening)
-            tokens, ends = prompt.tokens, model.chat_ends(sampling.stop)
+            tokens, ends = [*prompt.tokens, *begun.opening], model.chat_ends(sampling.stop)
         self._require_room(tokens, sampling.n)
         key = blake2b(array(TOKEN, tokens).tobytes(), digest_size=16).digest()
         seed = derive_seed(self.attempt.seed, "request", key.hex(), self._counts[key])
@@ -168,11 +167,12 @@ class AgentEpisode:
             self.keep(replies(error.response), sent)
             raise
 
-    def model(self, kind: type[M], name: str = MODEL, **more: Any) -> M:
+    def model(self, name: str = MODEL) -> AgentModel:
         """Return the policy as a model; the recipe limits its context."""
         client: Any = self  # as far as :meth:`sample` goes
         end = frozenset({self.tokenizer.eos_token_id})
-        return kind(name, MODEL, client, self.tokenizer, self.renderer, None, end, **more)
+        given = name, MODEL, client, self.tokenizer, self.renderer, None, end
+        return AgentModel(*given, episode=self)
 
     def _require_open(self) -> None:
         if self.over.done():
@@ -269,7 +269,8 @@ class AgentEpisode:
                 action, observation = Action(text), self.tokenizer.decode(replies.tokens)
                 before: Sequence[Message] = [{"role": "user", "content": observation}]
             else:
-                action = self._tree.answer(prompt, list(sampled.tokens), message)
+                whole = [*replies.opening, *sampled.tokens]
+                action = self._tree.answer(prompt, whole, message)
                 observation, before = prompt.text, asked
             message = message or reply_message(action, turn)
             self.transcript = (*before, message)
@@ -287,10 +288,10 @@ class AgentReplies:
 
     request: ReplyRequest
     prompt: TranscriptPrompt | None  # of a chat
-    tokens: list[int]  # of the prompt
+    tokens: list[int]  # of the prompt, with the opening
     sampling: SamplingRequest
     ends: Ends
-    opening: tuple[int, ...]  # of the replies, with which the prompt ends
+    opening: tuple[int, ...]  # of the replies, which is not sampled
     response: types.SampleResponse
 
 
@@ -336,8 +337,7 @@ class AgentModel(ChatModel):
     def prompt(
         self, messages: Sequence[Message], tools: Sequence[Tool] = ()
     ) -> tuple[list[int], Chunks]:
-        """Return the prompt of a chat. Raise Refused (400) for an image."""
-        _require_text(messages)
+        """See :meth:`AgentEpisode.prompt`."""
         return self.episode.prompt(messages, tools).tokens, NO_CHUNKS
 
     def may_retry(self, prompt: Sequence[int], replies: Sequence[types.SampledSequence]) -> bool:
@@ -363,15 +363,11 @@ class EndpointAddress:
 
     url: str
     key: str
-    episode: AgentEpisode
+    policy: AgentEpisode
     model: str = MODEL
 
-    @property
-    def policy(self) -> AgentEpisode:
-        return self.episode
-
     def transcript(self) -> Sequence[Message]:
-        return self.episode.transcript
+        return self.policy.transcript
 
 
 @define(eq=False)
@@ -443,7 +439,7 @@ class AgentsEndpoint:
         if address is None or not compare_digest(caller.key or "", address.key):
             text = "No episode that is under way has this address and key."
             raise RefusedRequest(401, text, code="invalid_api_key")
-        return address.episode.model(AgentModel, name, episode=address.episode)
+        return address.policy.model(name)
 
     async def close(self) -> None:
         """End the server. Safe to call twice."""

@@ -58,16 +58,17 @@ class Agent:
     ) -> list[int]:
         """Send a conversation; return the tokens of its prompt."""
         written = self.of.write(conversation(messages, tools).messages)
-        written = written.opened(tokenizer().encode(opening, add_special_tokens=False))
+        given: list[int] = tokenizer().encode(opening, add_special_tokens=False)
+        asked = [*written.tokens, *given]
         sampled: list[int] = tokenizer().encode(reply, add_special_tokens=False)
         sampled += renderer().get_stop_sequences()[:1] if ends else []
         chat = written.chat.copy()
-        message = reply_message(chat.reply(sampled), self.number)
+        message = reply_message(chat.reply([*given, *sampled]), self.number)
         self.number += 1
-        action = self.of.answer(written, sampled, message)
+        action = self.of.answer(written, [*given, *sampled], message)
         self.chats.append((*messages, message))
-        self.prompts.append(list(written.tokens))
-        prompt = self.tokens.extend(written.tokens, sampled)
+        self.prompts.append(asked)
+        prompt = self.tokens.extend(asked, sampled)
         logprobs = [-1.0] * len(sampled)
         self.turns.append(Turn(prompt, sampled, logprobs, "", action.text, None, "stop"))
         return self.prompts[-1]

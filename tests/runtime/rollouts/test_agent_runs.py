@@ -195,6 +195,12 @@ def test_an_agent_that_hangs_is_overdue_and_its_endpoint_closed(tmp_path: Path) 
     assert {(record["cause"], record["reward"]) for record in records} == {("timeout", -1.0)}
 
 
+def test_an_agent_is_refused_what_cannot_be_shown(tmp_path: Path) -> None:
+    for rollout in played(tmp_path, job(python("unshown_to_it"))):
+        (turn,) = rollout["turns"]
+        assert turn["metrics"]["status"] == 400
+
+
 def test_what_no_agent_may_do_is_said(tmp_path: Path) -> None:
     for name, said in (
         ("asks_nobody", "ended without an answered request"),
