@@ -146,14 +146,17 @@ class _Tool(Strict):
     function: Function
 
 
-class Schema(Strict):
-    """A format of text: any, JSON, or JSON of a schema."""
-
-    type: Literal["text", "json_object", "json_schema"]
+class _NamedSchema(Strict):
     name: str | None = None
     description: str | None = None
     schema_: dict[str, Any] | None = Field(None, alias="schema")
     strict: bool | None = None  # it is checked in any case
+
+
+class Schema(_NamedSchema):
+    """A format of text: any, JSON, or JSON of a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
 
     def required(self) -> dict[str, Any] | None:
         """Return the JSON schema that texts have to fit."""
@@ -164,10 +167,11 @@ class Schema(Strict):
 
 class _Format(Strict):
     type: Literal["text", "json_object", "json_schema"]
-    json_schema: dict[str, Any] | None = None
+    json_schema: _NamedSchema | None = None
 
     def required(self) -> dict[str, Any] | None:
-        return Schema.model_validate({**(self.json_schema or {}), "type": self.type}).required()
+        schema = None if self.json_schema is None else self.json_schema.schema_
+        return Schema(type=self.type, schema=schema).required()
 
 
 class ChatRequest(_Request):

@@ -292,6 +292,11 @@ def test_a_checkpoint_is_a_model(
             "response_format",
             "he schema is no JSON schema",
         ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": 5}}},
+            "response_format.json_schema.name",
+            "valid string",
+        ),
         ({"reasoning_effort": "low"}, "reasoning_effort", "does not support"),
         ({"extra_body": {"min_p": 0.1}}, "min_p", "no parameter min_p"),
         ({"extra_body": {"renderer": "qwen"}}, "renderer", "no renderer 'qwen': there are"),
