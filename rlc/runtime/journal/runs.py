@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, get_args
@@ -200,7 +200,8 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         kind, known = word_of(stage), plans.get(stage["name"])
         about = STAGES[kind].watched
         if known is not None and known.trains:
-            about = tuple(watched_so_far(known, records[known.name]))
+            with suppress(KeyError):  # a builtin of another version
+                about = tuple(watched_so_far(known, records[known.name]))
         stages.append(StageInfo(stage["name"], kind, len(done), total, metrics, about))
     started, updated = journal.meta("started"), float(journal.meta("updated") or 0.0)
     # The recipe is where it is as seen from the run folder, or where it was when the run began.
@@ -261,5 +262,5 @@ def _read_plan(run: Path, data: object) -> Plan | None:
     """Return the plan in the JSON of a run; None if this version cannot read it."""
     try:
         return plan_from_file(data, run)[0]
-    except PlanFormatError:
+    except (PlanFormatError, KeyError):  # KeyError: of a builtin that this version does not know
         return None

@@ -13,6 +13,7 @@ from attrs import evolve
 from run_support import plan
 
 from rlc.runtime.journal.folder import RunFolder, command
+from rlc.runtime.journal.runs import read_run
 from rlc.runtime.records import RunError
 
 
@@ -82,6 +83,15 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match="cannot write the run folder"):
         RunFolder.create(tmp_path / "file" / "run", plan("quickstart"))
+
+
+def test_a_run_of_another_version_is_no_damaged_one(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", plan("quickstart")).close()
+    file = tmp_path / "run" / "plan.json"
+    known = file.read_text(encoding="utf-8")
+    assert '"source": "gem"' in known
+    file.write_text(known.replace('"source": "gem"', '"source": "arena"'), encoding="utf-8")
+    assert read_run(tmp_path / "run").state == "interrupted"
 
 
 def test_an_empty_journal_is_called_damaged(tmp_path: Path) -> None:
