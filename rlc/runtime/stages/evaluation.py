@@ -45,19 +45,24 @@ def evaluation_metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[st
     prefix = f"eval/{plan.name}"
     envs = {env.name: env for env in plan.envs}
     deciding = [rollout for rollout in rollouts if decides(envs[rollout.env], rollout.role)]
-    metrics = _metrics(plan, deciding, prefix)
+    metrics = dict[str, float]()
+
+    def add(found: Mapping[str, float], under: str = prefix) -> None:
+        metrics.update({f"{under}/{key}": value for key, value in found.items()})
+
+    add(_metrics(plan, deciding))
     for role, part in by_role(rollouts).items():
         if any(rollout.role != role for rollout in deciding):
-            metrics |= _metrics(plan, part, f"{prefix}/{role}")
+            add(_metrics(plan, part), f"{prefix}/{role}")
     for env in plan.envs:
         if mine := [rollout for rollout in deciding if rollout.env == env.name]:
             if len(plan.envs) > 1:
-                metrics |= _metrics(plan, mine, f"{prefix}/{env.name}")
+                add(_metrics(plan, mine), f"{prefix}/{env.name}")
             played = [rollout for rollout in mine if rollout.error is None]
             found = measured(env.name, played)
             for role, part in by_role(played).items() if env.play is not None else ():
                 found |= measured(f"{env.name}/{role}", part)
-            metrics |= {f"{prefix}/{key}": value for key, value in found.items()}
+            add(found)
     if raw := [r.raw for r in deciding if r.raw is not None and r.error is None]:
         metrics[f"{prefix}/raw_reward"] = fmean(raw)
     metrics[f"{prefix}/failed"] = float(sum(rollout.error is not None for rollout in rollouts))
@@ -89,11 +94,10 @@ def task_metrics(
     ]
     deciding = [rollout for rollout in rollouts if decides(envs[rollout.env], rollout.role)]
     tasks = grouped(deciding, lambda rollout: rollout.group)
-    found = {task: _metrics(plan, samples, "") for task, samples in tasks.items()}
-    return {task: {k[1:]: value for k, value in mine.items()} for task, mine in found.items()}
+    return {task: _metrics(plan, samples) for task, samples in tasks.items()}
 
 
-def _metrics(plan: Evaluation, rollouts: Sequence[Rollout], prefix: str) -> dict[str, float]:
+def _metrics(plan: Evaluation, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Return the metrics of the plan; no mean over episodes that have all failed."""
     tasks = grouped(rollouts, lambda rollout: rollout.group).values()
     solved = [[sample.solved for sample in samples] for samples in tasks]
@@ -103,11 +107,9 @@ def _metrics(plan: Evaluation, rollouts: Sequence[Rollout], prefix: str) -> dict
         if metric.k is not None:
             value_of = _OF_TASK[metric.name]
             values = [value_of(solved_S, metric.k) for solved_S in solved]
-            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(values)
+            metrics[metric_label(metric)] = fmean(values)
         elif played:
-            metrics[f"{prefix}/{metric_label(metric)}"] = fmean(
-                map(_OF_EPISODE[metric.name], played)
-            )
+            metrics[metric_label(metric)] = fmean(map(_OF_EPISODE[metric.name], played))
     return metrics
 
 

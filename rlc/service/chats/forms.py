@@ -71,15 +71,18 @@ class ReplyForm:
         return None
 
     def kept(
-        self, sequence: types.SampledSequence, read: Callable[[types.SampledSequence], FullReply]
+        self,
+        sequence: types.SampledSequence,
+        reply: FullReply,
+        read: Callable[[types.SampledSequence], FullReply],
     ) -> types.SampledSequence:
-        """Return a reply up to its first call, if there may be one."""
+        """Return a sequence, which is a ``reply``, up to its first call if there may be but one."""
 
         def calls(count: int) -> int:
             end = read(first_tokens(sequence, count)).end
             return 0 if end is None else len(end.calls)
 
-        if not self.one_call or calls(len(sequence.tokens)) < 2:
+        if not self.one_call or reply.end is None or len(reply.end.calls) < 2:
             return sequence
         counts = range(1, len(sequence.tokens))
         return first_tokens(sequence, counts[bisect_left(counts, 1, key=calls)])
@@ -139,7 +142,12 @@ def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]
 
 
 def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> BegunReply:
-    written = [[_call(renderer, tool.name, given) for given in (_PROBE, "{}")] for tool in tools]
+    try:
+        asked: list[int] = renderer.build_generation_prompt([_ASKED]).to_ints()
+    except (*UNRENDERED, EnvError):
+        return BegunReply()
+    both = _PROBE, "{}"
+    written = [[_call(renderer, asked, tool.name, given) for given in both] for tool in tools]
     named = zip(tools, written, strict=True)
     if not all(tool.name in tokenizer.decode(whole) for tool, (whole, _) in named):
         return BegunReply()
@@ -174,14 +182,14 @@ def shared_start(one: _Q, other: _Q) -> _Q:
     return one[: next(differ, min(len(one), len(other)))]
 
 
-def _call(renderer: Any, name: str, arguments: str) -> list[int]:
-    """Return a reply that calls a tool as the renderer writes it; nothing if it cannot."""
+def _call(renderer: Any, asked: list[int], name: str, arguments: str) -> list[int]:
+    """Return a reply that calls a tool as the renderer writes it behind the prompt ``asked``;
+    nothing if it cannot."""
     function = {"name": name, "arguments": arguments}
     call = {"id": "call", "type": "function", "function": function}
     reply = rendered({"role": "assistant", "content": "", "tool_calls": [call]})
     try:
-        before: list[int] = renderer.build_generation_prompt([_ASKED]).to_ints()
         whole: list[int] = renderer.build_supervised_example([_ASKED, reply])[0].to_ints()
     except (*UNRENDERED, EnvError):
         return []
-    return whole[len(before) :] if whole[: len(before)] == before else []
+    return whole[len(asked) :] if whole[: len(asked)] == asked else []

@@ -237,8 +237,9 @@ class ChatModel:
             return reply
 
         def checked(sequence: types.SampledSequence) -> tuple[types.SampledSequence, str | None]:
-            kept = form.kept(sequence, read)
-            return kept, form.misfit(read(kept))
+            reply = read(sequence)
+            kept = form.kept(sequence, reply, read)
+            return kept, form.misfit(reply if kept is sequence else read(kept))
 
         masks, tries = None, _TRIES if sampling.temperature else 1
         if begun.rest is not None and self._takes("masks"):

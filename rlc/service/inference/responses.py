@@ -252,11 +252,10 @@ class ResponseAnswer:
         self._output.append(item)
         (part,) = item["content"]
         begun = {**item, "status": "in_progress", "content": []}
-        place = {"item_id": item["id"], "output_index": at, "content_index": 0}
         return [
             *events,
             self._event("output_item.added", output_index=at, item=begun),
-            self._event("content_part.added", **place, part=dict(part)),
+            self._event("content_part.added", **self._place(), part=dict(part)),
         ]
 
     def _delta(self, text: str) -> Json:
@@ -266,8 +265,12 @@ class ResponseAnswer:
 
     def _of_part(self, item: Json, name: str, **fields: Any) -> Json:
         kind, more = _TEXTS[item["type"]]
-        place = {"item_id": item["id"], "output_index": len(self._output) - 1, "content_index": 0}
-        return self._event(f"{kind}.{name}", **place, **fields, **more)
+        return self._event(f"{kind}.{name}", **self._place(), **fields, **more)
+
+    def _place(self) -> Json:
+        """Return where the text of the last item stands."""
+        at = len(self._output) - 1
+        return {"item_id": self._output[at]["id"], "output_index": at, "content_index": 0}
 
     def _close(self) -> list[Json]:
         if self._open is None:
@@ -275,10 +278,9 @@ class ResponseAnswer:
         self._open, item = None, self._output[-1]
         (part,) = item["content"]
         at = len(self._output) - 1
-        place = {"item_id": item["id"], "output_index": at, "content_index": 0}
         return [
             self._of_part(item, "done", text=part["text"]),
-            self._event("content_part.done", **place, part=part),
+            self._event("content_part.done", **self._place(), part=part),
             self._event("output_item.done", output_index=at, item=item),
         ]
 
