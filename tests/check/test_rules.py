@@ -9,7 +9,8 @@ import pytest
 from run_support import TINY, block, train
 
 from rlc.catalog.facts import LORA_RATES, find_model, model_names, renderer_keeps_prefix
-from rlc.compile.recipe import compile_source
+from rlc.compile.recipe import check, compile_source
+from rlc.data.reading import Reader
 from rlc.lang.source import Source
 from rlc.pricing import plan_cost, total_cost
 
@@ -263,3 +264,32 @@ def test_a_server_of_ones_own_may_have_any_model(written: str, expected: list[st
     assert [item.code for item in compiled.diagnostics] == expected
     if compiled.plan is not None:
         assert not total_cost(plan_cost(compiled.plan), "high").complete
+
+
+@pytest.mark.parametrize("reference", ["other", "mine", '"Qwen/Qwen3-8B"'])
+def test_a_server_of_ones_own_compares_with_each_of_its_models(reference: str) -> None:
+    own = "service = tinker  renderer = qwen3_instruct"
+    text = f'model policy {{ base = "my-org/mine"  {own} }}\n'
+    text += (
+        f'model mine {{ base = "my-org/other"  {own} }}\nmodel other {{ base = "Qwen/Qwen3-8B" }}\n'
+    )
+    text += 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n'
+    text += train(kl=f"reference({reference}, coef = 0.1)")
+    found = compile_source(Source("r.rl", text)).diagnostics
+    assert [item.code for item in found if item.severity == "error"] == []
+
+
+def test_a_rubric_in_the_recipe_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen from another folder, its first line is the same."""
+    (tmp_path / "sub").mkdir()
+    question = "{{ task }} {{ reply }} {{ rubric }}"
+    question += '<score name="clear">3</score><score name="short">3</score>'
+    (tmp_path / "sub" / "q.j2").write_text(question)
+    rubric = r'"# Criteria\n- clear: It is.\n- short: It is."'
+    text = TINY + f'judge taste = rubric({rubric}, model = policy, prompt = "q.j2")\n'
+    text += "env tasted = guess |> judged(taste)\n" + train(env="tasted")
+    (tmp_path / "sub" / "r.rl").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    there = [item.code for item in check("sub/r.rl", Reader())]
+    monkeypatch.chdir(tmp_path / "sub")
+    assert there == [item.code for item in check("r.rl", Reader())] == ["RL0762", "RL0114"]

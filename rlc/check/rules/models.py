@@ -90,18 +90,19 @@ def _reference_fits(view: StageView) -> None:
     advice = f"usual is the model itself before training: `reference({model.name}.base, …)`"
     if state.model.service != model.service:
         return  # another rule says so
+    declared = state.model.name != name  # its base was found
     if weights is not None and "://" in weights:
         _state_is_on_service(view, path, weights)
     elif name == model.base:
         return
-    elif (retired := find_retired(name)) is not None:
+    elif not declared and (retired := find_retired(name)) is not None:
         message = f'the service no longer has "{name}" (since {retired.since})'
         view.error("RL0108", path, message, advice)
-    elif find_model(name) is None and not os.path.isdir(view.located(name)):
+    elif not declared and find_model(name) is None and not os.path.isdir(view.located(name)):
         message = f'there is no model "{name}" to compare with'
         likely = closest(name, model_names())
         view.error("RL0107", path, message, f"did you mean `{likely[0]}`?" if likely else advice)
-    elif _home(name) != _home(model.base):
+    elif not declared and _home(name) != model.service:
         message = f'the reference "{name}" is not on the service `{model.service}`'
         view.error("RL0306", path, message, advice)
     elif _have_other_tokens(view, name, model.base):

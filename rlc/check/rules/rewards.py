@@ -257,7 +257,7 @@ def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
             continue
         from rlc.pricing import question_tokens
 
-        located = evolve(judge, rubric=view.located(judge.rubric))
+        located = evolve(judge, rubric=_rubric(view, judge))
         sampling, size = view.parts.get("sampling"), env.rollouts.group
         longest = question_tokens(view.model, sampling, env, judging, located, size, "high")
         if longest + judge.max_tokens > context:
@@ -270,19 +270,23 @@ def _judge_can_be_queried(view: StageView, env: EnvPlan) -> None:
             view.warning("RL0765", f"{path}.max_tokens", message, advice)
 
 
+def _rubric(view: StageView, judge: JudgePlan) -> str:
+    """Return the rubric of a judge, or the path of its file."""
+    return view.located(judge.rubric) if is_text_file(judge.rubric) else judge.rubric
+
+
 @rule_on_envs()
 def _rubrics_can_be_used(view: StageView, env: EnvPlan) -> None:
     for path, _, judge in _rubrics(env):
         from rlc.check.rules.rows import labels
         from rlc.data import DataError, FieldError, read_rubric
 
-        is_file = is_text_file(judge.rubric)
-        text = view.located(judge.rubric) if is_file else judge.rubric
+        text = _rubric(view, judge)
         try:
             rubric = read_rubric(text)
         except DataError as error:
             # Another rule says that a file is not there.
-            if not is_file or (view.reader is not None and os.path.isfile(text)):
+            if not is_text_file(judge.rubric) or (view.reader is not None and os.path.isfile(text)):
                 shown = labels(error.place, judge.rubric)
                 view.error("RL0761", f"{path}.rubric", error.what, error.hint, *shown)
             continue
@@ -329,7 +333,7 @@ def _verdicts_can_be_read(view: StageView, env: EnvPlan) -> None:
         if judge.low is None or judge.high is None or judge.low >= judge.high:
             continue  # another rule says so
         try:
-            rubric = read_rubric(view.located(judge.rubric))
+            rubric = read_rubric(_rubric(view, judge))
         except DataError:  # another rule says so
             continue
         names = [one.name for one in rubric.criteria if judging.by == "score"]
