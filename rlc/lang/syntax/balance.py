@@ -295,8 +295,9 @@ class _Pairing:
         kinds = [opened.kind for opened in self.open]
         ends_record = kinds[-1:] == ["LBRACE"] and "LPAR" in kinds  # and a later brace does so now
         clear = after_another or (token.kind not in ("RPAR", "RSQB") and not ends_record)
-        line = [one for one in self.out if self.layout.line(one) == span.line]
-        clear = clear and not (token.kind == "RPAR" and _has_operator(line))
+        if clear and token.kind == "RPAR":
+            line = [one for one in self.out if self.layout.line(one) == span.line]
+            clear = not _has_operator(line)
         fix = replace(span, "", f"remove `{TEXTS[token.kind]}`", safe=clear)
         self.found.error("RL0011", span, message, "leave it out", fix=fix)
         self.doubtful.append(token.start)
@@ -335,8 +336,10 @@ class _Pairing:
         span = Span(self.layout.source, place, place)
         label = Label(self.layout.span(opened), "opened here")
         text, rest = TEXTS[closer], REST_OF_LINE.match(self.layout.source.text, place)
-        inside = [token for token in self.out[:-1] if token.start > opened.start]
-        clear = opened.kind != "LPAR" or not _may_end_sooner(inside)
+        clear = opened.kind != "LPAR"
+        if not clear and len(self.found) < MAX_FINDINGS:  # more are not shown
+            inside = [token for token in self.out[:-1] if token.start > opened.start]
+            clear = not _may_end_sooner(inside)
         fix = replace(span, text, f"add `{text}`", clear)
         if opened.kind == "LBRACE" and self.layout.line(opened) < span.line and rest:
             # A block's brace gets a line of its own.

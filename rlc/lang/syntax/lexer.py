@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 
 from rlc.lang.diagnostics import Diagnostics, replace
 from rlc.lang.source import Source, Span
@@ -53,7 +54,7 @@ def lex(source: Source, tables: Tables) -> TokenStream:
     match_plain = _plain_pattern(terminals).match
     keywords, text, position = tables.keywords, source.text, 0
     plain = {*tables.words, "COMPARE"} - {*keywords.values()}
-    for char in _NO_TEXT.finditer(text):
+    for char in islice(_NO_TEXT.finditer(text), MAX_FINDINGS):
         span = Span(source, *char.span())
         message = f"the character U+{ord(char[0]):04X} is in no text"
         lexed.diagnostics.error("RL0003", span, message, "leave it out")
