@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise, product
 from math import comb, fsum
 
@@ -145,10 +145,10 @@ def reward_shape(
     return RewardShape(False, falls, free, outweighing(moved, earned))
 
 
-def outweighing(moved: Mapping[str, float], earned: Iterable[str]) -> tuple[str, float] | None:
+def outweighing(moved: Mapping[str, float], earned: Collection[str]) -> tuple[str, float] | None:
     """Return what moves a reward `OUTWEIGHS` times as much as all else that is ``earned``, and how
     many times that is; None if nothing does."""
     first, *less = sorted(moved, key=lambda name: -moved[name])
-    second = max((moved[name] for name in less if name in {*earned}), default=0.0)
+    second = max((moved[name] for name in less if name in earned), default=0.0)
     outweighs = second > 0 and moved[first] >= OUTWEIGHS * second
     return (first, moved[first] / second) if outweighs else None

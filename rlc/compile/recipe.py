@@ -54,9 +54,7 @@ def load(
         return CompileResult(None, found)
     compiled = compile_source(source, overrides, seed, folder, reader)
     found = compiled.diagnostics
-    if compiled.plan is None and not any(
-        d.severity == "error" or d.code == "RL0301" for d in found
-    ):
+    if compiled.plan is None and not found.has_errors and all(d.code != "RL0301" for d in found):
         report_no_stage(Span(source, 0, 0), found)  # a check takes it for one that is imported
     plan = compiled.plan or compiled.unmet
     if plan is None or not (rehearse or service):
@@ -69,7 +67,7 @@ def load(
         return variants.on_service(plan, service) if service is not None else plan
 
     sweeps = tuple(sweep.finished(finish, rehearse) for sweep in compiled.sweeps)
-    return _result(finish(plan), compiled.diagnostics, sweeps)
+    return _result(finish(plan), found, sweeps)
 
 
 def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:

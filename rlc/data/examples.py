@@ -18,7 +18,7 @@ from rlc.data.messages import (
     read_tools,
     transcript,
 )
-from rlc.data.rows import why_absent
+from rlc.data.rows import first_of, why_absent
 from rlc.plan import AnyData, Chats, LabelledReplies, Pairs, Rows
 from rlc.records import frozen
 
@@ -66,7 +66,7 @@ def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
     given = (data.prompt, data.chosen, data.rejected)
     found = None if any(given) else _judged(row)
     if found is None:
-        prompt = _first(row, PROMPTS, data.prompt)
+        prompt = first_of(row, PROMPTS, data.prompt)
         chosen, rejected = (
             _required(row, usual, name)
             for usual, name in ((CHOSEN, data.chosen), (REJECTED, data.rejected))
@@ -89,7 +89,7 @@ def read_comparison(row: Mapping[str, Any], data: Pairs) -> Comparison | None:
 def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> LabelledReply:
     """Return the labelled reply of a row. Raise MessageError or ComparisonError for others."""
     tools = read_tools(row.get("tools"))
-    prompt = _first(row, PROMPTS, data.prompt)
+    prompt = first_of(row, PROMPTS, data.prompt)
     reply = _required(row, REPLIES, data.reply)
     label = _required(row, ("label",), data.label)
     word = label.strip().lower() if isinstance(label, str) else label
@@ -124,7 +124,7 @@ def compares(row: Mapping[str, Any], data: Pairs) -> bool:
 def _judged(row: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
     """Return the prompt, the better and the worse reply of a row with two replies and a verdict;
     None if it has another form. The replies of a tie are None."""
-    prompt = _first(row, PROMPTS, None)
+    prompt = first_of(row, PROMPTS, None)
     if isinstance(row.get("comparison"), Mapping):  # of tinker-cookbook
         row = {**row, **row["comparison"]}
         prompt = row.get("prompt_conversation")
@@ -150,12 +150,8 @@ def _judged(row: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
     return prompt, *(sides if preference < 0 else sides[::-1])
 
 
-def _first(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
-    return next((row[n] for n in ((name,) if name else usual) if row.get(n) is not None), None)
-
-
 def _required(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
-    value = _first(row, usual, name)
+    value = first_of(row, usual, name)
     if value is None:
         raise ComparisonError(why_absent(row, (name,) if name else usual))
     return value

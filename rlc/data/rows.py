@@ -291,6 +291,11 @@ def field_fault(row: Mapping[str, Any], name: str, holds: Holds) -> FieldError |
     return None
 
 
+def first_of(row: Mapping[str, Any], usual: Sequence[str], name: str | None) -> Any:
+    """Return the value under a name, or else under the first of the usual ones that has any."""
+    return next((row[n] for n in ((name,) if name else usual) if row.get(n) is not None), None)
+
+
 def why_absent(row: Mapping[str, Any], names: Sequence[str]) -> str:
     """Return why a row has no value under one of several names."""
     if (empty := next((name for name in names if name in row), None)) is not None:

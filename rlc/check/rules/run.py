@@ -268,7 +268,7 @@ def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagn
         )
         evaluated = own.pop("evaluation", 0.0) + sum(sum(bill.values()) for bill in others)
         if evaluated > sum(own.values()) > 0:
-            shown = ("${:,.2f}" if paid else "{:,.0f} tokens").format
+            shown = in_dollars if paid else "{:,.0f} tokens".format
             message = f"evaluations of `{plan.name}` are expected to take {shown(evaluated)}, and "
             message += f"its training {shown(sum(own.values()))}"
             advice = "evaluate less often, or fewer tasks or samples; more at the end is fine"

@@ -19,7 +19,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Literal
 
 from rlc.data.about import ID
@@ -27,7 +27,7 @@ from rlc.data.calls import Code
 from rlc.data.code import explained, load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
-from rlc.data.rows import DataRow
+from rlc.data.rows import DataRow, first_of
 from rlc.plan import GraderPlan
 from rlc.records import asdict, field, frozen
 
@@ -255,9 +255,8 @@ class Reward:
     def _replies(self, row: DataRow) -> Iterator[str]:
         """Yield a reply without an answer, and the right one, if its field is known."""
         yield WITHOUT_ANSWER
-        fields = (self.answer,) if self.answer else ANSWER_FIELDS
-        there = (str(row.fields[name]) for name in fields if row.fields.get(name) is not None)
-        yield from islice(there, 1)
+        if (answer := first_of(row.fields, ANSWER_FIELDS, self.answer)) is not None:
+            yield str(answer)
 
     def __reduce__(self) -> tuple[Any, ...]:
         graders = json.dumps([asdict(grader) for grader in self.graders])
