@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from rlc.catalog.environments import (
@@ -184,7 +184,7 @@ def _of_env(env: EnvPlan, at: str) -> Iterator[Requirement]:
             yield Requirement("server", own, f"{at}.args.base_url", by, purpose=what)
         else:
             yield _key(source.key, f"{at}.id", by)
-    yield from _secrets(env.args, f"{at}.args.secrets", by)
+    yield from _secrets(env.args.get("secrets"), f"{at}.args.secrets", by)
     for path, code in code_of(env) if source.code else ():
         if path == "id":
             what = f"the Python module {code.target.rpartition(':')[0]}"
@@ -194,7 +194,7 @@ def _of_env(env: EnvPlan, at: str) -> Iterator[Requirement]:
         yield Requirement("code", f"the function {script.function}", f"{at}.play.script", by)
     if env.agent is not None:
         yield Requirement("program", env.agent.called, f"{at}.agent", by)
-        yield from _secrets({"secrets": env.agent.secrets}, f"{at}.agent.secrets", by)
+        yield from _secrets(env.agent.secrets, f"{at}.agent.secrets", by)
         first = env.agent.command[0] if env.agent.command else ""
         if first and os.sep not in first:
             yield Requirement("command", first, f"{at}.agent.command", by)
@@ -236,11 +236,11 @@ def _of_wrapper(name: str, args: Mapping[str, Any], path: str, by: str) -> Itera
         address = str(args[traits.server])
         what = f"the server of `{name}()`, {address}"
         yield Requirement("server", address, path, by, purpose=what)
-    yield from _secrets(args, path, f"`{name}()`")
+    yield from _secrets(args.get("secrets"), path, f"`{name}()`")
 
 
-def _secrets(args: Mapping[str, Any], path: str, by: str) -> Iterator[Requirement]:
-    for secret in args.get("secrets") or ():
+def _secrets(names: Sequence[str] | None, path: str, by: str) -> Iterator[Requirement]:
+    for secret in names or ():
         yield Requirement("key", secret, path, by, purpose=f"{by} asks for it")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from operator import is_
 from typing import Any, TypeVar
@@ -81,21 +81,12 @@ def asked_models(node: Any, path: str = "") -> list[tuple[str, ModelState]]:
 
 
 def _collect(node: Any, path: str, found: list[tuple[str, ModelState]]) -> None:
-    kind: Any = type(node)
-    parts: Iterable[tuple[int | str, Any]]
-    if kind is ModelState:
+    if type(node) is ModelState:
         found.append((path, node))
         return
-    if kind is tuple:
-        parts = (children_of(node) or {}).items()
-    elif kind is dict:
-        parts = node.items()
-    else:
-        parts = [(called, getattr(node, name)) for name, called in _names(kind)]
-    for name, part in parts:
+    for name, part in (children_of(node) or {}).items():
         if type(part) not in PLAIN:  # most are
-            inside = str(name) if not path else path if name == "" else f"{path}.{name}"
-            _collect(part, inside, found)
+            _collect(part, f"{path}.{name}" if path else name, found)
 
 
 def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:

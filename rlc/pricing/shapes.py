@@ -328,9 +328,14 @@ class EpisodeShape:
         return self.extends or self.turns == 1
 
     @property
+    def most_turns(self) -> float:
+        """Return the number of its turns, without a limit if it is endless."""
+        return UNLIMITED if self.endless else self.turns
+
+    @property
     def sequences(self) -> float:
         """Return the number of its training sequences."""
-        return 1 if self.one_datum else UNLIMITED if self.endless else self.turns
+        return 1 if self.one_datum else self.most_turns
 
     @property
     def grows(self) -> float:
@@ -370,7 +375,7 @@ class EpisodeShape:
         """Return the tokens of all replies; where each prompt has all of them, they share its
         room."""
         fits = self.room + self.reply if self.extends else self.most
-        return fits if self.endless else min(self.turns * self.reply, fits)
+        return min(self.most_turns * self.reply, fits)
 
     def datum_tokens(self) -> float:
         """Return the tokens of all its training sequences."""

@@ -364,7 +364,7 @@ def sequences(stage: Training, env: EnvPlan, level: Level) -> float:
     if batch.kind == "groups":
         return batch.count * part * env.rollouts.group * each
     if level == "high":  # at most one a turn
-        turns = sum(one.copies * (UNLIMITED if one.endless else one.turns) for one in shape)
+        turns = sum(one.copies * one.most_turns for one in shape)
         return (batch.count - 1 + (batch.parallel or 1) * turns) * part
     return env_tokens(stage, env, level).reference / rollout_tokens(shape) * each
 

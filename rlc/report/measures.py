@@ -73,9 +73,8 @@ def measures(files: RunFiles, stage: StagePlan) -> Iterator[Measure]:
     for one in found:
         if (curve := series(one.label, records, one.key)) is not None:
             yield Measure(stage.name, stage.kind, one.label, curve, one.rises)
-    for one in about[:1]:
-        if (curve := series(name := f"held-out {one.label}", records, one.held_out)) is not None:
-            yield Measure(stage.name, "eval", name, curve, one.rises)
+    if about and (held := series(f"held-out {about[0].label}", records, about[0].held_out)):
+        yield Measure(stage.name, "eval", held.name, held, about[0].rises)
 
 
 def distinct(found: Iterable[Measure]) -> list[Measure]:

@@ -267,12 +267,12 @@ def results(runs: Sequence[ComparedRun]) -> Iterator[Results]:
         for stage in run.files.plan.stages:
             for one in measures(run.files, stage):
                 found.setdefault(f"{one.title} ({one.kind})", {})[run.letter] = one
-    known = list[tuple[object, ...]]()
+    known = set[tuple[object, ...]]()
     for title, mine in found.items():
         curves = tuple((letter, one.curve.values) for letter, one in mine.items())
         if curves in known:
             continue
-        known.append(curves)
+        known.add(curves)
         missing: dict[str, list[str]] = {}
         of = next(iter(mine.values())).stage
         for run in runs:

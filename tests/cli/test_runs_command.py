@@ -93,6 +93,7 @@ def test_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ("heldout", 5, 5),
     ]
     assert run["stages"][0]["metrics"]["step"] == 8
+    assert {*run["stages"][0]} == {"name", "kind", "done", "total", "metrics"}
 
 
 def test_a_single_run_may_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

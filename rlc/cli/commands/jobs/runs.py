@@ -59,10 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found, sweeps = _found(args.root, args.tag)
     if args.json:
         print(json.dumps(run_rows(args.root, args.tag), indent=2))
-    elif found or sweeps:
+        return 0
+    found, sweeps = _found(args.root, args.tag)
+    if found or sweeps:
         _print(found, _differing(args.root, found), sweeps)
     else:
         tagged = f"with the tag {args.tag} " if args.tag else ""
@@ -85,6 +86,10 @@ def run_rows(root: Path, tag: str | None = None) -> list[dict[str, Any]]:
             "resumable": info.resumable,
             "differs": differing[info.path],
             "model": model_of(str(info.path)),
+            "stages": [
+                {name: value for name, value in asdict(stage).items() if name != "watched"}
+                for stage in info.stages
+            ],
         }
         for info in found
     ]
