@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from importlib.metadata import version
@@ -271,26 +269,15 @@ def asked_for(path: str, body: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """The address of ``rlc serve`` in a process of its own."""
-    command = [sys.executable, "-m", "rlc", "serve", "--port", "0"]
-    command += ["--openai", MODEL, f"{KNOWN}={MODEL}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-                    yield found[0]
-                    break
-        finally:
-            process.terminate()
-
-
 def try_all(python: str, only: str | None) -> bool:
     """Try the libraries in another Python, and return whether all was well."""
-    good = True
-    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as server:
+    from serving import started  # the Python of a library has no rlc
+
+    good, words = True, ("--openai", MODEL, f"{KNOWN}={MODEL}")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started(*words, cwd=Path(folder)) as (server, _),
+    ):
         for name in [only] if only else LIBRARIES:
             proxy = Proxy(server)
             threading.Thread(target=proxy.serve_forever, daemon=True).start()

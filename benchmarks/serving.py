@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -34,19 +34,23 @@ GROUPS, MEMBERS = 16, 8  # rollouts of a training step
 DATUMS, LENGTH = 8, 64  # of one forward_backward request
 
 
-@contextmanager
 def serving(
     folder: Path, device: str | None, models: Sequence[str] = ()
-) -> Iterator[tuple[str, int]]:
+) -> AbstractContextManager[tuple[str, int]]:
+    """The address of a server of Tinker's protocol, and its process's number."""
+    words = ["--checkpoints", str(folder), *(["--device", device] if device else [])]
+    return started(*words, *(f"--model={model}" for model in models))
+
+
+@contextmanager
+def started(*words: str, cwd: Path | None = None) -> Iterator[tuple[str, int]]:
     """The address of ``rlc serve`` in a process of its own, and the process's number."""
-    command = [sys.executable, "-m", "rlc", "serve", "--port", "0", "--checkpoints", str(folder)]
-    command += ["--device", device] if device else []
-    command += [f"--model={model}" for model in models]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "rlc", "serve", "--port", "0", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=cwd) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                if found := re.search(r"TINKER_BASE_URL=(\S+)", line):
+                if found := re.search(r"_BASE_URL=(http://[^/\s]+)", line):
                     yield found[1], process.pid
                     break
         finally:
