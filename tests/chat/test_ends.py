@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
 import numpy as np
 import pytest
+from chat_support import encode, renderer, tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from tinker import types
@@ -20,27 +18,6 @@ pytestmark = pytest.mark.engine
 
 WORDS = ["a", "b]", "]", "]\n", " of ", "é", "\N{GRINNING FACE}", "</", "answer", ">", "\n"]
 STOPS = ("]", "</answer>", "\n\n", "é", "\N{GRINNING FACE}")
-
-
-@cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    from rlc.service.tiny import path
-
-    return AutoTokenizer.from_pretrained(str(path()))
-
-
-@cache
-def renderer() -> Any:
-    from tinker_cookbook.renderers import get_renderer
-
-    return get_renderer("qwen3_instruct", tokenizer())
-
-
-def encode(text: str) -> list[int]:
-    tokens: list[int] = tokenizer().encode(text, add_special_tokens=False)
-    return tokens
 
 
 def chat(*texts: str) -> StoppingHistory:

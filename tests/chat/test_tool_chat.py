@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_support import encode, tokenizer
 from PIL import Image
 
 from rlc.catalog.facts import renderer_names
@@ -32,22 +32,8 @@ ASKED = conversation([{"role": "user", "content": "What is there?"}], [TOOL])
 END = "<|im_end|>"
 
 
-@cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    from rlc.service.tiny import path
-
-    return AutoTokenizer.from_pretrained(str(path()))
-
-
 def chat(renderer: str = "qwen3_instruct", instruction: str = "") -> ToolChatHistory:
     return tool_chat_history(tokenizer(), renderer, instruction=instruction)()
-
-
-def encode(text: str) -> list[int]:
-    tokens: list[int] = tokenizer().encode(text, add_special_tokens=False)
-    return tokens
 
 
 def decode(tokens: list[int]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cookbook_support import tokenizer
+from chat_support import tokenizer
 
 from rlc.chat.prompts import tool_chat_history
 from rlc.chat.transcripts import (

@@ -174,10 +174,10 @@ def program(plan: Plan) -> str:
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
 def test_every_recipe_is_the_same_after_it_was_saved(path: Path, tmp_path: Path) -> None:
     """Its values and their origins, its hash, what is explained, its price, its script."""
-    if not rlc.load(path).compile().plan:
+    source = rlc.load(path)
+    if (plan := source.compile().plan) is None:
         pytest.skip("a library")
-    plan = rlc.load(path).plan()
-    rlc.load(path).save(tmp_path / "plan.json")
+    source.save(tmp_path / "plan.json")
     again = evolve(load_plan(tmp_path / "plan.json"), recipe=plan.recipe)
     assert again == plan
     assert again.provenance == plan.provenance

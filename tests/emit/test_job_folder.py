@@ -295,8 +295,6 @@ def test_what_a_job_has_to_reach_is_in_its_page(tmp_path: Path) -> None:
 def test_only_a_job_that_has_not_ended_goes_on(
     status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rlc.emit.job import entry
-
     def ends(*_: object, **__: object) -> None:
         raise SystemExit(status)
 

@@ -13,7 +13,7 @@ from attrs import evolve
 from paths import RECIPES
 from priced_recipes import BATCHES, JUDGES, PLAYED, STAGES, WORLDS, plan_of, text_of
 from run_support import plan, run_new, shortened
-from spending import assert_bounded, counted
+from spending import bounded
 
 from rlc.compile.variants import rehearse
 from rlc.pricing.cost import plan_cost
@@ -29,15 +29,13 @@ def test_every_part_is_in_one_of_the_recipes() -> None:
 
 
 @pytest.mark.parametrize("parts", PLAYED.splitlines())
-def test_no_model_takes_more_than_the_high_estimate(
-    parts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_model_takes_more_than_the_high_estimate(parts: str, tmp_path: Path) -> None:
     made = plan_of(text_of(*parts.split("; ")))
     assert made is not None
-    job, spent = rehearse(made), counted(monkeypatch)
-    with suppress(RunError):  # a model that knows nothing has no two replies of different worth
+    job = rehearse(made)
+    # A model that knows nothing has no two replies of different worth.
+    with bounded(job), suppress(RunError):
         run_new(tmp_path / "run", job)
-    assert_bounded(spent, job)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +46,8 @@ def test_a_recipe_that_others_rehearse_takes_no_more(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     job = shortened(rehearse(evolve(plan(name), recipe=str(RECIPES / f"{name}.rl"))))
-    spent = counted(monkeypatch)
-    run_new(tmp_path / "run", job)
-    assert_bounded(spent, job)
+    with bounded(job):
+        run_new(tmp_path / "run", job)
 
 
 def test_what_learns_from_files_takes_no_less_than_the_low_estimate(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from passages import passage_server
 from paths import RECIPES
 from run_support import metrics, run_new, shortened
-from spending import assert_bounded, counted
+from spending import bounded
 
 from rlc.compile.recipe import compile_source
 from rlc.compile.variants import rehearse
@@ -69,9 +69,8 @@ def test_a_recipe_rehearses(
     monkeypatch.chdir(tmp_path)  # data and modules are found beside the recipe
     job = shortened(rehearse(plan))
     require_runnable(job)
-    spent = counted(monkeypatch)
-    assert run_new(tmp_path / "run", job).state == "finished"
+    with bounded(job):
+        assert run_new(tmp_path / "run", job).state == "finished"
     for stage in job.stages:
         found = metrics(tmp_path / "run", stage.name)
         assert found, f"nothing is known of {stage.name}"
-    assert_bounded(spent, job)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from functools import cache
 from typing import Any, TypeVar
+
+from chat_support import tokenizer
 
 from rlc.chat.turns import Observation
 from rlc.envs.base import TaskKey
@@ -15,15 +16,6 @@ T = TypeVar("T")
 WORDS = "cookbook_builders:WordsBuilder"
 ARITHMETIC = "tinker_cookbook.recipes.math_rl.arithmetic_env:ArithmeticDatasetBuilder"
 GUESS = "tinker_cookbook.recipes.multiplayer_rl.guess_number.env:GuessNumberDatasetBuilder"
-
-
-@cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    from rlc.service.tiny import path
-
-    return AutoTokenizer.from_pretrained(str(path()))
 
 
 def tokens(text: str) -> list[int]:

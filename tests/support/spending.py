@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,35 +16,39 @@ from rlc.pricing.tokens import Tokens
 from rlc.runtime.journal.database import Meter
 from rlc.runtime.records import Usage
 
-# Tokens that are read, sampled and trained on, by stage and model.
-Spending = defaultdict[tuple[str, str], defaultdict[str, float]]
-_nothing = partial(defaultdict[str, float], float)
+# Tokens by stage, model and kind: read, sampled, trained on.
+Spending = defaultdict[tuple[str, str, str], float]
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> Spending:
-    """Return what runs are charged for from now on."""
-    found, add = Spending(_nothing), Meter.add
+@contextmanager
+def bounded(job: Plan) -> Iterator[None]:
+    """Until the block ends, no model takes more tokens of a kind than the high estimate says."""
+    spent, add = Spending(float), Meter.add
 
     def noted(meter: Meter, step: int, usage: Usage) -> None:
-        own = found[meter.stage, meter.model.name]
-        own["read"] += usage.prefill + usage.cached
-        own["sampled"] += usage.sampled
-        own["trained"] += usage.trained
+        whose = meter.stage, meter.model.name
+        spent[*whose, "read"] += usage.prefill + usage.cached
+        spent[*whose, "sampled"] += usage.sampled
+        spent[*whose, "trained"] += usage.trained
         add(meter, step, usage)
 
-    monkeypatch.setattr(Meter, "add", noted)
-    return found
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Meter, "add", noted)
+        yield
+    most = bounds(job)
+    over = {key: (number, round(most[key])) for key, number in spent.items() if number > most[key]}
+    assert not over, f"counted, and high: {over}"
+    assert spent, "nothing was counted"
 
 
 def bounds(job: Plan) -> Spending:
     """Return the high estimate of a plan."""
-    found = Spending(_nothing)
+    found = Spending(float)
 
     def add(stage: str, model: str, tokens: Tokens) -> None:
-        own = found[stage, model]
-        own["read"] += tokens.prefill + tokens.cached
-        own["sampled"] += tokens.sample
-        own["trained"] += tokens.train
+        found[stage, model, "read"] += tokens.prefill + tokens.cached
+        found[stage, model, "sampled"] += tokens.sample
+        found[stage, model, "trained"] += tokens.train
 
     for stage, cost in zip(job.stages, plan_cost(job), strict=True):
         own = cost.step_tokens["high"] * cost.times + cost.tokens_before["high"]
@@ -57,16 +61,3 @@ def bounds(job: Plan) -> Spending:
         used = [cost.tokens(level) for level in LEVELS]
         assert used == sorted(used), stage.name
     return found
-
-
-def assert_bounded(spent: Mapping[tuple[str, str], Mapping[str, float]], job: Plan) -> None:
-    """No model takes more tokens of a kind than the high estimate says."""
-    most = bounds(job)
-    over = {
-        (*whose, kind): (number, round(most[whose][kind]))
-        for whose, kinds in spent.items()
-        for kind, number in kinds.items()
-        if number > most[whose][kind]
-    }
-    assert not over, f"counted, and high: {over}"
-    assert spent, "nothing was counted"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from run_support import metrics, run_new, shortened
-from spending import assert_bounded, counted
+from spending import bounded
 from yardstick import YARDSTICK, no_hub, standing_in
 
 from rlc.compile.recipe import compile_source
@@ -32,8 +32,7 @@ def test_a_recipe_rehearses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
     monkeypatch.chdir(tmp_path)  # data and modules are found beside the recipe
     job = shortened(rehearse(plan))
     require_runnable(job)
-    spent = counted(monkeypatch)
-    assert run_new(tmp_path / "run", job).state == "finished"
+    with bounded(job):
+        assert run_new(tmp_path / "run", job).state == "finished"
     for stage in job.stages:
         assert metrics(tmp_path / "run", stage.name), f"nothing is known of {stage.name}"
-    assert_bounded(spent, job)

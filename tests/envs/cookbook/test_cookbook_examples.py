@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cookbook_support import tokenizer
+from chat_support import tokenizer
 from tinker import types
 
 from rlc.catalog.index import data_traits

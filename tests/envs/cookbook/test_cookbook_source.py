@@ -8,7 +8,8 @@ from typing import Any
 
 import cookbook_builders
 import pytest
-from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokenizer, tokens
+from chat_support import tokenizer
+from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokens
 
 from rlc.chat.turns import EnvError
 from rlc.envs.base import AsyncSource

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from chat_support import tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,15 +22,6 @@ pytestmark = pytest.mark.plain
 
 TOOLS = ({"name": "add", "description": "Adds.", "parameters": {"type": "object"}},)
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
-
-
-@cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    from rlc.service.tiny import path
-
-    return AutoTokenizer.from_pretrained(str(path()))
 
 
 @cache

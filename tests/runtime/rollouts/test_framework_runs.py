@@ -20,7 +20,7 @@ from run_support import (
     shortened,
     train,
 )
-from spending import assert_bounded, counted
+from spending import bounded
 
 from rlc.compile.recipe import load
 from rlc.compile.variants import rehearse
@@ -101,12 +101,12 @@ def test_a_function_that_fails_costs_the_rollout_and_not_the_run(tmp_path: Path)
     ],
 )
 def test_the_recipes_of_the_project_rehearse(
-    name: str, env: str, metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, env: str, metric: str, tmp_path: Path
 ) -> None:
     stand_in = {"tasks.runtime": "subprocess"} if name == "harbor" else {}
     plan = load(f"recipes/{name}.rl", stand_in).plan
     assert plan is not None
-    job, spent = shortened(rehearse(plan)), counted(monkeypatch)
-    run(open_run(job, tmp_path / "run"))
-    assert_bounded(spent, job)
+    job = shortened(rehearse(plan))
+    with bounded(job):
+        run(open_run(job, tmp_path / "run"))
     assert f"env/{env}/{metric}" in metrics(tmp_path / "run")[-1]

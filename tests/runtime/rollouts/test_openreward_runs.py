@@ -22,7 +22,7 @@ from run_support import (
     shortened,
     train,
 )
-from spending import assert_bounded, counted
+from spending import bounded
 
 from rlc.compile.variants import rehearse
 from rlc.plan.records import Plan
@@ -149,15 +149,12 @@ def test_a_resumed_run_goes_on_with_the_next_tasks(tmp_path: Path) -> None:
     assert len(observations) == 6
 
 
-def test_the_recipe_rehearses_in_the_real_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipe_rehearses_in_the_real_environment(tmp_path: Path) -> None:
     text = recipe_text("openreward_games")
     local = re.sub(r"http://127\.0\.0\.1:\d+", base_url(), text)
     job = shortened(rehearse(compiled(local, {"calls.steps": "1", "main.steps": "1"})))
-    spent = counted(monkeypatch)
-    run_new(tmp_path / "run", job)
-    assert_bounded(spent, job)
+    with bounded(job):
+        run_new(tmp_path / "run", job)
     (step,) = metrics(tmp_path / "run", "main")
     assert {"reward/guess", "env/guess/tool_calls"} <= set(step)
     assert len(metrics(tmp_path / "run", "calls")) == 1

@@ -6,10 +6,10 @@ import logging
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import pytest
+from chat_support import tokenizer
 
 from rlc.catalog.facts import renderer_names
 from rlc.chat.prompts import opening, rendered, seeing_renderer
@@ -73,15 +73,6 @@ OTHERWISE = {
     ("qwen3_instruct", "reasoned"),
     ("nemotron3_preserve_thinking", "reasoned"),
 }
-
-
-@cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    from rlc.service.tiny import path
-
-    return AutoTokenizer.from_pretrained(str(path()))
 
 
 def conversations(renderer: str) -> SupervisedRenderer:

@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from chat_support import encode, tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.chat.prompts import fitting_renderer
-from rlc.service import tiny
 from rlc.service.chats.prompts import ChatError, Tool, fits, require_checkable
 from rlc.service.chats.replies import (
     ChatReader,
@@ -31,13 +31,6 @@ ADD = Tool("add", "", NUMBERS, NUMBERS)
 
 
 @cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(tiny.path())
-
-
-@cache
 def renderer(name: str = "qwen3") -> Any:
     return fitting_renderer(tokenizer(), name)
 
@@ -45,10 +38,6 @@ def renderer(name: str = "qwen3") -> Any:
 def end() -> int:
     (token,) = renderer().get_stop_sequences()
     return int(token)
-
-
-def encode(text: str) -> list[int]:
-    return list(tokenizer().encode(text, add_special_tokens=False))
 
 
 def read(reader: Reader, tokens: list[int], reason: Any = "stop") -> tuple[list[Step], FullReply]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import define, field, frozen
+from chat_support import encode, tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from rlc.chat.prompts import fitting_renderer
-from rlc.service import tiny
 from rlc.service.chats.forms import BegunReply, ReplyForm, opened
 from rlc.service.chats.grammar import JsonGrammar, State, after, shortest
 from rlc.service.chats.masks import FormMask, masks_of, token_texts
@@ -58,19 +58,8 @@ TOOLS = (Tool("look", "", CITY, None), Tool("answer", "", {"type": "object"}, No
 
 
 @cache
-def tokenizer() -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(tiny.path())
-
-
-@cache
 def renderer(name: str = "qwen3_instruct") -> Any:
     return fitting_renderer(tokenizer(), name)
-
-
-def encode(text: str) -> list[int]:
-    return list(tokenizer().encode(text, add_special_tokens=False))
 
 
 def state_of(schema: Any) -> State:
