@@ -186,11 +186,13 @@ class HostedService:
         self._listening.enter_context(reported_to(report))
 
     async def close(self, end: SessionEnd) -> None:
+        closing = self._sdk.close(end)
         try:
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self.ping()  # the SDK would try to reach a lost server all that time
-                await self._sdk.close(end)
+                await closing
         except Exception as error:
+            closing.future().cancel()  # ends the heartbeats of the session all the same
             _log.info("the session was not closed: %s", translate(error, self.endpoint.name))
         finally:
             self._listening.close()

@@ -11,6 +11,7 @@ import pytest
 from stub_tinker import StubTinker, stub_tinker
 from tinker import types
 from tinker.lib import queue_state_logger
+from tinker.lib.internal_client_holder import InternalClientHolder
 
 from rlc.service import tiny
 from rlc.service.hosted.clients import HostedTrainingClient
@@ -176,8 +177,21 @@ def test_a_refused_session_is_a_sentence(server: StubTinker) -> None:
     assert "the project is read-only" in str(refusal(server, nothing)[0])
 
 
+def ended(session: InternalClientHolder) -> bool:
+    heartbeats = session._session_heartbeat_task
+    assert heartbeats is not None
+
+    async def wait() -> bool:
+        return bool((await asyncio.wait([heartbeats], timeout=5))[0])
+
+    return session.run_coroutine_threadsafe(wait()).result()
+
+
 def test_a_server_that_goes_away_is_unreachable(server: StubTinker) -> None:
+    sessions = []
+
     async def use(service: HostedService, client: HostedTrainingClient) -> None:
+        sessions.append(service._sdk._get_session_holder())
         server.shutdown()
         server.server_close()
         server.drop_connections()
@@ -186,6 +200,7 @@ def test_a_server_that_goes_away_is_unreachable(server: StubTinker) -> None:
     error, _ = refusal(server, use)
     assert f"cannot reach {server.url}" in str(error)
     assert isinstance(error, ServiceLostError)
+    assert ended(sessions[0]), "the heartbeats of a lost session would go on"
 
 
 def test_a_full_queue_is_waited_for_aloud_and_not_for_ever(

@@ -426,11 +426,11 @@ def test_a_client_that_leaves_stops_its_sampling(client: openai.OpenAI, server: 
             whole.cancel()
 
     asyncio.run(leave())
-    other = tinker.ServiceClient(base_url=server.url, api_key=KEY)
-    training = other.create_lora_training_client(BASE, rank=1).result()
-    sampler = training.save_weights_and_get_sampling_client().result()
-    params = types.SamplingParams(max_tokens=2)
-    sampler.sample(prompt(), 1, params).result(timeout=20)
+    with tinker.ServiceClient(base_url=server.url, api_key=KEY) as other:
+        training = other.create_lora_training_client(BASE, rank=1).result()
+        sampler = training.save_weights_and_get_sampling_client().result()
+        params = types.SamplingParams(max_tokens=2)
+        sampler.sample(prompt(), 1, params).result(timeout=20)
 
 
 def test_samples_at_once_and_tokens_kept_are_bounded(
