@@ -42,8 +42,8 @@ else:
         grading.graders: Grader TRIED boxed completed is_right require_gradable tagged
             wrongly_graded
         grading.math_equivalence: SubprocessPool serve
-        grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError Reward RewardError
-            TRIED_OWN as_number
+        grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN Reward
+            RewardError TRIED_OWN as_number
         grading.verdicts: question_fault read_better read_ranking read_scores reason_of
             shortened shortest_verdict
         harbor: HarborTask harbor_tasks

@@ -23,6 +23,7 @@ from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
 from rlc.check.scope import known_values
 from rlc.data import (
+    OWN,
     Code,
     CodeError,
     DataError,
@@ -38,7 +39,7 @@ from rlc.data import (
     written_signature,
 )
 from rlc.lang import Label
-from rlc.plan import EnvPlan, file_part
+from rlc.plan import EnvPlan, GraderPlan, file_part
 from rlc.records import evolve
 
 NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
@@ -167,7 +168,10 @@ def _try(
     if grader is not None and rows is not None and os.path.isfile(view.located(rows.file)):
         asked = tuple((row, rows.asked(row.fields)) for row in rows.sound(TRIED_OWN))
     longest = min(_LONGEST, _CHARACTERS * ((env and env.rollouts.max_tokens) or 0))
-    trial = CodeTrial(recipe, evolve(code, target=target), grader, answer, asked, longest)
+    together = () if env is None or grader is None else _together(view, env, grader.name)
+    coef = env.args.get("format_coef", 0.0) if env is not None else 0.0
+    given = grader, answer, asked, longest, together, coef
+    trial = CodeTrial(recipe, evolve(code, target=target), *given)
     assert view.reader is not None
     tried = view.reader.tried(trial)
     if tried.moved and (most := outweighing(tried.moved, tried.moved)) is not None:
@@ -175,6 +179,17 @@ def _try(
         message = f"`{name}` of `{code.target}` moves the reward {times:,.0f} times as much as all "
         advice = "give it less weight in `weights`; compared are a right, a wrong and a long reply"
         view.warning("RL0685", path, f"{message}else that it returns", advice)
+    if tried.unearned:
+        first = tried.unearned[0]
+        message = f"{first.reply} earns {first.earned:g} from `{code.target}`"
+        if len(together) > 1:
+            message = f"{first.reply} earns {first.earned:g} from the graders together"
+        if first.due is not None:
+            message += f", and a right answer {first.due:g}"
+        if others := ", ".join(one.reply for one in tried.unearned[1:]):
+            message += f"; so does {others}" if len(tried.unearned) == 2 else f"; so do {others}"
+        advice = "a policy finds that first: pay for an answer alone, and where it has to stand"
+        view.warning("RL0686", path, message, advice)
     if tried.falls:
         message = f"`{code.target}` pays right answers less than `I do not know.`"
         view.warning("RL0683", path, message, "turn the sign around")
@@ -205,6 +220,22 @@ def _try(
         found = FAILS if failed.step == "import" else NO_REWARD
         marks += labels(error.place, error.place.path, "for this row") if error.place else []
         view.error(found, path, what, error.hint, *marks)
+
+
+def _together(view: StageView, env: EnvPlan, first: str) -> tuple[GraderPlan, ...]:
+    """Return all graders of an environment where nothing else rewards it, and the ``first`` is the
+    first function of the user's own among them."""
+    own = [part for part in env.graders if part.grader == OWN]
+    otherwise = env.judging or env.reward.shaped or env.agent or env.play or with_role(env, "game")
+    if otherwise or own[0].name != first:
+        return ()
+    graders = list[GraderPlan]()
+    for part in env.graders:
+        target = part.args.get("function", "")
+        if file_part(target) != target:
+            part = evolve(part, args={**part.args, "function": view.located(target)})
+        graders.append(part)
+    return tuple(graders)
 
 
 def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> None:
