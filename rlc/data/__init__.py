@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
+    from rlc.data.grading.unearned import *
     from rlc.data.grading.verdicts import *
     from rlc.data.harbor import *
     from rlc.data.journal import *
@@ -44,6 +45,7 @@ else:
         grading.math_equivalence: SubprocessPool serve
         grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN Reward
             RewardError TRIED_OWN as_number
+        grading.unearned: UnearnedReply
         grading.verdicts: question_fault read_better read_ranking read_scores reason_of
             shortened shortest_verdict
         harbor: HarborTask harbor_tasks

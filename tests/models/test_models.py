@@ -172,9 +172,9 @@ def test_the_commands(
     assert capsys.readouterr().out.endswith("rlc chat 'with space' --renderer role_colon\n")
     few = ["--tasks", "2", "--run-dir", "quick", "--json"]
     assert main(["eval", str(trained), "--env", "guess", *few]) == 0
-    said = capsys.readouterr()
-    (found,) = json.loads(said.out)["runs"]  # and nothing else is printed there
-    assert f"quick after step 0: mean_reward {found['results']['mean_reward']:.3f}" in said.err
+    printed = capsys.readouterr()
+    (found,) = json.loads(printed.out)["runs"]  # and nothing else is printed there
+    assert f"quick after step 0: mean_reward {found['results']['mean_reward']:.3f}" in printed.err
     assert main(["eval", str(trained), "--env", "spell_it"]) == 2
     assert "it has `guess`" in capsys.readouterr().err
 

@@ -6,6 +6,7 @@ tried if that is allowed."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 from inspect import Signature
 
@@ -30,6 +31,7 @@ from rlc.data import (
     DataRow,
     FilePlace,
     PackageMissingError,
+    UnearnedReply,
     lacks,
     module_file,
     parsed_template,
@@ -180,16 +182,8 @@ def _try(
         advice = "give it less weight in `weights`; compared are a right, a wrong and a long reply"
         view.warning("RL0685", path, f"{message}else that it returns", advice)
     if tried.unearned:
-        first = tried.unearned[0]
-        message = f"{first.reply} earns {first.earned:g} from `{code.target}`"
-        if len(together) > 1:
-            message = f"{first.reply} earns {first.earned:g} from the graders together"
-        if first.due is not None:
-            message += f", and a right answer {first.due:g}"
-        if others := ", ".join(one.reply for one in tried.unearned[1:]):
-            message += f"; so does {others}" if len(tried.unearned) == 2 else f"; so do {others}"
-        advice = "a policy finds that first: pay for an answer alone, and where it has to stand"
-        view.warning("RL0686", path, message, advice)
+        payer = f"`{code.target}`" if len(together) == 1 else "the graders together"
+        _report_unearned(view, path, tried.unearned, payer)
     if tried.falls:
         message = f"`{code.target}` pays right answers less than `I do not know.`"
         view.warning("RL0683", path, message, "turn the sign around")
@@ -220,6 +214,20 @@ def _try(
         found = FAILS if failed.step == "import" else NO_REWARD
         marks += labels(error.place, error.place.path, "for this row") if error.place else []
         view.error(found, path, what, error.hint, *marks)
+
+
+def _report_unearned(
+    view: StageView, path: str, unearned: Sequence[UnearnedReply], payer: str
+) -> None:
+    first, *others = unearned
+    message = f"{first.reply} earns {first.earned:g} from {payer}"
+    if first.due is not None:
+        message += f", and a right answer {first.due:g}"
+    if others:
+        does = "does" if len(others) == 1 else "do"
+        message += f"; so {does} {', '.join(one.reply for one in others)}"
+    advice = "a policy finds that first: pay for an answer alone, and where it has to stand"
+    view.warning("RL0686", path, message, advice)
 
 
 def _together(view: StageView, env: EnvPlan, first: str) -> tuple[GraderPlan, ...]:

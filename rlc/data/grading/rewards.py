@@ -35,7 +35,7 @@ from rlc.plan import GraderPlan
 from rlc.records import asdict, evolve, field, frozen
 
 Messages = Sequence[Mapping[str, Any]]
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 OWN = "grade_with"
 CONVERSATION = ("messages", "conversation")  # names of a first parameter that is given all of it
@@ -348,12 +348,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _in_time(call: Callable[[], T], seconds: float = _TRIAL_SECONDS) -> T:
+def _in_time(call: Callable[[], _T], seconds: float = _TRIAL_SECONDS) -> _T:
     """Call in a thread of its own. Raise TimeoutError if it takes too long."""
     import threading
     from concurrent.futures import Future
 
-    done = Future[T]()
+    done = Future[_T]()
 
     def make() -> None:
         try:

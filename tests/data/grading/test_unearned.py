@@ -14,12 +14,16 @@ UNANSWERED = [(prompt, None) for prompt, _ in ROWS]
 Rows = list[tuple[str, str]] | list[tuple[str, None]]
 
 
+def last(found: list[str]) -> str:
+    return found[-1] if found else ""
+
+
 def marked(reply: str) -> str:
-    return (re.findall(r"<answer>\s*(.*?)\s*</answer>", reply, re.DOTALL) or [""])[-1]
+    return last(re.findall(r"<answer>\s*(.*?)\s*</answer>", reply, re.DOTALL))
 
 
 def last_number(reply: str) -> str:
-    return (re.findall(r"\d+", reply) or [""])[-1]
+    return last(re.findall(r"\d+", reply))
 
 
 PAID: list[tuple[str, Rows, Callable[[str, str | None], float], set[str]]] = [
