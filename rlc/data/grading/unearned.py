@@ -21,7 +21,7 @@ _FORMS = (
 _MARKS = slice(4, None)  # of the forms that say where the answer is
 _USUAL = "0 1 2 3 4 5 6 7 8 9 10 A B C D E yes no true false"
 _WRONG = "nothing", "0", "none of them"
-EMPTY, ECHO, MARKS = "an empty reply", "an echo of the prompt", "the marks of an answer alone"
+EMPTY, ECHO, MARKS_ALONE = "an empty reply", "an echo of the prompt", "the marks of an answer alone"
 LONG, LISTED = "a long reply that says nothing", "a list of usual answers"
 BURIED = "a list of wrong answers with the right one in it"
 
@@ -69,7 +69,7 @@ def _of_row(
         elif kind == LONG:
             enough = earned > most
         else:  # marks and silence that are paid in full, and not for their length
-            enough = kind in (EMPTY, MARKS) and SOLVED <= earned > max(nothing, paid[LONG])
+            enough = kind in (EMPTY, MARKS_ALONE) and SOLVED <= earned > max(nothing, paid[LONG])
         if enough:
             yield UnearnedReply(kind, earned, due)
 
@@ -81,7 +81,7 @@ def _replies(
     found: dict[str, Sequence[str]] = {
         EMPTY: [""],
         ECHO: [prompt],
-        MARKS: [form.format("") for form in _FORMS[_MARKS]],
+        MARKS_ALONE: [form.format("") for form in _FORMS[_MARKS]],
         LISTED: [_USUAL],
     }
     if answer is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rlc.data.grading.unearned import BURIED, ECHO, EMPTY, LISTED, LONG, MARKS, unearned
+from rlc.data.grading.unearned import BURIED, ECHO, EMPTY, LISTED, LONG, MARKS_ALONE, unearned
 
 ROWS = [("Which is larger, 4 or 3?", "4"), ("Which is larger, 7 or 5?", "7"), ("9 or 1?", "9")]
 UNANSWERED = [(prompt, None) for prompt, _ in ROWS]
@@ -31,8 +31,8 @@ PAID: list[tuple[str, Rows, Callable[[str, str | None], float], set[str]]] = [
     ("anywhere in the marks", ROWS, lambda reply, answer: str(answer) in marked(reply), {BURIED}),
     ("length beside it", ROWS, lambda r, a: (last_number(r) == a) + len(r) / 50, {LONG}),
     ("length", UNANSWERED, lambda reply, _: len(reply) / 50, {LONG}),
-    ("marks", UNANSWERED, lambda reply, _: "<answer>" in reply, {MARKS}),
-    ("marks, whatever the answer", ROWS, lambda reply, _: "<answer>" in reply, {MARKS}),
+    ("marks", UNANSWERED, lambda reply, _: "<answer>" in reply, {MARKS_ALONE}),
+    ("marks, whatever the answer", ROWS, lambda reply, _: "<answer>" in reply, {MARKS_ALONE}),
     ("silence", UNANSWERED, lambda reply, _: max(0.0, 1 - len(reply)), {EMPTY}),
     ("echo", [(f"{p} {a}", a) for p, a in ROWS], lambda r, a: last_number(r) == a, {ECHO}),
     ("the last number", ROWS, lambda reply, answer: last_number(reply) == answer, set()),
