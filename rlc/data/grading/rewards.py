@@ -43,7 +43,7 @@ TRIED_OWN = 4  # first rows that functions of the user's own are called with bef
 # What the field of a right answer is usually called, most often first.
 ANSWER_FIELDS = ("answer", "solution", "target", "output", "label")
 _TRIAL_SECONDS = 120.0
-_UNEARNED_SECONDS = 10.0
+_UNEARNED_SECONDS = 3.0  # for all such replies: of what is slow, or paid, few are tried
 _PATIENCE = 180.0  # within which code must have been imported and tried
 _SHOWN = 60  # characters of a value in a message
 
