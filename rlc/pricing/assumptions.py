@@ -82,7 +82,8 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
     if envs and not any(data.by_oracle for data in stage.data):
         yield f"low, expected, high: replies of {_shares(shapes.REPLY_SHARE)} of max_tokens"
         if (tries := tokens.most_tries(stage, "high")) > 1:
-            yield f"high: rollouts are played and judged {tries} times, all tries but the last fail"
+            played = f"rollouts are played and judged {tries} times"
+            yield f"high: {played}, as if all tries but the last failed"
     if any(max_turns(env) not in (None, 1) for env in envs):
         yield f"low, expected, high: episodes of {_shares(shapes.TURN_SHARE)} of the turns allowed"
     yield from _BY_KIND[stage](stage)
@@ -174,7 +175,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
     if env.agent is not None:
         yield "texts that its agent adds are not counted"
-        yield f"high: each reply is sampled {FORM_TRIES} times, and has its form in the last"
+        yield f"high: each reply is sampled {FORM_TRIES} times, as if the last alone had its form"
     if max_turns(env) == 1:
         return
     if max_turns(env) is None:
