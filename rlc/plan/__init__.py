@@ -30,9 +30,9 @@ else:
         differences: Change ComparedValue WrittenValue change_lines changes_between
             difference_lines differing_paths plan_values value_changes
         environments: ANY AgentPlan AnyJudge Asked ComparerPlan EndpointPlan EnvPlan GraderPlan
-            JudgePlan JudgingPlan MAX_TURNS OF_EACH_ENVIRONMENT OUTCOMES PastPlan PlayPlan
-            RewardModelPlan RewardPlan RolloutsPlan SOLVED STEP_TIMEOUT ScriptPlan StepPlan
-            TEXT_FILE is_text_file
+            FORM_TRIES JudgePlan JudgingPlan MAX_TURNS OF_EACH_ENVIRONMENT OUTCOMES PastPlan
+            PlayPlan RewardModelPlan RewardPlan RolloutsPlan SOLVED STEP_TIMEOUT ScriptPlan
+            StepPlan TEXT_FILE is_text_file
         expectations: COMPARES ExpectationPlan ExpectationResult Over QuantityPlan TermPlan Unit
             amount shown
         graph: Graph GraphEdge GraphNode IN_ORDER SCORERS barriers build_graph evaluations_of

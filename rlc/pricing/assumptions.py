@@ -19,6 +19,7 @@ from rlc.catalog import (
     unknown_turns,
 )
 from rlc.plan import (
+    FORM_TRIES,
     EndpointPlan,
     EnvPlan,
     Evaluation,
@@ -80,6 +81,9 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
     envs = stage.environments
     if envs and not any(data.by_oracle for data in stage.data):
         yield f"low, expected, high: replies of {_shares(shapes.REPLY_SHARE)} of max_tokens"
+        if (tries := tokens.most_tries(stage, "high")) > 1:
+            played = f"rollouts are played and judged {tries} times"
+            yield f"high: {played}, as if all tries but the last failed"
     if any(max_turns(env) not in (None, 1) for env in envs):
         yield f"low, expected, high: episodes of {_shares(shapes.TURN_SHARE)} of the turns allowed"
     yield from _BY_KIND[stage](stage)
@@ -116,7 +120,8 @@ def _policy_gradient(stage: Training) -> Iterator[str]:
     batch = stage.of(Rollouts).batch
     yield _CACHED
     yield f"low, expected, high: {_shares(tokens.TAUGHT)} of the rollouts trained on"
-    yield "rollouts that fail and are repeated are not counted"
+    if batch.kind == "turns":
+        yield "rollouts that take the place of dropped ones are not counted"
     if batch.resample:
         again = f"{batch.resample:,} replacements"
         yield f"low, expected, high: {_shares(tokens.RESAMPLED)} of the {again} played"
@@ -169,7 +174,8 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
         judge = others[0].prompt
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
     if env.agent is not None:
-        yield "texts that its agent adds, and replies sampled again for their form, are not counted"
+        yield "texts that its agent adds are not counted"
+        yield f"high: each reply is sampled {FORM_TRIES} times, as if the last alone had its form"
     if max_turns(env) == 1:
         return
     if max_turns(env) is None:

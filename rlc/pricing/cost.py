@@ -1,7 +1,8 @@
 """Dollars of a plan and of a sweep, before anything runs: low, expected and high.
 
-``high`` has every reply at max_tokens, every episode at its last turn and no cache hit;
-``expected`` and ``low`` have the shares of :mod:`rlc.pricing.shapes` and a cache that never misses.
+``high`` has every reply at max_tokens, every episode at its last turn, every try after a failure,
+and no cache hit; ``expected`` and ``low`` have the shares of :mod:`rlc.pricing.shapes`, no failure,
+and a cache that never misses.
 A part without a known price makes the sum a lower bound.
 """
 
@@ -295,7 +296,7 @@ def lora_parameters(model: ModelPlan) -> int | None:
 # Parts of stages that cost nothing, whatever they are. Stages are priced without them, so that the
 # price of one cannot depend on them, and trials that differ in nothing else are priced once.
 UNPRICED = (
-    *("optimizer", "advantage", "aggregate", "on_error", "give_up", "deadlines", "kl_guard"),
+    *("optimizer", "advantage", "aggregate", "give_up", "deadlines", "kl_guard"),
     *("budget", "track"),
 )
 
