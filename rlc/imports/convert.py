@@ -6,20 +6,32 @@ and their use. Nothing is run. Of YAML, duplicates, oversize and mistakes become
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.imports import gem, openreward, rllm
+from rlc.imports import gem, openreward, rllm, trl, trl_script, verl
 from rlc.imports.rllm_options import LEGACY, UNIFIED
 from rlc.imports.settings import SCRIPT, InputError, Settings, shown
 
 GEM, COOKBOOK, OPENREWARD, RLLM = "gem", "gem-cookbook", "openreward", "rllm"
-SOURCES = (GEM, COOKBOOK, OPENREWARD, RLLM)
+VERL, VERL_SFT = "verl", "verl-sft"
+SOURCES = (GEM, COOKBOOK, OPENREWARD, RLLM, *trl.TABLES, VERL, VERL_SFT)
 
-_SCRIPTS = {"tinker_cookbook_train": COOKBOOK, "run_gem_train": COOKBOOK, "tinker_train": GEM}
+_SCRIPTS = {
+    "tinker_cookbook_train": COOKBOOK,
+    "run_gem_train": COOKBOOK,
+    "tinker_train": GEM,
+    **dict.fromkeys(("main_ppo", "main_ppo_v0", "main_dapo"), VERL),
+    **dict.fromkeys(("fsdp_sft_trainer", "sft_trainer", "sft_trainer_ray"), VERL_SFT),
+    **{f"trl {method}": f"trl-{method}" for method in trl_script.METHODS},
+}
 _SECTIONS = {name.partition(".")[0] for name in LEGACY | UNIFIED if "." in name} | {"rllm"}
 _YAML = re.compile(r"(?m)^[\w\"'][\w./\"'-]*:(\s|$)")
 _CONFIG_FLAGS = ("--config_path", "--config-path", "--config")
@@ -47,6 +59,8 @@ def convert(
     """
     source = source or _guess(job)
     settings = _settings(job, source, keep_going)
+    if source in trl.TABLES:
+        return trl.recipe(settings, job.unknown)
     for word in job.unknown:
         advice = "options are written name=value"
         settings.problem(f"`{shown(word)}` is no option of the script", advice)
@@ -54,6 +68,8 @@ def convert(
         raise InputError(f"--env is for rllm, and this is {source}", "leave it out")
     if source == RLLM:
         return rllm.recipe(settings, job.script, env)
+    if source in (VERL, VERL_SFT):
+        return verl.recipe(settings)
     importers = {GEM: gem.recipe, COOKBOOK: gem.cookbook_recipe, OPENREWARD: openreward.recipe}
     return importers[source](settings)
 
@@ -62,14 +78,17 @@ def job_of_text(text: str) -> ForeignJob:
     """Read a file: a configuration in YAML, or a shell script with one training command."""
     lines = (line for line in text.splitlines() if line.strip())
     first = next((line for line in lines if not line.startswith(("#", "---"))), "")
+    if trl_script.is_script(text):
+        return _job_of_script(text)
     if _YAML.match(first):
         return ForeignJob(config=read_yaml(text))
     found = []
-    for words in commands(text):
+    for words, unset in _commands(text):
         # A command trains if it has a Python script, and options; or nothing but options.
-        if _script_at(words) is not None or all("=" in word for word in words):
+        if _script_at(words) is not None or _trl(words) or all("=" in word for word in words):
             job = job_of_command(words)
             if job.pairs or job.config_path:
+                _require([] if _lenient(job.script) else unset)
                 found.append(job)
     if not found:
         advice = "it is a line such as `python tinker_train.py env_id=… num_env=64`"
@@ -80,17 +99,57 @@ def job_of_text(text: str) -> ForeignJob:
     return found[0]
 
 
+def _job_of_script(text: str) -> ForeignJob:
+    """Read a script of TRL, and the command in its docstring if that holds one."""
+    method, pairs, unread, docstring = trl_script.read_script(text)
+    given: tuple[tuple[str, Any], ...] = ()
+    with suppress(InputError, StopIteration):  # a text, and no command
+        given = next(job_of_command(words).pairs for words in commands(docstring) if _trl(words))
+    return ForeignJob(f"trl {method}", (*given, *pairs), unknown=tuple(unread))
+
+
+def _trl(words: Sequence[str]) -> str | None:
+    """Return the script of a command whose options are those of TRL, written `--name value`."""
+    for word, after in pairwise(words):
+        if word.rpartition("/")[2] == "trl" and not after.startswith("-"):
+            return f"trl {after}"
+    named = any(word.startswith("--model_name_or_path") for word in words)
+    return next((f"trl {word}" for word in words if word.endswith(".py")), None) if named else None
+
+
+def _flags(words: Sequence[str]) -> ForeignJob:
+    """Read `--name value`, `--name=value`, `--name a b`, `--name` and `--no_name`."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found.append((name.replace("-", "_"), [value] * bool(equals)))
+        elif found:
+            found[-1][1].append(word)
+    named = dict(found)
+    config = next(iter(named.pop("config", [])), None)
+    pairs = []
+    for name, values in named.items():
+        off = name.startswith("no_") and not values
+        value = values if len(values) > 1 else values[0] if values else not off
+        pairs.append((name.removeprefix("no_") if off else name, value))
+    return ForeignJob("", tuple(pairs), None, config)
+
+
 def job_of_command(words: Sequence[str]) -> ForeignJob:
     """Read a command, as the words of its command line."""
+    if (name := _trl(words)) is not None:
+        return evolve(_flags(words), script=name)
     start = _script_at(words)
     script, rest = ("", words) if start is None else (words[start], words[start + 1 :])
+    flags = () if _lenient(script) else _CONFIG_FLAGS  # Hydra's name folders, and no file
     pairs: list[tuple[str, Any]] = []
     unknown: list[str] = []
     config = None
     waiting = iter(rest)
     for word in waiting:
         name, equals, value = word.partition("=")
-        if name in _CONFIG_FLAGS:
+        if name in flags:
             config = value if equals else next(waiting, None)
         elif equals and name.strip("-+"):
             pairs.append((name.removeprefix("--"), value))
@@ -131,6 +190,10 @@ def _settings(job: ForeignJob, source: str, keep_going: bool) -> Settings:
         raise InputError("no options are given", "they are written name=value")
     if source == RLLM:
         return rllm.read_settings(pairs, keep_going)
+    if source in trl.TABLES:
+        return Settings(trl.TABLES[source], pairs, gathers=True)
+    if source in (VERL, VERL_SFT):
+        return verl.read_settings(pairs, source == VERL_SFT)
     options = gem.OPTIONS if source == GEM else gem.COOKBOOK_OPTIONS
     return Settings(options, pairs, keep_going, whose=SCRIPT)
 
@@ -146,6 +209,16 @@ def _overridden(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]
     return {**config, key: _overridden(inner if isinstance(inner, dict) else {}, rest, value)}
 
 
+def _lenient(script: str) -> bool:
+    """Return whether what is unknown in a command becomes a comment."""
+    return script.startswith("trl ") or _SCRIPTS.get(_last(script)) in (VERL, VERL_SFT)
+
+
+def _last(script: str) -> str:
+    """Return the name of a script, without its folders and packages."""
+    return re.split(r"[./\\]", script.removesuffix(".py"))[-1]
+
+
 def _script_at(words: Sequence[str]) -> int | None:
     """Return the index of the script or module, or None."""
     for index, word in enumerate(words):
@@ -158,10 +231,18 @@ def _script_at(words: Sequence[str]) -> int | None:
 
 def _guess(job: ForeignJob) -> str:
     """Tell which trainer a job is for: by its script, else by its options."""
-    name = re.split(r"[./\\]", job.script.removesuffix(".py"))[-1]
-    if name in _SCRIPTS:
+    if (name := _last(job.script)) in _SCRIPTS:
         return _SCRIPTS[name]
+    if name.startswith("trl ") and not job.script.endswith(".py"):
+        advice = f"read are {', '.join(f'`trl {method}`' for method in trl_script.METHODS)}"
+        raise InputError(f"`{shown(name)}` has no counterpart here", advice)
     names = {*(job.config or {}), *(name for name, _ in job.pairs)}
+    if any(name.lstrip("+").startswith("actor_rollout_ref") for name in names):
+        return VERL
+    if "partial_pretrain" in ((job.config or {}).get("model") or {}):
+        return VERL_SFT
+    if _lenient(job.script) or "model_name_or_path" in names:
+        return _guess_trl(job.script, names)
     if job.config_path or {"environments", "openreward_run_name"} & names:
         return OPENREWARD
     if any(re.split(r"[./]", name.lstrip("+"))[0] in _SECTIONS for name in names):
@@ -178,8 +259,28 @@ def _guess(job: ForeignJob) -> str:
     raise InputError("nothing tells which trainer this is for", advice)
 
 
+def _guess_trl(script: str, names: set[str]) -> str:
+    """Tell which trainer of TRL: by the script's name, else by options that only one has."""
+    for method in trl_script.METHODS:
+        if method in script.rpartition("/")[2]:
+            return f"trl-{method}"
+    others = {
+        one: set().union(*(trl.TABLES[two] for two in trl.TABLES if two != one))
+        for one in trl.TABLES
+    }
+    own = {one: len(names & (options.keys() - others[one])) for one, options in trl.TABLES.items()}
+    best = [one for one, count in own.items() if count == max(own.values())]
+    if len(best) > 1:
+        message = "nothing tells which trainer of TRL this is for"
+        raise InputError(message, f"say it with --from: {', '.join(trl.TABLES)}")
+    return best[0]
+
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = r"\$\{(?P<braced>[A-Za-z_]\w*)(:?-(?P<default>[^{}]*))?\}|\$(?P<name>[A-Za-z_]\w*)"
+_VARIABLE = (
+    r"\$\(\((?P<sum>[^\n]*?)\)\)(?!\))"
+    r"|\$\{(?P<braced>[A-Za-z_]\w*)(:?-(?P<default>([^{}]|\$\{[^{}]*\})*))?\}|\$(?P<name>[A-Za-z_]\w*)"
+)
 # The pieces of a command, and those of a string in double quotes.
 _PLAIN = re.compile(
     rf"""
@@ -191,11 +292,13 @@ _PLAIN = re.compile(
     | (?P<open>')            # never closed
     | (?P<quote>")           # a string in double quotes begins
     | {_VARIABLE}
-    | (?P<text>.)
+    | (?P<text>\$\([^()]*\)|.)  # a command in a command is left as it is
     """,
     re.DOTALL | re.VERBOSE,
 )
-_QUOTED = re.compile(rf'(?P<quote>")|\\(?P<escaped>["\\$`\n])|{_VARIABLE}|(?P<text>.)', re.DOTALL)
+_QUOTED = re.compile(
+    rf'(?P<quote>")|\\(?P<escaped>["\\$`\n])|{_VARIABLE}|(?P<text>\$\([^()]*\)|.)', re.DOTALL
+)
 
 
 def commands(text: str) -> list[list[str]]:
@@ -205,22 +308,40 @@ def commands(text: str) -> list[list[str]]:
     their program. Raise InputError if a quote is not closed or a variable is used and not set in
     the text.
     """
-    variables: dict[str, str] = {}
     found = []
-    for words in _read(text.replace("\r\n", "\n"), variables):
+    for words, unset in _commands(text):
+        _require(unset)
+        found.append(words)
+    return found
+
+
+def _commands(text: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the words of each command, and the variables in them whose values are not known."""
+    variables = {"HOME": "~"}
+    unset: list[str] = []
+    unknown: dict[str, list[str]] = {}  # of the variables that others are made of
+    for words in _read(text.replace("\r\n", "\n"), variables, unset):
+        missing = [name for used in unset for name in unknown.get(used, [used])]
+        unset.clear()
         given = [word for word in words if word != "$@"]
         given = given[1:] if given[:1] == ["export"] else given
         rest = given
         while rest and (match := _ASSIGNMENT.fullmatch(rest[0])):
-            variables[match[1]] = match[2]
+            variables[match[1]], unknown[match[1]] = match[2], missing
             rest = rest[1:]
         if rest or len(given) > 1:
-            found.append(rest or given)
-    return found
+            yield rest or given, missing
 
 
-def _read(text: str, variables: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the words of each command; its caller adds to ``variables`` before the next one."""
+def _require(unset: Sequence[str]) -> None:
+    for name in unset:
+        message = f"the value of ${shown(name)} does not stand in the script"
+        raise InputError(message, f"put `{shown(name)}=…` before the command")
+
+
+def _read(text: str, variables: dict[str, str], used: list[str]) -> Iterator[list[str]]:
+    """Yield the words of each command, and add the variables in it to ``used``; its caller adds to
+    ``variables`` before the next one."""
     words: list[str] = []
     word: str | None = None  # None between words
     quoted, at = False, 0
@@ -243,14 +364,42 @@ def _read(text: str, variables: dict[str, str]) -> Iterator[list[str]]:
             word, quoted = word or "", not quoted
         elif piece["escaped"] != "\n":  # a line that goes on
             name = piece["braced"] or piece["name"]
-            value = piece[kind or 0] if name is None else variables.get(name, piece["default"])
-            if value is None:
-                message = f"the value of ${shown(name)} does not stand in the script"
-                raise InputError(message, f"put `{shown(name)}=…` before the command")
+            value = piece[kind or 0]
+            if name is not None and (name in variables or piece["default"] is None):
+                used.append(name)
+                value = variables.get(name, f"${name}")
+            elif name is not None:
+                value = " ".join(next(_read(piece["default"], variables, used)))
+            elif piece["sum"] is not None:
+                value = _sum(piece["sum"], variables)
             word = (word or "") + value
     if quoted:
         raise InputError('a " is opened and never closed', "close the quote")
     yield words if word is None else [*words, word]
+
+
+_OPERATORS: Mapping[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def _sum(text: str, variables: Mapping[str, str]) -> str:
+    """Return the value of ``$((…))``; its text if that is not plain arithmetic."""
+
+    def number(node: Any) -> int:
+        if isinstance(node, ast.BinOp):
+            value: int = _OPERATORS[type(node.op)](number(node.left), number(node.right))
+            return value
+        return int(variables[node.id] if isinstance(node, ast.Name) else node.value)
+
+    try:
+        return str(number(ast.parse(text.replace("$", "").strip(), mode="eval").body))
+    except (SyntaxError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError):
+        return f"$(({text}))"
 
 
 MOST_VALUES = 20_000
