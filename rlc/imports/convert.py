@@ -7,11 +7,11 @@ and their use. Nothing is run. Of YAML, duplicates, oversize and mistakes become
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from operator import add, floordiv, mul, sub
 from typing import Any
 
 from attrs import evolve, frozen
@@ -83,12 +83,13 @@ def job_of_text(text: str) -> ForeignJob:
     if _YAML.match(first):
         return ForeignJob(config=read_yaml(text))
     found = []
-    for words, unset in _commands(text):
+    read, missing = _commands(text)
+    for words in read:
         # A command trains if it has a Python script, and options; or nothing but options.
         if _script_at(words) is not None or _trl(words) or all("=" in word for word in words):
             job = job_of_command(words)
             if job.pairs or job.config_path:
-                _require([] if _lenient(job.script) else unset)
+                _require([] if _lenient(job.script) else words, missing)
                 found.append(job)
     if not found:
         advice = "it is a line such as `python tinker_train.py env_id=… num_env=64`"
@@ -114,7 +115,8 @@ def _trl(words: Sequence[str]) -> str | None:
         if word.rpartition("/")[2] == "trl" and not after.startswith("-"):
             return f"trl {after}"
     named = any(word.startswith("--model_name_or_path") for word in words)
-    return next((f"trl {word}" for word in words if word.endswith(".py")), None) if named else None
+    at = _script_at(words) if named else None
+    return None if at is None else f"trl {words[at]}"
 
 
 def _flags(words: Sequence[str]) -> ForeignJob:
@@ -139,7 +141,8 @@ def _flags(words: Sequence[str]) -> ForeignJob:
 def job_of_command(words: Sequence[str]) -> ForeignJob:
     """Read a command, as the words of its command line."""
     if (name := _trl(words)) is not None:
-        return evolve(_flags(words), script=name)
+        script = name.removeprefix("trl ")
+        return evolve(_flags([word for word in words if word != script]), script=name)
     start = _script_at(words)
     script, rest = ("", words) if start is None else (words[start], words[start + 1 :])
     flags = () if _lenient(script) else _CONFIG_FLAGS  # Hydra's name folders, and no file
@@ -184,7 +187,9 @@ def _settings(job: ForeignJob, source: str, keep_going: bool) -> Settings:
             config = _overridden(config, name, value)
         return Settings(openreward.OPTIONS, config.items(), keep_going)
     overridden = {name for name, _ in job.pairs}
-    pairs = [pair for pair in flat(job.config or {}) if pair[0] not in overridden]
+    config = job.config or {}
+    given = list(config.items()) if source in trl.TABLES else flat(config)
+    pairs = [pair for pair in given if pair[0] not in overridden]
     pairs = resolved([*pairs, *job.pairs])
     if not pairs and not job.script:
         raise InputError("no options are given", "they are written name=value")
@@ -260,20 +265,15 @@ def _guess(job: ForeignJob) -> str:
 
 
 def _guess_trl(script: str, names: set[str]) -> str:
-    """Tell which trainer of TRL: by the script's name, else by options that only one has."""
-    for method in trl_script.METHODS:
-        if method in script.rpartition("/")[2]:
-            return f"trl-{method}"
-    others = {
-        one: set().union(*(trl.TABLES[two] for two in trl.TABLES if two != one))
-        for one in trl.TABLES
+    """Tell which trainer of TRL: by the script's name, else by the options."""
+    fits = {
+        source: 1_000 * (source.removeprefix("trl-") in _last(script)) + len(names & options.keys())
+        for source, options in trl.TABLES.items()
     }
-    own = {one: len(names & (options.keys() - others[one])) for one, options in trl.TABLES.items()}
-    best = [one for one, count in own.items() if count == max(own.values())]
-    if len(best) > 1:
-        message = "nothing tells which trainer of TRL this is for"
-        raise InputError(message, f"say it with --from: {', '.join(trl.TABLES)}")
-    return best[0]
+    if len(best := [source for source in fits if fits[source] == max(fits.values())]) == 1:
+        return best[0]
+    message = "nothing tells which trainer of TRL this is for"
+    raise InputError(message, f"say it with --from: {', '.join(trl.TABLES)}")
 
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -308,40 +308,38 @@ def commands(text: str) -> list[list[str]]:
     their program. Raise InputError if a quote is not closed or a variable is used and not set in
     the text.
     """
-    found = []
-    for words, unset in _commands(text):
-        _require(unset)
-        found.append(words)
+    found, missing = _commands(text)
+    for words in found:
+        _require(words, missing)
     return found
 
 
-def _commands(text: str) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the words of each command, and the variables in them whose values are not known."""
-    variables = {"HOME": "~"}
-    unset: list[str] = []
-    unknown: dict[str, list[str]] = {}  # of the variables that others are made of
-    for words in _read(text.replace("\r\n", "\n"), variables, unset):
-        missing = [name for used in unset for name in unknown.get(used, [used])]
-        unset.clear()
+def _commands(text: str) -> tuple[list[list[str]], set[str]]:
+    """Return the words of each command, and the names of variables that are not set."""
+    variables, missing = {"HOME": "~"}, set[str]()
+    found = []
+    for words in _read(text.replace("\r\n", "\n"), variables, missing):
         given = [word for word in words if word != "$@"]
         given = given[1:] if given[:1] == ["export"] else given
         rest = given
         while rest and (match := _ASSIGNMENT.fullmatch(rest[0])):
-            variables[match[1]], unknown[match[1]] = match[2], missing
+            variables[match[1]] = match[2]
             rest = rest[1:]
         if rest or len(given) > 1:
-            yield rest or given, missing
+            found.append(rest or given)
+    return found, missing
 
 
-def _require(unset: Sequence[str]) -> None:
-    for name in unset:
-        message = f"the value of ${shown(name)} does not stand in the script"
-        raise InputError(message, f"put `{shown(name)}=…` before the command")
+def _require(words: Sequence[str], missing: set[str]) -> None:
+    for name in sorted(missing):
+        if any(f"${name}" in word for word in words):
+            message = f"the value of ${shown(name)} does not stand in the script"
+            raise InputError(message, f"put `{shown(name)}=…` before the command")
 
 
-def _read(text: str, variables: dict[str, str], used: list[str]) -> Iterator[list[str]]:
-    """Yield the words of each command, and add the variables in it to ``used``; its caller adds to
-    ``variables`` before the next one."""
+def _read(text: str, variables: dict[str, str], missing: set[str]) -> Iterator[list[str]]:
+    """Yield the words of each command; its caller adds to ``variables`` before the next one. A
+    variable without a value stays as it is, and its name is added to ``missing``."""
     words: list[str] = []
     word: str | None = None  # None between words
     quoted, at = False, 0
@@ -364,36 +362,27 @@ def _read(text: str, variables: dict[str, str], used: list[str]) -> Iterator[lis
             word, quoted = word or "", not quoted
         elif piece["escaped"] != "\n":  # a line that goes on
             name = piece["braced"] or piece["name"]
-            value = piece[kind or 0]
+            value = piece[kind or 0] if piece["sum"] is None else _sum(piece["sum"], variables)
             if name is not None and (name in variables or piece["default"] is None):
-                used.append(name)
+                missing |= {name} - variables.keys()
                 value = variables.get(name, f"${name}")
             elif name is not None:
-                value = " ".join(next(_read(piece["default"], variables, used)))
-            elif piece["sum"] is not None:
-                value = _sum(piece["sum"], variables)
+                value = " ".join(next(_read(piece["default"], variables, missing)))
             word = (word or "") + value
     if quoted:
         raise InputError('a " is opened and never closed', "close the quote")
     yield words if word is None else [*words, word]
 
 
-_OPERATORS: Mapping[type, Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+_OPERATORS: dict[type, Any] = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv}
 
 
-def _sum(text: str, variables: Mapping[str, str]) -> str:
+def _sum(text: str, variables: dict[str, str]) -> str:
     """Return the value of ``$((…))``; its text if that is not plain arithmetic."""
 
     def number(node: Any) -> int:
         if isinstance(node, ast.BinOp):
-            value: int = _OPERATORS[type(node.op)](number(node.left), number(node.right))
-            return value
+            return int(_OPERATORS[type(node.op)](number(node.left), number(node.right)))
         return int(variables[node.id] if isinstance(node, ast.Name) else node.value)
 
     try:

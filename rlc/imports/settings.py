@@ -235,6 +235,10 @@ def _words(value: Any) -> list[str]:
     return [word for word in words if word]
 
 
+def _floats(value: Any) -> list[float]:
+    return [_float(item) for item in _words(value)]
+
+
 def _mapping(value: Any) -> dict[str, Any]:
     """Read a mapping, or JSON text of one."""
     import json
@@ -252,6 +256,7 @@ _TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "bool": ("true or false", _bool),
     "string": ("a string", _string),
     "words": ("a list of words", _words),
+    "floats": ("a list of numbers", _floats),
     "mapping": ("a mapping", _mapping),
     "any": ("a value", lambda value: value),
 }

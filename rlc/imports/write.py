@@ -132,6 +132,9 @@ TRAINER_LOSSES = ("importance_sampling", "ppo", "cispo", "dro")  # what Tinker's
 _TAKEN = {POLICY, MAIN, "heldout", "then", "true", "false", "none"}
 
 
+TRAINED = RecipeLine("model", POLICY)
+
+
 def current_model(base: str) -> BaseModelFacts | None:
     """Return what the catalogue knows of a base model, or of the one that replaces it."""
     retired = find_retired(base)
