@@ -141,8 +141,8 @@ def _flags(words: Sequence[str]) -> ForeignJob:
 def job_of_command(words: Sequence[str]) -> ForeignJob:
     """Read a command, as the words of its command line."""
     if (name := _trl(words)) is not None:
-        script = name.removeprefix("trl ")
-        return evolve(_flags([word for word in words if word != script]), script=name)
+        at = words.index(name.removeprefix("trl "))
+        return evolve(_flags([*words[:at], *words[at + 1 :]]), script=name)
     start = _script_at(words)
     script, rest = ("", words) if start is None else (words[start], words[start + 1 :])
     flags = () if _lenient(script) else _CONFIG_FLAGS  # Hydra's name folders, and no file

@@ -75,7 +75,9 @@ def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
             if match[2] == "Config":
                 yield from given.items()
                 continue
-            given |= dict(zip(("model", "reward_funcs"), call.args, strict=False))
+            names = ("model", "reward_funcs") if match[1] == "GRPO" else ("model",)
+            first = [values.get(_name(arg), arg) for arg in call.args]
+            given |= dict(zip(names, first, strict=False))
             model = given.get("model")
             if isinstance(model, ast.Call) and model.args:  # …from_pretrained("owner/name")
                 model = values.get(_name(model.args[0]), model.args[0])

@@ -248,8 +248,9 @@ def _evaluation(settings: Settings) -> list[str]:
         *([RecipeLine("every", literal(every))] if every > 0 else []),
         *([RecipeLine("first", "true")] if first else []),
     ]
-    parts = [_tasks(settings, "val"), write.block("eval", "heldout", lines)]
-    return parts if every > 0 or first else []
+    if every <= 0 and not first:
+        return []
+    return [_tasks(settings, "val"), write.block("eval", "heldout", lines)]
 
 
 def _sft(settings: Settings) -> list[str]:

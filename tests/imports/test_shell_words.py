@@ -20,6 +20,11 @@ from rlc.imports.settings import InputError
         ("a '' b", ["a", "", "b"]),
         ('a "\\"q\\"" "$"', ["a", '"q"', "$"]),
         ('run "$@" b', ["run", "b"]),
+        (
+            "a n=$((2 * (3 + 4) / 7)) $((x * 2)) $(date +%s) $HOME/x",
+            ["a", "n=2", "$((x * 2))", "$(date +%s)", "~/x"],
+        ),
+        ('a x=${X:-"${HOME}/y"}', ["a", "x=~/y"]),
     ],
 )
 def test_words(text: str, words: list[str]) -> None:
