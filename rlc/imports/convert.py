@@ -133,8 +133,8 @@ def _flags(words: Sequence[str]) -> ForeignJob:
     pairs = []
     for name, values in named.items():
         off = name.startswith("no_") and not values
-        value = values if len(values) > 1 else values[0] if values else not off
-        pairs.append((name.removeprefix("no_") if off else name, value))
+        given: Any = values if len(values) > 1 else values[0] if values else not off
+        pairs.append((name.removeprefix("no_") if off else name, given))
     return ForeignJob("", tuple(pairs), None, config)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 from rlc.imports import write
 from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss
@@ -166,12 +167,13 @@ def _tasks(settings: Settings) -> str:
         above = ["the job names no reward function: write one, `def reward(reply, row)`"]
     grader = Word(f"{{ {' '.join(f'{name} = {value}' for name, value in graders.items())} }}")
     solved = any(value.endswith("math") for value in graders.values())
-    fields = {"question": "prompt", "answer": "solution", "format_coef": 0.0} if solved else {}
+    fields: dict[str, Any] = {"grader": grader}
+    fields |= {"question": "prompt", "answer": "solution", "format_coef": 0.0} if solved else {}
     kind = "problems" if solved else "rows"
-    return write.declaration("env", "tasks", _rows(settings, kind, grader=grader, **fields), above)
+    return write.declaration("env", "tasks", _rows(settings, kind, **fields), above)
 
 
-def _rows(settings: Settings, kind: str, split: str = "train", **named: object) -> str:
+def _rows(settings: Settings, kind: str, split: str = "train", **named: Any) -> str:
     """Write where the rows are; a data set is one of the hub unless it looks like a file."""
     name, config = settings["dataset_name"], settings["dataset_config"]
     part = settings[f"dataset_{split}_split"]
@@ -191,7 +193,8 @@ def _lines(settings: Settings, updates: int, count: int) -> list[RecipeLine]:
     most, clip, warmup = (settings[f] for f in ("max_steps", "max_grad_norm", "warmup_steps"))
     steps = math.ceil(most / updates) if most > 0 else None
     if settings.options is TABLES["trl-sft"]:
-        clip = settings.note(f"max_grad_norm = {clip:g}: {SUMMED}")
+        settings.note(f"max_grad_norm = {clip:g}: {SUMMED}")
+        clip = 0
     floor = (settings["lr_scheduler_kwargs"] or {}).get("min_lr_rate")
     warmup = (warmup if warmup < 1 else warmup / updates) or settings["warmup_ratio"]
     shape = (settings["lr_scheduler_type"], warmup, floor if isinstance(floor, float) else 0.0)
@@ -222,7 +225,7 @@ def _examples(settings: Settings, kind: str) -> list[RecipeLine]:
     count = settings["per_device_train_batch_size"] * settings["num_processes"]
     count *= settings["gradient_accumulation_steps"]
     longest = settings["max_length"] if settings.is_given("max_length") else 1024
-    limits = {"max_tokens": longest, "too_long": Word("drop") if longest else None}
+    limits: dict[str, Any] = {"max_tokens": longest, "too_long": Word("drop") if longest else None}
     longer = f"longer rows are cut there after {longest} tokens, and left out here"
     data, evaluated = _rows(settings, kind, **limits), settings["eval_strategy"]
     lines = [RecipeLine("data", data, longer if longest else ""), *_lines(settings, 1, count)]

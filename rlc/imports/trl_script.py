@@ -91,8 +91,8 @@ def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
 
 def _path(node: ast.expr, origins: dict[str, str]) -> str:
     """Return the dotted path of a reward function; one of the script begins with a dot."""
-    name = node.value if isinstance(node, ast.Constant) else _name(node) or ast.unparse(node)
-    return f"{origins.get(str(name), '')}.{name}"
+    name = str(node.value) if isinstance(node, ast.Constant) else _name(node) or ast.unparse(node)
+    return f"{origins.get(name, '')}.{name}"
 
 
 def _name(node: ast.AST) -> str:

@@ -103,9 +103,9 @@ def test_numbers(command: str, expected: str) -> None:
 
 def token_losses(recipe: str, logp: Any, logq: Any, adv: Any, ref: Any) -> Any:
     """The loss of each of several sequences of one token, by the recipe's own loss."""
-    plan = compile_source(Source("imported.rl", recipe)).plan
-    assert plan is not None
-    stage = next(stage for stage in plan.stages if isinstance(stage, Training))
+    compiled = compile_source(Source("imported.rl", recipe))
+    assert compiled.plan is not None, list(compiled.diagnostics)
+    stage = next(stage for stage in compiled.plan.stages if isinstance(stage, Training))
     program = flat(stage).loss.program
     columns = zip(logp, logq, adv, ref, strict=True)
     names = ("logp", "logq", "adv", "ref")
@@ -132,6 +132,7 @@ def test_own_losses_are_those_of_the_libraries(
     k3 = np.exp(ref - logp) - (ref - logp) - 1
     job = f"{VERL} data.train_files=train.jsonl data.train_batch_size=32"
     job += " trainer.val_before_train=False actor_rollout_ref.rollout.n=4"
+    job += " trainer.total_training_steps=9"
     split = (
         "actor_rollout_ref.actor.ppo_mini_batch_size=16 actor_rollout_ref.actor.use_kl_loss=True"
     )
