@@ -63,6 +63,13 @@ def policy_loss(
     return [declared], [RecipeLine("loss", "imported()", note), *line]
 
 
+def sampling(longest: int, heat: float, top_p: float, top_k: int, prompt: int | None = None) -> str:
+    """Write how is sampled; a ``top_k`` below 1 means all tokens."""
+    named = {"top_p": top_p if top_p != 1 else None, "top_k": top_k if top_k > 0 else None}
+    named |= {"max_prompt_tokens": prompt}
+    return call("sample", max_tokens=longest, temperature=heat, **named)
+
+
 def optimizer(
     settings: Settings,
     rate: float,

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from rlc.imports import write
-from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss
+from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
 from rlc.imports.settings import REQUIRED, InputError, Option, Settings, defaults, shown, table
 from rlc.imports.write import RecipeLine, Word, call, literal
 
@@ -61,10 +61,8 @@ def recipe(settings: Settings, unread: tuple[str, ...]) -> str:
     """Return the recipe of a job; ``unread`` are options that stand in Python code only."""
     for text in unread:
         settings.note(f"in Python code only, which is not run: {text}")
-    makers = {"trl-grpo": _grpo, "trl-dpo": _dpo, "trl-sft": _sft}
-    parts = next(make for name, make in makers.items() if settings.options is TABLES[name])(
-        settings
-    )
+    kind = next(name for name, table in TABLES.items() if settings.options is table)
+    parts = {"trl-grpo": _grpo, "trl-dpo": _dpo, "trl-sft": _sft}[kind](settings)
     full = [] if settings["use_peft"] else [RecipeLine("lora_rank", "32", FULL)]
     parts = [write.model_block(settings, "model_name_or_path", "lora_r", full), *parts]
     return write.recipe_of("A job of TRL (as in 1.16)", settings, parts)
@@ -76,9 +74,8 @@ def _grpo(settings: Settings) -> list[str]:
     if parts < updates:
         settings.note(f"TRL makes {updates} updates of a batch, by parts of a group; here {parts}")
     groups = call("groups", literal(count), group_size=size, updates=parts if parts > 1 else None)
-    longest, top_k = settings["max_completion_length"], max(settings["top_k"], 0) or None
-    named = {"temperature": settings["temperature"], "top_p": top_p if top_p != 1 else None}
-    sample = call("sample", max_tokens=longest, **named, top_k=top_k)
+    longest, heat = settings["max_completion_length"], settings["temperature"]
+    sample = sampling(longest, heat, top_p, settings["top_k"])
     scale = settings["scale_rewards"].lower()
     scale = {"true": "group", "false": "none"}.get(scale, scale)
     scale = settings.choice("scale_rewards", scale, ("group", "batch", "none"), "group")
@@ -204,10 +201,8 @@ def _lines(settings: Settings, updates: int, count: int) -> list[RecipeLine]:
     known = f"{most} updates" if updates > 1 else ""
     unknown = f"there {settings['num_train_epochs']:g} × rows / {count}: rows are not counted here"
     saved = settings["save_strategy"] == "steps" and (steps or settings.is_given("save_steps"))
-    every, keep = (
-        int(settings["save_steps"] / updates) if saved else 0,
-        settings["save_total_limit"],
-    )
+    every = int(settings["save_steps"] / updates) if saved else 0
+    keep = {"keep": Word(str(kept))} if (kept := settings["save_total_limit"]) else {}
     project, run = settings["project"], settings["run_name"]
     used = [name for name in ("wandb", "trackio") if name in settings["report_to"]]
     trackers = ", ".join(call(name, literal(project), run=run) for name in used)
@@ -215,7 +210,7 @@ def _lines(settings: Settings, updates: int, count: int) -> list[RecipeLine]:
     return [
         optimizer(settings, rate, note, shape, steps, **named, grad_clip_norm=clip or None),
         RecipeLine("steps", literal(steps or STEPS), known if steps else unknown),
-        *write.save_line(every, "", **({"keep": Word(str(keep))} if keep else {})),
+        *write.save_line(every, "", **keep),
         *([RecipeLine("track", f"[{trackers}]")] if trackers else []),
     ]
 
@@ -248,9 +243,7 @@ def _dpo(settings: Settings) -> list[str]:
 
 def _sft(settings: Settings) -> list[str]:
     if not settings["assistant_only_loss"]:
-        settings.note(
-            "assistant_only_loss = false: TRL learns the user's messages too, if rows are chats"
-        )
+        settings.note("assistant_only_loss = false: of chats TRL learns the user's messages too")
     text = "`chats` reads `messages` or `conversations`; for `prompt` and `completion` write"
     settings.note(f'{text} rows(…, reply = "completion")')
     return [write.block("sft", write.MAIN, _examples(settings, "chats"))]

@@ -9,9 +9,18 @@ from typing import Any
 
 from rlc.imports.settings import InputError
 
+_MODEL, _SPLIT = "model_name_or_path", "dataset_train_split"
 METHODS = ("grpo", "dpo", "sft")
 _IMPORT = re.compile(r"(?m)^\s*(from|import) (trl|datasets|peft|transformers)\b")
 _CLASS = re.compile(r"(GRPO|DPO|SFT)(Config|Trainer)")
+# Calls that decide about the training, with the options that their arguments are.
+_CALLS = {
+    "LoraConfig": {"r": "lora_r", "target_modules": "lora_target_modules"},
+    "load_dataset": {"path": "dataset_name", "name": "dataset_config", "split": _SPLIT},
+    "SFTTrainer": {"model": _MODEL},
+    "DPOTrainer": {"model": _MODEL},
+    "GRPOTrainer": {"model": _MODEL, "reward_funcs": "reward_funcs"},
+}
 
 
 def is_script(text: str) -> bool:
@@ -34,17 +43,18 @@ def read_script(text: str) -> tuple[str, list[tuple[str, Any]], list[str], str]:
         found = ", ".join(sorted(methods)) or "none"
         message = f"a script with one of TRL's trainers is read, and this has {found}"
         raise InputError(message, "give its options as a command: `trl grpo --name value …`")
-    options, unread = [], []
+    options, unread = dict[str, Any](), []
     for name, node in _options(nodes):
         try:
-            options.append((name, ast.literal_eval(node)))
+            options.setdefault(name, ast.literal_eval(node))
         except (ValueError, TypeError, MemoryError, RecursionError):
-            unread.append(f"{name} = {ast.unparse(node)}")
-    return methods.pop(), options, unread, ast.get_docstring(tree) or ""
+            if name != _MODEL:
+                unread.append(f"{name} = {ast.unparse(node)}")
+    return methods.pop(), list(options.items()), unread, ast.get_docstring(tree) or ""
 
 
 def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the arguments that decide about the training, names of the script filled in."""
+    """Yield the arguments of those calls, names of the script filled in."""
     values: dict[str, ast.expr] = {}
     origins: dict[str, str] = {}
     for node in nodes:
@@ -52,41 +62,27 @@ def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
             values.setdefault(node.targets[0].id, node.value)
         elif isinstance(node, ast.ImportFrom):
             origins |= {alias.asname or alias.name: node.module or "" for alias in node.names}
-    loaded = False
     for call in (node for node in nodes if isinstance(node, ast.Call)):
-        name, given = _name(call.func), {key.arg: key.value for key in call.keywords if key.arg}
-        given = {key: values.get(_name(value), value) for key, value in given.items()}
+        name = _name(call.func)
+        whole = _CLASS.fullmatch(name) and name.endswith("Config")
+        renamed = {} if whole else _CALLS.get(name)
+        if renamed is None:
+            continue
+        given = dict(zip(renamed, call.args, strict=False))
+        given |= {key.arg: key.value for key in call.keywords if key.arg}
         if name == "LoraConfig":
             yield "use_peft", ast.Constant(True)
-            yield from (
-                (f"lora_{key.removeprefix('lora_')}", value) for key, value in given.items()
-            )
-        elif name == "load_dataset" and not loaded and call.args:
-            loaded, keys = True, ("dataset_name", "dataset_config")
-            yield from (
-                (key, values.get(_name(arg), arg))
-                for key, arg in zip(keys, call.args, strict=False)
-            )
-            keep = {"name": "dataset_config", "split": "dataset_train_split"}
-            for key in given.keys() & keep:
-                value = given[key]  # of several splits the first one trains
-                yield keep[key], value.elts[0] if isinstance(value, ast.List) else value
-        elif match := _CLASS.fullmatch(name):
-            if match[2] == "Config":
-                yield from given.items()
-                continue
-            names = ("model", "reward_funcs") if match[1] == "GRPO" else ("model",)
-            first = [values.get(_name(arg), arg) for arg in call.args]
-            given |= dict(zip(names, first, strict=False))
-            model = given.get("model")
-            if isinstance(model, ast.Call) and model.args:  # …from_pretrained("owner/name")
-                model = values.get(_name(model.args[0]), model.args[0])
-            if isinstance(model, ast.Constant):
-                yield "model_name_or_path", model
-            if (rewards := given.get("reward_funcs")) is not None:
-                several = rewards.elts if isinstance(rewards, ast.List | ast.Tuple) else [rewards]
-                paths = [_path(item, origins) for item in several]
-                yield "reward_funcs", ast.List([ast.Constant(path) for path in paths])
+        for key, value in given.items():
+            option, value = renamed.get(key, key), values.get(_name(value), value)
+            if option == _MODEL and isinstance(value, ast.Call) and value.args:
+                value = values.get(_name(value.args[0]), value.args[0])  # …from_pretrained("a/b")
+            elif option == _SPLIT and isinstance(value, ast.List):
+                value = value.elts[0]  # of several, the first one trains
+            elif option == "reward_funcs":
+                several = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+                value = ast.List([ast.Constant(_path(item, origins)) for item in several])
+            if whole or key in renamed or name == "LoraConfig":
+                yield option, value
 
 
 def _path(node: ast.expr, origins: dict[str, str]) -> str:

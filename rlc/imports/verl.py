@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from rlc.catalog import find_builtin
 from rlc.imports import write
-from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss
+from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
 from rlc.imports.settings import REQUIRED, Option, Settings, defaults, shown, table
 from rlc.imports.write import RecipeLine, Word, call, literal
 
@@ -62,10 +63,6 @@ PPO = {
     **defaults(_CHANGED, CHANGES),
     **defaults("bool data.filter_overlong_prompts=false", _OVERLONG),
 }
-ADVANTAGES = {"reinforce_plus_plus": "reinforce_pp", "grpo_vectorized": "grpo"}
-ADVANTAGES["reinforce_plus_plus_baseline"] = "reinforce_pp_baseline"
-ADVANTAGES |= {name: name for name in ("grpo", "rloo", "rloo_vectorized", "opo", "gpg", "gdpo")}
-ADVANTAGES["grpo_passk"] = "grpo_passk"
 LOSSES = {"gspo": "gspo", "cispo": "cispo", "sapo": "sapo", "gpg": "cross_entropy"}
 KINDS = {"kl": "k1", "k1": "k1", "abs": "abs", "mse": "k2", "k2": "k2"}
 AGGREGATES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean")
@@ -109,17 +106,12 @@ def _ppo(settings: Settings) -> list[str]:
     again = again if settings["algorithm.filter_groups.enable"] else None
     named = {"group_size": size, "updates": updates if updates > 1 else None, "resample": again}
     note = settings.default_note("data.train_batch_size", "rollout.n")
-    kind, norm = settings["algorithm.adv_estimator"], settings["algorithm.norm_adv_by_std_in_grpo"]
-    name = ADVANTAGES.get(kind, "grpo")
-    normed = norm or name not in ("grpo", "gdpo", "grpo_passk")
-    other = f"there `{shown(kind)}`; here advantages compare rollouts, without a critic"
     losses, loss = _loss(settings, updates)
-    advantage = call(f"verl.{name}", norm=None if normed else False)
     lines = [
         RecipeLine("env", "tasks"),
         RecipeLine("batch", call("groups", literal(count), **named), note),
         RecipeLine("sampling", _sampling(settings, "rollout.")),
-        RecipeLine("advantage", advantage, "" if kind in ADVANTAGES else other),
+        _advantage(settings),
         *loss,
         *_penalty(settings),
         *_lines(settings, settings["actor.grad_clip"]),
@@ -128,16 +120,26 @@ def _ppo(settings: Settings) -> list[str]:
     return [_tasks(settings, "train"), *losses, train, *_evaluation(settings)]
 
 
+def _advantage(settings: Settings) -> RecipeLine:
+    kind, norm = settings["algorithm.adv_estimator"], settings["algorithm.norm_adv_by_std_in_grpo"]
+    plain = {"grpo_vectorized": "grpo"}.get(kind, kind)
+    name = f"verl.{plain.replace('reinforce_plus_plus', 'reinforce_pp')}"
+    known, note = find_builtin("advantage", name), ""
+    if known is None:
+        note = f"there `{shown(kind)}`; here advantages compare rollouts, without a critic"
+        known = find_builtin("advantage", name := "verl.grpo")
+    normed = norm or known is None or all(param.name != "norm" for param in known.params)
+    return RecipeLine("advantage", call(name, norm=None if normed else False), note)
+
+
 def _sampling(settings: Settings, group: str) -> str:
     """Write how is sampled; validation is greedy unless it says otherwise."""
-    training = group == "rollout."
-    greedy = not training and not settings[f"{group}do_sample"]
     heat, top_p, top_k = (settings[f"{group}{name}"] for name in ("temperature", "top_p", "top_k"))
-    named = {"temperature": 1.0 if greedy else heat, "top_p": None if greedy else top_p}
-    named["top_p"] = named["top_p"] if named["top_p"] != 1 else None
-    named["top_k"] = 1 if greedy else max(top_k, 0) or None
-    named["max_prompt_tokens"] = settings["data.max_prompt_length"] if training else None
-    return call("sample", max_tokens=settings["data.max_response_length"], **named)
+    longest, prompt = settings["data.max_response_length"], settings["data.max_prompt_length"]
+    if group == "rollout.":
+        return sampling(longest, heat, top_p, top_k, prompt)
+    greedy = not settings[f"{group}do_sample"]
+    return sampling(longest, *((1.0, 1.0, 1) if greedy else (heat, top_p, top_k)))
 
 
 def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]]:

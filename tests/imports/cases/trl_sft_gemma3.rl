@@ -2,7 +2,7 @@
 #
 # Not carried over, or worth knowing:
 #   - in Python code only, which is not run: output_dir = f'{model_id}-codeforces-SFT'
-#   - assistant_only_loss = false: TRL learns the user's messages too, if rows are chats
+#   - assistant_only_loss = false: of chats TRL learns the user's messages too
 #   - `chats` reads `messages` or `conversations`; for `prompt` and `completion` write rows(…, reply
 #     = "completion")
 #   - max_grad_norm = 1: a limit for the mean over tokens; here the gradient is of their sum, so

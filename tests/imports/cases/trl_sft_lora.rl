@@ -1,7 +1,7 @@
 # A job of TRL (as in 1.16), imported with `rlc import`.
 #
 # Not carried over, or worth knowing:
-#   - assistant_only_loss = false: TRL learns the user's messages too, if rows are chats
+#   - assistant_only_loss = false: of chats TRL learns the user's messages too
 #   - `chats` reads `messages` or `conversations`; for `prompt` and `completion` write rows(…, reply
 #     = "completion")
 #   - max_grad_norm = 1: a limit for the mean over tokens; here the gradient is of their sum, so
