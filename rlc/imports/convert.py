@@ -314,11 +314,17 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
+_ARRAY = re.compile(r"(?ms)^(\w+)=\(\s*$(.*?)^\)")  # over several lines
+_ELEMENTS = re.compile(r'"?\$\{(\w+)\[@\]\}"?')
+
+
 def _commands(text: str) -> tuple[list[list[str]], set[str]]:
     """Return the words of each command, and the names of variables that are not set."""
     variables, missing = {"HOME": "~"}, set[str]()
-    found = []
-    for words in _read(text.replace("\r\n", "\n"), variables, missing):
+    found, text = [], text.replace("\r\n", "\n")
+    arrays = {name: re.sub(r"(\s#.*)?\n", " ", body) for name, body in _ARRAY.findall(text)}
+    text = _ELEMENTS.sub(lambda use: arrays.get(use[1], use[0]), _ARRAY.sub("", text))
+    for words in _read(text, variables, missing):
         given = [word for word in words if word != "$@"]
         given = given[1:] if given[:1] == ["export"] else given
         rest = given
@@ -368,6 +374,9 @@ def _read(text: str, variables: dict[str, str], missing: set[str]) -> Iterator[l
                 value = variables.get(name, f"${name}")
             elif name is not None:
                 value = " ".join(next(_read(piece["default"], variables, missing)))
+            if name is not None and not quoted and word is None and value.split()[1:]:
+                *options, value = value.split()  # several words, as the shell makes of it
+                words += options
             word = (word or "") + value
     if quoted:
         raise InputError('a " is opened and never closed', "close the quote")

@@ -60,7 +60,8 @@ def policy_loss(
     text = "coef = 0: the divergence is a part of the loss"
     line = [RecipeLine("kl", "reference(policy.base, coef = 0)", text)] if coef else []
     declared = f"{head} {{\n{_GAINS[kind].format(**more)}\n{token}\n}}\n"
-    return [declared], [RecipeLine("loss", "imported()", note), *line]
+    use = "imported()" if "(" in head else "imported"
+    return [declared], [RecipeLine("loss", use, note), *line]
 
 
 def sampling(longest: int, heat: float, top_p: float, top_k: int, prompt: int | None = None) -> str:

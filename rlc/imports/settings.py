@@ -172,8 +172,8 @@ class Settings:
 
     def _typed(self, option: Option, name: str, value: Any) -> Any:
         if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
-            if option.default is None:
-                return None
+            if option.default is None or self.gathers:
+                return option.default
             if value is None:
                 self.problem(f"`{self.where}{name}` has no value", "give it one, or remove it")
                 return option.default
