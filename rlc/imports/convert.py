@@ -58,14 +58,14 @@ def convert(
         InputError: the input cannot become a recipe.
     """
     source = source or _guess(job)
+    if env is not None and source != RLLM:
+        raise InputError(f"--env is for rllm, and this is {source}", "leave it out")
     settings = _settings(job, source, keep_going)
     if source in trl.TABLES:
         return trl.recipe(settings, job.unknown)
     for word in job.unknown:
         advice = "options are written name=value"
         settings.problem(f"`{shown(word)}` is no option of the script", advice)
-    if env is not None and source != RLLM:
-        raise InputError(f"--env is for rllm, and this is {source}", "leave it out")
     if source == RLLM:
         return rllm.recipe(settings, job.script, env)
     if source in (VERL, VERL_SFT):

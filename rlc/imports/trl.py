@@ -200,7 +200,8 @@ def _lines(settings: Settings, updates: int, count: int) -> list[RecipeLine]:
     note = settings.default_note("learning_rate", "lr_scheduler_type")
     known = f"{most} updates" if updates > 1 else ""
     unknown = f"there {settings['num_train_epochs']:g} × rows / {count}: rows are not counted here"
-    saved = settings["save_strategy"] == "steps" and (steps or settings.is_given("save_steps"))
+    known_end = settings.is_given("save_steps") or most >= settings["save_steps"]
+    saved = settings["save_strategy"] == "steps" and known_end
     every = int(settings["save_steps"] / updates) if saved else 0
     keep = {"keep": Word(str(kept))} if (kept := settings["save_total_limit"]) else {}
     project, run = settings["project"], settings["run_name"]
