@@ -143,12 +143,16 @@ _ADAPTER = """{name}: rewards.py is to be written; TRL calls with lists, rlc wit
       return theirs(prompts=[row["prompt"]], completions=said, **columns)[0] or 0.0"""
 
 
+_WORDS = ("true", "false", "none")
+
+
 def _tasks(settings: Settings) -> str:
     """Write the environment of a data set and its reward functions."""
     graders, above, weights = dict[str, str](), list[str](), settings["reward_weights"]
     for index, path in enumerate(settings["reward_funcs"]):
         module, _, name = path.rpartition(".")
-        name = re.sub(r"\W", "_", name)
+        name = re.sub(r"\W", "_", name, flags=re.ASCII)
+        name = name if re.match("[A-Za-z]", name) and name not in _WORDS else f"reward_{name}"
         if name.endswith("accuracy_reward") and module in ("", "trl.rewards"):
             graders[name] = "math"
             above.append(f"{name}: `math` wants the answer in \\boxed{{}} or <answer>")
