@@ -120,6 +120,8 @@ def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]
     aggregate = "seq_mean_token_mean()" if name in ("grpo", "sapo") else "token_mean()"
     if settings["importance_sampling_level"] == "sequence":
         kind = "gspo"
+        if name in ("cispo", "sapo") or delta is not None:
+            settings.note("importance_sampling_level = sequence: not with this loss here")
     if name == "cispo":
         kind, bounds = name, (0.0, high)
     elif name == "sapo":

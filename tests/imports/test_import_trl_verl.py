@@ -71,6 +71,7 @@ def test_it_compiles_once_its_comments_are_followed(name: str, tmp_path: Path) -
         (f"{TRL} --loss_type dr_grpo", "seq_mean_token_sum_norm(length = 512)"),
         (f"{TRL} --loss_type grpo", "aggregate = seq_mean_token_mean()"),
         (f"{TRL} --loss_type cispo --epsilon_high 5", "cispo(clip_low = 0.0, clip_high = 5.0)"),
+        (f"{TRL} --loss_type sapo --importance_sampling_level sequence", "not with this loss here"),
         (f"{TRL} --loss_type sapo", "loss = imported aggregate"),
         (f"{TRL} --epsilon_high 0.28", "ppo(clip_low = 0.8, clip_high = 1.28)"),
         (f"{TRL} --scale_rewards False", "trl.grpo(scale_rewards = none)"),
