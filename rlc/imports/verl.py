@@ -77,11 +77,8 @@ def read_settings(pairs: Iterable[tuple[str, Any]], supervised: bool) -> Setting
     sft |= {**table(Option(base, "string", REQUIRED)), **defaults(_NESTED, "the field is nested")}
     options, plain = sft if supervised else PPO, []
     for name, value in given:
-        short = name.replace("multiturn.messages_key", "messages_key")
-        for prefix in ("actor_rollout_ref.actor.optim.", "actor_rollout_ref."):
-            if short.startswith(prefix):
-                short = short.replace(prefix, "optim." if "optim" in prefix else "", 1)
-        short = re.sub(r".*overlong_buffer_cfg", "overlong_buffer_cfg", short)
+        short = re.sub(r"^actor_rollout_ref\.(actor\.(?=optim\.))?", "", name)
+        short = re.sub(r"multiturn\.(?=messages)|.*(?=overlong_buffer_cfg)", "", short)
         if not name.endswith("_target_") and not str(value).startswith("${"):
             plain.append((short if short in options else name, value))
     return Settings(options, plain, gathers=True)
