@@ -209,7 +209,7 @@ class _Reader:
             return StatedModel(base, self.source.name)
         known = self.expect(table, path, _MODEL)
         prices = self.expect(known.pop("price", {}), (*path, "price"), _PRICE)
-        if prices and "as_of" not in known:
+        if prices and "as_of" not in table:
             message = f"the prices of `{base}` have no date, so nobody knows when they are too old"
             advice = f"add the day that they are of: `as_of = {today().isoformat()}`"
             self.found.warning("RL0171", self._at(*path, "price"), message, advice)
@@ -230,7 +230,7 @@ class _Reader:
             elif fits(value):
                 good[key] = value
             else:
-                message = f"`{key}` is {what}; here it is {value!r}"
+                message = f"`{key}` takes {what}; here it is {value!r}"
                 self.found.error("RL0170", self._at(*path, key), message)
         return good
 

@@ -80,7 +80,10 @@ def _price(
         kinds = {kind: getattr(given.data, kind) for kind in PRICES}
         own = {kind: usd for kind, usd in kinds.items() if usd.data is not None}
         day = given.data.as_of.data
-        if service.data == LOCAL:
+        if not own:
+            advice = f"name what is known of {', '.join(f'`{kind}`' for kind in PRICES)}"
+            found.error("RL0205", given.span, "this states no price", advice)
+        elif service.data == LOCAL:
             message = "a model on this machine costs nothing, so its `price` counts for nothing"
             found.error("RL0312", given.span, message, "remove it")
         elif day is None:

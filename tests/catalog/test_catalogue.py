@@ -16,12 +16,14 @@ from rlc.catalog.facts import (
     find_retired,
     model_names,
     part_cost,
+    price_of,
     prices_as_of,
     renderer_keeps_prefix,
     renderer_names,
 )
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
 from rlc.catalog.records import SCALARS, Builtin
+from rlc.plan.parts import LOCAL, TINKER
 from rlc.runtime.records import Usage
 
 OPAQUE_TOKEN = 1
