@@ -176,8 +176,10 @@ def _hosted() -> dict[str, dict[str, Any]]:
             family = found.get(name.partition(":peft:")[0], {})  # of a model with another context
             alike = {key: family[key] for key in ("renderers", "lora", "max_rank") if key in family}
             known = found.get(name, {**alike, "as_of": None, "source": source})
-            context = facts.get("context") or known.get("context")
-            found[name] = {**known, "context": context}
+            contexts = facts.get("context"), known.get("context")
+            if not facts.keys() & {*PRICE_KINDS}:  # of a server: that of others may be another
+                contexts = contexts[::-1]
+            found[name] = {**known, "context": contexts[0] or contexts[1]}
             prices = {kind: facts.get(kind) for kind in PRICE_KINDS}
             if any(usd is not None for usd in prices.values()):
                 found[name] |= {**prices, "as_of": table["as_of"], "source": source}

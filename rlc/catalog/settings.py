@@ -203,10 +203,10 @@ class _Reader:
 
     def model(self, base: str, table: Any) -> StatedModel:
         """Return what a table states of a model, without what is wrong."""
-        path = ("models", base)
+        path, file = ("models", base), os.path.basename(self.source.name)
         if not _is_table(table):
             self.found.error("RL0170", self._at(*path), f"`{base}` takes a table")
-            return StatedModel(base, self.source.name)
+            return StatedModel(base, file)
         known = self.expect(table, path, _MODEL)
         prices = self.expect(known.pop("price", {}), (*path, "price"), _PRICE)
         if prices and "as_of" not in table:
@@ -215,7 +215,7 @@ class _Reader:
             self.found.warning("RL0171", self._at(*path, "price"), message, advice)
         if "as_of" in known:
             known["as_of"] = str(known["as_of"])
-        return StatedModel(base, self.source.name, prices=complete(prices), **known)
+        return StatedModel(base, file, prices=complete(prices), **known)
 
     def expect(
         self, table: Mapping[str, Any], path: Sequence[str], wanted: _Wanted

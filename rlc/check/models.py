@@ -93,7 +93,8 @@ def _price(
     price = stated_price(base.data, service.data, recipe, own, day)
     if price is None:
         return None
-    return Value("price", price, given.span, given.origin if own else price.source)
+    stated = _stated(base, "prices", recipe)
+    return Value("price", price, given.span, given.origin if own or not stated else stated)
 
 
 def _report_unknown(base: Value, context: Value, price: Value | None, found: Diagnostics) -> None:
@@ -115,9 +116,9 @@ def _report_unknown(base: Value, context: Value, price: Value | None, found: Dia
 
 
 def _stated(base: Value, what: str, recipe: str) -> str | None:
-    """Return the file that states the context or the renderer of a model; None if none does."""
+    """Return the file that states the context, renderer or prices of a model; None if none does."""
     stated = stated_models(recipe, base.data)
-    return next((one.file for one in stated if getattr(one, what) is not None), None)
+    return next((one.file for one in stated if getattr(one, what)), None)
 
 
 def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -> bool:

@@ -251,6 +251,10 @@ class Journal:
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
 
+    def prices_are_known(self) -> bool:
+        """Return whether all that was used so far has a price."""
+        return self._db.execute("SELECT 1 FROM spend WHERE usd IS NULL").fetchone() is None
+
 
 PROBES = 0  # the step that is charged for the first checks
 
