@@ -174,7 +174,8 @@ class Evaluator:
                 return pipelines.then(self, expr, want)
             case RecordExpr() if want.type == "price":  # `{ sample = $1 }` for `price(sample = $1)`
                 given = tuple(Argument(one.span, one.name, one.value) for one in expr.fields)
-                return self.call(Call(expr.span, Name(expr.span, "price"), given), want)
+                brace = evolve(expr.span, end=expr.span.start + 1)
+                return self.call(Call(expr.span, Name(brace, "price"), given), want)
         if KINDS[want.type].plain:
             return self._shorthand(expr, want)
         from rlc.check.mismatches import report_misfit  # only needed for a mistake
