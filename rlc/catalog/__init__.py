@@ -61,7 +61,7 @@ else:
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
-        settings: model_at settings_of stated_models stated_names stated_price
+        settings: model_at settings_of stated_models stated_price
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
         tables: PRICE_KINDS STALE_DAYS TableError forget_tables is_stale keep_table published_models

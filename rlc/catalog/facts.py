@@ -179,7 +179,7 @@ def _hosted() -> dict[str, dict[str, Any]]:
             contexts = facts.get("context"), known.get("context")
             if not facts.keys() & {*PRICE_KINDS}:  # of a server: that of others may be another
                 contexts = contexts[::-1]
-            found[name] = {**known, "context": contexts[0] or contexts[1]}
+            found[name] = {**known, "context": next((int(n) for n in contexts if n), None)}
             prices = {kind: facts.get(kind) for kind in PRICE_KINDS}
             if any(usd is not None for usd in prices.values()):
                 found[name] |= {**prices, "as_of": table["as_of"], "source": source}

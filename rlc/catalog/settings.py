@@ -1,22 +1,10 @@
-"""What users state of models: in ``rlc.toml`` of a project, and in their own configuration.
-
-Both files have the same form::
-
-    [models."vendor/New-Model"]
-    service = "tinker"
-    context = 65_536
-    renderer = "qwen3"
-    price = { prefill = 0.2, sample = 0.6, train = 0.6 }
-    as_of = 2026-11-20
-    source = "https://vendor.example/prices"
-"""
+"""What users state of models: in ``rlc.toml`` of a project, and in their own configuration."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -30,7 +18,7 @@ from rlc.catalog.facts import (
     renderer_names,
 )
 from rlc.catalog.tables import PRICE_KINDS, config_folder, today
-from rlc.lang import Diagnostic, Diagnostics, Severity, Source, Span, did_you_mean
+from rlc.lang import Diagnostics, Source, Span, did_you_mean
 from rlc.plan import LOCAL, SERVICES, TINKER, PricePlan
 from rlc.records import evolve, field, frozen, values_of
 
@@ -50,11 +38,6 @@ class StatedModel:
     as_of: str | None = None
     source: str | None = None
 
-    @property
-    def label(self) -> str:
-        """Return who states it, and where the numbers are from."""
-        return f"{self.file}, {self.source}" if self.source else self.file
-
 
 @frozen(eq=False)
 class StatedFile:
@@ -66,20 +49,17 @@ class StatedFile:
 
 def settings_of(recipe: str) -> list[StatedFile]:
     """Return what the project of a recipe states, then what the user's configuration does."""
-    folder = os.path.abspath(os.path.dirname(recipe))
-    files = [os.path.join(folder, PROJECT)]
-    while (above := os.path.dirname(folder)) != folder:
-        folder = above
-        files.append(os.path.join(folder, PROJECT))
-    project = next(filter(os.path.isfile, files), None)
-    user = os.path.join(config_folder(), CONFIG)
-    given = [file for file in (project, user) if file is not None and os.path.isfile(file)]
-    return [_read(file, os.stat(file).st_mtime_ns) for file in given]
+    project = _project(os.path.abspath(os.path.dirname(recipe)))
+    files = [file for file in (project, os.path.join(config_folder(), CONFIG)) if file]
+    return [_read(file, os.stat(file).st_mtime_ns) for file in files if os.path.isfile(file)]
 
 
-def stated_names(recipe: str) -> list[str]:
-    """Return the names of all models that are stated."""
-    return list(dict.fromkeys(base for one in settings_of(recipe) for base in one.models))
+def _project(folder: str) -> str | None:
+    """Return the file of the project that a folder is in; None if it is in none."""
+    file, above = os.path.join(folder, PROJECT), os.path.dirname(folder)
+    if os.path.isfile(file):
+        return file
+    return None if above == folder else _project(above)
 
 
 def stated_models(recipe: str, base: str) -> list[StatedModel]:
@@ -124,17 +104,12 @@ def stated_price(
         kinds = [kind for kind in layer.prices if chosen[kind] is None]
         chosen |= {kind: layer.prices[kind] for kind in kinds}
         if kinds:
-            said[", ".join(filter(None, (layer.label, layer.as_of)))] = kinds
+            said[", ".join(filter(None, (layer.file, layer.source, layer.as_of)))] = kinds
             days += [layer.as_of] if layer.as_of else []
     each = [f"{who} ({', '.join(kinds)})" for who, kinds in said.items()]
     return PricePlan(
         **chosen, as_of=min(days, default=None), source="; ".join(said if len(said) == 1 else each)
     )
-
-
-def complete(prices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stated prices with that of the cache: where none is stated, nothing is saved."""
-    return {"cached": prices["prefill"], **prices} if "prefill" in prices else dict(prices)
 
 
 @lru_cache(maxsize=8)
@@ -143,44 +118,26 @@ def _read(path: str, stamp: int) -> StatedFile:  # noqa: ARG001 (a part of the c
     import tomllib
 
     found, name = Diagnostics(), os.path.relpath(path)
-    name = path if name.startswith("..") else name
+    source = Source(path if name.startswith("..") else name, "")
     try:
         with open(path, encoding="utf-8") as file:
-            source = Source(name, file.read())
-        data = tomllib.loads(source.text)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"line (\d+), column (\d+)", str(error))
-        start = len(source.text)
+            source = Source(source.name, file.read())
+        tables = tomllib.loads(source.text)
+    except (OSError, ValueError) as error:
+        place, start = re.search(r"line (\d+), column (\d+)", str(error)), len(source.text)
         if place is not None:
             start = source.line_starts[int(place[1]) - 1] + int(place[2]) - 1
-        what = str(error).partition(" (at ")[0]
-        found.error("RL0170", Span(source, start, start), f"this is not TOML: {what}")
+        found.error("RL0170", Span(source, start, start), f"this cannot be read: {error}")
         return StatedFile({}, found)
-    except (OSError, ValueError) as error:
-        message = f"cannot be read: {error}"
-        found.append(Diagnostic("RL0170", Severity.ERROR, message, None, file=name))
-        return StatedFile({}, found)
-    reader = _Reader(source, found)
-    reader.expect(data, (), {"models": ("tables of models", _is_table)})
-    tables = data.get("models", {})
-    models = {base: reader.model(base, table) for base, table in _tables(tables)}
-    return StatedFile(models, found)
-
-
-def _tables(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    return list(value.items()) if _is_table(value) else []
+    reader, file_name = _Reader(source, found), os.path.basename(path)
+    given = reader.expect(tables, (), {"models": ("tables of models", _is_table)})
+    models = given.get("models", {})
+    stated = reader.expect(models, ("models",), dict.fromkeys(models, ("a table", _is_table)))
+    return StatedFile({b: reader.model(b, one, file_name) for b, one in stated.items()}, found)
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, dict)
-
-
-def _is_day(value: Any) -> bool:
-    return type(value) is date or (isinstance(value, str) and re.fullmatch(DAY, value) is not None)
-
-
-def _is_price(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < float("inf")
 
 
 _Wanted = Mapping[str, tuple[str, Callable[[Any], bool]]]  # what a key takes, and whether it fits
@@ -190,10 +147,13 @@ _MODEL: _Wanted = {
     "context": ("tokens, a whole number from 1 on", lambda n: type(n) is int and n > 0),
     "renderer": ("the name of a renderer", lambda value: value in renderer_names()),
     "price": ("a table, such as { sample = 0.6, train = 0.6 }", _is_table),
-    "as_of": ("a day, such as 2026-11-20", _is_day),
+    "as_of": ("a day, such as 2026-11-20", lambda day: bool(re.fullmatch(DAY, str(day)))),
     "source": ("a text", lambda value: isinstance(value, str)),
 }
-_PRICE: _Wanted = dict.fromkeys(PRICES, ("dollars, a number from 0 on", _is_price))
+_PRICE: _Wanted = dict.fromkeys(
+    PRICES,
+    ("dollars, a number from 0 on", lambda n: type(n) in (int, float) and 0 <= n < float("inf")),
+)
 
 
 @frozen(eq=False)
@@ -201,45 +161,43 @@ class _Reader:
     source: Source
     found: Diagnostics
 
-    def model(self, base: str, table: Any) -> StatedModel:
+    def model(self, base: str, table: Mapping[str, Any], file: str) -> StatedModel:
         """Return what a table states of a model, without what is wrong."""
-        path, file = ("models", base), os.path.basename(self.source.name)
-        if not _is_table(table):
-            self.found.error("RL0170", self._at(*path), f"`{base}` takes a table")
-            return StatedModel(base, file)
-        known = self.expect(table, path, _MODEL)
-        prices = self.expect(known.pop("price", {}), (*path, "price"), _PRICE)
+        path = ("models", base, "price")
+        known = self.expect(table, path[:2], _MODEL)
+        prices = self.expect(known.pop("price", {}), path, _PRICE)
         if prices and "as_of" not in table:
             message = f"the prices of `{base}` have no date, so nobody knows when they are too old"
             advice = f"add the day that they are of: `as_of = {today().isoformat()}`"
-            self.found.warning("RL0171", self._at(*path, "price"), message, advice)
+            self.found.warning("RL0171", self._at(path), message, advice)
         if "as_of" in known:
             known["as_of"] = str(known["as_of"])
-        return StatedModel(base, file, prices=complete(prices), **known)
+        if "prefill" in prices:
+            prices = {"cached": prices["prefill"], **prices}  # nothing else says what it saves
+        return StatedModel(base, file, prices=prices, **known)
 
     def expect(
-        self, table: Mapping[str, Any], path: Sequence[str], wanted: _Wanted
+        self, table: Mapping[str, Any], path: tuple[str, ...], wanted: _Wanted
     ) -> dict[str, Any]:
         """Return the values of a table that are as they should be; report the others."""
         good = {}
         for key, value in table.items():
             what, fits = wanted.get(key, ("", None))
-            if fits is None:
-                advice = did_you_mean(key, list(wanted)) or f"known: {', '.join(wanted)}"
-                self.found.error("RL0170", self._at(*path, key), f"unknown key `{key}`", advice)
-            elif fits(value):
+            if fits is not None and fits(value):
                 good[key] = value
-            else:
-                message = f"`{key}` takes {what}; here it is {value!r}"
-                self.found.error("RL0170", self._at(*path, key), message)
+                continue
+            message, advice = f"`{key}` takes {what}; here it is {value!r}", None
+            if fits is None:
+                message = f"unknown key `{key}`"
+                advice = did_you_mean(key, list(wanted)) or f"known: {', '.join(wanted)}"
+            self.found.error("RL0170", self._at((*path, key)), message, advice)
         return good
 
-    def _at(self, *path: str) -> Span:
+    def _at(self, path: tuple[str, ...]) -> Span:
         """Return where a key stands, as far as its name is found after those around it."""
         start = end = 0
         for key in path:
-            if match := re.compile(rf"(?<![\w-]){re.escape(key)}(?![\w-])").search(
-                self.source.text, end
-            ):
-                start, end = match.span()
+            word = re.compile(rf"(?<![\w-]){re.escape(key)}(?![\w-])")
+            match = word.search(self.source.text, end)
+            start, end = match.span() if match else (start, end)
         return Span(self.source, start, end)

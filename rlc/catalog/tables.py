@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from typing import Any
 
@@ -14,8 +15,8 @@ from rlc.errors import Error
 
 STALE_DAYS = 90
 PRICE_KINDS = ("prefill", "cached", "sample", "train")
+_COLUMNS = {kind: kind for kind in ("context", *PRICE_KINDS)} | {"cached": "cached_prefill"}
 _FILE = "models.json"
-_THOUSANDS = {"": 1, "K": 1024, "M": 1024**2}
 
 
 class TableError(Error, ValueError):
@@ -62,26 +63,30 @@ def keep_table(source: str, models: Mapping[str, Mapping[str, Any]]) -> str:
     TableError if that cannot be written."""
     tables = kept_tables() | {source: {"as_of": today().isoformat(), "models": dict(models)}}
     path = os.path.join(config_folder(), _FILE)
-    try:
+    with _written(path):
         os.makedirs(config_folder(), exist_ok=True)
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump(tables, file, indent=1)
         os.replace(f"{path}.new", path)
-    except OSError as error:
-        raise TableError(f"cannot write {path}: {error.strerror}") from error
     return path
 
 
 def forget_tables() -> bool:
     """Remove all tables that were read anew; return whether there were any."""
     path = os.path.join(config_folder(), _FILE)
+    with _written(path):
+        there = os.path.exists(path)
+        if there:
+            os.remove(path)
+    return there
+
+
+@contextmanager
+def _written(path: str) -> Iterator[None]:
     try:
-        os.remove(path)
-    except FileNotFoundError:
-        return False
+        yield
     except OSError as error:
-        raise TableError(f"cannot remove {path}: {error.strerror}") from error
-    return True
+        raise TableError(f"cannot write {path}: {error.strerror}") from error
 
 
 def published_models(text: str) -> dict[str, dict[str, Any]]:
@@ -91,28 +96,16 @@ def published_models(text: str) -> dict[str, dict[str, Any]]:
         rows = json.loads(text)
     except ValueError as error:
         raise TableError(f"it is not JSON: {error}") from error
-    if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
-        raise TableError("it is no list of models")
-    named = {row["tinker_id"]: row for row in rows if isinstance(row.get("tinker_id"), str)}
-    if not named:
-        raise TableError("none of its models has a `tinker_id`")
-    return {name: _published(name, row) for name, row in named.items()}
-
-
-def _published(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    given = {**row, "cached": row.get("cached_prefill")}
-    found: dict[str, Any] = {kind: _number(name, kind, given.get(kind)) for kind in PRICE_KINDS}
-    size = re.fullmatch(r"(\d+)([KM]?)", str(row.get("context")).strip())
-    found["context"] = int(size[1]) * _THOUSANDS[size[2]] if size else None
+    found = {}
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict) and isinstance(name := row.get("tinker_id"), str):
+            found[name] = {kind: _number(row.get(column)) for kind, column in _COLUMNS.items()}
+    if not found:
+        raise TableError("it is no list of models with a `tinker_id`")
     return found
 
 
-def _number(name: str, kind: str, value: Any) -> float | None:
-    """Return a price; None if the table has none, such as "—". Raise TableError if it is below 0:
-    such a table is not to be trusted."""
-    match = re.fullmatch(r"\$?\s*(-?\d+(?:\.\d+)?)", str(value).strip())
-    if match is None or isinstance(value, bool):
-        return None
-    if (usd := float(match[1])) < 0:
-        raise TableError(f"the {kind} price of `{name}` is {usd:g}, less than nothing")
-    return usd
+def _number(text: Any) -> float | None:
+    """Return ``$0.195`` or ``64K`` as a number; None for all else, such as "—"."""
+    match = re.fullmatch(r"\$?(\d+(?:\.\d+)?)([KM]?)", str(text).strip())
+    return float(match[1]) * {"": 1, "K": 1024, "M": 1024**2}[match[2]] if match else None

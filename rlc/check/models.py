@@ -56,14 +56,17 @@ def model_value(
     bound.values["base"] = base
     values = bound.values
     service = _service(values.pop("service"), base, model, found)
-    renderer = _renderer(values.pop("renderer"), base, model, decl, recipe, found)
+    stated = _stated(base, recipe)
+    renderer = _renderer(values.pop("renderer"), base, model, decl, found)
     if service is None or renderer is None or not _weights(values, service, recipe, found):
         return None
+    if renderer.origin == CATALOGUE:
+        renderer = evolve(renderer, origin=stated.get("renderer", CATALOGUE))
     name = Value("string", decl.name.id, decl.name.span, decl.name.span)
     context = values.pop("context")
     if context.data is None:
         origin = CATALOGUE if model.renderers or model.context else "unknown"
-        context = Value("int", model.context, base.span, _stated(base, "context", recipe) or origin)
+        context = Value("int", model.context, base.span, stated.get("context", origin))
     price = _price(values.pop("price"), base, service, recipe, found)
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
     record = ModelPlan(name=name, context=context, price=price, **fields)  # type: ignore[arg-type]
@@ -93,32 +96,28 @@ def _price(
     price = stated_price(base.data, service.data, recipe, own, day)
     if price is None:
         return None
-    stated = _stated(base, "prices", recipe)
-    return Value("price", price, given.span, given.origin if own or not stated else stated)
+    file = _stated(base, recipe).get("prices", CATALOGUE)
+    return Value("price", price, given.span, given.origin if own else file)
 
 
 def _report_unknown(base: Value, context: Value, price: Value | None, found: Diagnostics) -> None:
     """Warn of what is not known of a model that the catalogue does not have."""
-    if base.type == "path" or find_model(base.data) is not None:
-        return
     kinds = values_of(price.data) if price is not None else {}
     priced = all(kinds.get(kind) is not None for kind in PRICE_KINDS)
     unknown = ["context"] * (context.data is None) + ["prices"] * (not priced)
-    if not unknown:
+    if base.type == "path" or find_model(base.data) is not None or not unknown:
         return
-    what = "prices are" if priced < len(unknown) == 1 else f"{' and '.join(unknown)} are"
-    what = "context is" if unknown == ["context"] else what
-    message = f'"{base.data}" is not in the catalogue, and its {what} unknown'
+    message = f'"{base.data}" is not in the catalogue; unknown: its {" and ".join(unknown)}'
     advice = "say what you know, here or in `rlc.toml`: `context = 65_536`, `price = { … }`"
     if near := nearest(base.data, model_names()):
         advice += f"; or did you mean `{near}`?"
     found.warning("RL0107", base.span, message, advice)
 
 
-def _stated(base: Value, what: str, recipe: str) -> str | None:
-    """Return the file that states the context, renderer or prices of a model; None if none does."""
-    stated = stated_models(recipe, base.data)
-    return next((one.file for one in stated if getattr(one, what)), None)
+def _stated(base: Value, recipe: str) -> dict[str, str]:
+    """Return the files that state context, renderer and prices of a model, by what they state."""
+    stated, whats = stated_models(recipe, base.data), ("context", "renderer", "prices")
+    return {what: one.file for one in stated[::-1] for what in whats if getattr(one, what)}
 
 
 def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -> bool:
@@ -289,12 +288,7 @@ def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnosti
 
 
 def _renderer(
-    chosen: Value,
-    base: Value,
-    model: BaseModelFacts,
-    decl: BlockDecl,
-    recipe: str,
-    found: Diagnostics,
+    chosen: Value, base: Value, model: BaseModelFacts, decl: BlockDecl, found: Diagnostics
 ) -> Value | None:
     if chosen.data is not None:
         return chosen
@@ -304,5 +298,4 @@ def _renderer(
         advice = "for example `renderer = qwen3_instruct`"
         found.error("RL0302", decl.name.span, message, advice)
         return None
-    origin = _stated(base, "renderer", recipe) or CATALOGUE
-    return Value("string", model.renderers[0], base.span, origin)
+    return Value("string", model.renderers[0], base.span, CATALOGUE)

@@ -54,10 +54,8 @@ def on_service(plan: Plan, service: str) -> Plan:
 
     def on(model: ModelPlan) -> ModelPlan:
         """Return a model there, with what is stated of its prices there."""
-        if model.service == service:
-            return model
-        price = stated_price(model.base, service, plan.recipe)
-        return evolve(model, service=service, price=price)
+        moved = evolve(model, service=service, price=stated_price(model.base, service, plan.recipe))
+        return model if model.service == service else moved
 
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=on(state.model))

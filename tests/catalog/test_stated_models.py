@@ -147,7 +147,7 @@ def test_only_what_is_certainly_misspelt_is_an_error(read: Load, name: str, seve
 @pytest.mark.parametrize(
     ("text", "what", "line"),
     [
-        ("[models", "this is not TOML: ", 1),
+        ("[models", "this cannot be read: ", 1),
         ('[models."x/y"]\nprice = 3', "`price` takes a table", 2),
         ('[models]\n"x/y" = 3', "`x/y` takes a table", 2),
         ("models = 3", "`models` takes tables of models", 1),
@@ -166,7 +166,7 @@ def test_a_broken_file_of_settings_is_a_finding(
 
 
 def test_what_was_read_anew_is_used_with_its_date(user: Path, read: Load) -> None:
-    row = {"tinker_id": QWEN, "context": "64K", "prefill": "$1", "sample": "$2", "train": "—"}
+    row = {"tinker_id": QWEN, "context": "64K", "prefill": "$1", "sample": "$2", "train": "$-1"}
     other = {"tinker_id": f"{QWEN}:peft:131072", "context": "128K"}
     models = published_models(json.dumps([row, other]))
     assert facts.find_model(f"{QWEN}:peft:131072") is None
@@ -192,8 +192,6 @@ def test_what_was_read_anew_is_used_with_its_date(user: Path, read: Load) -> Non
 def test_what_is_no_table_is_refused(text: str) -> None:
     with pytest.raises(TableError):
         published_models(text)
-    with pytest.raises(TableError, match="less than nothing"):
-        published_models('[{"tinker_id": "x/y", "sample": "$-1"}]')
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"x": {}}', '{"x": {"as_of": "May"}}', '{"x": 1}'])
