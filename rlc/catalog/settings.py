@@ -168,7 +168,7 @@ class _Reader:
         prices = self.expect(known.pop("price", {}), path, _PRICE)
         if prices and "as_of" not in table:
             message = f"the prices of `{base}` have no date, so nobody knows when they are too old"
-            advice = f"add the day that they are of: `as_of = {today().isoformat()}`"
+            advice = f"add the day that they are of: `as_of = {today()}`"
             self.found.warning("RL0171", self._at(path), message, advice)
         if "as_of" in known:
             known["as_of"] = str(known["as_of"])

@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date
 from typing import Any
 
 from rlc.errors import Error
@@ -16,7 +16,7 @@ from rlc.errors import Error
 STALE_DAYS = 90
 PRICE_KINDS = ("prefill", "cached", "sample", "train")
 _COLUMNS = {kind: kind for kind in ("context", *PRICE_KINDS)} | {"cached": "cached_prefill"}
-_FILE = "models.json"
+_FILE, _DAY = "models.json", "%Y-%m-%d"
 
 
 class TableError(Error, ValueError):
@@ -31,15 +31,17 @@ def config_folder() -> str:
     return os.path.join(base, "rlc")
 
 
-def today() -> date:
+def today() -> str:
     """Return the day of today, or that of ``RLC_TODAY``, for what has to be the same every day."""
-    given = os.environ.get("RLC_TODAY")
-    return date.fromisoformat(given) if given else date.today()
+    return os.environ.get("RLC_TODAY") or time.strftime(_DAY)
 
 
 def is_stale(as_of: str | None) -> bool:
     """Return whether prices of a day are too old to be relied on."""
-    return as_of is not None and (today() - date.fromisoformat(as_of)).days > STALE_DAYS
+    from datetime import date, timedelta  # checks need none
+
+    oldest = date.fromisoformat(today()) - timedelta(STALE_DAYS)
+    return as_of is not None and as_of < oldest.isoformat()
 
 
 def kept_tables() -> dict[str, dict[str, Any]]:
@@ -49,7 +51,7 @@ def kept_tables() -> dict[str, dict[str, Any]]:
     try:
         with open(path, encoding="utf-8") as file:
             tables = json.load(file)
-        by_day = sorted(tables.items(), key=lambda item: str(date.fromisoformat(item[1]["as_of"])))
+        by_day = sorted(tables.items(), key=lambda item: time.strptime(item[1]["as_of"], _DAY))
         return {source: {**table, "models": {**table["models"]}} for source, table in by_day}
     except FileNotFoundError:
         return {}
@@ -61,7 +63,7 @@ def kept_tables() -> dict[str, dict[str, Any]]:
 def keep_table(source: str, models: Mapping[str, Mapping[str, Any]]) -> str:
     """Keep a table of today in place of an earlier one of its source; return the file. Raise
     TableError if that cannot be written."""
-    tables = kept_tables() | {source: {"as_of": today().isoformat(), "models": dict(models)}}
+    tables = kept_tables() | {source: {"as_of": today(), "models": dict(models)}}
     path = os.path.join(config_folder(), _FILE)
     with _written(path):
         os.makedirs(config_folder(), exist_ok=True)

@@ -108,6 +108,9 @@ def test_old_prices_say_so_in_one_line(
     old = "prices of 2026-07-17, more than 90 days old: `rlc models --refresh`"
     assert summary_text(plan, Diagnostics()).count(old) == 1
     assert "more than 90 days old:" in " ".join(explain_text(plan, Diagnostics()).split())
+    odd = 'price = { prefill = $1  as_of = "2026-02-31" }'  # no day at all
+    odd_plan = plan_of(read(f'base = "{QWEN}"\n{odd}'))
+    assert "prices of 2026-02-31, more than 90 days old\n" in summary_text(odd_plan, Diagnostics())
     monkeypatch.setenv("RLC_TODAY", "2026-10-15")
     assert "days old" not in summary_text(plan, Diagnostics())
 
