@@ -21,7 +21,7 @@ from rlc.catalog import (
     stated_price,
 )
 from rlc.check.bind import Evaluate, Owner, bind
-from rlc.check.scope import closest, known_values, rename
+from rlc.check.scope import known_values, rename
 from rlc.check.values import Value, said
 from rlc.lang import BlockDecl, Diagnostics, Label, nearest, replace
 from rlc.plan import (
@@ -250,16 +250,14 @@ def _find(
     message, others = f'there is no model "{name}"', model_names()
     service, renderer = (v and v.data for v in map(values.get, ("service", "renderer")))
     hosted = service is not None and service != LOCAL and renderer is not None
-    if hosted and not _is_misspelt(name, others):
-        return BaseModelFacts(name, str(service), None, (), UNKNOWN_PRICE)
     advice = f"{known_values(others, name)} (a folder starts with `./` or `/`)"
-    if not closest(name, others):
-        advice += (
-            "; for a model that is not listed write `service = tinker`, a `renderer`, and its "
-            "`context` and `price`; `rlc models --refresh` reads the list anew"
-        )
+    if _is_misspelt(name, others):
+        advice += "; if it is another model, list it in `rlc.toml`" * hosted
     elif hosted:
-        advice += "; if it is another model, list it in `rlc.toml`"
+        return BaseModelFacts(name, str(service), None, (), UNKNOWN_PRICE)
+    else:
+        advice += "; a model that is not listed takes `service = tinker`, a `renderer`, and its "
+        advice += "`context` and `price`; `rlc models --refresh` reads the list anew"
     fix = rename(base.span, name, others, others=True)
     found.error("RL0107", base.span, message, advice, fix=fix)
     return None
