@@ -64,6 +64,6 @@ else:
         settings: model_at settings_of stated_models stated_price
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
-        tables: PRICE_KINDS STALE_DAYS TableError forget_tables is_stale keep_table published_models
+        tables: PRICE_KINDS STALE_DAYS TableError is_stale keep_table published_models table_file
         """,
     )

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any, Protocol
 
 from rlc.catalog.records import Param, Signature, optional
-from rlc.catalog.tables import PRICE_KINDS, kept_tables
 from rlc.plan import LOCAL, TINKER, ModelPlan
 from rlc.records import frozen
 
@@ -163,45 +162,23 @@ def price_source(model: ModelPlan) -> tuple[str, str | None]:
     return f"{known.as_of}, {known.source}", known.as_of
 
 
-def _hosted() -> dict[str, dict[str, Any]]:
-    """Return what is known of the models of services: as shipped, then as it was read anew."""
-    shipped = snapshot("models")
-    dated = {"as_of": shipped["as_of"], "source": shipped["source"]}
-    found = {
-        name: {**({"as_of": None} if "source" in facts else dated), **facts}
-        for name, facts in shipped["models"].items()
-    }
-    for source, table in kept_tables().items():
-        for name, facts in table["models"].items():
-            family = found.get(name.partition(":peft:")[0], {})  # of a model with another context
-            alike = {key: family[key] for key in ("renderers", "lora", "max_rank") if key in family}
-            known = found.get(name, {**alike, "as_of": None, "source": source})
-            contexts = facts.get("context"), known.get("context")
-            if not facts.keys() & {*PRICE_KINDS}:  # of a server: that of others may be another
-                contexts = contexts[::-1]
-            found[name] = {**known, "context": next((int(n) for n in contexts if n), None)}
-            prices = {kind: facts.get(kind) for kind in PRICE_KINDS}
-            if any(usd is not None for usd in prices.values()):
-                found[name] |= {**prices, "as_of": table["as_of"], "source": source}
-    return found
-
-
 @cache
 def _models() -> dict[str, BaseModelFacts]:
+    shipped = snapshot("models")
     hosted = {
         name: BaseModelFacts(
             base=name,
             service=TINKER,
-            context=facts.get("context"),
-            renderers=tuple(facts.get("renderers", ())),
-            price=Price(*(facts.get(kind) for kind in PRICE_KINDS)),
+            context=facts["context"],
+            renderers=tuple(facts["renderers"]),
+            price=Price(facts["prefill"], facts["cached"], facts["sample"], facts["train"]),
             max_rank=facts.get("max_rank"),
             lora=tuple(facts["lora"]) if "lora" in facts else None,
             unconfirmed=tuple(facts.get("unconfirmed", ())),
-            as_of=facts["as_of"],
-            source=facts["source"],
+            as_of=None if "source" in facts else shipped["as_of"],
+            source=facts.get("source", shipped["source"]),
         )
-        for name, facts in _hosted().items()
+        for name, facts in shipped["models"].items()
     }
     return {TINY: _TINY} | hosted
 

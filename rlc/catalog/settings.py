@@ -17,7 +17,7 @@ from rlc.catalog.facts import (
     price_of,
     renderer_names,
 )
-from rlc.catalog.tables import PRICE_KINDS, config_folder, today
+from rlc.catalog.tables import PRICE_KINDS, config_folder, table_file, today
 from rlc.lang import Diagnostics, Source, Span, did_you_mean
 from rlc.plan import LOCAL, SERVICES, TINKER, PricePlan
 from rlc.records import evolve, field, frozen, values_of
@@ -48,10 +48,11 @@ class StatedFile:
 
 
 def settings_of(recipe: str) -> list[StatedFile]:
-    """Return what the project of a recipe states, then what the user's configuration does."""
+    """Return what the project of a recipe states, then what the user's configuration does, then
+    what was read anew."""
     project = _project(os.path.abspath(os.path.dirname(recipe)))
-    files = [file for file in (project, os.path.join(config_folder(), CONFIG)) if file]
-    return [_read(file, os.stat(file).st_mtime_ns) for file in files if os.path.isfile(file)]
+    files = (project, os.path.join(config_folder(), CONFIG), table_file())
+    return [_read(f, os.stat(f).st_mtime_ns) for f in files if f and os.path.isfile(f)]
 
 
 def _project(folder: str) -> str | None:
@@ -115,14 +116,18 @@ def stated_price(
 @lru_cache(maxsize=8)
 def _read(path: str, stamp: int) -> StatedFile:  # noqa: ARG001 (a part of the cache's key)
     """Return what a file states; ``stamp`` is the time of its last change."""
+    import json
     import tomllib
+
+    loads: Callable[[str], Any] = json.loads if path.endswith(".json") else tomllib.loads
 
     found, name = Diagnostics(), os.path.relpath(path)
     source = Source(path if name.startswith("..") else name, "")
     try:
         with open(path, encoding="utf-8") as file:
             source = Source(source.name, file.read())
-        tables = tomllib.loads(source.text)
+        if not _is_table(tables := loads(source.text)):
+            raise ValueError("it holds no tables")
     except (OSError, ValueError) as error:
         place, start = re.search(r"line (\d+), column (\d+)", str(error)), len(source.text)
         if place is not None:

@@ -7,16 +7,14 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from rlc.errors import Error
 
 STALE_DAYS = 90
 PRICE_KINDS = ("prefill", "cached", "sample", "train")
-_COLUMNS = {kind: kind for kind in ("context", *PRICE_KINDS)} | {"cached": "cached_prefill"}
-_FILE, _DAY = "models.json", "%Y-%m-%d"
+_COLUMNS = {kind: kind for kind in PRICE_KINDS} | {"cached": "cached_prefill"}
 
 
 class TableError(Error, ValueError):
@@ -33,7 +31,7 @@ def config_folder() -> str:
 
 def today() -> str:
     """Return the day of today, or that of ``RLC_TODAY``, for what has to be the same every day."""
-    return os.environ.get("RLC_TODAY") or time.strftime(_DAY)
+    return os.environ.get("RLC_TODAY") or time.strftime("%Y-%m-%d")
 
 
 def is_stale(as_of: str | None) -> bool:
@@ -44,51 +42,27 @@ def is_stale(as_of: str | None) -> bool:
     return as_of is not None and as_of < oldest.isoformat()
 
 
-def kept_tables() -> dict[str, dict[str, Any]]:
-    """Return the tables that were read anew by source, the oldest first: each has its day ``as_of``
-    and ``models``. Raise TableError if they cannot be read."""
-    path = os.path.join(config_folder(), _FILE)
+def table_file() -> str:
+    """Return the file that keeps what was read anew."""
+    return os.path.join(config_folder(), "models.json")
+
+
+def keep_table(source: str, models: Mapping[str, Mapping[str, Any]]) -> None:
+    """Keep models of today in place of what was read of them before. Raise TableError if the file
+    cannot be read or written."""
+    path, kept = table_file(), {}
+    dated = {name: {**facts, "as_of": today(), "source": source} for name, facts in models.items()}
     try:
-        with open(path, encoding="utf-8") as file:
-            tables = json.load(file)
-        by_day = sorted(tables.items(), key=lambda item: time.strptime(item[1]["as_of"], _DAY))
-        return {source: {**table, "models": {**table["models"]}} for source, table in by_day}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        message = f"{path} is not what `rlc models --refresh` wrote: {error}"
-        raise TableError(message, "`rlc models --forget` removes it") from error
-
-
-def keep_table(source: str, models: Mapping[str, Mapping[str, Any]]) -> str:
-    """Keep a table of today in place of an earlier one of its source; return the file. Raise
-    TableError if that cannot be written."""
-    tables = kept_tables() | {source: {"as_of": today(), "models": dict(models)}}
-    path = os.path.join(config_folder(), _FILE)
-    with _written(path):
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                kept = json.load(file)["models"]
         os.makedirs(config_folder(), exist_ok=True)
         with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump(tables, file, indent=1)
+            json.dump({"models": {**kept, **dated}}, file, indent=1)
         os.replace(f"{path}.new", path)
-    return path
-
-
-def forget_tables() -> bool:
-    """Remove all tables that were read anew; return whether there were any."""
-    path = os.path.join(config_folder(), _FILE)
-    with _written(path):
-        there = os.path.exists(path)
-        if there:
-            os.remove(path)
-    return there
-
-
-@contextmanager
-def _written(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TableError(f"cannot write {path}: {error.strerror}") from error
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        hint = "`rlc models --forget` removes it"
+        raise TableError(f"cannot keep models in {path}: {error}", hint) from error
 
 
 def published_models(text: str) -> dict[str, dict[str, Any]]:
@@ -101,7 +75,10 @@ def published_models(text: str) -> dict[str, dict[str, Any]]:
     found = {}
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict) and isinstance(name := row.get("tinker_id"), str):
-            found[name] = {kind: _number(row.get(column)) for kind, column in _COLUMNS.items()}
+            context = _number(row.get("context"))
+            prices = {kind: _number(row.get(column)) for kind, column in _COLUMNS.items()}
+            known = {kind: usd for kind, usd in prices.items() if usd is not None}
+            found[name] = ({"context": int(context)} if context else {}) | {"price": known}
     if not found:
         raise TableError("it is no list of models with a `tinker_id`")
     return found

@@ -383,7 +383,8 @@ def stale_prices(models: Iterable[ModelPlan]) -> Lines:
 
 def _age(model: ModelPlan, day: str | None) -> str:
     """Return that prices of a day are old, and what to do; nothing if they are not."""
-    refresh = "" if model.price is not None else ": `rlc models --refresh`"
+    listed = model.price is None or "://" in model.price.source
+    refresh = ": `rlc models --refresh`" if listed else ""
     return f", more than {STALE_DAYS} days old{refresh}" if is_stale(day) else ""
 
 

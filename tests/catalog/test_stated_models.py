@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from page_examples import complete
 
-from rlc.catalog import facts
 from rlc.catalog.settings import model_at
-from rlc.catalog.tables import TableError, keep_table, kept_tables, published_models
+from rlc.catalog.tables import TableError, keep_table, published_models
 from rlc.compile.recipe import CompileResult, load
 from rlc.compile.variants import on_service, rehearse
 from rlc.explanation.full import explain_dict, explain_text
@@ -28,14 +27,12 @@ GUESS = 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n'
 
 
 @pytest.fixture
-def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a user's configuration."""
     folder = tmp_path / "config" / "rlc"
     folder.mkdir(parents=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
-    facts._models.cache_clear()
-    yield folder
-    facts._models.cache_clear()
+    return folder
 
 
 @pytest.fixture
@@ -110,7 +107,7 @@ def test_old_prices_say_so_in_one_line(
     assert "more than 90 days old:" in " ".join(explain_text(plan, Diagnostics()).split())
     odd = 'price = { prefill = $1  as_of = "2026-02-31" }'  # no day at all
     odd_plan = plan_of(read(f'base = "{QWEN}"\n{odd}'))
-    assert "prices of 2026-02-31, more than 90 days old\n" in summary_text(odd_plan, Diagnostics())
+    assert "prices of 2026-02-31, more than 90 days old" in summary_text(odd_plan, Diagnostics())
     monkeypatch.setenv("RLC_TODAY", "2026-10-15")
     assert "days old" not in summary_text(plan, Diagnostics())
 
@@ -170,25 +167,20 @@ def test_a_broken_file_of_settings_is_a_finding(
 
 def test_what_was_read_anew_is_used_with_its_date(user: Path, read: Load) -> None:
     row = {"tinker_id": QWEN, "context": "64K", "prefill": "$1", "sample": "$2", "train": "$-1"}
-    other = {"tinker_id": f"{QWEN}:peft:131072", "context": "128K"}
-    models = published_models(json.dumps([row, other]))
-    assert facts.find_model(f"{QWEN}:peft:131072") is None
-    keep_table("a page", models)
-    served_too = {"vendor/Served": {"context": 1000}, QWEN: {"context": 1000}}
-    keep_table("a server", served_too)  # another server may have more context
-    facts._models.cache_clear()
-    known, longer = facts.find_model(QWEN), facts.find_model(f"{QWEN}:peft:131072")
+    keep_table("https://a.page", published_models(json.dumps([row])))
+    keep_table("a server", {"vendor/Served": {"context": 1000}})
+    known = model_at(QWEN, "")
     assert known is not None
-    assert longer is not None
-    assert (known.context, known.price.prefill, known.price.train) == (65536, 1, None)
-    assert (known.as_of, known.source) == ("2026-08-01", "a page")
-    assert (longer.context, longer.renderers, longer.lora) == (131072, known.renderers, known.lora)
-    assert (longer.price.sample, longer.as_of) == (None, None)
-    served = facts.find_model("vendor/Served")
-    assert served is not None
-    assert (served.service, served.context, served.renderers) == ("tinker", 1000, ())
+    assert (known.context, known.price.prefill, known.price.train) == (65536, 1, 0.44)
+    assert known.source.startswith("models.json, https://a.page, 2026-08-01 (cached, prefill")
+    assert known.source.endswith("/models.json, 2026-07-17 (train)")
     compiled = read('base = "vendor/Served"\nrenderer = llama3')
     assert plan_of(compiled).stages[0].model.context == 1000
+    state(Path("rlc.toml"), "context = 100\nprice.sample = 3\nas_of = 2026-07-20")  # is nearer
+    nearer = plan_of(read()).stages[0].model
+    assert nearer.context == 100
+    assert nearer.price is not None
+    assert (nearer.price.prefill, nearer.price.sample) == (1, 3)
 
 
 @pytest.mark.parametrize("text", ["<html>", "{}", "[]", "[1]", '[{"name": "x"}]'])
@@ -197,9 +189,12 @@ def test_what_is_no_table_is_refused(text: str) -> None:
         published_models(text)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"x": {}}', '{"x": {"as_of": "May"}}', '{"x": 1}'])
-def test_a_kept_table_that_is_broken_says_how_to_go_on(user: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "[]", '{"x": {}}', '{"models": {"x": 1}}'])
+def test_a_kept_table_that_is_broken_says_so(user: Path, read: Load, text: str) -> None:
     (user / "models.json").write_text(text, encoding="utf-8")
-    with pytest.raises(TableError, match=r"models\.json") as refused:
-        kept_tables()
-    assert "rlc models --forget" in str(refused.value.hint)
+    (found,) = [item for item in read().diagnostics if item.code == "RL0170"]
+    assert found.file_name.endswith("models.json")
+    if text != '{"models": {"x": 1}}':
+        with pytest.raises(TableError) as refused:
+            keep_table("a page", {})
+        assert "rlc models --forget" in str(refused.value.hint)

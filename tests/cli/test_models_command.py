@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import rlc.service
-from rlc.catalog import facts
 from rlc.cli.main import main
 
 Run = Callable[..., tuple[int, str]]
@@ -23,21 +22,17 @@ ROWS = [
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run ``rlc models`` as a process of its own would, in an empty folder."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str]:
-        facts._models.cache_clear()
         status = main(["models", *arguments])
         captured = capsys.readouterr()
         return status, captured.out + captured.err
 
-    yield run
-    facts._models.cache_clear()
+    return run
 
 
 def data_of(run: Run, *arguments: str) -> list[dict[str, Any]]:
@@ -80,7 +75,7 @@ def test_old_prices_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("gpt-oss-20b")[1].count("more than 90 days old: `rlc models --refresh`") == 1
 
 
-def test_a_table_is_read_anew_used_and_forgotten(run: Run, tmp_path: Path) -> None:
+def test_a_table_is_read_anew_used_and_forgotten(run: Run) -> None:
     Path("page.json").write_text(json.dumps(ROWS), encoding="utf-8")
     status, text = run("--refresh", "page.json")
     assert status == 0
@@ -88,9 +83,9 @@ def test_a_table_is_read_anew_used_and_forgotten(run: Run, tmp_path: Path) -> No
     assert "\nnew: vendor/New-8B\n" in text
     (new,) = data_of(run, "New-8B")
     assert (new["context"], new["price"]["train"], new["price"]["sample"]) == (65536, 0.5, None)
-    assert (new["as_of"], new["source"]) == ("2026-08-01", str(tmp_path / "page.json"))
-    assert run("--forget") == (0, "removed\n")
-    assert run("--forget") == (0, "nothing was read anew\n")
+    assert (new["as_of"], new["source"]) == ("2026-08-01", "models.json, page.json, 2026-08-01")
+    assert run("--forget") == (0, "")
+    assert run("--forget") == (0, "")
     assert run("New-8B")[0] == 1
 
 

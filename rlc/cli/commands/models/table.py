@@ -55,13 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.catalog import forget_tables, settings_of
+    from rlc.catalog import settings_of, table_file
     from rlc.cli.output import print_findings
 
     if args.forget:
         if args.refresh is not None or args.names:
             raise UsageError("--forget removes what was read anew, and takes nothing else")
-        print("removed" if forget_tables() else "nothing was read anew")
+        if os.path.exists(table_file()):
+            os.remove(table_file())
         return 0
     if args.refresh is not None:
         _refresh(args.refresh)
@@ -163,28 +164,34 @@ def _row(model: BaseModelFacts) -> tuple[str, ...]:
 
 def _refresh(source: str) -> None:
     """Read models anew, keep them, and say what is new. Raise Error if that cannot be done."""
-    from rlc.catalog import keep_table, published_at
+    from rlc.catalog import keep_table, published_at, table_file
 
     source = source or published_at()
     with announced(f"reading {source}"):
         is_server = source.startswith(("http://", "https://")) and not source.endswith(".json")
         models = _served(source) if is_server else _published(source)
     known = {model.base for model in _all()}
-    path = keep_table(os.path.abspath(source) if os.path.exists(source) else source, models)
-    print(f"{len(models):,} models of {source}, kept in {path}")
+    keep_table(source, models)
+    print(f"{len(models):,} models of {source}, kept in {table_file()}")
     if new := [name for name in models if name not in known]:
         print(f"new: {', '.join(new)}")
 
 
 def _served(url: str) -> dict[str, dict[str, Any]]:
     """Return the models of a server, with their contexts."""
+    from rlc.catalog import find_model
     from rlc.service import find_endpoint, offered_models, require_packages
 
     require_packages("tinker")
     named = {one.model_name: one for one in offered_models(find_endpoint(url)) if one.model_name}
     if not named:
         raise Error(f"{url} names no models: it has no capabilities to read")
-    return {name: {"context": one.max_context_length} for name, one in named.items()}
+    known = {name: find_model(name) for name in named}
+    return {  # what a server holds of a model says nothing of other servers
+        name: {"context": one.max_context_length} if one.max_context_length else {}
+        for name, one in named.items()
+        if (facts := known[name]) is None or facts.context is None
+    }
 
 
 def _published(source: str) -> dict[str, dict[str, Any]]:
