@@ -31,6 +31,9 @@ sys.dont_write_bytecode = False
 # Models this small lose time to a second thread, here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What is known of models is what is shipped, and prices do not grow old.
+os.environ |= {"XDG_CONFIG_HOME": "/nowhere/of/tests", "RLC_TODAY": "2026-08-01"}
+
 # Most of what tests make is no garbage: modules, and the records of thousands of other tests.
 gc.set_threshold(5_000, 20, 20)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rlc.catalog.saved_weights import *
     from rlc.catalog.schema import *
     from rlc.catalog.search import *
+    from rlc.catalog.settings import *
+    from rlc.catalog.tables import *
 else:
     from rlc.doors import door
 
@@ -35,7 +37,7 @@ else:
         builtins.sources: AS_THEY_COME COOKBOOK_GROUP COOKBOOK_MODEL COOKBOOK_RENDERER
             FORMAT_COEF GRADER OPENREWARD_KEY UNDECIDED have_tasks_in_common
         builtins.stages: COOKBOOK_BATCH COOKBOOK_COMMON DEFAULT_SAMPLING NO_ADVANTAGE
-        builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP
+        builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP PRICES
             retry_then
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
@@ -44,10 +46,10 @@ else:
             makes_text max_turns may_rewrite opponent_name paths_in played_as players_of_role
             prompt_rules reward_models_of roles_of rubrics_of seats_of task_count templates_of
             trained_seats unknown_turns with_files with_role
-        facts: BaseModelFacts END_MARKS FREE LORA_RATES Price TINY TINY_TOKENIZER dollars
-            find_model find_retired gem_facts gem_ids model_names part_cost price_of prices_as_of
-            renderer_fits renderer_keeps_prefix renderer_names storage_price textarena_facts
-            tokenizer_of
+        facts: BaseModelFacts END_MARKS FREE LORA_RATES TINY TINY_TOKENIZER UNKNOWN_PRICE
+            dollars find_model find_retired gem_facts gem_ids model_names model_price part_cost
+            price_source prices_as_of published_at renderer_fits renderer_keeps_prefix
+            renderer_names storage_price textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
@@ -59,7 +61,9 @@ else:
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
+        settings: model_at settings_of stated_models stated_price
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
+        tables: PRICE_KINDS STALE_DAYS TableError is_stale keep_table published_models table_file
         """,
     )

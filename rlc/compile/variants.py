@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rlc.catalog import DEFAULT_BUDGET, TINY, find_model, source_traits
+from rlc.catalog import DEFAULT_BUDGET, TINY, find_model, source_traits, stated_price
 from rlc.errors import Error
 from rlc.plan import (
     LOCAL,
@@ -52,8 +52,13 @@ def on_service(plan: Plan, service: str) -> Plan:
     serve any model. Raise ServiceMismatchError if the embedded engine does not have one."""
     provenance = dict(plan.provenance)
 
+    def on(model: ModelPlan) -> ModelPlan:
+        """Return a model there, with what is stated of its prices there."""
+        moved = evolve(model, service=service, price=stated_price(model.base, service, plan.recipe))
+        return model if model.service == service else moved
+
     def moved(state: ModelState) -> ModelState:
-        return evolve(state, model=evolve(state.model, service=service))
+        return evolve(state, model=on(state.model))
 
     for stage in plan.stages:
         others = {f"{path}.model": state.model for path, state in asked_models(stage)}
@@ -66,8 +71,7 @@ def on_service(plan: Plan, service: str) -> Plan:
                 )
             provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
     stages = tuple(
-        with_asked_models(evolve(stage, model=evolve(stage.model, service=service)), moved)
-        for stage in plan.stages
+        with_asked_models(evolve(stage, model=on(stage.model)), moved) for stage in plan.stages
     )
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
@@ -167,6 +171,7 @@ def _model(model: ModelPlan) -> ModelPlan:
         renderer=tiny.renderers[0],
         context=tiny.context,
         service=LOCAL,
+        price=None,
     )
 
 

@@ -10,7 +10,7 @@ from rlc.catalog import (
     find_model,
     loss_traits,
     max_turns,
-    price_of,
+    model_price,
     reward_models_of,
     rubrics_of,
     storage_price,
@@ -195,7 +195,7 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     model = stage.model
     if cost.is_free(model):
         return
-    price = price_of(model.base, model.service)
+    price = model_price(model)
     if price is None:
         yield f"the prices of {model.base} are unknown: the sums are lower bounds"
     prices = values_of(price) if price is not None else {}
@@ -203,7 +203,8 @@ def _prices(stage: StagePlan) -> Iterator[str]:
         if value is None:
             yield f"the {kind} price of {model.base} is unknown: the sums are lower bounds"
     known = find_model(model.base)
-    unsure = [name for name in (known.unconfirmed if known else ()) if name in prices]
+    own = () if known is None or model.price is not None else known.unconfirmed
+    unsure = [name for name in own if name in prices]
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
     if stage.policy_gradient is not None:
@@ -235,13 +236,17 @@ def _objective(objective: PolicyGradient) -> Iterator[str]:
 def _storage(stage: StagePlan) -> Iterator[str]:
     if not is_training(stage) or cost.is_free(stage.model):
         return
-    size = cost.checkpoint_bytes(stage.model, "high")
-    if size is None:
-        yield "the size of the adapter is unknown, and with it the price of its checkpoints"
-        return
+    size, price = cost.checkpoint_bytes(stage.model, "high"), stage.model.price
     kept = cost.kept_checkpoints(stage.save, stage.steps)
     ttl = stage.save.ttl_seconds
     time = "a month, and on until they are deleted" if ttl is None else show(ttl, "duration")
+    if price is not None and price.checkpoint is not None:
+        many = f"{kept:,} checkpoint{'s' * (kept != 1)}"
+        yield f"{many} kept for {time}, at ${price.checkpoint:g} a month each"
+        return
+    if size is None:
+        yield "the size of the adapter is unknown, and with it the price of its checkpoints"
+        return
     low, high = cost.BYTES_PER_PARAMETER["low"], cost.BYTES_PER_PARAMETER["high"]
     yield (
         f"{kept:,} checkpoint{'s' * (kept != 1)} of {size / cost.GIGABYTE:.2g} GB kept for {time}, "

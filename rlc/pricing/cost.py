@@ -14,12 +14,12 @@ from math import isfinite
 
 from rlc.catalog import (
     FREE,
-    Price,
+    UNKNOWN_PRICE,
     find_model,
     located_files,
     located_stages,
+    model_price,
     part_cost,
-    price_of,
     storage_price,
 )
 from rlc.plan import (
@@ -251,8 +251,8 @@ def is_free(model: ModelPlan) -> bool:
 def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
     if isinstance(model, EndpointPlan):
         return {"prefill": model.prompt_price, "sample": model.reply_price}
-    price = FREE if is_free(model) else price_of(model.base, model.service)
-    return values_of(price or Price(None, None, None, None))
+    price = FREE if is_free(model) else model_price(model)
+    return values_of(price or UNKNOWN_PRICE)
 
 
 def reference_price(kl: KlPlan) -> float | None:
@@ -264,12 +264,14 @@ def _storage(stage: StagePlan, level: Level) -> Money:
     """Return the price of the checkpoints that a stage leaves, until they expire or for a month."""
     if not is_training(stage) or is_free(stage.model):
         return Money()
-    size = checkpoint_bytes(stage.model, level)
-    if size is None:
+    size, price = checkpoint_bytes(stage.model, level), stage.model.price
+    stated = price.checkpoint if price is not None else None
+    if stated is None and size is None:
         return UNKNOWN
+    each = stated if size is None or stated is not None else size / GIGABYTE * storage_price()
     months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
     kept = kept_checkpoints(stage.save, stage.steps)
-    return Money(kept * size / GIGABYTE * storage_price() * months / MONTH)
+    return Money(kept * (each or 0.0) * months / MONTH)
 
 
 def kept_checkpoints(save: SavePlan, steps: int) -> int:

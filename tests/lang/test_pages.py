@@ -144,6 +144,9 @@ def codes_of(example: Example, capsys: pytest.CaptureFixture[str]) -> set[str]:
     if example.language == "rl":
         source = Source("example.rl", complete(example.text))
         return {item.code for item in compile_source(source, reader=Reader()).diagnostics}
+    if example.language == "toml":
+        Path("rlc.toml").write_text(example.text, encoding="utf-8")
+        return {item.code for item in compile_source(Source("recipe.rl", RECIPE)).diagnostics}
     for line in example.text.splitlines():
         program, *arguments = shlex.split(line)
         assert program == "rlc"

@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 from attrs import asdict, astuple, define, evolve, field, frozen
 
-from rlc.catalog import dollars, price_of
+from rlc.catalog import dollars, model_price
 from rlc.data import SCHEMA, meta, saved
-from rlc.plan import LOCAL, BudgetPlan, ModelPlan
+from rlc.plan import BudgetPlan, ModelPlan
 from rlc.runtime.records import RunError, Usage
 
 
@@ -251,6 +251,10 @@ class Journal:
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
 
+    def prices_are_known(self) -> bool:
+        """Return whether all that was used so far has a price."""
+        return self._db.execute("SELECT 1 FROM spend WHERE usd IS NULL").fetchone() is None
+
 
 PROBES = 0  # the step that is charged for the first checks
 
@@ -288,6 +292,4 @@ class Meter:
 
 def cost(model: ModelPlan, usage: Usage) -> float | None:
     """Return the cost on the model's service in dollars; None if a price is unknown."""
-    if model.service == LOCAL:
-        return 0.0
-    return None if price_of(model.base, model.service) is None else dollars(model.base, usage)
+    return dollars(model_price(model), usage)
