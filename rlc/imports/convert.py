@@ -17,7 +17,6 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.imports import gem, openreward, rllm, trl, trl_script, verl
-from rlc.imports.rllm_options import LEGACY, UNIFIED
 from rlc.imports.settings import SCRIPT, InputError, Settings, shown
 
 GEM, COOKBOOK, OPENREWARD, RLLM = "gem", "gem-cookbook", "openreward", "rllm"
@@ -32,7 +31,8 @@ _SCRIPTS = {
     **dict.fromkeys(("fsdp_sft_trainer", "sft_trainer", "sft_trainer_ray"), VERL_SFT),
     **{f"trl {method}": f"trl-{method}" for method in trl_script.METHODS},
 }
-_SECTIONS = {name.partition(".")[0] for name in LEGACY | UNIFIED if "." in name} | {"rllm"}
+_DOTTED = [name for name in rllm.LEGACY | rllm.UNIFIED if "." in name]
+_SECTIONS = {"rllm", *(name.partition(".")[0] for name in _DOTTED)}
 _YAML = re.compile(r"(?m)^[\w\"'][\w./\"'-]*:(\s|$)")
 _CONFIG_FLAGS = ("--config_path", "--config-path", "--config")
 

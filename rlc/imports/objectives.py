@@ -33,7 +33,6 @@ DIVERGENCES = {
     "k3_clamped": "min(exp(clip(ref - logp, -20, 20)) - clip(ref - logp, -20, 20) - 1, 10)",
     "abs": "abs(logp - ref)",
 }
-CHANGES = "changes what is learnt, and has no words here"
 FULL = "all weights are trained there; here an adapter is, which takes about ten times the rate"
 SUMMED = "a limit for the mean over tokens; here the gradient is of their sum, so there is none"
 STEPS = 100  # where the number of rows decides, which is not known here

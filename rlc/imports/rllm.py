@@ -10,13 +10,14 @@ from attrs import frozen
 
 from rlc.catalog import renderer_names
 from rlc.imports import write
-from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import TRAINER, InputError, Settings, shown
+from rlc.imports.settings import TRAINER, InputError, Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 from rlc.lang import Source, nearest
 from rlc.lang.syntax import parse
 
-PREFIX = "rllm."
+# `tinker_rl_trainer.yaml`; and `rllm/base.yaml` with `rllm/backend/tinker.yaml`.
+LEGACY, UNIFIED = options("rllm", "rllm-legacy"), options("rllm", "rllm-unified")
+PREFIX = "rllm."  # of keys of the later one
 # Rows of Jiayi-Pan/Countdown-Tasks-3to4, less those of the test split.
 COUNTDOWN_TRAIN, COUNTDOWN_TEST = 489_340, 1_024
 NO_LIMIT = 1e6  # seconds: the unified trainer's default

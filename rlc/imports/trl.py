@@ -7,54 +7,11 @@ import re
 from typing import Any
 
 from rlc.imports import write
-from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
-from rlc.imports.settings import REQUIRED, InputError, Option, Settings, defaults, shown, table
+from rlc.imports.objectives import FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
+from rlc.imports.settings import InputError, Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal
 
-_SHARED = """
-string dataset_name dataset_config dataset_train_split=train dataset_test_split=test run_name
-string lr_scheduler_type=linear save_strategy=steps eval_strategy=no project=huggingface
-int lora_r=16 per_device_train_batch_size=8 gradient_accumulation_steps=1 num_processes=1 max_length
-int max_steps=-1 save_total_limit
-float weight_decay=0 adam_beta1=0.9 adam_beta2=0.999 adam_epsilon=1e-8 max_grad_norm=1
-float num_train_epochs=3 warmup_steps=0 warmup_ratio=0 save_steps=500 eval_steps=10
-mapping lr_scheduler_kwargs
-words report_to=none
-bool use_peft=false assistant_only_loss=false
-"""
-_GRPO = """
-float learning_rate=1e-6 beta=0 temperature=1 top_p=1 epsilon=0.2 epsilon_high delta
-float sapo_temperature_neg=1.05 sapo_temperature_pos=1
-int num_generations=8 max_completion_length=512 steps_per_generation top_k=0 generation_batch_size
-int num_iterations=1
-string importance_sampling_level=token loss_type=dapo scale_rewards=group
-string multi_objective_aggregation=sum_then_normalize
-words reward_funcs=
-floats reward_weights=
-"""
-_CHANGED = """
-bool mask_truncated_completions=false sync_ref_model=false use_bias_correction_kl=false
-bool use_weighting=false packing=false completion_only_loss
-float top_entropy_quantile=1 entropy_coef=0 min_p repetition_penalty=1 label_smoothing=0 ld_alpha
-float off_policy_mask_threshold
-string reward_model_name_or_path f_divergence_type=reverse_kl chat_template_path eos_token
-any chat_template_kwargs generation_kwargs loss_weights
-"""
-_SAMPLER = "the ratio to the sampler is a part of the loss here; TRL masks rollouts by it"
-_WEIGHTS = "the service has its own adapters, their scale and their precision"
-_COMMON = {
-    **table(Option("model_name_or_path", "string", REQUIRED)),
-    **defaults(_SHARED),
-    **defaults(_CHANGED, CHANGES),
-    **defaults("any use_vllm=False vllm_importance_sampling_correction", _SAMPLER),
-    **defaults("any lora_alpha lora_dropout lora_target_modules dtype bf16", _WEIGHTS),
-}
-_DPO = "float learning_rate=1e-6 beta=0.1\nwords loss_type=sigmoid"
-TABLES = {
-    "trl-grpo": _COMMON | defaults(_GRPO),
-    "trl-dpo": _COMMON | defaults(_DPO),
-    "trl-sft": _COMMON | defaults("float learning_rate=2e-5"),
-}
+TABLES = {method: options("trl", method) for method in ("trl-grpo", "trl-dpo", "trl-sft")}
 
 
 def recipe(settings: Settings, unread: tuple[str, ...]) -> str:

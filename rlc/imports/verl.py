@@ -8,61 +8,12 @@ from typing import Any
 
 from rlc.catalog import find_builtin
 from rlc.imports import write
-from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
-from rlc.imports.settings import REQUIRED, Option, Settings, defaults, shown, table
+from rlc.imports.objectives import FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
+from rlc.imports.settings import Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal
 
-_SHARED = """
-words data.train_files= data.val_files= trainer.logger=console,wandb
-int trainer.total_training_steps trainer.save_freq=-1 trainer.test_freq=-1 optim.lr_warmup_steps=-1
-int data.train_max_samples=-1 data.val_max_samples=-1
-float optim.weight_decay=0.01 optim.clip_grad=1 optim.min_lr_ratio=0
-string optim.lr_scheduler optim.warmup_style optim.lr_scheduler_type=constant
-"""
-_PPO = """
-string trainer.project_name=verl_examples trainer.experiment_name=gsm8k data.prompt_key=prompt
-string algorithm.adv_estimator=gae algorithm.kl_penalty=kl actor.loss_agg_mode=token-mean
-string actor.policy_loss.loss_mode=vanilla actor.kl_loss_type=low_var_kl
-string custom_reward_function.path custom_reward_function.name=compute_score
-int trainer.total_epochs=30 data.train_batch_size=1024 data.max_prompt_length=512
-int data.max_response_length=512 algorithm.filter_groups.max_num_gen_batches=0 rollout.top_k=-1
-int model.lora_rank=0 rollout.n=1 rollout.val_kwargs.n=1 rollout.val_kwargs.top_k=-1
-int actor.ppo_mini_batch_size=256 actor.ppo_epochs=1 overlong_buffer_cfg.len=0
-float rollout.temperature=1 rollout.top_p=1 rollout.val_kwargs.temperature=0 actor.grad_clip
-float rollout.val_kwargs.top_p=1 optim.lr=1e-6 optim.lr_warmup_steps_ratio=0 actor.clip_ratio_c=3
-float actor.clip_ratio=0.2 actor.clip_ratio_low actor.clip_ratio_high actor.tau_pos=1
-float actor.tau_neg=1.05 actor.kl_loss_coef=0.001 actor.loss_scale_factor
-float algorithm.kl_ctrl.kl_coef=0.001 overlong_buffer_cfg.penalty_factor=1
-floats optim.betas=0.9,0.999
-bool rollout.val_kwargs.do_sample=false actor.use_kl_loss=false trainer.val_before_train=true
-bool data.shuffle=true algorithm.norm_adv_by_std_in_grpo=true overlong_buffer_cfg.enable=false
-bool algorithm.use_kl_in_reward=false algorithm.filter_groups.enable=false
-"""
-_CHANGED = """
-float algorithm.gamma=1 algorithm.lam=1 actor.entropy_coeff=0
-string algorithm.rollout_correction.rollout_is algorithm.rollout_correction.rollout_rs
-string data.truncation=error algorithm.kl_ctrl.type=fixed
-bool reward_model.enable=false rollout.multi_turn.enable=false
-"""
-_SFT = """
-string trainer.project_name=gsm8k-sft trainer.experiment_name=test data.messages_key=messages
-string data.prompt_key=question data.response_key=answer
-int trainer.total_epochs=4 data.train_batch_size=256 data.max_length=1024 model.lora_rank=0
-bool data.multiturn.enable=false
-"""
-_ENGINE = "float optim.lr=1e-3 optim.lr_warmup_steps_ratio=0\nfloats optim.betas=0.9,0.999"
-_FSDP = """float optim.lr=1e-5 optim.lr_warmup_steps_ratio=0.1
-floats optim.betas=0.9,0.95
-string optim.lr_scheduler=cosine"""
+PPO = options("verl", "verl-ppo")
 _PRETRAINED = "model.partial_pretrain"  # up to verl 0.8, whose `fsdp_sft_trainer` is meant
-_NESTED = "words data.prompt_dict_keys data.response_dict_keys"
-_OVERLONG = "a longer prompt ends its episode without a reply; leave such rows out of the data"
-PPO = {
-    **table(Option("model.path", "string", REQUIRED)),
-    **defaults(_SHARED + _PPO),
-    **defaults(_CHANGED, CHANGES),
-    **defaults("bool data.filter_overlong_prompts=false", _OVERLONG),
-}
 LOSSES = {"gspo": "gspo", "cispo": "cispo", "sapo": "sapo", "gpg": "cross_entropy"}
 KINDS = {"kl": "k1", "k1": "k1", "abs": "abs", "mse": "k2", "k2": "k2"}
 AGGREGATES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean")
@@ -72,16 +23,14 @@ def read_settings(pairs: Iterable[tuple[str, Any]], supervised: bool) -> Setting
     """Read Hydra options under short names, less references that only Hydra resolves."""
     given = [(name.lstrip("+~").removeprefix("reward."), value) for name, value in pairs]
     older = any(name == _PRETRAINED for name, _ in given)
-    base = _PRETRAINED if older else "model.path"
-    sft = defaults(_SHARED + _SFT + (_FSDP if older else _ENGINE))
-    sft |= {**table(Option(base, "string", REQUIRED)), **defaults(_NESTED, "the field is nested")}
-    options, plain = sft if supervised else PPO, []
+    sft = options("verl", "verl-sft", "verl-sft-fsdp" if older else "verl-sft-engine")
+    table, plain = sft if supervised else PPO, []
     for name, value in given:
         short = re.sub(r"^actor_rollout_ref\.(actor\.(?=optim\.))?", "", name)
         short = re.sub(r"multiturn\.(?=messages)|.*(?=overlong_buffer_cfg)", "", short)
         if not name.endswith("_target_") and not str(value).startswith("${"):
-            plain.append((short if short in options else name, value))
-    return Settings(options, plain, gathers=True)
+            plain.append((short if short in table else name, value))
+    return Settings(table, plain, gathers=True)
 
 
 def recipe(settings: Settings) -> str:
