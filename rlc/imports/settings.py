@@ -116,7 +116,8 @@ class Settings:
         """Return ``value``; if it is not a choice, report that and return ``otherwise``."""
         if value in choices:
             return value
-        self.problem(f"there is no {noun} `{shown(value)}`", f"known: {', '.join(choices)}")
+        message = f"there is no {noun} `{shown(value)}`"
+        self.problem(message, f"known: {', '.join(choices)}", f"{message}: `{otherwise}` here")
         return otherwise
 
     def problem(self, message: str, advice: str | None = None, noted: str | None = None) -> None:

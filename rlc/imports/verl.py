@@ -8,14 +8,16 @@ from typing import Any
 
 from rlc.catalog import find_builtin
 from rlc.imports import write
-from rlc.imports.objectives import FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
+from rlc.imports.objectives import STEPS, SUMMED, optimizer, policy_loss, sampling
 from rlc.imports.settings import Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal
 
 PPO = options("verl", "verl-ppo")
 _PRETRAINED = "model.partial_pretrain"  # up to verl 0.8, whose `fsdp_sft_trainer` is meant
-LOSSES = {"gspo": "gspo", "cispo": "cispo", "sapo": "sapo", "gpg": "cross_entropy"}
 KINDS = {"kl": "k1", "k1": "k1", "abs": "abs", "mse": "k2", "k2": "k2"}
+DUAL = (
+    "verl also bounds ratios by {:g} where advantages are negative: lib/losses.rl has `dual_clip`"
+)
 AGGREGATES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean")
 
 
@@ -36,17 +38,15 @@ def read_settings(pairs: Iterable[tuple[str, Any]], supervised: bool) -> Setting
 def recipe(settings: Settings) -> str:
     """Return the recipe of a job."""
     base = next(name for name in settings.options if name in ("model.path", _PRETRAINED))
-    full = [] if settings["model.lora_rank"] else [RecipeLine("lora_rank", "32", FULL)]
+    rank = "model.lora_rank" if settings["model.lora_rank"] else None
     parts = _ppo(settings) if settings.options is PPO else _sft(settings)
-    parts = [write.model_block(settings, base, "model.lora_rank", full), *parts]
+    parts = [write.model_block(settings, base, rank), *parts]
     return write.recipe_of("A job of verl (as in 0.9.1)", settings, parts)
 
 
 def _ppo(settings: Settings) -> list[str]:
     count, size = settings["data.train_batch_size"], settings["rollout.n"]
     updates = max(count // max(settings["actor.ppo_mini_batch_size"], 1), 1)
-    if (epochs := settings["actor.ppo_epochs"]) > 1:
-        settings.note(f"actor.ppo_epochs = {epochs}: no rollout is used twice")
     rounds = settings["algorithm.filter_groups.max_num_gen_batches"]
     again = min((rounds - 1) * count, 100_000) if rounds > 0 else 100_000
     again = again if settings["algorithm.filter_groups.enable"] else None
@@ -90,20 +90,16 @@ def _sampling(settings: Settings, group: str) -> str:
 
 def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]]:
     mode, how = settings["actor.policy_loss.loss_mode"], settings["actor.loss_agg_mode"]
-    both = settings["actor.clip_ratio"]
-    low, high = settings["actor.clip_ratio_low"], settings["actor.clip_ratio_high"]
+    both, low, high = (settings[f"actor.clip_ratio{end}"] for end in ("", "_low", "_high"))
     bounds = (1 - (both if low is None else low), 1 + (both if high is None else high))
-    names = {"most": "clip_ratio_c", "pos": "tau_pos", "neg": "tau_neg"}
-    more = {ours: settings[f"actor.{name}"] for ours, name in names.items()}
-    divergence, coef = settings["actor.kl_loss_type"], settings["actor.kl_loss_coef"]
-    # A `+` takes the gradient of k2; dual clipping acts where the ratio is not 1.
+    divergence = settings["actor.kl_loss_type"]
+    # A `+` takes the gradient of k2.
     divergence = KINDS.get("k2" if divergence.endswith("+") else divergence, "k3_clamped")
-    kl = (divergence, coef if settings["actor.use_kl_loss"] else 0.0)
-    loss = LOSSES.get(mode, "ppo_dual" if updates > 1 else "ppo")
-    known = mode == "vanilla" or mode in LOSSES
-    note = "" if known else f"there `{shown(mode)}`; docs/losses.md may have it"
-    losses, lines = policy_loss(loss, bounds, kl, updates, note, **more)
-    how = "seq-mean-token-mean" if mode == "sapo" else how  # it adds up in one way only
+    kl = (divergence, settings["actor.kl_loss_coef"] if settings["actor.use_kl_loss"] else 0.0)
+    note, most = "", settings["actor.clip_ratio_c"]
+    if mode == "vanilla":
+        mode, note = "ppo", DUAL.format(most) if updates > 1 else ""
+    losses, lines = policy_loss(mode, bounds, kl, updates, note)
     length = settings["actor.loss_scale_factor"] or settings["data.max_response_length"]
     aggregate = call("seq_mean_token_sum_norm", length=int(length))
     if how != "seq-mean-token-sum-norm":
@@ -133,32 +129,43 @@ _MIXED = "verl mixes the files by their numbers of rows; weigh them so: 3 * a + 
 
 def _tasks(settings: Settings, split: str) -> str:
     """Write the environment of data files; several are a mixture."""
-    training, name = split == "train", "tasks" if split == "train" else "test_tasks"
-    path, function = (settings[f"custom_reward_function.{key}"] for key in ("path", "name"))
-    module = str(path).rpartition("/")[2].removesuffix(".py")
-    named = {"module": module, "function": function}
-    if not path:
-        named = {"module": "verl.utils.reward_score", "function": "default_compute_score"}
+    name = "tasks" if split == "train" else "test_tasks"
     files, most = settings[f"data.{split}_files"], settings[f"data.{split}_max_samples"]
     if not files:
         settings.note(f'"{split}.parquet" stands for the data, which the job does not name')
-    fields = {"prompt": settings["data.prompt_key"], "samples": most if most > 0 else None}
-    fields["shuffle"] = None if settings["data.shuffle"] or not training else False
-    buffer, longest = settings["overlong_buffer_cfg.len"], settings["data.max_response_length"]
-    excess = f"({literal(longest - buffer)} - tokens) / {literal(buffer)}"  # DAPO's soft punishment
-    factor = literal(settings["overlong_buffer_cfg.penalty_factor"])
-    soft = [call("reward", f"total + min({excess} * {factor}, 0)")]
-    soft *= settings["overlong_buffer_cfg.enable"]
-    grader, above = Word('grade_with("rewards.py:score")'), [_ADAPTER.format(**named)] * training
+    fields: dict[str, Any] = {"prompt": settings["data.prompt_key"]}
+    fields["samples"] = most if most > 0 else None
+    fields["shuffle"] = None if settings["data.shuffle"] or split != "train" else False
+    fields["grader"] = Word('grade_with("rewards.py:score")')
     played = [
-        write.pipeline(call("rows", literal(file), **fields, grader=grader), *soft)
+        write.pipeline(call("rows", literal(file), **fields), *_punished(settings))
         for file in files or [f"{split}.parquet"]
     ]
+    above = [_adapter(settings)] if split == "train" else []
     if len(played) == 1:
         return write.declaration("env", name, played[0], above)
     names = [f"{name}_{number}" for number in range(1, len(played) + 1)]
     parts = [write.declaration("env", *one) for one in zip(names, played, strict=True)]
     return "".join([*parts, write.declaration("env", name, " + ".join(names), [*above, _MIXED])])
+
+
+def _adapter(settings: Settings) -> str:
+    """Return what to put into the file of rewards."""
+    path, function = (settings[f"custom_reward_function.{key}"] for key in ("path", "name"))
+    module = str(path).rpartition("/")[2].removesuffix(".py")
+    if not path:
+        module, function = "verl.utils.reward_score", "default_compute_score"
+    return _ADAPTER.format(module=module, function=function)
+
+
+def _punished(settings: Settings) -> list[str]:
+    """Write DAPO's soft punishment of long replies, if it is on."""
+    buffer, factor = (settings[f"overlong_buffer_cfg.{key}"] for key in ("len", "penalty_factor"))
+    excess = (
+        f"({literal(settings['data.max_response_length'] - buffer)} - tokens) / {literal(buffer)}"
+    )
+    punished = call("reward", f"total + min({excess} * {literal(factor)}, 0)")
+    return [punished] if settings["overlong_buffer_cfg.enable"] else []
 
 
 def _lines(settings: Settings, clip: float | None) -> list[RecipeLine]:
@@ -168,17 +175,16 @@ def _lines(settings: Settings, clip: float | None) -> list[RecipeLine]:
     kind = next(filter(None, [settings[f"optim.{name}"] for name in names]), "constant")
     warmup = warmup if warmup > 0 else settings["optim.lr_warmup_steps_ratio"]
     shape, betas = (kind, warmup, settings["optim.min_lr_ratio"]), settings["optim.betas"]
-    named = dict(zip(("beta1", "beta2"), [*betas, *(0.9, 0.999)[len(betas) :]], strict=False))
-    named |= {"eps": 1e-8, "weight_decay": settings["optim.weight_decay"]}
+    named = dict(zip(("beta1", "beta2"), betas, strict=False)) | {"eps": 1e-8}
+    named["weight_decay"] = settings["optim.weight_decay"]
     named["grad_clip_norm"] = (settings["optim.clip_grad"] if clip is None else clip) or None
-    rate, note = settings["optim.lr"], settings.default_note("optim.lr")
     epochs, files = settings["trainer.total_epochs"], settings["data.train_files"]
     length = RecipeLine("epochs", literal(epochs), settings.default_note("trainer.total_epochs"))
     if len(files) > 1:
         text = f"there {epochs} epochs of all files, whose rows are not counted here"
         length = RecipeLine("steps", literal(STEPS), text)
     return [
-        optimizer(settings, rate, note, shape, steps, **named),
+        optimizer(settings, "optim.lr", shape, steps, **named),
         RecipeLine("steps", literal(steps)) if steps else length,
         *write.save_line(settings["trainer.save_freq"], "verl keeps all, rlc the newest 3"),
         *write.track_lines(settings),
