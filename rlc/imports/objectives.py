@@ -7,6 +7,7 @@ recipe's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rlc.imports.settings import Settings, shown
 from rlc.imports.write import RecipeLine, Word, call, literal, remarks
@@ -61,7 +62,7 @@ def optimizer(
     rate: str,
     schedule: tuple[str, float, float],
     steps: int | None,
-    **named: float | None,
+    **named: Any,
 ) -> RecipeLine:
     """Write Adam with everything that the libraries set otherwise. ``rate`` is the name of its
     option; ``schedule`` is a kind, its warm-up, which is a share of ``steps`` below 1, and the

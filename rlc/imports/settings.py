@@ -52,9 +52,9 @@ def options(*trainers: str) -> dict[str, Option]:
     found = {}
     for heading, group in (item for name in trainers for item in _tables()[name].items()):
         unused = None if heading in ("used", "required") else heading
-        for name, (kind, *default) in group.items():
-            values = [REQUIRED] if heading == "required" else default
-            found[name] = Option(name, kind, *values, unused=unused)
+        for name, (kind, *given) in group.items():
+            default = REQUIRED if heading == "required" else next(iter(given), None)
+            found[name] = Option(name, kind, default, unused)
     return found
 
 
