@@ -1,4 +1,4 @@
-"""What TRL and verl train by, in common: losses over ratios, divergences in them, optimisers.
+"""What jobs of other trainers have in common: losses over ratios, divergences in them, optimisers.
 
 A loss that the service has is called by name; one with a divergence in it becomes a ``loss`` of the
 recipe's own.

@@ -68,7 +68,9 @@ def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]
     high, kind = low if high is None else high, name
     bounds = (0.0, high) if name == "cispo" else (1 - low, 1 + high)
     if name in ("grpo", "dapo", "dr_grpo", "bnpo"):  # they differ in how tokens add up
-        kind = "gspo" if settings["importance_sampling_level"] == "sequence" else "ppo"
+        level = settings["importance_sampling_level"]
+        level = settings.choice("importance_sampling_level", level, ("token", "sequence"), "token")
+        kind = "gspo" if level == "sequence" else "ppo"
     aggregate = "seq_mean_token_mean()" if name == "grpo" else "token_mean()"
     if name == "dr_grpo":
         aggregate = call("seq_mean_token_sum_norm", length=settings["max_completion_length"])
@@ -137,15 +139,30 @@ def _lines(settings: Settings, updates: int, count: int) -> list[RecipeLine]:
     if steps is None:
         epochs = settings["num_train_epochs"]
         length = f"there {epochs:g} × rows / {count}: rows are not counted here"
-    reached = settings.is_given("save_steps") or most >= settings["save_steps"]
-    saved = settings["save_strategy"] == "steps" and reached
-    keep = {"keep": Word(str(kept))} if (kept := settings["save_total_limit"]) else {}
     return [
         optimizer(settings, "learning_rate", shape, steps, **named, grad_clip_norm=clip or None),
         RecipeLine("steps", literal(steps or STEPS), length),
-        *write.save_line(int(settings["save_steps"] / updates) if saved else 0, "", **keep),
+        *_save(settings, updates, most),
         *write.track_lines(settings, "report_to", ("project", "run_name")),
     ]
+
+
+def _save(settings: Settings, updates: int, most: int) -> list[RecipeLine]:
+    if (when := settings["save_strategy"]) != "steps":
+        settings.note(f"save_strategy = {shown(when)}: rlc saves at the end in any case")
+        return []
+    if most < settings["save_steps"] and not settings.is_given("save_steps"):
+        return []
+    keep = {"keep": Word(str(kept))} if (kept := settings["save_total_limit"]) else {}
+    return write.save_line(_interval(settings, "save_steps", updates), "", **keep)
+
+
+def _interval(settings: Settings, name: str, updates: int = 1) -> int:
+    """Return an interval in steps; 0 if it is a share of all steps."""
+    if (count := settings[name]) < 1:
+        settings.note(f"{name} = {count:g}: a share of all steps; write their number into `every`")
+        return 0
+    return max(int(count / updates), 1)
 
 
 def _examples(settings: Settings, kind: str) -> list[RecipeLine]:
@@ -159,8 +176,8 @@ def _examples(settings: Settings, kind: str) -> list[RecipeLine]:
     lines = [RecipeLine("data", data, longer if longest else ""), *_lines(settings, 1, count)]
     if evaluated != "no":
         lines.append(RecipeLine("heldout", _rows(settings, kind, "test", **limits)))
-    if evaluated == "steps":
-        lines.append(RecipeLine("every", literal(max(int(settings["eval_steps"]), 1))))
+    if evaluated == "steps" and (every := _interval(settings, "eval_steps")):
+        lines.append(RecipeLine("every", literal(every)))
     return [write.TRAINED, RecipeLine("batch", literal(count)), *lines]
 
 

@@ -14,11 +14,15 @@ from rlc.imports.write import RecipeLine, Word, call, literal
 
 PPO = options("verl", "verl-ppo")
 _PRETRAINED = "model.partial_pretrain"  # up to verl 0.8, whose `fsdp_sft_trainer` is meant
+MOST = 100_000  # groups that are played again
 KINDS = {"kl": "k1", "k1": "k1", "abs": "abs", "mse": "k2", "k2": "k2"}
 DUAL = (
     "verl also bounds ratios by {:g} where advantages are negative: lib/losses.rl has `dual_clip`"
 )
-AGGREGATES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean")
+AGGREGATES = (
+    *("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean"),
+    "seq-mean-token-sum-norm",
+)
 
 
 def read_settings(pairs: Iterable[tuple[str, Any]], supervised: bool) -> Settings:
@@ -47,10 +51,10 @@ def recipe(settings: Settings) -> str:
 def _ppo(settings: Settings) -> list[str]:
     count, size = settings["data.train_batch_size"], settings["rollout.n"]
     updates = max(count // max(settings["actor.ppo_mini_batch_size"], 1), 1)
-    rounds = settings["algorithm.filter_groups.max_num_gen_batches"]
-    again = min((rounds - 1) * count, 100_000) if rounds > 0 else 100_000
-    again = again if settings["algorithm.filter_groups.enable"] else None
-    named = {"group_size": size, "updates": updates if updates > 1 else None, "resample": again}
+    named = {"group_size": size, "updates": updates if updates > 1 else None}
+    if settings["algorithm.filter_groups.enable"]:
+        rounds = settings["algorithm.filter_groups.max_num_gen_batches"]
+        named["resample"] = min((rounds - 1) * count, MOST) if rounds > 0 else MOST
     note = settings.default_note("data.train_batch_size", "rollout.n")
     losses, loss = _loss(settings, updates)
     lines = [
@@ -80,31 +84,32 @@ def _advantage(settings: Settings) -> RecipeLine:
 
 def _sampling(settings: Settings, group: str) -> str:
     """Write how is sampled; validation is greedy unless it says otherwise."""
+    longest, training = settings["data.max_response_length"], group == "rollout."
+    if not training and not settings[f"{group}do_sample"]:
+        return sampling(longest, 1.0, 1.0, 1)
     heat, top_p, top_k = (settings[f"{group}{name}"] for name in ("temperature", "top_p", "top_k"))
-    longest, prompt = settings["data.max_response_length"], settings["data.max_prompt_length"]
-    if group == "rollout.":
-        return sampling(longest, heat, top_p, top_k, prompt)
-    greedy = not settings[f"{group}do_sample"]
-    return sampling(longest, *((1.0, 1.0, 1) if greedy else (heat, top_p, top_k)))
+    prompt = settings["data.max_prompt_length"] if training else None
+    return sampling(longest, heat, top_p, top_k, prompt)
 
 
 def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]]:
     mode, how = settings["actor.policy_loss.loss_mode"], settings["actor.loss_agg_mode"]
     both, low, high = (settings[f"actor.clip_ratio{end}"] for end in ("", "_low", "_high"))
     bounds = (1 - (both if low is None else low), 1 + (both if high is None else high))
-    divergence = settings["actor.kl_loss_type"]
-    # A `+` takes the gradient of k2.
-    divergence = KINDS.get("k2" if divergence.endswith("+") else divergence, "k3_clamped")
-    kl = (divergence, settings["actor.kl_loss_coef"] if settings["actor.use_kl_loss"] else 0.0)
-    note, most = "", settings["actor.clip_ratio_c"]
+    divergence, coef, note = "k3", 0.0, ""
+    if settings["actor.use_kl_loss"]:
+        divergence, coef = settings["actor.kl_loss_type"], settings["actor.kl_loss_coef"]
+        # A `+` takes the gradient of k2.
+        divergence = KINDS.get("k2" if divergence.endswith("+") else divergence, "k3_clamped")
     if mode == "vanilla":
-        mode, note = "ppo", DUAL.format(most) if updates > 1 else ""
-    losses, lines = policy_loss(mode, bounds, kl, updates, note)
-    length = settings["actor.loss_scale_factor"] or settings["data.max_response_length"]
-    aggregate = call("seq_mean_token_sum_norm", length=int(length))
-    if how != "seq-mean-token-sum-norm":
-        chosen = settings.choice("loss_agg_mode", how, AGGREGATES, "token-mean")
-        aggregate = call(chosen.replace("-", "_"))
+        mode, note = "ppo", DUAL.format(settings["actor.clip_ratio_c"]) if updates > 1 else ""
+    losses, lines = policy_loss(mode, bounds, (divergence, coef), updates, note)
+    how = settings.choice("loss_agg_mode", how, AGGREGATES, "token-mean")
+    named = {}
+    if how == "seq-mean-token-sum-norm":
+        length = settings["actor.loss_scale_factor"] or settings["data.max_response_length"]
+        named["length"] = int(length)
+    aggregate = call(how.replace("-", "_"), **named)
     line = RecipeLine("aggregate", aggregate, settings.default_note("actor.loss_agg_mode"))
     return losses, [*lines, line]
 
@@ -151,30 +156,32 @@ def _tasks(settings: Settings, split: str) -> str:
 
 def _adapter(settings: Settings) -> str:
     """Return what to put into the file of rewards."""
-    path, function = (settings[f"custom_reward_function.{key}"] for key in ("path", "name"))
-    module = str(path).rpartition("/")[2].removesuffix(".py")
-    if not path:
-        module, function = "verl.utils.reward_score", "default_compute_score"
+    module, function = "verl.utils.reward_score", "default_compute_score"
+    if path := settings["custom_reward_function.path"]:
+        module = path.rpartition("/")[2].removesuffix(".py")
+        function = settings["custom_reward_function.name"]
     return _ADAPTER.format(module=module, function=function)
 
 
 def _punished(settings: Settings) -> list[str]:
     """Write DAPO's soft punishment of long replies, if it is on."""
+    if not settings["overlong_buffer_cfg.enable"]:
+        return []
     buffer, factor = (settings[f"overlong_buffer_cfg.{key}"] for key in ("len", "penalty_factor"))
     excess = (
         f"({literal(settings['data.max_response_length'] - buffer)} - tokens) / {literal(buffer)}"
     )
-    punished = call("reward", f"total + min({excess} * {literal(factor)}, 0)")
-    return [punished] if settings["overlong_buffer_cfg.enable"] else []
+    return [call("reward", f"total + min({excess} * {literal(factor)}, 0)")]
 
 
 def _lines(settings: Settings, clip: float | None) -> list[RecipeLine]:
     """Write what both trainers have: the optimiser, how long, checkpoints, trackers."""
     steps, warmup = settings["trainer.total_training_steps"], settings["optim.lr_warmup_steps"]
     names = ("lr_scheduler", "warmup_style", "lr_scheduler_type")  # the later are of later versions
-    kind = next(filter(None, [settings[f"optim.{name}"] for name in names]), "constant")
+    kind = next(filter(None, (settings[f"optim.{name}"] for name in names)), "constant")
     warmup = warmup if warmup > 0 else settings["optim.lr_warmup_steps_ratio"]
-    shape, betas = (kind, warmup, settings["optim.min_lr_ratio"]), settings["optim.betas"]
+    floor = 0.0 if kind == "constant" else settings["optim.min_lr_ratio"]
+    shape, betas = (kind, warmup, floor), settings["optim.betas"]
     named = dict(zip(("beta1", "beta2"), betas, strict=False)) | {"eps": 1e-8}
     named["weight_decay"] = settings["optim.weight_decay"]
     named["grad_clip_norm"] = (settings["optim.clip_grad"] if clip is None else clip) or None
@@ -208,9 +215,11 @@ def _evaluation(settings: Settings) -> list[str]:
 
 
 def _sft(settings: Settings) -> list[str]:
-    chats = settings["data.multiturn.enable"] or _PRETRAINED not in settings.options
-    keys = {"prompt": settings["data.prompt_key"], "reply": settings["data.response_key"]}
-    keys = {"messages": settings["data.messages_key"]} if chats else keys
+    chats = _PRETRAINED not in settings.options or settings["data.multiturn.enable"]
+    names = (
+        {"messages": "messages_key"} if chats else {"prompt": "prompt_key", "reply": "response_key"}
+    )
+    keys = {field: settings[f"data.{name}"] for field, name in names.items()}
     keys |= {"max_tokens": settings["data.max_length"], "too_long": Word("drop")}
     kind, files = "chats" if chats else "rows", settings["data.train_files"] or ["train.parquet"]
     if len(files) > 1:

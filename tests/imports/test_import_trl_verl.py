@@ -14,8 +14,9 @@ from stage_parts import flat
 
 from rlc.algo.expressions.evaluate import loss_and_grad
 from rlc.compile.recipe import compile_source
+from rlc.imports import trl, verl
 from rlc.imports.convert import convert, job_of_command, job_of_text
-from rlc.imports.settings import InputError
+from rlc.imports.settings import InputError, Option
 from rlc.lang.formatter import format_text
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
@@ -103,6 +104,39 @@ def test_it_compiles_once_its_comments_are_followed(name: str, tmp_path: Path) -
 )
 def test_numbers(command: str, expected: str) -> None:
     assert expected in " ".join(imported(command).split()) or expected in imported(command)
+
+
+VALUES = {"int": "2", "float": "0.25", "floats": "[0.5,0.25]", "mapping": '{"a": 1}'}
+OLDER = [("model.partial_pretrain", "m")]
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (
+            "trl grpo --model_name_or_path=m --dataset_name=o/n --num_generations=1",
+            trl.TABLES["trl-grpo"],
+        ),
+        ("trl dpo --model_name_or_path=m --dataset_name=o/n", trl.TABLES["trl-dpo"]),
+        ("trl sft --model_name_or_path=m --dataset_name=o/n", trl.TABLES["trl-sft"]),
+        ("-m verl.trainer.main_ppo model.path=m", verl.PPO),
+        (
+            "-m verl.trainer.sft_trainer model.path=m data.val_files=v",
+            verl.read_settings([], supervised=True).options,
+        ),
+        (
+            "-m verl.trainer.fsdp_sft_trainer model.partial_pretrain=m data.val_files=v",
+            verl.read_settings(OLDER, supervised=True).options,
+        ),
+    ],
+)
+def test_every_option_changes_or_says_something(command: str, options: dict[str, Option]) -> None:
+    words, before = command.split(), imported(command)
+    for option in options.values():
+        name = f"{'--' if 'trl ' in command else ''}{option.name}="
+        value = str(not option.default) if option.type == "bool" else VALUES.get(option.type, "x")
+        beside = [word for word in words if not word.startswith(name)]
+        assert convert(job_of_command([*beside, name + value])) != before, name
 
 
 def token_losses(recipe: str, logp: Any, logq: Any, adv: Any, ref: Any) -> Any:

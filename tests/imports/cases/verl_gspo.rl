@@ -28,7 +28,8 @@
 #     $MODEL_PATH)-RL, trainer.resume_mode=auto, trainer.log_val_generations=2
 #   - a longer prompt ends its episode without a reply; leave such rows out of the data:
 #     data.filter_overlong_prompts=true
-#   - without effect beside the other options: algorithm.kl_ctrl.kl_coef=0.0, actor.kl_loss_coef=0.0
+#   - without effect beside the other options: algorithm.kl_ctrl.kl_coef=0.0,
+#     actor.kl_loss_coef=0.0, overlong_buffer_cfg.len=4096
 
 model policy {
   # the catalogue does not know it: choose one of `rlc models`, or keep it on a server of yours,
