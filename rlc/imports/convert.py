@@ -17,7 +17,6 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rlc.imports import gem, openreward, rllm, trl, trl_script, verl
-from rlc.imports.rllm_options import LEGACY, UNIFIED
 from rlc.imports.settings import SCRIPT, InputError, Settings, shown
 
 GEM, COOKBOOK, OPENREWARD, RLLM = "gem", "gem-cookbook", "openreward", "rllm"
@@ -32,7 +31,8 @@ _SCRIPTS = {
     **dict.fromkeys(("fsdp_sft_trainer", "sft_trainer", "sft_trainer_ray"), VERL_SFT),
     **{f"trl {method}": f"trl-{method}" for method in trl_script.METHODS},
 }
-_SECTIONS = {name.partition(".")[0] for name in LEGACY | UNIFIED if "." in name} | {"rllm"}
+_DOTTED = [name for name in rllm.LEGACY | rllm.UNIFIED if "." in name]
+_SECTIONS = {"rllm", *(name.partition(".")[0] for name in _DOTTED)}
 _YAML = re.compile(r"(?m)^[\w\"'][\w./\"'-]*:(\s|$)")
 _CONFIG_FLAGS = ("--config_path", "--config-path", "--config")
 
@@ -83,14 +83,12 @@ def job_of_text(text: str) -> ForeignJob:
     if _YAML.match(first):
         return ForeignJob(config=read_yaml(text))
     found = []
-    read, missing = _commands(text)
-    for words in read:
+    for words in commands(text):
         # A command trains if it has a Python script, and options; or nothing but options.
-        if _script_at(words) is not None or _trl(words) or all("=" in word for word in words):
+        if _script_at(words) is not None or _trl_at(words) or all("=" in word for word in words):
             job = job_of_command(words)
             if job.pairs or job.config_path:
-                _require([] if _lenient(job.script) else words, missing)
-                found.append(job)
+                found.append(job if _lenient(job.script) else _complete(job))
     if not found:
         advice = "it is a line such as `python tinker_train.py env_id=… num_env=64`"
         raise InputError("there is no training command in this text", advice)
@@ -103,46 +101,54 @@ def job_of_text(text: str) -> ForeignJob:
 def _job_of_script(text: str) -> ForeignJob:
     """Read a script of TRL, and the command in its docstring if that holds one."""
     method, pairs, unread, docstring = trl_script.read_script(text)
-    given: tuple[tuple[str, Any], ...] = ()
     with suppress(InputError, StopIteration):  # a text, and no command
-        given = next(job_of_command(words).pairs for words in commands(docstring) if _trl(words))
-    return ForeignJob(f"trl {method}", (*given, *pairs), unknown=tuple(unread))
+        words = next(words for words in commands(docstring) if _trl_at(words) is not None)
+        pairs = [*job_of_command(words).pairs, *pairs]
+    return ForeignJob(f"trl {method}", tuple(pairs), unknown=tuple(unread))
 
 
-def _trl(words: Sequence[str]) -> str | None:
-    """Return the script of a command whose options are those of TRL, written `--name value`."""
-    for word, after in pairwise(words):
+def _complete(job: ForeignJob) -> ForeignJob:
+    """Raise InputError if an option has a variable that is not set."""
+    for value in (str(value) for _, value in job.pairs):
+        if unset := re.search(r"\$([A-Za-z_]\w*)", value):
+            message = f"the value of {shown(unset[0])} does not stand in the script"
+            raise InputError(message, f"put `{shown(unset[1])}=…` before the command")
+    return job
+
+
+def _trl_at(words: Sequence[str]) -> int | None:
+    """Return the index of the method or script of TRL, whose options are `--name value`."""
+    for index, (word, after) in enumerate(pairwise(words)):
         if word.rpartition("/")[2] == "trl" and not after.startswith("-"):
-            return f"trl {after}"
+            return index + 1
     named = any(word.startswith("--model_name_or_path") for word in words)
-    at = _script_at(words) if named else None
-    return None if at is None else f"trl {words[at]}"
+    return _script_at(words) if named else None
 
 
-def _flags(words: Sequence[str]) -> ForeignJob:
+def _job_of_flags(script: str, words: Sequence[str]) -> ForeignJob:
     """Read `--name value`, `--name=value`, `--name a b`, `--name` and `--no_name`."""
-    found: list[tuple[str, list[str]]] = []
+    found: dict[str, list[str]] = {}
+    values: list[str] = []  # those of the last name
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            found.append((name.replace("-", "_"), [value] * bool(equals)))
-        elif found:
-            found[-1][1].append(word)
-    named = dict(found)
-    config = next(iter(named.pop("config", [])), None)
-    pairs = []
-    for name, values in named.items():
-        off = name.startswith("no_") and not values
-        given: Any = values if len(values) > 1 else values[0] if values else not off
-        pairs.append((name.removeprefix("no_") if off else name, given))
-    return ForeignJob("", tuple(pairs), None, config)
+            found[name.replace("-", "_")] = values = [value] if equals else []
+        else:
+            values.append(word)
+    config = next(iter(found.pop("config", [])), None)
+    pairs: list[tuple[str, Any]] = []
+    for name, values in found.items():
+        if values:
+            pairs.append((name, values if len(values) > 1 else values[0]))
+        else:
+            pairs.append((name.removeprefix("no_"), not name.startswith("no_")))
+    return ForeignJob(script, tuple(pairs), None, config)
 
 
 def job_of_command(words: Sequence[str]) -> ForeignJob:
     """Read a command, as the words of its command line."""
-    if (name := _trl(words)) is not None:
-        at = words.index(name.removeprefix("trl "))
-        return evolve(_flags([*words[:at], *words[at + 1 :]]), script=name)
+    if (at := _trl_at(words)) is not None:
+        return _job_of_flags(f"trl {words[at]}", [*words[:at], *words[at + 1 :]])
     start = _script_at(words)
     script, rest = ("", words) if start is None else (words[start], words[start + 1 :])
     flags = () if _lenient(script) else _CONFIG_FLAGS  # Hydra's name folders, and no file
@@ -266,12 +272,11 @@ def _guess(job: ForeignJob) -> str:
 
 def _guess_trl(script: str, names: set[str]) -> str:
     """Tell which trainer of TRL: by the script's name, else by the options."""
-    fits = {
-        source: 1_000 * (source.removeprefix("trl-") in _last(script)) + len(names & options.keys())
-        for source, options in trl.TABLES.items()
-    }
-    if len(best := [source for source in fits if fits[source] == max(fits.values())]) == 1:
-        return best[0]
+    named = [source for source in trl.TABLES if source.removeprefix("trl-") in _last(script)]
+    if not named and names & (trl.TABLES["trl-grpo"].keys() - trl.TABLES["trl-dpo"].keys()):
+        return "trl-grpo"
+    if len(named) == 1:
+        return named[0]
     message = "nothing tells which trainer of TRL this is for"
     raise InputError(message, f"say it with --from: {', '.join(trl.TABLES)}")
 
@@ -279,7 +284,7 @@ def _guess_trl(script: str, names: set[str]) -> str:
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = (
     r"\$\(\((?P<sum>[^\n]*?)\)\)(?!\))"
-    r"|\$\{(?P<braced>[A-Za-z_]\w*)(:?-(?P<default>([^{}]|\$\{[^{}]*\})*))?\}|\$(?P<name>[A-Za-z_]\w*)"
+    r"|\$\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>([^{}]|\$\{[^{}]*\})*))?\}|\$(?P<name>[A-Za-z_]\w*)"
 )
 # The pieces of a command, and those of a string in double quotes.
 _PLAIN = re.compile(
@@ -301,30 +306,22 @@ _QUOTED = re.compile(
 )
 
 
-def commands(text: str) -> list[list[str]]:
-    """Return the words of each command, assignments of the script filled in.
-
-    One of nothing but several assignments is kept whole: it may be options that were given without
-    their program. Raise InputError if a quote is not closed or a variable is used and not set in
-    the text.
-    """
-    found, missing = _commands(text)
-    for words in found:
-        _require(words, missing)
-    return found
-
-
 _ARRAY = re.compile(r"(?ms)^(\w+)=\(\s*$(.*?)^\)")  # over several lines
 _ELEMENTS = re.compile(r'"?\$\{(\w+)\[@\]\}"?')
 
 
-def _commands(text: str) -> tuple[list[list[str]], set[str]]:
-    """Return the words of each command, and the names of variables that are not set."""
-    variables, missing = {"HOME": "~"}, set[str]()
+def commands(text: str) -> list[list[str]]:
+    """Return the words of each command, assignments of the script filled in.
+
+    One of nothing but several assignments is kept whole: it may be options that were given without
+    their program. A variable that is not set in the text stays as it is. Raise InputError if a
+    quote is not closed.
+    """
+    variables = {"HOME": "~"}
     found, text = [], text.replace("\r\n", "\n")
     arrays = {name: re.sub(r"(\s#.*)?\n", " ", body) for name, body in _ARRAY.findall(text)}
     text = _ELEMENTS.sub(lambda use: arrays.get(use[1], use[0]), _ARRAY.sub("", text))
-    for words in _read(text, variables, missing):
+    for words in _read(text, variables):
         given = [word for word in words if word != "$@"]
         given = given[1:] if given[:1] == ["export"] else given
         rest = given
@@ -333,19 +330,11 @@ def _commands(text: str) -> tuple[list[list[str]], set[str]]:
             rest = rest[1:]
         if rest or len(given) > 1:
             found.append(rest or given)
-    return found, missing
+    return found
 
 
-def _require(words: Sequence[str], missing: set[str]) -> None:
-    for name in sorted(missing):
-        if any(f"${name}" in word for word in words):
-            message = f"the value of ${shown(name)} does not stand in the script"
-            raise InputError(message, f"put `{shown(name)}=…` before the command")
-
-
-def _read(text: str, variables: dict[str, str], missing: set[str]) -> Iterator[list[str]]:
-    """Yield the words of each command; its caller adds to ``variables`` before the next one. A
-    variable without a value stays as it is, and its name is added to ``missing``."""
+def _read(text: str, variables: dict[str, str]) -> Iterator[list[str]]:
+    """Yield the words of each command; its caller adds to ``variables`` before the next one."""
     words: list[str] = []
     word: str | None = None  # None between words
     quoted, at = False, 0
@@ -367,20 +356,24 @@ def _read(text: str, variables: dict[str, str], missing: set[str]) -> Iterator[l
         elif kind == "quote":
             word, quoted = word or "", not quoted
         elif piece["escaped"] != "\n":  # a line that goes on
-            name = piece["braced"] or piece["name"]
-            value = piece[kind or 0] if piece["sum"] is None else _sum(piece["sum"], variables)
-            if name is not None and (name in variables or piece["default"] is None):
-                missing |= {name} - variables.keys()
-                value = variables.get(name, f"${name}")
-            elif name is not None:
-                value = " ".join(next(_read(piece["default"], variables, missing)))
-            if name is not None and not quoted and word is None and value.split()[1:]:
+            value = _value(piece, variables)
+            unquoted = not quoted and kind in ("braced", "default", "name")
+            if unquoted and word is None and value.split()[1:]:
                 *options, value = value.split()  # several words, as the shell makes of it
                 words += options
             word = (word or "") + value
     if quoted:
         raise InputError('a " is opened and never closed', "close the quote")
     yield words if word is None else [*words, word]
+
+
+def _value(piece: re.Match[str], variables: dict[str, str]) -> str:
+    name = piece["braced"] or piece["name"]
+    if name is None:
+        return _sum(piece["sum"], variables) if piece["sum"] else piece[piece.lastgroup or 0]
+    if name in variables or piece["default"] is None:
+        return variables.get(name, f"${name}")
+    return " ".join(next(_read(piece["default"], variables)))
 
 
 _OPERATORS: dict[type, Any] = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv}

@@ -16,29 +16,11 @@ from rlc.catalog import (
     wrapper_traits,
 )
 from rlc.imports import write
-from rlc.imports.settings import Option, Settings, shown, table
+from rlc.imports.settings import Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 from rlc.lang import did_you_mean
 
-OPTIONS = table(
-    Option("model_name", "string", "Qwen/Qwen3-8B-Base"),
-    Option("batch_size", "int", 128),
-    Option("learning_rate", "float", 4e-5),
-    Option("lora_rank", "int", 32),
-    Option("max_tokens", "int", 2048),
-    Option("seed", "int", 0, "the script never uses it; `rlc run --seed` seeds every choice"),
-    Option("max_steps", "int", 200),
-    Option("save_every", "int", -1),
-    Option("env_id", "string", "rg:simple_equations"),
-    Option("num_env", "int", 4),
-    Option("env_wrappers", "string", "concat"),
-    Option("template", "string", "qwen3_general"),
-    Option("gamma", "float", 0.9),
-    Option("use_rebn", "bool", True),
-    Option("wandb_project", "string"),
-    Option("wandb_name", "string"),
-    Option("log_dir", "string", None, "a run writes to a folder of its own (`rlc run --run-dir`)"),
-)
+OPTIONS = options("gem")
 
 HISTORIES = [name for name in names_of("wrapper") if wrapper_traits(name).role == "history"]
 _NO_REWARD = {"reward_use": 0.0, "reward_success": 0.0}
@@ -158,36 +140,9 @@ def _environment(settings: Settings, name: str) -> str:
     return write.declaration("env", name, pipeline(*steps), above)
 
 
-_NO_METRIC = "a pass over the batch after each update, for a metric that rlc does not have"
-_OWN_FOLDER = "every run has a folder of its own in rlc"
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
-COOKBOOK_OPTIONS = table(
-    Option("model_name", "string", "meta-llama/Llama-3.2-1B"),
-    Option("lora_rank", "int", 32),
-    Option("renderer_name", "string"),
-    Option("load_checkpoint_path", "string"),
-    Option("env_id", "string", "game:GuessTheNumber-v0"),
-    Option("env_kwargs_json", "mapping"),
-    Option("gem_path", "string", None, "rlc takes the GEM that is installed"),
-    Option("prompt_type", "string", "general"),
-    Option("group_size", "int", 4),
-    Option("groups_per_batch", "int", 64),
-    Option("n_batches", "int", 200),
-    Option("learning_rate", "float", 1e-5),
-    Option("max_tokens", "int", 256),
-    Option("kl_penalty_coef", "float", 0.0),
-    Option("num_substeps", "int", 1),
-    Option("log_path", "string", None, "a run writes to a folder of its own (`rlc run --run-dir`)"),
-    Option("wandb_project", "string"),
-    Option("wandb_name", "string"),
-    Option("compute_post_kl", "bool", False, _NO_METRIC),
-    Option("eval_every", "int", 0, "the script has no test set, so this evaluates nothing"),
-    Option("save_every", "int", 25),
-    Option("base_url", "string", None, "`rlc run --base-url`, or TINKER_BASE_URL"),
-    Option("behavior_if_log_dir_exists", "string", "ask", _OWN_FOLDER),
-    Option("max_steps_off_policy", "int"),
-)
+COOKBOOK_OPTIONS = options("gem-cookbook")
 
 
 def cookbook_recipe(settings: Settings) -> str:

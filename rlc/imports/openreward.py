@@ -9,58 +9,12 @@ from attrs import frozen
 
 from rlc.catalog import find_builtin
 from rlc.imports import write
-from rlc.imports.settings import REQUIRED, TRAINER, InputError, Option, Settings, shown, table
+from rlc.imports.settings import TRAINER, InputError, Option, Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 
-_FOLDER = "a run writes to a folder of its own (`rlc run --run-dir`)"
-_LIMITS = "rlc finds out by itself how many rollouts the environment takes at once"
-_RENDERED = "rlc tells the model of its tools through the model's renderer"
-
-OPTIONS = table(
-    Option("wandb_project_name", "string", REQUIRED),
-    Option("wandb_run_name", "string", REQUIRED),
-    Option("openreward_run_name", "string", REQUIRED),
-    Option("log_path", "string", "/tmp/tinker-rl", _FOLDER),
-    Option("environments", "mapping", REQUIRED),
-    Option("secrets", "mapping"),
-    Option("model_name", "string", REQUIRED),
-    Option("lora_rank", "int", 32),
-    Option("tokenizer_name", "string", None, "the tokenizer is that of the model"),
-    Option("resume_from", "string"),
-    Option("max_response_tokens", "int", 4096),
-    Option("max_total_tokens", "int", 32768),
-    Option("max_rollout_retries", "int", 3),
-    Option("loss_fn", "string", "ppo"),
-    Option("loss_fn_config", "mapping"),
-    Option("advantage_calculation", "string", "centered_normalized"),
-    Option("batch_size", "int", REQUIRED),
-    Option("learning_rate", "float", 4e-5),
-    Option("weight_decay", "float", 0.0),
-    Option("num_epochs", "int"),
-    Option("save_every", "int", 10),
-    Option("max_active_tasks", "int", 32, _LIMITS),
-    Option("max_rollout_concurrency", "int", None, _LIMITS),
-    Option("rollout_timeout", "float", 300.0),
-    Option("system_prompt_template", "string", "", _RENDERED),
-    Option("thinking", "bool", False),
-    Option("seed", "int", 42, "`rlc run --seed` seeds every choice"),
-)
-
-ENVIRONMENT = table(
-    Option("splits", "mapping", REQUIRED),
-    Option("nonterminal_reward", "float"),
-    Option("num_rollouts", "int", REQUIRED),
-    Option("max_failing_rollouts", "int", 0),
-    Option("temperature", "float", 1.0),
-    Option("top_p", "float"),
-    Option("top_k", "int", None, "the trainer reads it and never hands it on"),
-    Option("reward_reduction", "string", "sum"),
-    Option("min_reward", "float"),
-    Option("max_reward", "float"),
-    Option("secrets", "mapping"),
-)
-
-SPLIT = table(Option("shuffle", "bool", True), Option("num_samples", "int"))
+OPTIONS = options("openreward")
+ENVIRONMENT = options("openreward-environment")
+SPLIT = options("openreward-split")
 
 STEPS = 100  # if the configuration never ends
 ADVANTAGES = ("centered_normalized", "centered", "direct")
@@ -240,7 +194,7 @@ def _loss(settings: Settings) -> RecipeLine:
     own_names = {key: own for own, key in loss.traits.config.items()}
     for key, value in given.items():
         if key in own_names:
-            typed = Settings(table(Option(key, "float")), [(key, value)], where="loss_fn_config.")
+            typed = Settings({key: Option(key, "float")}, [(key, value)], where="loss_fn_config.")
             config[own_names[key]] = float(typed[key])
         else:
             settings.problem(f"`{name}` takes no `{shown(key)}` in `loss_fn_config`")

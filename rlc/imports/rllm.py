@@ -10,13 +10,15 @@ from attrs import frozen
 
 from rlc.catalog import renderer_names
 from rlc.imports import write
-from rlc.imports.rllm_options import LEGACY, UNIFIED
-from rlc.imports.settings import TRAINER, InputError, Settings, shown
+from rlc.imports.objectives import optimizer
+from rlc.imports.settings import TRAINER, InputError, Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal, pipeline, remarks
 from rlc.lang import Source, nearest
 from rlc.lang.syntax import parse
 
-PREFIX = "rllm."
+# `tinker_rl_trainer.yaml`; and `rllm/base.yaml` with `rllm/backend/tinker.yaml`.
+LEGACY, UNIFIED = options("rllm", "rllm-legacy"), options("rllm", "rllm-unified")
+PREFIX = "rllm."  # of keys of the later one
 # Rows of Jiayi-Pan/Countdown-Tasks-3to4, less those of the test split.
 COUNTDOWN_TRAIN, COUNTDOWN_TEST = 489_340, 1_024
 NO_LIMIT = 1e6  # seconds: the unified trainer's default
@@ -174,28 +176,18 @@ def _sampling(settings: Settings) -> RecipeLine:
 
 
 def _optimizer(settings: Settings, steps: int | None) -> RecipeLine:
-    rate = literal(settings["training.learning_rate"])
     named = {name: settings[f"training.{name}"] for name in ("beta1", "beta2", "eps")}
-    value = call("adam", rate, **named, schedule=_schedule(settings, steps))
-    return RecipeLine("optimizer", value, settings.default_note("training.learning_rate"))
+    return optimizer(settings, "training.learning_rate", _schedule(settings), steps, **named)
 
 
-def _schedule(settings: Settings, steps: int | None) -> Word | None:
-    """Use the option in `training`, else in `algorithm`; a warm-up ratio is of all steps."""
+def _schedule(settings: Settings) -> tuple[str, float, float]:
+    """Use the option in `training`, else in `algorithm`."""
     if not is_unified(settings):
-        return None
+        return "constant", 0, 0.0
     kind = settings["training.lr_schedule"] or settings["algorithm.lr_schedule"]
-    kind = settings.choice("lr_schedule", kind, ("constant", "linear", "cosine"), "constant")
-    ratio = settings["training.warmup_steps_ratio"]
+    ratio, warmup = settings["training.warmup_steps_ratio"], settings["algorithm.warmup_steps"]
     ratio = settings["algorithm.warmup_steps_ratio"] if ratio is None else ratio
-    warmup = settings["algorithm.warmup_steps"]
-    if warmup <= 0:
-        warmup = int(ratio * steps) if steps else 0
-        if ratio and not steps:
-            settings.problem("`warmup_steps_ratio` is of a number of steps that is not known")
-    if kind == "constant" and not warmup:
-        return None
-    return Word(call(kind, warmup=warmup or None))
+    return kind, warmup if warmup > 0 else ratio, 0.0
 
 
 def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, RecipeLine]:

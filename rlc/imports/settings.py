@@ -1,13 +1,16 @@
 """The options of another trainer: which it has, which were given, and what became of each.
 
-Nothing is dropped silently: a given option is used by the importer, or stands in its table with the
-reason why it is not carried over, or is refused.
+Nothing is dropped silently: a given option is used by the importer, or stands in `options.toml`
+with the reason why it is not carried over, or is refused.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
@@ -39,18 +42,19 @@ class Option:
     unused: str | None = None
 
 
-def table(*options: Option) -> dict[str, Option]:
-    return {option.name: option for option in options}
+@cache
+def _tables() -> dict[str, dict[str, dict[str, list[Any]]]]:
+    return tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 
 
-def defaults(text: str, unused: str | None = None) -> dict[str, Option]:
-    """Return the options of lines that begin with a type: ``int epochs=3 seed``; one without a
-    value has None for its default."""
+def options(*trainers: str) -> dict[str, Option]:
+    """Return the options of ``options.toml``; of two with one name, that of the later trainer."""
     found = {}
-    for kind, *words in filter(None, map(str.split, text.splitlines())):
-        for name, equals, default in (word.partition("=") for word in words):
-            value = _TYPES[kind][1](default) if equals else None
-            found[name] = Option(name, kind, value, unused)
+    for heading, group in (item for name in trainers for item in _tables()[name].items()):
+        unused = None if heading in ("used", "required") else heading
+        for name, (kind, *given) in group.items():
+            default = REQUIRED if heading == "required" else next(iter(given), None)
+            found[name] = Option(name, kind, default, unused)
     return found
 
 
@@ -112,7 +116,8 @@ class Settings:
         """Return ``value``; if it is not a choice, report that and return ``otherwise``."""
         if value in choices:
             return value
-        self.problem(f"there is no {noun} `{shown(value)}`", f"known: {', '.join(choices)}")
+        message = f"there is no {noun} `{shown(value)}`"
+        self.problem(message, f"known: {', '.join(choices)}", f"{message}: `{otherwise}` here")
         return otherwise
 
     def problem(self, message: str, advice: str | None = None, noted: str | None = None) -> None:

@@ -13,12 +13,13 @@ _MODEL, _SPLIT = "model_name_or_path", "dataset_train_split"
 METHODS = ("grpo", "dpo", "sft")
 _IMPORT = re.compile(r"(?m)^\s*(from|import) (trl|datasets|peft|transformers)\b")
 _CLASS = re.compile(r"(GRPO|DPO|SFT)(Config|Trainer)")
-# Calls that decide about the training, with the options that their arguments are.
+# Calls that decide about the training, with the options that some of their arguments are.
 _CALLS = {
+    **{f"{method.upper()}Config": {} for method in METHODS},
     "LoraConfig": {"r": "lora_r", "target_modules": "lora_target_modules"},
     "load_dataset": {"path": "dataset_name", "name": "dataset_config", "split": _SPLIT},
-    "SFTTrainer": {"model": _MODEL},
     "DPOTrainer": {"model": _MODEL},
+    "SFTTrainer": {"model": _MODEL},
     "GRPOTrainer": {"model": _MODEL, "reward_funcs": "reward_funcs"},
 }
 
@@ -63,32 +64,31 @@ def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
         elif isinstance(node, ast.ImportFrom):
             origins |= {alias.asname or alias.name: node.module or "" for alias in node.names}
     for call in (node for node in nodes if isinstance(node, ast.Call)):
-        name = _name(call.func)
-        whole = _CLASS.fullmatch(name) and name.endswith("Config")
-        renamed = {} if whole else _CALLS.get(name)
-        if renamed is None:
+        if (renamed := _CALLS.get(name := _name(call.func))) is None:
             continue
-        given = dict(zip(renamed, call.args, strict=False))
-        given |= {key.arg: key.value for key in call.keywords if key.arg}
         if name == "LoraConfig":
             yield "use_peft", ast.Constant(True)
+        given = dict(zip(renamed, call.args, strict=False))
+        given |= {key.arg: key.value for key in call.keywords if key.arg}
         for key, value in given.items():
-            option, value = renamed.get(key, key), values.get(_name(value), value)
-            if option == _MODEL and isinstance(value, ast.Call) and value.args:
-                value = values.get(_name(value.args[0]), value.args[0])  # …from_pretrained("a/b")
-            elif option == _SPLIT and isinstance(value, ast.List):
-                value = value.elts[0]  # of several, the first one trains
-            elif option == "reward_funcs":
-                several = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-                value = ast.List([ast.Constant(_path(item, origins)) for item in several])
-            if whole or key in renamed or name == "LoraConfig":
-                yield option, value
+            if key in renamed or name.endswith("Config"):
+                option = renamed.get(key, key)
+                yield option, _resolved(option, values.get(_name(value), value), values, origins)
 
 
-def _path(node: ast.expr, origins: dict[str, str]) -> str:
-    """Return the dotted path of a reward function; one of the script begins with a dot."""
-    name = str(node.value) if isinstance(node, ast.Constant) else _name(node) or ast.unparse(node)
-    return f"{origins.get(name, '')}.{name}"
+def _resolved(
+    option: str, value: ast.expr, values: dict[str, ast.expr], origins: dict[str, str]
+) -> ast.expr:
+    """Return the value that an option has in a command."""
+    if option == _MODEL and isinstance(value, ast.Call) and value.args:
+        return values.get(_name(value.args[0]), value.args[0])  # …from_pretrained("a/b")
+    if option == _SPLIT and isinstance(value, ast.List):
+        return value.elts[0]  # of several, the first one trains
+    if option != "reward_funcs":
+        return value
+    several = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+    names = [ast.unparse(item) for item in several]
+    return ast.List([ast.Constant(f"{origins.get(name, 'script')}.{name}") for name in names])
 
 
 def _name(node: ast.AST) -> str:

@@ -8,100 +8,53 @@ from typing import Any
 
 from rlc.catalog import find_builtin
 from rlc.imports import write
-from rlc.imports.objectives import CHANGES, FULL, STEPS, SUMMED, optimizer, policy_loss, sampling
-from rlc.imports.settings import REQUIRED, Option, Settings, defaults, shown, table
+from rlc.imports.objectives import STEPS, SUMMED, optimizer, policy_loss, sampling
+from rlc.imports.settings import Settings, options, shown
 from rlc.imports.write import RecipeLine, Word, call, literal
 
-_SHARED = """
-words data.train_files= data.val_files= trainer.logger=console,wandb
-int trainer.total_training_steps trainer.save_freq=-1 trainer.test_freq=-1 optim.lr_warmup_steps=-1
-int data.train_max_samples=-1 data.val_max_samples=-1
-float optim.weight_decay=0.01 optim.clip_grad=1 optim.min_lr_ratio=0
-string optim.lr_scheduler optim.warmup_style optim.lr_scheduler_type=constant
-"""
-_PPO = """
-string trainer.project_name=verl_examples trainer.experiment_name=gsm8k data.prompt_key=prompt
-string algorithm.adv_estimator=gae algorithm.kl_penalty=kl actor.loss_agg_mode=token-mean
-string actor.policy_loss.loss_mode=vanilla actor.kl_loss_type=low_var_kl
-string custom_reward_function.path custom_reward_function.name=compute_score
-int trainer.total_epochs=30 data.train_batch_size=1024 data.max_prompt_length=512
-int data.max_response_length=512 algorithm.filter_groups.max_num_gen_batches=0 rollout.top_k=-1
-int model.lora_rank=0 rollout.n=1 rollout.val_kwargs.n=1 rollout.val_kwargs.top_k=-1
-int actor.ppo_mini_batch_size=256 actor.ppo_epochs=1 overlong_buffer_cfg.len=0
-float rollout.temperature=1 rollout.top_p=1 rollout.val_kwargs.temperature=0 actor.grad_clip
-float rollout.val_kwargs.top_p=1 optim.lr=1e-6 optim.lr_warmup_steps_ratio=0 actor.clip_ratio_c=3
-float actor.clip_ratio=0.2 actor.clip_ratio_low actor.clip_ratio_high actor.tau_pos=1
-float actor.tau_neg=1.05 actor.kl_loss_coef=0.001 actor.loss_scale_factor
-float algorithm.kl_ctrl.kl_coef=0.001 overlong_buffer_cfg.penalty_factor=1
-floats optim.betas=0.9,0.999
-bool rollout.val_kwargs.do_sample=false actor.use_kl_loss=false trainer.val_before_train=true
-bool data.shuffle=true algorithm.norm_adv_by_std_in_grpo=true overlong_buffer_cfg.enable=false
-bool algorithm.use_kl_in_reward=false algorithm.filter_groups.enable=false
-"""
-_CHANGED = """
-float algorithm.gamma=1 algorithm.lam=1 actor.entropy_coeff=0
-string algorithm.rollout_correction.rollout_is algorithm.rollout_correction.rollout_rs
-string data.truncation=error algorithm.kl_ctrl.type=fixed
-bool reward_model.enable=false rollout.multi_turn.enable=false
-"""
-_SFT = """
-string trainer.project_name=gsm8k-sft trainer.experiment_name=test data.messages_key=messages
-string data.prompt_key=question data.response_key=answer
-int trainer.total_epochs=4 data.train_batch_size=256 data.max_length=1024 model.lora_rank=0
-bool data.multiturn.enable=false
-"""
-_ENGINE = "float optim.lr=1e-3 optim.lr_warmup_steps_ratio=0\nfloats optim.betas=0.9,0.999"
-_FSDP = """float optim.lr=1e-5 optim.lr_warmup_steps_ratio=0.1
-floats optim.betas=0.9,0.95
-string optim.lr_scheduler=cosine"""
+PPO = options("verl", "verl-ppo")
 _PRETRAINED = "model.partial_pretrain"  # up to verl 0.8, whose `fsdp_sft_trainer` is meant
-_NESTED = "words data.prompt_dict_keys data.response_dict_keys"
-_OVERLONG = "a longer prompt ends its episode without a reply; leave such rows out of the data"
-PPO = {
-    **table(Option("model.path", "string", REQUIRED)),
-    **defaults(_SHARED + _PPO),
-    **defaults(_CHANGED, CHANGES),
-    **defaults("bool data.filter_overlong_prompts=false", _OVERLONG),
-}
-LOSSES = {"gspo": "gspo", "cispo": "cispo", "sapo": "sapo", "gpg": "cross_entropy"}
+MOST = 100_000  # groups that are played again
 KINDS = {"kl": "k1", "k1": "k1", "abs": "abs", "mse": "k2", "k2": "k2"}
-AGGREGATES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean")
+DUAL = (
+    "verl also bounds ratios by {:g} where advantages are negative: lib/losses.rl has `dual_clip`"
+)
+AGGREGATES = (
+    *("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean"),
+    "seq-mean-token-sum-norm",
+)
 
 
 def read_settings(pairs: Iterable[tuple[str, Any]], supervised: bool) -> Settings:
     """Read Hydra options under short names, less references that only Hydra resolves."""
     given = [(name.lstrip("+~").removeprefix("reward."), value) for name, value in pairs]
     older = any(name == _PRETRAINED for name, _ in given)
-    base = _PRETRAINED if older else "model.path"
-    sft = defaults(_SHARED + _SFT + (_FSDP if older else _ENGINE))
-    sft |= {**table(Option(base, "string", REQUIRED)), **defaults(_NESTED, "the field is nested")}
-    options, plain = sft if supervised else PPO, []
+    sft = options("verl", "verl-sft", "verl-sft-fsdp" if older else "verl-sft-engine")
+    table, plain = sft if supervised else PPO, []
     for name, value in given:
         short = re.sub(r"^actor_rollout_ref\.(actor\.(?=optim\.))?", "", name)
         short = re.sub(r"multiturn\.(?=messages)|.*(?=overlong_buffer_cfg)", "", short)
         if not name.endswith("_target_") and not str(value).startswith("${"):
-            plain.append((short if short in options else name, value))
-    return Settings(options, plain, gathers=True)
+            plain.append((short if short in table else name, value))
+    return Settings(table, plain, gathers=True)
 
 
 def recipe(settings: Settings) -> str:
     """Return the recipe of a job."""
     base = next(name for name in settings.options if name in ("model.path", _PRETRAINED))
-    full = [] if settings["model.lora_rank"] else [RecipeLine("lora_rank", "32", FULL)]
+    rank = "model.lora_rank" if settings["model.lora_rank"] else None
     parts = _ppo(settings) if settings.options is PPO else _sft(settings)
-    parts = [write.model_block(settings, base, "model.lora_rank", full), *parts]
+    parts = [write.model_block(settings, base, rank), *parts]
     return write.recipe_of("A job of verl (as in 0.9.1)", settings, parts)
 
 
 def _ppo(settings: Settings) -> list[str]:
     count, size = settings["data.train_batch_size"], settings["rollout.n"]
     updates = max(count // max(settings["actor.ppo_mini_batch_size"], 1), 1)
-    if (epochs := settings["actor.ppo_epochs"]) > 1:
-        settings.note(f"actor.ppo_epochs = {epochs}: no rollout is used twice")
-    rounds = settings["algorithm.filter_groups.max_num_gen_batches"]
-    again = min((rounds - 1) * count, 100_000) if rounds > 0 else 100_000
-    again = again if settings["algorithm.filter_groups.enable"] else None
-    named = {"group_size": size, "updates": updates if updates > 1 else None, "resample": again}
+    named = {"group_size": size, "updates": updates if updates > 1 else None}
+    if settings["algorithm.filter_groups.enable"]:
+        rounds = settings["algorithm.filter_groups.max_num_gen_batches"]
+        named["resample"] = min((rounds - 1) * count, MOST) if rounds > 0 else MOST
     note = settings.default_note("data.train_batch_size", "rollout.n")
     losses, loss = _loss(settings, updates)
     lines = [
@@ -131,35 +84,32 @@ def _advantage(settings: Settings) -> RecipeLine:
 
 def _sampling(settings: Settings, group: str) -> str:
     """Write how is sampled; validation is greedy unless it says otherwise."""
+    longest, training = settings["data.max_response_length"], group == "rollout."
+    if not training and not settings[f"{group}do_sample"]:
+        return sampling(longest, 1.0, 1.0, 1)
     heat, top_p, top_k = (settings[f"{group}{name}"] for name in ("temperature", "top_p", "top_k"))
-    longest, prompt = settings["data.max_response_length"], settings["data.max_prompt_length"]
-    if group == "rollout.":
-        return sampling(longest, heat, top_p, top_k, prompt)
-    greedy = not settings[f"{group}do_sample"]
-    return sampling(longest, *((1.0, 1.0, 1) if greedy else (heat, top_p, top_k)))
+    prompt = settings["data.max_prompt_length"] if training else None
+    return sampling(longest, heat, top_p, top_k, prompt)
 
 
 def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]]:
     mode, how = settings["actor.policy_loss.loss_mode"], settings["actor.loss_agg_mode"]
-    both = settings["actor.clip_ratio"]
-    low, high = settings["actor.clip_ratio_low"], settings["actor.clip_ratio_high"]
+    both, low, high = (settings[f"actor.clip_ratio{end}"] for end in ("", "_low", "_high"))
     bounds = (1 - (both if low is None else low), 1 + (both if high is None else high))
-    names = {"most": "clip_ratio_c", "pos": "tau_pos", "neg": "tau_neg"}
-    more = {ours: settings[f"actor.{name}"] for ours, name in names.items()}
-    divergence, coef = settings["actor.kl_loss_type"], settings["actor.kl_loss_coef"]
-    # A `+` takes the gradient of k2; dual clipping acts where the ratio is not 1.
-    divergence = KINDS.get("k2" if divergence.endswith("+") else divergence, "k3_clamped")
-    kl = (divergence, coef if settings["actor.use_kl_loss"] else 0.0)
-    loss = LOSSES.get(mode, "ppo_dual" if updates > 1 else "ppo")
-    known = mode == "vanilla" or mode in LOSSES
-    note = "" if known else f"there `{shown(mode)}`; docs/losses.md may have it"
-    losses, lines = policy_loss(loss, bounds, kl, updates, note, **more)
-    how = "seq-mean-token-mean" if mode == "sapo" else how  # it adds up in one way only
-    length = settings["actor.loss_scale_factor"] or settings["data.max_response_length"]
-    aggregate = call("seq_mean_token_sum_norm", length=int(length))
-    if how != "seq-mean-token-sum-norm":
-        chosen = settings.choice("loss_agg_mode", how, AGGREGATES, "token-mean")
-        aggregate = call(chosen.replace("-", "_"))
+    divergence, coef, note = "k3", 0.0, ""
+    if settings["actor.use_kl_loss"]:
+        divergence, coef = settings["actor.kl_loss_type"], settings["actor.kl_loss_coef"]
+        # A `+` takes the gradient of k2.
+        divergence = KINDS.get("k2" if divergence.endswith("+") else divergence, "k3_clamped")
+    if mode == "vanilla":
+        mode, note = "ppo", DUAL.format(settings["actor.clip_ratio_c"]) if updates > 1 else ""
+    losses, lines = policy_loss(mode, bounds, (divergence, coef), updates, note)
+    how = settings.choice("loss_agg_mode", how, AGGREGATES, "token-mean")
+    named = {}
+    if how == "seq-mean-token-sum-norm":
+        length = settings["actor.loss_scale_factor"] or settings["data.max_response_length"]
+        named["length"] = int(length)
+    aggregate = call(how.replace("-", "_"), **named)
     line = RecipeLine("aggregate", aggregate, settings.default_note("actor.loss_agg_mode"))
     return losses, [*lines, line]
 
@@ -184,27 +134,19 @@ _MIXED = "verl mixes the files by their numbers of rows; weigh them so: 3 * a + 
 
 def _tasks(settings: Settings, split: str) -> str:
     """Write the environment of data files; several are a mixture."""
-    training, name = split == "train", "tasks" if split == "train" else "test_tasks"
-    path, function = (settings[f"custom_reward_function.{key}"] for key in ("path", "name"))
-    module = str(path).rpartition("/")[2].removesuffix(".py")
-    named = {"module": module, "function": function}
-    if not path:
-        named = {"module": "verl.utils.reward_score", "function": "default_compute_score"}
+    name = "tasks" if split == "train" else "test_tasks"
     files, most = settings[f"data.{split}_files"], settings[f"data.{split}_max_samples"]
     if not files:
         settings.note(f'"{split}.parquet" stands for the data, which the job does not name')
-    fields = {"prompt": settings["data.prompt_key"], "samples": most if most > 0 else None}
-    fields["shuffle"] = None if settings["data.shuffle"] or not training else False
-    buffer, longest = settings["overlong_buffer_cfg.len"], settings["data.max_response_length"]
-    excess = f"({literal(longest - buffer)} - tokens) / {literal(buffer)}"  # DAPO's soft punishment
-    factor = literal(settings["overlong_buffer_cfg.penalty_factor"])
-    soft = [call("reward", f"total + min({excess} * {factor}, 0)")]
-    soft *= settings["overlong_buffer_cfg.enable"]
-    grader, above = Word('grade_with("rewards.py:score")'), [_ADAPTER.format(**named)] * training
+    fields: dict[str, Any] = {"prompt": settings["data.prompt_key"]}
+    fields["samples"] = most if most > 0 else None
+    fields["shuffle"] = None if settings["data.shuffle"] or split != "train" else False
+    fields["grader"] = Word('grade_with("rewards.py:score")')
     played = [
-        write.pipeline(call("rows", literal(file), **fields, grader=grader), *soft)
+        write.pipeline(call("rows", literal(file), **fields), *_punished(settings))
         for file in files or [f"{split}.parquet"]
     ]
+    above = [_adapter(settings)] if split == "train" else []
     if len(played) == 1:
         return write.declaration("env", name, played[0], above)
     names = [f"{name}_{number}" for number in range(1, len(played) + 1)]
@@ -212,24 +154,44 @@ def _tasks(settings: Settings, split: str) -> str:
     return "".join([*parts, write.declaration("env", name, " + ".join(names), [*above, _MIXED])])
 
 
+def _adapter(settings: Settings) -> str:
+    """Return what to put into the file of rewards."""
+    module, function = "verl.utils.reward_score", "default_compute_score"
+    if path := settings["custom_reward_function.path"]:
+        module = path.rpartition("/")[2].removesuffix(".py")
+        function = settings["custom_reward_function.name"]
+    return _ADAPTER.format(module=module, function=function)
+
+
+def _punished(settings: Settings) -> list[str]:
+    """Write DAPO's soft punishment of long replies, if it is on."""
+    if not settings["overlong_buffer_cfg.enable"]:
+        return []
+    buffer, factor = (settings[f"overlong_buffer_cfg.{key}"] for key in ("len", "penalty_factor"))
+    excess = (
+        f"({literal(settings['data.max_response_length'] - buffer)} - tokens) / {literal(buffer)}"
+    )
+    return [call("reward", f"total + min({excess} * {literal(factor)}, 0)")]
+
+
 def _lines(settings: Settings, clip: float | None) -> list[RecipeLine]:
     """Write what both trainers have: the optimiser, how long, checkpoints, trackers."""
     steps, warmup = settings["trainer.total_training_steps"], settings["optim.lr_warmup_steps"]
     names = ("lr_scheduler", "warmup_style", "lr_scheduler_type")  # the later are of later versions
-    kind = next(filter(None, [settings[f"optim.{name}"] for name in names]), "constant")
+    kind = next(filter(None, (settings[f"optim.{name}"] for name in names)), "constant")
     warmup = warmup if warmup > 0 else settings["optim.lr_warmup_steps_ratio"]
-    shape, betas = (kind, warmup, settings["optim.min_lr_ratio"]), settings["optim.betas"]
-    named = dict(zip(("beta1", "beta2"), [*betas, *(0.9, 0.999)[len(betas) :]], strict=False))
-    named |= {"eps": 1e-8, "weight_decay": settings["optim.weight_decay"]}
+    floor = 0.0 if kind == "constant" else settings["optim.min_lr_ratio"]
+    shape, betas = (kind, warmup, floor), settings["optim.betas"]
+    named = dict(zip(("beta1", "beta2"), betas, strict=False)) | {"eps": 1e-8}
+    named["weight_decay"] = settings["optim.weight_decay"]
     named["grad_clip_norm"] = (settings["optim.clip_grad"] if clip is None else clip) or None
-    rate, note = settings["optim.lr"], settings.default_note("optim.lr")
     epochs, files = settings["trainer.total_epochs"], settings["data.train_files"]
     length = RecipeLine("epochs", literal(epochs), settings.default_note("trainer.total_epochs"))
     if len(files) > 1:
         text = f"there {epochs} epochs of all files, whose rows are not counted here"
         length = RecipeLine("steps", literal(STEPS), text)
     return [
-        optimizer(settings, rate, note, shape, steps, **named),
+        optimizer(settings, "optim.lr", shape, steps, **named),
         RecipeLine("steps", literal(steps)) if steps else length,
         *write.save_line(settings["trainer.save_freq"], "verl keeps all, rlc the newest 3"),
         *write.track_lines(settings),
@@ -253,9 +215,11 @@ def _evaluation(settings: Settings) -> list[str]:
 
 
 def _sft(settings: Settings) -> list[str]:
-    chats = settings["data.multiturn.enable"] or _PRETRAINED not in settings.options
-    keys = {"prompt": settings["data.prompt_key"], "reply": settings["data.response_key"]}
-    keys = {"messages": settings["data.messages_key"]} if chats else keys
+    chats = _PRETRAINED not in settings.options or settings["data.multiturn.enable"]
+    names = (
+        {"messages": "messages_key"} if chats else {"prompt": "prompt_key", "reply": "response_key"}
+    )
+    keys = {field: settings[f"data.{name}"] for field, name in names.items()}
     keys |= {"max_tokens": settings["data.max_length"], "too_long": Word("drop")}
     kind, files = "chats" if chats else "rows", settings["data.train_files"] or ["train.parquet"]
     if len(files) > 1:

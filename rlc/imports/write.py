@@ -156,25 +156,29 @@ def weights_line(base: str, path: str, comment: str = "") -> RecipeLine:
     return RecipeLine("weights", literal(path), comment)
 
 
+FULL = "all weights are trained there; here an adapter is, which takes about ten times the rate"
 UNKNOWN_MODEL = (
     "the catalogue does not know it: choose one of `rlc models`, or keep it on a server of yours, "
     "with `service = tinker` and a `renderer`"
 )
 
 
-def model_block(settings: Settings, base: str, rank: str, lines: Sequence[RecipeLine] = ()) -> str:
+def model_block(
+    settings: Settings, base: str, rank: str | None, lines: Sequence[RecipeLine] = ()
+) -> str:
     """Write the ``model``, with a retired one in a comment beside the one that replaces it;
-    ``base`` and ``rank`` are the names of its options. A ``lora_rank`` of ``lines`` goes before
-    the option's."""
+    ``base`` and ``rank`` are the names of its options, the latter None where all weights are
+    trained."""
     name, note, retired = settings[base], settings.default_note(base), find_retired(settings[base])
     if retired is not None:
         why = f"which the hosted service no longer trains (since {retired.since})"
         name, note = retired.use, f'in place of "{name}"{f" ({note})" if note else ""}, {why}'
     elif find_model(name) is None:
         note = remarks(note, UNKNOWN_MODEL)
-    size = [RecipeLine("lora_rank", literal(settings[rank]), settings.default_note(rank))]
-    size *= all(line.name != "lora_rank" for line in lines)
-    return block("model", POLICY, [RecipeLine("base", literal(name), note), *size, *lines])
+    size = RecipeLine("lora_rank", "32", FULL)
+    if rank is not None:
+        size = RecipeLine("lora_rank", literal(settings[rank]), settings.default_note(rank))
+    return block("model", POLICY, [RecipeLine("base", literal(name), note), size, *lines])
 
 
 def save_line(every: int, comment: str, **more: Word) -> list[RecipeLine]:
@@ -183,22 +187,24 @@ def save_line(every: int, comment: str, **more: Word) -> list[RecipeLine]:
     return [save] if every > 0 else []
 
 
-def track_lines(settings: Settings) -> list[RecipeLine]:
-    """Write ``track`` of the loggers that rLLM and verl name alike."""
-    loggers, names = settings["trainer.logger"], ("trainer.project_name", "trainer.experiment_name")
+def track_lines(
+    settings: Settings,
+    loggers: str = "trainer.logger",
+    names: Sequence[str] = ("trainer.project_name", "trainer.experiment_name"),
+) -> list[RecipeLine]:
+    """Write ``track``; ``names`` are the options of the project and of the run."""
     trackers = []
-    if "wandb" in loggers:
-        project, run = (settings[name] for name in names)
-        trackers.append(call("wandb", literal(project), run=run))
-    else:
-        for name in filter(settings.is_given, names):
-            value = shown(settings[name])
-            settings.note(f"{name} = {value}: names a W&B run, and there is none")
-    if "tensorboard" in loggers:
-        trackers.append("tensorboard()")
-    for name in loggers:
-        if name not in ("console", "wandb", "tensorboard"):
+    for name in settings[loggers]:
+        if name in ("wandb", "trackio"):
+            project, run = (settings[option] for option in names)
+            trackers.append(call(name, literal(project), run=run))
+        elif name == "tensorboard":
+            trackers.append("tensorboard()")
+        elif name not in ("console", "none"):
             settings.problem(f"there is no logger `{shown(name)}` in rlc")
+    for name in names:
+        if settings.is_given(name) and name not in settings.used:
+            settings.note(f"{name} = {shown(settings[name])}: names a W&B run, and there is none")
     return [RecipeLine("track", f"[{', '.join(trackers)}]")] if trackers else []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from import_cases import OPENREWARD_CONFIG
 
-from rlc.imports import gem, openreward, rllm, rllm_options
+from rlc.imports import gem, openreward, rllm
 from rlc.imports.convert import convert, job_of_command, job_of_text, with_overrides
 from rlc.imports.settings import OVERRULED, Option, Settings
 
@@ -94,10 +94,8 @@ TRAINERS = [
         ["tinker_cookbook_train.py", "env_id=rg:simple_equations"],
         id="gem-cookbook",
     ),
-    pytest.param("rllm", rllm_options.LEGACY, ["-m", SCRIPT], id="rllm-legacy"),
-    pytest.param(
-        "rllm", rllm_options.UNIFIED, ["-m", SCRIPT, "rllm/backend=tinker"], id="rllm-unified"
-    ),
+    pytest.param("rllm", rllm.LEGACY, ["-m", SCRIPT], id="rllm-legacy"),
+    pytest.param("rllm", rllm.UNIFIED, ["-m", SCRIPT, "rllm/backend=tinker"], id="rllm-unified"),
 ]
 
 

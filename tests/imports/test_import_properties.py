@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from import_cases import COMMANDS, OPENREWARD_RESUMED, RLLM_YAML
 
-from rlc.imports import gem, openreward, rllm_options, trl, verl
+from rlc.imports import gem, openreward, rllm, trl, verl
 from rlc.imports.convert import SOURCES, convert, job_of_command, job_of_text, with_overrides
 from rlc.imports.settings import InputError
 from rlc.lang.source import Source
@@ -19,8 +19,8 @@ NAMES = sorted(
     gem.OPTIONS
     | gem.COOKBOOK_OPTIONS
     | openreward.OPTIONS
-    | rllm_options.LEGACY
-    | rllm_options.UNIFIED
+    | rllm.LEGACY
+    | rllm.UNIFIED
     | trl.TABLES["trl-grpo"]
     | verl.PPO
 )

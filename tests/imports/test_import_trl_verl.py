@@ -14,8 +14,9 @@ from stage_parts import flat
 
 from rlc.algo.expressions.evaluate import loss_and_grad
 from rlc.compile.recipe import compile_source
+from rlc.imports import trl, verl
 from rlc.imports.convert import convert, job_of_command, job_of_text
-from rlc.imports.settings import InputError
+from rlc.imports.settings import InputError, Option
 from rlc.lang.formatter import format_text
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
@@ -71,8 +72,9 @@ def test_it_compiles_once_its_comments_are_followed(name: str, tmp_path: Path) -
         (f"{TRL} --loss_type dr_grpo", "seq_mean_token_sum_norm(length = 512)"),
         (f"{TRL} --loss_type grpo", "aggregate = seq_mean_token_mean()"),
         (f"{TRL} --loss_type cispo --epsilon_high 5", "cispo(clip_low = 0.0, clip_high = 5.0)"),
-        (f"{TRL} --loss_type sapo --importance_sampling_level sequence", "not with this loss here"),
-        (f"{TRL} --loss_type sapo", "loss = imported aggregate"),
+        (f"{TRL} --loss_type sapo", "there `sapo`, which lib/losses.rl may have"),
+        (f"{TRL} --delta 2", "docs/losses.md shows how to write another: delta=2.0"),
+        (f"{TRL} --num_iterations 2", "no rollout is used twice here: num_iterations=2"),
         (f"{TRL} --epsilon_high 0.28", "ppo(clip_low = 0.8, clip_high = 1.28)"),
         (f"{TRL} --scale_rewards False", "trl.grpo(scale_rewards = none)"),
         (
@@ -86,6 +88,7 @@ def test_it_compiles_once_its_comments_are_followed(name: str, tmp_path: Path) -
         (f"{VERL} algorithm.adv_estimator=rloo", "advantage = verl.rloo()"),
         (f"{VERL} algorithm.norm_adv_by_std_in_grpo=False", "verl.grpo(norm = false)"),
         (f"{VERL} algorithm.adv_estimator=gae", "there `gae`"),
+        (f"{VERL} data.train_batch_size=512", "verl also bounds ratios by 3 where"),
         (
             f"{VERL} algorithm.use_kl_in_reward=True algorithm.adv_estimator=reinforce_plus_plus",
             "reference(policy.base, coef = 0.001, discount = 1.0)",
@@ -101,6 +104,39 @@ def test_it_compiles_once_its_comments_are_followed(name: str, tmp_path: Path) -
 )
 def test_numbers(command: str, expected: str) -> None:
     assert expected in " ".join(imported(command).split()) or expected in imported(command)
+
+
+VALUES = {"int": "2", "float": "0.25", "floats": "[0.5,0.25]", "mapping": '{"a": 1}'}
+OLDER = [("model.partial_pretrain", "m")]
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (
+            "trl grpo --model_name_or_path=m --dataset_name=o/n --num_generations=1",
+            trl.TABLES["trl-grpo"],
+        ),
+        ("trl dpo --model_name_or_path=m --dataset_name=o/n", trl.TABLES["trl-dpo"]),
+        ("trl sft --model_name_or_path=m --dataset_name=o/n", trl.TABLES["trl-sft"]),
+        ("-m verl.trainer.main_ppo model.path=m", verl.PPO),
+        (
+            "-m verl.trainer.sft_trainer model.path=m data.val_files=v",
+            verl.read_settings([], supervised=True).options,
+        ),
+        (
+            "-m verl.trainer.fsdp_sft_trainer model.partial_pretrain=m data.val_files=v",
+            verl.read_settings(OLDER, supervised=True).options,
+        ),
+    ],
+)
+def test_every_option_changes_or_says_something(command: str, options: dict[str, Option]) -> None:
+    words, before = command.split(), imported(command)
+    for option in options.values():
+        name = f"{'--' if 'trl ' in command else ''}{option.name}="
+        value = str(not option.default) if option.type == "bool" else VALUES.get(option.type, "x")
+        beside = [word for word in words if not word.startswith(name)]
+        assert convert(job_of_command([*beside, name + value])) != before, name
 
 
 def token_losses(recipe: str, logp: Any, logq: Any, adv: Any, ref: Any) -> Any:
@@ -121,7 +157,7 @@ def token_losses(recipe: str, logp: Any, logq: Any, adv: Any, ref: Any) -> Any:
 def test_own_losses_are_those_of_the_libraries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On ratios that both bounds cut: dual clipping and k3 of verl, two sides and k3 of TRL."""
+    """On ratios that both bounds cut, with the k3 of each: verl's stays within limits."""
     monkeypatch.chdir(tmp_path)
     Path("train.jsonl").write_text('{"prompt": "2 + 2?"}\n' * 64)
     Path("rewards.py").write_text(
@@ -138,15 +174,13 @@ def test_own_losses_are_those_of_the_libraries(
     split = (
         "actor_rollout_ref.actor.ppo_mini_batch_size=16 actor_rollout_ref.actor.use_kl_loss=True"
     )
-    dual = np.where(adv < 0, np.maximum(gain, 3 * adv), gain)
     apart = np.clip(ref - logp, -20, 20)
-    expected = 0.001 * np.clip(np.exp(apart) - apart - 1, -10, 10) - dual
+    expected = 0.001 * np.clip(np.exp(apart) - apart - 1, -10, 10) - gain
     found = token_losses(imported(f"{job} {split}"), logp, logq, adv, ref)
     assert np.allclose(found, expected)
-    job = TRL.replace("o/n", "train.jsonl") + " --beta 0.04 --delta 2 --steps_per_generation 4"
+    job = TRL.replace("o/n", "train.jsonl") + " --beta 0.04 --steps_per_generation 4"
     found = token_losses(imported(job), logp, logq, adv, ref)
-    two_sided = np.minimum(np.minimum(ratio, 2) * adv, clipped * adv)
-    assert np.allclose(found, 0.04 * k3 - two_sided)
+    assert np.allclose(found, 0.04 * k3 - gain)
 
 
 SCRIPT = """\
@@ -169,7 +203,7 @@ def test_a_script_is_read_and_not_run() -> None:
         '"hub:owner/name/main"',
         "groups(2, group_size = 4)",
         "close: rewards.py is to be written",
-        "its `def`, copied from the script",
+        "from script import close as theirs  # or copy its `def`",
         "in Python code only, which is not run: output_dir = f'{BASE}-x'",
     ):
         assert part in recipe
@@ -186,6 +220,10 @@ def test_a_script_is_read_and_not_run() -> None:
         (f"{TRL} --num_generations 3\n", "8 completions a step are no groups"),
         (f"{TRL} --beta much\n", "`beta` takes a number, not much"),
         (f"{VERL} data.train_batch_size=$SIZE\n", "takes a whole number, not $SIZE"),
+        (
+            "python tinker_train.py model_name=$MODEL\n",
+            "value of $MODEL does not stand in the script",
+        ),
         ("actor_rollout_ref:\n  rollout: [\n", "this is not YAML on line 3"),
     ],
 )

@@ -24,7 +24,7 @@ from rlc.imports.settings import InputError
             "a n=$((2 * (3 + 4) / 7)) $((x * 2)) $(date +%s) $HOME/x",
             ["a", "n=2", "$((x * 2))", "$(date +%s)", "~/x"],
         ),
-        ('a x=${X:-"${HOME}/y"}', ["a", "x=~/y"]),
+        ('a x=${X:-"${HOME}/y"} $Y', ["a", "x=~/y", "$Y"]),
     ],
 )
 def test_words(text: str, words: list[str]) -> None:
@@ -63,7 +63,7 @@ LIST=(
     "f='x y'"
 )
 K=$MORE
-run $MORE "$MORE" g="$K" "${LIST[@]}" h
+run ${MORE} "$MORE" g="$K" "${LIST[@]}" h
 """
     words = ["run", "b=1", "c=2", "b=1  c=2", "g=b=1  c=2", "d=3", "f='x y'", "h"]
     assert commands(script) == [words]
@@ -77,8 +77,3 @@ def test_options_without_their_program_are_kept() -> None:
 def test_an_open_quote_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="never closed"):
         commands(text)
-
-
-def test_an_unknown_variable_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match="value of \\$MODEL does not stand in the script"):
-        commands("python t.py model_name=$MODEL")

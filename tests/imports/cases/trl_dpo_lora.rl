@@ -2,6 +2,7 @@
 #
 # Not carried over, or worth knowing:
 #   - no place here: output_dir=Qwen2-0.5B-DPO, remove_unused_columns=false
+#   - without effect beside the other options: num_train_epochs=1.0
 #   - the service has its own adapters, their scale and their precision: lora_alpha=16
 
 model policy {
@@ -16,7 +17,6 @@ preference main {
   batch     = 16
   # longer rows are cut there after 1024 tokens, and left out here
   data      = pairs("hub:trl-lib/ultrafeedback_binarized", max_tokens = 1024, too_long = drop)
-  # lr_scheduler_type: the trainer's default
   optimizer = adam(
     5e-6,
     beta1 = 0.9,

@@ -17,7 +17,7 @@ model policy {
 
 # think_format_reward: rewards.py is to be written; TRL calls with lists, rlc with a reply and a
 # row:
-#   from trl.rewards import think_format_reward as theirs
+#   from trl.rewards import think_format_reward as theirs  # or copy its `def`
 #   def think_format_reward(reply, row):
 #       columns = {name: [value] for name, value in row.items()}
 #       said = [[{"role": "assistant", "content": reply}]]  # [reply] if prompts are plain text
@@ -42,7 +42,6 @@ train main {
   advantage = trl.grpo(scale_rewards = group)
   loss      = gspo(clip_low = 0.9997, clip_high = 1.0004)
   aggregate = seq_mean_token_mean()
-  # lr_scheduler_type: the trainer's default
   optimizer = adam(
     1e-5,
     beta1 = 0.9,

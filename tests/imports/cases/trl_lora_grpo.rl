@@ -31,7 +31,6 @@ train main {
   # loss_type, epsilon: the trainer's default; each batch is used once, so the clip never acts
   loss      = ppo(clip_low = 0.8, clip_high = 1.2)
   aggregate = token_mean()
-  # lr_scheduler_type: the trainer's default
   optimizer = adam(
     5e-5,
     beta1 = 0.9,

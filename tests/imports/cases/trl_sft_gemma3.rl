@@ -23,7 +23,7 @@ sft main {
   batch     = 8
   # longer rows are cut there after 8192 tokens, and left out here
   data      = chats("hub:open-r1/codeforces-cots", max_tokens = 8192, too_long = drop)
-  # learning_rate, lr_scheduler_type: the trainer's default
+  # the trainer's default
   optimizer = adam(
     2e-5,
     beta1 = 0.9,

@@ -22,7 +22,6 @@ sft main {
   batch     = 16
   # longer rows are cut there after 1024 tokens, and left out here
   data      = chats("hub:trl-lib/Capybara", max_tokens = 1024, too_long = drop)
-  # lr_scheduler_type: the trainer's default
   optimizer = adam(
     0.0002,
     beta1 = 0.9,

@@ -1,7 +1,6 @@
 # A job of verl (as in 0.9.1), imported with `rlc import`.
 #
 # Not carried over, or worth knowing:
-#   - warm-up: the first step has a rate of 0 there, and 1 / warmup of it here
 #   - no place here: actor_rollout_ref.model.use_remove_padding=True,
 #     actor_rollout_ref.model.override_config.max_position_embeddings=32768,
 #     actor_rollout_ref.actor.use_dynamic_bsz=True,
@@ -28,7 +27,7 @@
 #     trainer.default_local_dir=~/verl/ckpts/DAPO/DAPO-Qwen2.5-7b-MATH-0527a1,
 #     trainer.resume_mode=auto, trainer.log_val_generations=10
 #   - changes what is learnt, and has no words here: data.truncation=left
-#   - without effect beside the other options: algorithm.kl_ctrl.kl_coef=0.0
+#   - without effect beside the other options: algorithm.kl_ctrl.kl_coef=0.0, actor.kl_loss_coef=0.0
 
 model policy {
   # the catalogue does not know it: choose one of `rlc models`, or keep it on a server of yours,
@@ -51,19 +50,14 @@ env tasks = rows(
 )
   |> reward(total + min((4096 - tokens) / 4096 * 1.0, 0))
 
-loss imported(low = 0.6, high = 1.4) {
-  clipped = min(ratio * adv, clip(ratio, low, high) * adv)
-  gain    = where(adv < 0, max(clipped, 3.0 * adv), clipped)
-  token   = -gain
-}
-
 train main {
   model     = policy
   env       = tasks
   batch     = groups(512, group_size = 16, updates = 16)
   sampling  = sample(max_tokens = 8192, temperature = 1.0, max_prompt_tokens = 2048)
   advantage = verl.grpo()
-  loss      = imported()  # there `geo_mean`; docs/losses.md may have it
+  # there `geo_mean`, which lib/losses.rl may have
+  loss      = ppo(clip_low = 0.6, clip_high = 1.4)
   aggregate = token_mean()
   optimizer = adam(
     1e-6,

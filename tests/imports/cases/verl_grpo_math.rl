@@ -43,9 +43,8 @@ env tasks_2 = rows(
 env tasks = tasks_1 + tasks_2
 
 loss imported(low = 0.8, high = 1.2, coef = 0.001) {
-  clipped = min(ratio * adv, clip(ratio, low, high) * adv)
-  gain    = where(adv < 0, max(clipped, 3.0 * adv), clipped)
-  token   = coef * min(exp(clip(ref - logp, -20, 20)) - clip(ref - logp, -20, 20) - 1, 10) - gain
+  gain  = min(ratio * adv, clip(ratio, low, high) * adv)
+  token = coef * min(exp(clip(ref - logp, -20, 20)) - clip(ref - logp, -20, 20) - 1, 10) - gain
 }
 
 train main {
@@ -54,6 +53,7 @@ train main {
   batch     = groups(1024, group_size = 5, updates = 4)
   sampling  = sample(max_tokens = 1024, temperature = 1.0, max_prompt_tokens = 1024)
   advantage = verl.grpo()
+  # verl also bounds ratios by 3 where advantages are negative: lib/losses.rl has `dual_clip`
   loss      = imported()
   kl        = reference(policy.base, coef = 0)  # coef = 0: the divergence is a part of the loss
   aggregate = token_mean()                      # the trainer's default

@@ -1,7 +1,6 @@
 # A job of verl (as in 0.9.1), imported with `rlc import`.
 #
 # Not carried over, or worth knowing:
-#   - warm-up: the first step has a rate of 0 there, and 1 / warmup of it here
 #   - no place here: data.return_raw_chat=True, actor_rollout_ref.model.use_remove_padding=true,
 #     actor_rollout_ref.actor.use_dynamic_bsz=true,
 #     actor_rollout_ref.ref.log_prob_use_dynamic_bsz=true,
@@ -29,7 +28,8 @@
 #     $MODEL_PATH)-RL, trainer.resume_mode=auto, trainer.log_val_generations=2
 #   - a longer prompt ends its episode without a reply; leave such rows out of the data:
 #     data.filter_overlong_prompts=true
-#   - without effect beside the other options: algorithm.kl_ctrl.kl_coef=0.0
+#   - without effect beside the other options: algorithm.kl_ctrl.kl_coef=0.0,
+#     actor.kl_loss_coef=0.0, overlong_buffer_cfg.len=4096
 
 model policy {
   # the catalogue does not know it: choose one of `rlc models`, or keep it on a server of yours,
