@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from rlc.catalog.records import Param, Signature, optional
-from rlc.plan import LOCAL, TINKER
+from rlc.plan import LOCAL, TINKER, is_hosted
 from rlc.records import frozen
 
 TINY = "tiny"
@@ -61,6 +61,10 @@ class BaseModelFacts:
     learning_rates: tuple[float, float] = LORA_RATES
     lora: tuple[int, int, int] | None = None
     unconfirmed: tuple[str, ...] = ()
+
+    @property
+    def hosted(self) -> bool:
+        return is_hosted(self.service)
 
     @property
     def chatml(self) -> bool:
@@ -160,32 +164,6 @@ def _models() -> dict[str, BaseModelFacts]:
         for name, facts in snapshot("models")["models"].items()
     }
     return {TINY: _TINY} | hosted
-
-
-class TokenCounts(Protocol):
-    """Tokens by the kinds that a service bills."""
-
-    prefill: int
-    cached: int
-    sampled: int
-    trained: int
-
-
-def price_of(base: str, service: str) -> Price | None:
-    """Return the prices of a model on a service; None if they are unknown."""
-    if service == LOCAL:
-        return FREE
-    model = find_model(base)
-    return model.price if model else None
-
-
-def dollars(base: str, usage: TokenCounts) -> float | None:
-    """Return the cost of used tokens in USD; None if a price that it needs is unknown."""
-    price = (find_model(base) or _TINY).price  # a model outside the catalogue runs locally
-    tokens = (usage.prefill, usage.cached, usage.sampled, usage.trained)
-    prices = (price.prefill, price.cached, price.sample, price.train)
-    known = [cost for cost in map(part_cost, tokens, prices) if cost is not None]
-    return sum(known) if len(known) == len(tokens) else None
 
 
 def part_cost(tokens: float, price: float | None) -> float | None:

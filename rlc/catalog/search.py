@@ -28,7 +28,7 @@ from rlc.catalog.facts import (
 from rlc.catalog.index import BUILTINS, KINDS
 from rlc.catalog.records import Builtin, Declaration, Param
 from rlc.lang import code_titles
-from rlc.plan import LOCAL, UNKNOWN
+from rlc.plan import UNKNOWN
 from rlc.records import asdict, field, frozen, has
 
 
@@ -246,7 +246,7 @@ def _model(name: str) -> NameEntry:
     if model.unconfirmed:
         facts["not confirmed"] = ", ".join(model.unconfirmed)
     doc = "comes with rlc, trained on this machine"
-    if model.service != LOCAL:
+    if model.hosted:
         sample, train = map(_dollars, (model.price.sample, model.price.train))
         costs = f"sample {sample}, train {train} per million tokens"
         doc = f"on Tinker, context {facts['context']}, {costs}"
@@ -254,7 +254,7 @@ def _model(name: str) -> NameEntry:
 
 
 def _prices(model: BaseModelFacts) -> dict[str, str]:
-    if model.service == LOCAL:
+    if not model.hosted:
         return {"price": "free"}
     return {
         f"{kind} price": UNKNOWN if usd is None else f"{_dollars(usd)} per million tokens"

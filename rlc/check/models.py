@@ -6,13 +6,18 @@ import os
 from typing import Any
 
 from rlc.catalog import (
+    CATALOGUE,
     FREE,
     MODEL_FIELDS,
     BaseModelFacts,
     Price,
+    Provider,
+    ProviderError,
     find_model,
+    find_provider,
     find_retired,
     model_names,
+    nearest_model,
 )
 from rlc.check.bind import Evaluate, Owner, bind
 from rlc.check.scope import closest, known_values, rename
@@ -21,7 +26,6 @@ from rlc.lang import BlockDecl, Diagnostics, Label, replace
 from rlc.plan import (
     JOURNAL_FILE,
     LOCAL,
-    TINKER,
     WHERE_PATHS_START,
     ModelPlan,
     ModelState,
@@ -30,8 +34,6 @@ from rlc.plan import (
     show,
 )
 from rlc.records import evolve
-
-CATALOGUE = "catalogue"
 
 
 def model_value(
@@ -173,7 +175,15 @@ def _find(
 ) -> BaseModelFacts | None:
     """Return the catalogue's model, or an unknown one for a folder or a name that a server of the
     user's may have; None after a report."""
-    name = base.data
+    name, own = base.data, values.get("service")
+    try:
+        service = find_provider(own.data) if own and own.data else None
+    except ProviderError as error:
+        assert own is not None
+        found.error("RL0340", own.span, error.message, error.hint)
+        return None
+    if service and service.models != CATALOGUE and service.hosted and base.type != "path":
+        return _of_provider(base, service, found)
     if (model := find_model(name)) is not None:
         return model
     if (retired := find_retired(name)) is not None:
@@ -189,13 +199,26 @@ def _find(
     message, others = f'there is no model "{name}"', model_names()
     advice = f"{known_values(others, name)} (a folder starts with `./` or `/`)"
     if not closest(name, others):
-        service, renderer = (v and v.data for v in map(values.get, ("service", "renderer")))
-        if service == TINKER and renderer is not None:
-            return BaseModelFacts(name, TINKER, None, (), Price(None, None, None, None))
+        renderer = values.get("renderer")
+        if service and service.hosted and renderer and renderer.data is not None:
+            return BaseModelFacts(name, service.name, None, (), Price(None, None, None, None))
         advice += "; a server of yours may have others: write `service = tinker` and a `renderer`"
     fix = rename(base.span, name, others, others=True)
     found.error("RL0107", base.span, message, advice, fix=fix)
     return None
+
+
+def _of_provider(base: Value, service: Provider, found: Diagnostics) -> BaseModelFacts | None:
+    """Return what is known of a model on a service with models of its own; None after a report."""
+    name, known = base.data, find_model(base.data)
+    if (offered := service.offered(name)) is None:
+        message = f'"{name}" is not on the service `{service.name}`'
+        found.error("RL0306", base.span, message, nearest_model(name, service))
+        return None
+    if known is None:
+        return BaseModelFacts(name, service.name, offered.context, (), offered.price)
+    context = offered.context or known.context
+    return evolve(known, service=service.name, context=context, price=offered.price)
 
 
 def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnostics) -> Value | None:
@@ -204,7 +227,7 @@ def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnosti
     if chosen.data != model.service:
         message = f'"{base.data}" is not on the service `{chosen.data}`'
         advice = "to train it here, give the folder that holds its weights as `base`"
-        if model.service == LOCAL:
+        if not model.hosted:
             advice = "it is here; `rlc run --service tinker --base-url …` trains it on your server"
         found.error("RL0306", chosen.span, message, advice)
         return None

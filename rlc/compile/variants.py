@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from rlc.catalog import DEFAULT_BUDGET, TINY, find_model, source_traits
+from rlc.catalog import (
+    DEFAULT_BUDGET,
+    TINY,
+    Provider,
+    find_model,
+    provider,
+    source_traits,
+    stage_limits,
+)
 from rlc.errors import Error
 from rlc.plan import (
     LOCAL,
@@ -49,8 +57,9 @@ class ServiceMismatchError(Error, ValueError):
 
 def on_service(plan: Plan, service: str) -> Plan:
     """Return the same plan with every model on ``service``. Any server with Tinker's protocol may
-    serve any model. Raise ServiceMismatchError if the embedded engine does not have one."""
-    provenance = dict(plan.provenance)
+    serve any model. Raise ServiceMismatchError if the service does not have one, or cannot do what
+    the plan asks for, and ProviderError if there is none of that name."""
+    provenance, there = dict(plan.provenance), provider(service)
 
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=evolve(state.model, service=service))
@@ -59,7 +68,7 @@ def on_service(plan: Plan, service: str) -> Plan:
         others = {f"{path}.model": state.model for path, state in asked_models(stage)}
         for path, model in {"model": stage.model, **others}.items():
             known = find_model(model.base)
-            if service == LOCAL and known is not None and known.service != LOCAL:
+            if not there.hosted and known is not None and known.hosted:
                 raise ServiceMismatchError(
                     f'"{model.base}" is not on this machine; give the folder that holds its '
                     "weights as `base`, or rehearse the job with `--rehearse`"
@@ -69,7 +78,18 @@ def on_service(plan: Plan, service: str) -> Plan:
         with_asked_models(evolve(stage, model=evolve(stage.model, service=service)), moved)
         for stage in plan.stages
     )
+    require_possible(stages, there)
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
+
+
+def require_possible(stages: Iterable[StagePlan], there: Provider) -> None:
+    """Raise ServiceMismatchError for the first thing that a provider cannot do."""
+    if there.blocked is not None:
+        raise ServiceMismatchError(f"rlc does not run on `{there.name}`: {there.blocked}")
+    found = [(stage.name, limit) for stage in stages for limit in stage_limits(stage, there)]
+    for stage, limit in found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise ServiceMismatchError(f"{stage}.{limit.path}: {limit.what}{more}", limit.instead)
 
 
 D = TypeVar("D", bound=AnyData)

@@ -23,7 +23,11 @@ class ModelPlan(Record):
     weights: str | None  # path of the saved state to start from; None: a fresh adapter
     renderer: str
     context: int | None  # tokens; None if unknown
-    service: str  # "local" or "tinker"
+    service: str  # "local", or the name of a provider
+
+    @property
+    def hosted(self) -> bool:
+        return is_hosted(self.service)
 
 
 @frozen
@@ -71,7 +75,12 @@ class SamplingPlan(Sampling):
     concurrency: int | None = None  # None: as many as the service bears
 
 
-LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, hosted or served
+LOCAL, TINKER = "local", "tinker"  # the embedded engine; Tinker, hosted or served
+
+
+def is_hosted(service: str) -> bool:
+    """Return whether a service is another than the embedded engine of this machine."""
+    return service != LOCAL
 
 
 @frozen

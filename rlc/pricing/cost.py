@@ -15,14 +15,13 @@ from rlc.catalog import (
     FREE,
     Price,
     find_model,
+    find_provider,
     located_files,
     located_stages,
     part_cost,
     price_of,
-    storage_price,
 )
 from rlc.plan import (
-    LOCAL,
     EndpointPlan,
     KlPlan,
     ModelPlan,
@@ -240,11 +239,11 @@ def _money(tokens: float, price: float | None) -> Money:
 
 
 def is_free(model: ModelPlan) -> bool:
-    """Return whether training costs nothing: on this machine, or on the user's own server for a
-    model that Tinker does not have."""
-    known = find_model(model.base)
-    own = known.service == LOCAL if known else os.path.isdir(model.base)
-    return model.service == LOCAL or own
+    """Return whether training costs nothing: on a service that bills nothing, or on the user's own
+    server for a model of this machine."""
+    known, there = find_model(model.base), find_provider(model.service)
+    own = not known.hosted if known else os.path.isdir(model.base)
+    return own or (there is not None and not there.bills)
 
 
 def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
@@ -267,8 +266,10 @@ def _storage(stage: StagePlan, level: Level) -> Money:
     if size is None:
         return UNKNOWN
     months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
-    kept = kept_checkpoints(stage.save, stage.steps)
-    return Money(kept * size / GIGABYTE * storage_price() * months / MONTH)
+    kept, there = kept_checkpoints(stage.save, stage.steps), find_provider(stage.model.service)
+    if there is None or there.storage is None:
+        return UNKNOWN
+    return Money(kept * size / GIGABYTE * there.storage * months / MONTH)
 
 
 def kept_checkpoints(save: SavePlan, steps: int) -> int:

@@ -11,7 +11,6 @@ from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts import (
     FREE,
-    dollars,
     find_model,
     find_retired,
     model_names,
@@ -21,6 +20,7 @@ from rlc.catalog.facts import (
     renderer_names,
 )
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
+from rlc.catalog.providers import dollars
 from rlc.catalog.records import SCALARS, Builtin
 from rlc.runtime.records import Usage
 

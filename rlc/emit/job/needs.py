@@ -19,7 +19,7 @@ import rlc
 from rlc.catalog import TINY
 from rlc.catalog.requirements import NEWEST_PYTHON, requirements
 from rlc.errors import Error
-from rlc.plan import LOCAL, Plan
+from rlc.plan import Plan
 from rlc.plan.leaves import asked_models
 from rlc.version import __version__
 
@@ -135,7 +135,7 @@ def computes_here(plan: Plan) -> bool:
     """Return whether the machine itself trains or samples from a model, other than the tiny one."""
     auxiliary = (state.model for stage in plan.stages for _, state in asked_models(stage))
     models = (*(stage.model for stage in plan.stages), *auxiliary)
-    return any(model.service == LOCAL and model.base != TINY for model in models)
+    return any(not model.hosted and model.base != TINY for model in models)
 
 
 def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:

@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 from attrs import asdict, astuple, define, evolve, field, frozen
 
-from rlc.catalog import dollars, price_of
+from rlc.catalog import dollars
 from rlc.data import SCHEMA, meta, saved
-from rlc.plan import LOCAL, BudgetPlan, ModelPlan
+from rlc.plan import BudgetPlan, ModelPlan
 from rlc.runtime.records import RunError, Usage
 
 
@@ -288,6 +288,4 @@ class Meter:
 
 def cost(model: ModelPlan, usage: Usage) -> float | None:
     """Return the cost on the model's service in dollars; None if a price is unknown."""
-    if model.service == LOCAL:
-        return 0.0
-    return None if price_of(model.base, model.service) is None else dollars(model.base, usage)
+    return dollars(model.base, usage, model.service)
