@@ -28,15 +28,9 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
     text = "train on another service than the model's own: a provider such as `together`, `tinker` "
     text += "with --base-url for a server of your own, `local` for the embedded engine"
-    parser.add_argument("--service", metavar="NAME", type=_service, help=text)
+    parser.add_argument("--service", metavar="NAME", help=text)
     text = "the same job on the embedded tiny model, small and short, without a key"
     parser.add_argument("--rehearse", action="store_true", help=text)
-
-
-def _service(name: str) -> str:
-    from rlc.catalog import provider
-
-    return provider(name).name
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

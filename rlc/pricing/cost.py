@@ -243,7 +243,9 @@ def is_free(model: ModelPlan) -> bool:
     server for a model of this machine."""
     known, there = find_model(model.base), find_provider(model.service)
     own = not known.hosted if known else os.path.isdir(model.base)
-    return own or (there is not None and not there.bills)
+    if there is None or not there.bills:
+        return there is not None
+    return own and model.base not in there.model_names
 
 
 def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:

@@ -103,10 +103,10 @@ class _Client:
     there: Provider
     base: str
 
-    def _call(self, name: str, **arguments: Any) -> Callable[[], Any]:
+    def _call(self, method: str, /, **arguments: Any) -> Callable[[], Any]:
         """Return the call of a method with the arguments that it takes. Raise ServiceError if it
         lacks one that counts."""
-        return lambda: _called(self.sdk, name, self.there, arguments)
+        return lambda: _called(self.sdk, method, self.there, arguments)
 
     def get_base_model(self) -> str:
         return self.base
@@ -220,16 +220,16 @@ class _Training(_Client):
         if hasattr(self.sdk, "close"):
             self.sdk.close()
 
-    def _ask(self, name: str, **arguments: Any) -> Later:
-        return Later(self._call(name, **arguments), self._turn)
+    def _ask(self, method: str, /, **arguments: Any) -> Later:
+        return Later(self._call(method, **arguments), self._turn)
 
-    def _saved(self, name: str, **arguments: Any) -> Later:
+    def _saved(self, method: str, /, **arguments: Any) -> Later:
         def named(answer: Any) -> Any:
             path = str(answer.path)
             whole = path if "://" in path else f"{self.there.scheme}{self.base}/{path}"
             return SimpleNamespace(path=whole)
 
-        return Later(self._call(name, **arguments), self._turn, named)
+        return Later(self._call(method, **arguments), self._turn, named)
 
 
 @define(eq=False)
