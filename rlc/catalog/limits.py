@@ -110,7 +110,11 @@ def _of_newest(parts: Mapping[str, Any], who: str) -> Iterator[Lack]:
     what = f"{who} samples from the newest weights of the model in training alone"
     for path, _ in asked_models(parts):
         judges = ".judges." in path
-        instead = "let it answer at an `endpoint(…)`" if judges else f"leave `{path}` out"
+        instead = (
+            "let it answer at an `endpoint(…)`"
+            if judges
+            else f"leave `{path.partition('.')[0]}` out"
+        )
         yield Lack(path, what, instead)
     overlap = parts.get("overlap")
     if overlap is not None and overlap.max_staleness:

@@ -269,27 +269,30 @@ def _made(name: str, fields: Mapping[str, Any]) -> Provider:
 
 def _fields(path: str, own: tuple[str, ...], seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the fields of a file and of the one that it is ``like``. Raise ProviderError."""
+    shown = path.removeprefix(os.path.join(os.getcwd(), ""))
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
         fields = json.loads(text)
     except OSError as error:
-        raise ProviderError(f"cannot read {path}: {error.strerror}") from error
+        raise ProviderError(f"cannot read {shown}: {error.strerror}") from error
     except json.JSONDecodeError as error:
-        place = f"{path}:{error.lineno}:{error.colno}"
+        place = f"{shown}:{error.lineno}:{error.colno}"
         excerpt = text.splitlines()[error.lineno - 1].strip() if text.strip() else ""
         raise ProviderError(f"{place}: this is not JSON: {error.msg}", excerpt or None) from error
     except UnicodeDecodeError as error:
-        raise ProviderError(f"{path}: this is not UTF-8") from error
+        raise ProviderError(f"{shown}: this is not UTF-8") from error
     for where, what, hint in _mistakes(fields):
-        raise ProviderError(f"{path}:{_line(text, where)}: {what}", hint)
+        raise ProviderError(f"{shown}:{_line(text, where)}: {what}", hint)
     like = fields.get("like")
     if like is None:
         return fields  # type: ignore[no-any-return]
     other = _files(own).get(like)
     if other is None or other in (path, *seen):
         known = ", ".join(_files(own))
-        raise ProviderError(f"{path}:{_line(text, 'like')}: no provider `{like}` to be like", known)
+        raise ProviderError(
+            f"{shown}:{_line(text, 'like')}: no provider `{like}` to be like", known
+        )
     return {**_fields(other, own, (*seen, path)), **fields}
 
 

@@ -20,4 +20,4 @@ def _service_can_do_it(view: StageView) -> None:
         view.report("RL0341", limit.path, limit.what, limit.instead)
     if not service.seeds:
         message = f"`{service.name}` takes no seeds: a run of it cannot be repeated"
-        view.warning("RL0342", "model.service", message)
+        view.warning("RL0341", "model.service", message)
