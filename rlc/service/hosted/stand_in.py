@@ -307,6 +307,9 @@ class StandInService(HostedService):
     def _opened(self) -> Any:
         return _Service(self.endpoint, self.metadata)
 
+    def _theirs(self, base: str) -> str:
+        return base  # the package gets the provider's name; tokenizers and states have rlc's
+
     @property
     def server(self) -> str:
         return self.endpoint.base_url or self.endpoint.provider.name

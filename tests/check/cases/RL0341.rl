@@ -4,8 +4,6 @@ model policy {
   train_mlp = false
 }
 
-loss mine { token = -ratio * adv * adv }
-
 env sums = gem("rg:simple_equations") |> template(qwen3_general)
 
 train main {
@@ -14,7 +12,7 @@ train main {
   batch     = groups(16, group_size = 8)
   sampling  = sample(max_tokens = 16)
   advantage = grpo()
-  loss      = mine
+  loss      = stable_reinforce(kl_coeff = 0.1)
   kl        = reference(policy.base, coef = 0.1)
   optimizer = adam(1e-4)
   steps     = 50
