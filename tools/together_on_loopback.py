@@ -99,9 +99,10 @@ class Api:
         return self._session(request.path_params["id"], "STOPPED" if over else "RUNNING")
 
     def _session(self, name: str, status: str) -> JSONResponse:
-        state = {"applied_weights_version": 0, "pending_publish": False}
+        state: dict[str, Any] = {"applied_weights_version": 0, "pending_publish": False}
         state |= {"target_weights_version": 0, "trainer_step": 0}
-        known = {"id": name, "base_model": "tiny", "created_by": "nobody", "metadata": {}}
+        known: dict[str, Any] = {"id": name, "base_model": "tiny", "created_by": "nobody"}
+        known["metadata"] = {}
         known |= {"created_at": _now(), "updated_at": _now(), "step": 0, "policy_state": state}
         known |= {"inference_checkpoints": [], "training_checkpoints": []}
         known |= {"model_resources_id": "resources-1"}

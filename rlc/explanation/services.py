@@ -18,7 +18,7 @@ _NAME, _USD = 12, 14  # columns
 
 
 @frozen
-class Offer:
+class ServiceQuote:
     """A provider, and what a plan costs there, or ``why`` it cannot run there."""
 
     service: str
@@ -28,16 +28,16 @@ class Offer:
     instead: str | None = None
 
 
-def offers(plan: Plan) -> Iterator[Offer]:
+def offers(plan: Plan) -> Iterator[ServiceQuote]:
     """Yield what each provider makes of a plan, its own service first."""
     own = plan.stages[0].model.service
     for name in sorted(provider_names(), key=lambda name: name != own):
         there = None
         try:
             there = provider(name)
-            yield Offer(name, there, plan_cost(on_service(plan, name)))
+            yield ServiceQuote(name, there, plan_cost(on_service(plan, name)))
         except (ProviderError, ServiceMismatchError) as error:
-            yield Offer(name, there, (), error.message, error.hint)
+            yield ServiceQuote(name, there, (), error.message, error.hint)
 
 
 def offers_text(plan: Plan, color: bool = False) -> str:
@@ -71,7 +71,7 @@ def offers_dict(plan: Plan) -> dict[str, Any]:
     return {"recipe": plan.recipe, "currency": "USD", "services": list(map(_as_data, offers(plan)))}
 
 
-def _as_data(offer: Offer) -> dict[str, Any]:
+def _as_data(offer: ServiceQuote) -> dict[str, Any]:
     data: dict[str, Any] = {"service": offer.service, "runs": not offer.why}
     if offer.why:
         return data | {"why": offer.why, "instead": offer.instead}

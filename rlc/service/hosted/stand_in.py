@@ -65,12 +65,13 @@ def _add_older_names() -> None:
     older.TopkPromptLogprobs = topk_logprobs.TopkLogprobs  # type: ignore[attr-defined]
     if sys.modules.setdefault(older.__name__, older) is not older:
         return
-    made: Any = types.SampledSequence.__init__
+    sequence: Any = types.SampledSequence
+    made = sequence.__init__
 
     def init(self: Any, stop_reason: Any, sequence_id: str = "", **more: Any) -> None:
         made(self, stop_reason, sequence_id, **more)
 
-    types.SampledSequence.__init__ = init  # type: ignore[method-assign]
+    sequence.__init__ = init
 
 
 @define(eq=False)
@@ -270,7 +271,7 @@ class _Service:
         self, model_path: str | None, base_model: str | None, record_stability_info: bool
     ) -> Later:
         there = self.endpoint.provider
-        arguments = {"model_path": model_path, "base_model": base_model}
+        arguments: dict[str, Any] = {"model_path": model_path, "base_model": base_model}
         arguments["record_stability_info"] = record_stability_info or None
         base = base_model or there.base_of(model_path or "") or ""
         return Later(
@@ -314,11 +315,11 @@ class StandInService(HostedService):
     def server(self) -> str:
         return self.endpoint.base_url or self.endpoint.provider.name
 
-    async def get_server_capabilities(self) -> types.GetServerCapabilitiesResponse:  # type: ignore[override]
+    async def get_server_capabilities(self) -> types.GetServerCapabilitiesResponse:
         there, models = self.endpoint.provider, []
         for base in there.model_names:
             offered = there.offered(base)
-            context = offered and offered.context
+            context = None if offered is None else offered.context
             models.append(types.SupportedModel(model_name=base, max_context_length=context))
         return types.GetServerCapabilitiesResponse(supported_models=models)
 
