@@ -127,7 +127,7 @@ class Provider:
         """Return a model that it has, as far as is known; None if it is known not to have it."""
         known = find_model(base)
         if known is not None and (self.models == CATALOGUE or (not self.models and base == TINY)):
-            return OfferedModel(base, known.context, known.max_rank, known.price)
+            return OfferedModel(base, known.context, None, known.price)  # a rule knows its rank
         own = self.models if isinstance(self.models, Mapping) else {base: {}}
         if (entry := own.get(base)) is None:
             return None

@@ -104,6 +104,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
 }
 BY_NAME: dict[str, tuple[str, str]] = {
     "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
+    "service": ("tinker", "skyrl"),
     "weights": ('"tinker://a/weights/b"', '"tinker://a/weights/c"'),
     "lora_rank": ("16", "32"),
     "renderer": ("qwen3", "qwen3_disable_thinking"),

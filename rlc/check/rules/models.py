@@ -41,7 +41,7 @@ def _model_can_be_trained(view: StageView) -> None:
         below, above = 1 << (rank.bit_length() - 1), 1 << rank.bit_length()
         message = f"the LoRA rank {rank} is not a power of two"
         view.error("RL0401", "model.lora_rank", message, f"use {below} or {above}")
-    elif known and known.max_rank and rank > known.max_rank:
+    elif known and known.max_rank and known.service == model.service and rank > known.max_rank:
         message = f"`{known.base}` takes a LoRA rank of at most {known.max_rank}; this is {rank}"
         view.error("RL0401", "model.lora_rank", message, f"use {known.max_rank}")
     if not (model.train_mlp or model.train_attn or model.train_unembed):

@@ -127,7 +127,7 @@ def translate(error: BaseException, where: str) -> ServiceError:
             first = cause.__cause__ or cause
             return _ended(f"an earlier custom loss failed: {_short(str(first))}")
         status = getattr(cause, "status_code", None)  # of the SDK's errors, and of stand-ins'
-        if isinstance(status, int):
+        if isinstance(status, int) and not isinstance(cause, tinker.APIResponseValidationError):
             refusal = _BY_STATUS.get(status, _FAILING if status >= 500 else _BY_STATUS[400])
             if status in (401, 402) and not isinstance(cause, tinker.APIStatusError):
                 refusal = evolve(refusal, hint=None)
