@@ -54,6 +54,7 @@ _BEGINNINGS = {
 Kind = Literal[
     "service",
     "package",
+    "client",
     "key",
     "file",
     "data set",
@@ -150,7 +151,8 @@ def too_new(package: str) -> str:
 def _of_model(path: str, model: ModelPlan) -> Iterator[Requirement]:
     yield Requirement("service", model.service, path, model.name)
     for package, extra in service_packages(model.service).items():
-        yield Requirement("package", package, path, model.name, extra)
+        kind: Kind = "package" if extra else "client"  # which is looked for when it is opened
+        yield Requirement(kind, package, path, model.name, extra)
     there = find_provider(model.service)
     if there is not None and there.key is not None:
         yield Requirement("key", there.key, path, model.name, purpose=f"for {there.title}")

@@ -104,7 +104,6 @@ SAMPLES: dict[str, tuple[str, str]] = {
 }
 BY_NAME: dict[str, tuple[str, str]] = {
     "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
-    "service": ("tinker", "skyrl"),
     "weights": ('"tinker://a/weights/b"', '"tinker://a/weights/c"'),
     "lora_rank": ("16", "32"),
     "renderer": ("qwen3", "qwen3_disable_thinking"),
@@ -164,6 +163,8 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"a.j2"', '"b.j2"'
     if param.name in BY_NAME and param.type in ("int", "float", "string", "list"):
         return BY_NAME[param.name]
+    if param.name == "service":
+        return "tinker", "skyrl"
     choices = param.all_choices()
     if len(choices) > 1:
         first, second = choices[0], choices[-1]

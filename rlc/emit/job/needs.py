@@ -118,9 +118,12 @@ def _of_extra(requirement: str, extra: str) -> str:
     return f'{package}; {f"({marker.strip()}) and " if marker else ""}extra == "{extra}"'
 
 
+_PACKAGES = ("package", "client")
+
+
 def newest_python(plans: Iterable[Plan]) -> list[int]:
     """Return the newest Python that has all packages that plans need; nothing if every one does."""
-    packages = {one.name for plan in plans for one in requirements(plan) if one.kind == "package"}
+    packages = {one.name for plan in plans for one in requirements(plan) if one.kind in _PACKAGES}
     return list(min((NEWEST_PYTHON[name] for name in packages & {*NEWEST_PYTHON}), default=()))
 
 
@@ -143,7 +146,7 @@ def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
     versions that rlc was tested with, or else in those installed here."""
     found = dict.fromkeys(own)
     for plan in plans:
-        every = [one for one in requirements(plan) if one.kind == "package"]
+        every = [one for one in requirements(plan) if one.kind in _PACKAGES]
         in_extras = {one.name for one in every if one.extra and one.path.split(".")[2] != "model"}
         found |= {one.name: None for one in every if not one.extra and one.name not in in_extras}
     return sorted(filter(None, map(_pinned, found)))

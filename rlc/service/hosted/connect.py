@@ -163,12 +163,9 @@ def _name(plan: Plan) -> str:
 
 def require_packages(service: str) -> None:
     """Raise ServiceError if a service needs packages that are not installed."""
-    packages = service_packages(service)
+    packages = {name: extra for name, extra in service_packages(service).items() if extra}
     missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
     if missing:
-        there = provider(service)
+        there, extra = provider(service), packages[missing[0]]
         what = f"the {there.title} service" if there.hosted else there.title
-        extras = ",".join(dict.fromkeys(filter(None, map(packages.get, missing))))
-        named = [f"'rlc[{extras},gem]'"] if extras else []
-        named += [name for name in missing if not packages[name]]
-        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install {' '.join(named)}")
+        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extra},gem]'")
