@@ -233,7 +233,12 @@ def dollars(base: str, usage: TokenCounts, service: str | None = None) -> float 
 def _own_folders() -> tuple[str, ...]:
     """Return the folders of the user's own providers, that of the configuration first."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    folder, folders = os.getcwd(), [os.path.join(home, "rlc", "providers")]
+    return _folders(os.getcwd(), os.path.join(home, "rlc", "providers"))
+
+
+@cache
+def _folders(folder: str, first: str) -> tuple[str, ...]:
+    folders = [first]
     while True:
         folders.append(os.path.join(folder, ".rlc", "providers"))
         above = os.path.dirname(folder)

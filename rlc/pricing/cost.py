@@ -264,14 +264,15 @@ def _storage(stage: StagePlan, level: Level) -> Money:
     """Return the price of the checkpoints that a stage leaves, until they expire or for a month."""
     if not is_training(stage) or is_free(stage.model):
         return Money()
-    size = checkpoint_bytes(stage.model, level)
-    if size is None:
+    size, there = checkpoint_bytes(stage.model, level), find_provider(stage.model.service)
+    price = None if there is None else there.storage
+    if price == 0:
+        return Money()
+    if size is None or price is None:
         return UNKNOWN
     months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
-    kept, there = kept_checkpoints(stage.save, stage.steps), find_provider(stage.model.service)
-    if there is None or there.storage is None:
-        return UNKNOWN
-    return Money(kept * size / GIGABYTE * there.storage * months / MONTH)
+    kept = kept_checkpoints(stage.save, stage.steps)
+    return Money(kept * size / GIGABYTE * price * months / MONTH)
 
 
 def kept_checkpoints(save: SavePlan, steps: int) -> int:

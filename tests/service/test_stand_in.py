@@ -138,6 +138,18 @@ def _states(folder: Path) -> list[str]:
         return [row[0] for row in db.execute("select path from checkpoints")]
 
 
+def test_models_of_a_server_have_the_names_of_rlc(opened: list[Trained]) -> None:
+    from tinker import types
+
+    from rlc.service.hosted.endpoint import Endpoint
+    from rlc.service.hosted.service import _ours
+
+    served = [types.SupportedModel(model_name=name) for name in ("our/tiny", "other")]
+    named = _ours(served, Endpoint(None, None, None, provider("lab")))
+    assert [model.model_name for model in named] == ["tiny", "other"]
+    assert not opened
+
+
 def test_what_is_missing_is_said_before_anything_is_paid(
     opened: list[Trained], monkeypatch: pytest.MonkeyPatch
 ) -> None:
