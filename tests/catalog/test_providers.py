@@ -14,6 +14,7 @@ from rlc.catalog.providers import provider_names, service_of
 from rlc.cli.main import main
 from rlc.compile import ServiceMismatchError, on_service
 from rlc.compile.recipe import compile_source
+from rlc.emit.script.unsupported import misfits
 from rlc.explanation import offers_dict
 from rlc.lang.source import Source
 from rlc.plan import LOCAL, Plan, plan_hash
@@ -162,3 +163,9 @@ def test_its_prices_count_and_are_in_no_hash() -> None:
     assert found["tinker"]["runs"]
     assert not found[LOCAL]["runs"]
     assert "tinker" in found["baseten"]["why"]
+
+
+def test_a_script_talks_to_tinker_alone() -> None:
+    write("lab", LAB)
+    (found,) = misfits(on_service(plan(), "lab"))
+    assert "a script talks to Tinker, and not to `lab`" in found.message
