@@ -73,6 +73,12 @@ def on_service(plan: Plan, service: str) -> Plan:
                     f'"{model.base}" is not on this machine; give the folder that holds its '
                     "weights as `base`, or rehearse the job with `--rehearse`"
                 )
+            state = model.weights or ""
+            if "://" in state and not state.startswith(there.scheme):
+                raise ServiceMismatchError(
+                    f'"{state}" is on the service `{model.service}`, and not on `{service}`',
+                    "a state stays on the service that saved it",
+                )
             provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
     stages = tuple(
         with_asked_models(evolve(stage, model=evolve(stage.model, service=service)), moved)

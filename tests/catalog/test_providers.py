@@ -134,6 +134,13 @@ def test_what_it_cannot_do_is_refused_with_what_to_write(
     assert instead in (refused.value.hint or "")
 
 
+def test_states_of_another_service_stay_there() -> None:
+    write("lab", LAB | {"scheme": "lab://"})
+    saved = HOSTED.replace("lora_rank", 'weights = "tinker://run/weights/main"  lora_rank')
+    with pytest.raises(ServiceMismatchError, match="is on the service `tinker`, and not on `lab`"):
+        on_service(plan(saved), "lab")
+
+
 def test_it_takes_no_losses_of_a_recipe() -> None:
     write("lab", LAB | {"custom_losses": False})
     own = "loss mine { token = -logp * clip(ratio, 0, 2) * adv * adv }\n"
