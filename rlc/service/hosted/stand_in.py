@@ -13,9 +13,9 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import cached_property
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -32,14 +32,6 @@ from rlc.service.interface import ServiceError, SessionEnd
 
 _SUBMITTING = 64  # samples that are handed in at once
 _CLOSING_SECONDS = 60.0  # to give back what is billed by the hour
-# Arguments whose absence would change what is computed, and not only how it is kept.
-_NEEDED = {
-    "include_prompt_logprobs",
-    "topk_prompt_logprobs",
-    "topk_sample_logprobs",
-    "record_stability_info",
-}
-
 _log = logging.getLogger(__name__)
 
 
@@ -98,16 +90,36 @@ class Later:
 
 @define(eq=False)
 class _Client:
-    """A client of the package. ``base`` is the model as rlc calls it."""
+    """A training or a sampling client of the package. ``base`` is the model as rlc calls it;
+    requests are made in ``pool``, samples in ``samplers``. What rlc asks of it is in
+    :data:`_ARGUMENTS`."""
 
     sdk: Any
     there: Provider
     base: str
+    samplers: Executor
+    pool: Executor = field(factory=lambda: ThreadPoolExecutor(1))
+    model_id: str = field(factory=lambda: uuid4().hex)
 
-    def _call(self, method: str, /, **arguments: Any) -> Callable[[], Any]:
-        """Return the call of a method with the arguments that it takes. Raise ServiceError if it
-        lacks one that counts."""
-        return lambda: _called(self.sdk, method, self.there, arguments)
+    def __getattr__(self, method: str) -> Callable[..., Later]:
+        if method not in _ARGUMENTS:
+            raise AttributeError(method)
+        names, then = _ARGUMENTS[method], _ANSWERS.get(method, lambda _, answer: answer)
+
+        def ask(*given: Any, **more: Any) -> Later:
+            arguments = dict(zip(names, given, strict=False)) | more
+            call = partial(_called, self.sdk, method, self.there, arguments)
+            return Later(call, self.pool, partial(then, self))
+
+        return ask
+
+    @property
+    def holder(self) -> Any:
+        return SimpleNamespace(get_session_id=lambda: self.model_id)
+
+    def get_info(self) -> Any:
+        data = SimpleNamespace(model_name=self.base, tokenizer_id=None)
+        return SimpleNamespace(model_data=data)
 
     def get_base_model(self) -> str:
         return self.base
@@ -121,116 +133,59 @@ class _Client:
 
         return AutoTokenizer.from_pretrained(path() if self.base == TINY else self.base)
 
+    def sampler(self, sdk: Any) -> _Client:
+        return _Client(sdk, self.there, self.base, self.samplers, self.samplers)
 
-def _called(sdk: Any, name: str, there: Provider, arguments: Mapping[str, Any]) -> Any:
-    method = getattr(sdk, name, None)
-    if method is None:
-        raise ServiceError(f"the client of {there.title} has no `{name}`")
-    takes = inspect.signature(method).parameters
-    for argument, value in arguments.items():
-        if value and argument in _NEEDED and argument not in takes:
-            raise ServiceError(f"the client of {there.title} takes no `{argument}` in `{name}`")
-    given = {key: value for key, value in arguments.items() if key in takes}
-    return method(**given, **dict(_more(name, there)))
+    def named(self, answer: Any) -> Any:
+        """Return the answer with a path that says service and model."""
+        whole = path if "://" in (path := str(answer.path)) else self._state(path)
+        return SimpleNamespace(path=whole)
 
-
-def _more(name: str, there: Provider) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments of a method that the provider's file adds; unset variables add none."""
-    for key, value in there.arguments.get(name, {}).items():
-        if isinstance(value, str) and value.startswith("$"):
-            value = os.environ.get(value[1:])
-        if value is not None:
-            yield key, value
-
-
-@define(eq=False)
-class _Sampling(_Client):
-    pool: Executor
-
-    def sample(
-        self,
-        prompt: types.ModelInput,
-        num_samples: int,
-        sampling_params: types.SamplingParams,
-        include_prompt_logprobs: bool = False,
-        topk_prompt_logprobs: int = 0,
-        topk_sample_logprobs: int = 0,
-    ) -> Later:
-        call = self._call(
-            "sample",
-            prompt=prompt,
-            num_samples=num_samples,
-            sampling_params=sampling_params,
-            include_prompt_logprobs=include_prompt_logprobs,
-            topk_prompt_logprobs=topk_prompt_logprobs,
-            topk_sample_logprobs=topk_sample_logprobs,
-        )
-        return Later(call, self.pool)
-
-    def compute_logprobs(self, prompt: types.ModelInput) -> Later:
-        return Later(self._call("compute_logprobs", prompt=prompt), self.pool)
-
-
-@define(eq=False)
-class _Training(_Client):
-    samplers: Executor
-    model_id: str = field(factory=lambda: uuid4().hex)
-    _turn: Executor = field(factory=lambda: ThreadPoolExecutor(1), init=False)
-
-    @cached_property
-    def holder(self) -> Any:
-        return SimpleNamespace(get_session_id=lambda: self.model_id)
-
-    def get_info(self) -> Any:
-        data = SimpleNamespace(model_name=self.base, tokenizer_id=None)
-        return SimpleNamespace(model_data=data)
-
-    def forward(self, data: list[types.Datum], loss_fn: str, loss_fn_config: Any = None) -> Later:
-        return self._ask("forward", data=data, loss_fn=loss_fn, loss_fn_config=loss_fn_config)
-
-    def forward_backward(
-        self, data: list[types.Datum], loss_fn: str, loss_fn_config: Any = None
-    ) -> Later:
-        more = {"loss_fn": loss_fn, "loss_fn_config": loss_fn_config}
-        return self._ask("forward_backward", data=data, **more)
-
-    def optim_step(self, adam_params: types.AdamParams) -> Later:
-        return self._ask("optim_step", adam_params=adam_params)
-
-    def save_state(
-        self, name: str, ttl_seconds: int | None, overwrite: bool, user_metadata: Any
-    ) -> Later:
-        more = {"overwrite": overwrite, "user_metadata": user_metadata}
-        return self._saved("save_state", name=name, ttl_seconds=ttl_seconds, **more)
-
-    def save_weights_for_sampler(
-        self, name: str, ttl_seconds: int | None, user_metadata: Any
-    ) -> Later:
-        more = {"ttl_seconds": ttl_seconds, "user_metadata": user_metadata}
-        return self._saved("save_weights_for_sampler", name=name, **more)
-
-    def save_weights_and_get_sampling_client(self, *, record_stability_info: bool = False) -> Later:
-        name = "save_weights_and_get_sampling_client"
-        call = self._call(name, record_stability_info=record_stability_info)
-        return Later(call, self._turn, lambda sdk: self.sampler(sdk))
-
-    def sampler(self, sdk: Any) -> _Sampling:
-        return _Sampling(sdk, self.there, self.base, self.samplers)
+    def _state(self, name: str) -> str:
+        return f"{self.there.scheme}{self.base}/{name}"
 
     def close(self) -> None:
         if hasattr(self.sdk, "close"):
             self.sdk.close()
 
-    def _ask(self, method: str, /, **arguments: Any) -> Later:
-        return Later(self._call(method, **arguments), self._turn)
 
-    def _saved(self, method: str, /, **arguments: Any) -> Later:
-        def named(answer: Any) -> Any:
-            path = str(answer.path)
-            whole = path if "://" in path else f"{self.there.scheme}{self.base}/{path}"
-            return SimpleNamespace(path=whole)
+_DATA = ("data", "loss_fn", "loss_fn_config")
+_SAMPLED = ("include_prompt_logprobs", "topk_prompt_logprobs", "topk_sample_logprobs")
+# The arguments of methods, by the SDK's names in its order.
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "forward": _DATA,
+    "forward_backward": _DATA,
+    "optim_step": ("adam_params",),
+    "save_state": ("name", "ttl_seconds", "overwrite", "user_metadata"),
+    "save_weights_for_sampler": ("name", "ttl_seconds", "user_metadata"),
+    "save_weights_and_get_sampling_client": (),
+    "sample": ("prompt", "num_samples", "sampling_params", *_SAMPLED),
+    "compute_logprobs": ("prompt",),
+}
+_ANSWERS: Mapping[str, Callable[[_Client, Any], Any]] = {
+    "save_state": _Client.named,
+    "save_weights_for_sampler": _Client.named,
+    "save_weights_and_get_sampling_client": _Client.sampler,
+}
+# Arguments whose absence would change what is computed, and not only how it is kept.
+_NEEDED = {*_SAMPLED, "record_stability_info"}
 
-        return Later(self._call(method, **arguments), self._turn, named)
+
+def _called(sdk: Any, name: str, there: Provider, arguments: Mapping[str, Any]) -> Any:
+    """Call a method with the arguments that it takes, and with those that the provider's file adds.
+    Raise ServiceError if it lacks one that counts."""
+    method = getattr(sdk, name, None)
+    if method is None:
+        raise ServiceError(f"the client of {there.title} has no `{name}`")
+    takes = inspect.signature(method).parameters
+    if lost := [key for key in _NEEDED & {*arguments} if arguments[key] and key not in takes]:
+        raise ServiceError(f"the client of {there.title} takes no `{lost[0]}` in `{name}`")
+    given = {key: value for key, value in arguments.items() if key in takes}
+    for key, value in there.arguments.get(name, {}).items():
+        if isinstance(value, str) and value.startswith("$"):
+            value = os.environ.get(value[1:])
+        given |= {} if value is None else {key: value}
+    return method(**given)
 
 
 @define(eq=False)
@@ -240,64 +195,54 @@ class _Service:
     endpoint: Endpoint
     metadata: Mapping[str, str]
     sdk: Any = field(init=False)
-    opened: list[_Training] = field(factory=list, init=False)
+    opened: list[_Client] = field(factory=list, init=False)
     samplers: Executor = field(factory=lambda: ThreadPoolExecutor(_SUBMITTING), init=False)
 
     def __attrs_post_init__(self) -> None:
-        where, there = self.endpoint, self.endpoint.provider
-        made = {"user_metadata": dict(self.metadata), "base_url": where.base_url}
-        made["api_key"] = where.api_key
-        self.sdk = _called(load(there), "ServiceClient", there, made)
+        where, made = self.endpoint, {"user_metadata": dict(self.metadata)}
+        own = made | {"base_url": where.base_url, "api_key": where.api_key}
+        self.sdk = _called(load(where.provider), "ServiceClient", where.provider, own)
 
-    def create_lora_training_client(
-        self, base: str, *adapter: Any, user_metadata: dict[str, str]
-    ) -> Later:
+    def create_lora_training_client(self, base: str, *adapter: Any, **more: Any) -> Later:
         names = ("rank", "seed", "train_mlp", "train_attn", "train_unembed")
         offered = self.endpoint.provider.offered(base)
-        arguments = dict(zip(names, adapter, strict=True)) | {"user_metadata": user_metadata}
-        arguments["base_model"] = offered.name if offered else base
+        named = {"base_model": base if offered is None else offered.name}
+        arguments = dict(zip(names, adapter, strict=True)) | named | more
         return self._create("create_lora_training_client", base, arguments)
 
-    def create_training_client_from_state(self, path: str, user_metadata: dict[str, str]) -> Later:
-        return self._restored("create_training_client_from_state", path, user_metadata)
+    def create_training_client_from_state(self, path: str, **more: Any) -> Later:
+        return self._restored("create_training_client_from_state", path, more)
 
-    def create_training_client_from_state_with_optimizer(
-        self, path: str, user_metadata: dict[str, str]
-    ) -> Later:
-        name = "create_training_client_from_state_with_optimizer"
-        return self._restored(name, path, user_metadata)
+    def create_training_client_from_state_with_optimizer(self, path: str, **more: Any) -> Later:
+        return self._restored("create_training_client_from_state_with_optimizer", path, more)
 
     def create_sampling_client(
-        self, model_path: str | None, base_model: str | None, record_stability_info: bool
+        self, model_path: str | None, base_model: str | None, **more: Any
     ) -> Later:
         there = self.endpoint.provider
-        arguments: dict[str, Any] = {"model_path": model_path, "base_model": base_model}
-        arguments["record_stability_info"] = record_stability_info or None
+        arguments = {"model_path": model_path, "base_model": base_model, **more}
         base = base_model or there.base_of(model_path or "") or ""
-        return Later(
-            lambda: _called(self.sdk, "create_sampling_client", there, arguments),
-            None,
-            lambda sdk: _Sampling(sdk, there, base, self.samplers),
-        )
+        call = partial(_called, self.sdk, "create_sampling_client", there, arguments)
+        shared = base, self.samplers, self.samplers
+        return Later(call, None, lambda sdk: _Client(sdk, there, *shared))
 
     def create_custom_loss(self, *_: Any) -> Later:
         raise ServiceError(f"the client of {self.endpoint.provider.title} takes no custom losses")
 
-    def _restored(self, name: str, path: str, metadata: dict[str, str]) -> Later:
+    def _restored(self, name: str, path: str, more: Mapping[str, Any]) -> Later:
         base = self.endpoint.provider.base_of(path)
         state = path if base is None else path.rpartition("/")[2]
-        return self._create(name, base or "", {"path": state, "user_metadata": metadata})
+        return self._create(name, base or "", {"path": state, **more})
 
     def _create(self, name: str, base: str, arguments: Mapping[str, Any]) -> Later:
         there = self.endpoint.provider
 
-        def opened(sdk: Any) -> _Training:
-            own = sdk.get_info().model_data.model_name if hasattr(sdk, "get_info") else base
-            client = _Training(sdk, there, base or own, self.samplers)
-            self.opened.append(client)
-            return client
+        def opened(sdk: Any) -> _Client:
+            known = base or sdk.get_info().model_data.model_name
+            self.opened.append(_Client(sdk, there, known, self.samplers))
+            return self.opened[-1]
 
-        return Later(lambda: _called(self.sdk, name, there, arguments), None, opened)
+        return Later(partial(_called, self.sdk, name, there, arguments), None, opened)
 
 
 @define(eq=False)
@@ -316,11 +261,12 @@ class StandInService(HostedService):
         return self.endpoint.base_url or self.endpoint.provider.name
 
     async def get_server_capabilities(self) -> types.GetServerCapabilitiesResponse:
-        there, models = self.endpoint.provider, []
-        for base in there.model_names:
-            offered = there.offered(base)
-            context = None if offered is None else offered.context
-            models.append(types.SupportedModel(model_name=base, max_context_length=context))
+        there = self.endpoint.provider
+        known = [(base, there.offered(base)) for base in there.model_names]
+        models = [
+            types.SupportedModel(model_name=base, max_context_length=one.context if one else None)
+            for base, one in known
+        ]
         return types.GetServerCapabilitiesResponse(supported_models=models)
 
     async def delete_checkpoint(self, path: str) -> None:
