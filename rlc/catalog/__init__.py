@@ -47,7 +47,7 @@ else:
             prompt_rules reward_models_of roles_of rubrics_of seats_of task_count templates_of
             trained_seats unknown_turns with_files with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES Price TINY TINY_TOKENIZER
-            find_model find_retired gem_facts gem_ids model_names part_cost prices_as_of
+            find_model find_retired gem_facts gem_ids model_names part_cost
             renderer_fits renderer_keeps_prefix renderer_names textarena_facts
             tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin

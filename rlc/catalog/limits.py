@@ -44,7 +44,7 @@ def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
     if provider.samples == "newest":
         yield from _of_newest(parts, who)
     for place, bound in provider.only.items():
-        values = bound.get("values", [])
+        values = bound["values"]
         for path, value in _found(parts, place.split(".")):
             if value not in values or isinstance(value, bool) != isinstance(values[0], bool):
                 name, why = path.rpartition(".")[2], bound.get("why") or "its file says so"
@@ -76,15 +76,15 @@ def nearest_model(base: str, provider: Provider) -> str:
 
 
 def _of_family(base: str, names: Sequence[str]) -> str | None:
-    """Return the model whose name begins most like this one."""
+    """Return the model whose name begins most like this one, beyond its organisation."""
 
     def shared(name: str) -> int:
-        pairs = zip(base.lower(), name.lower(), strict=False)
-        return next((n for n, (one, other) in enumerate(pairs) if one != other), len(name))
+        return next(
+            n for n in range(len(name), -1, -1) if base.lower().startswith(name[:n].lower())
+        )
 
-    best = max(names, key=shared, default=None)
-    organisation = base.find("/") + 1
-    return best if best is not None and shared(best) > organisation > 0 else None
+    best = max(names, key=shared, default="")
+    return best if shared(best) > base.find("/") + 1 > 0 else None
 
 
 def _of_loss(loss: Any, provider: Provider) -> Iterator[Lack]:

@@ -2,7 +2,8 @@
 
 Those of rlc are in ``data/providers``. A user adds others: ``NAME.json`` in ``rlc/providers`` of
 the folder of their configuration, or in ``.rlc/providers`` of the working directory or of one above
-it. :data:`FIELDS` is what such a file can have.
+it. ``data/provider_fields.json`` has what such a file can say: the type of each field, and what it
+means.
 """
 
 from __future__ import annotations
@@ -10,11 +11,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from rlc.catalog.facts import FREE, TINY, Price, find_model, part_cost, prices_as_of, storage_price
+from rlc.catalog.facts import (
+    FREE,
+    TINY,
+    Price,
+    find_model,
+    part_cost,
+    prices_as_of,
+    snapshot,
+    storage_price,
+)
 from rlc.errors import Error
 from rlc.lang import nearest
 from rlc.plan import LOCAL, TINKER, is_hosted
@@ -23,46 +33,6 @@ from rlc.records import field, field_names, frozen, values_of
 CATALOGUE = "catalogue"  # the models and prices of `rlc catalog --kind base`
 _PRICES = ("prefill", "cached", "sample", "train")
 
-# What the file of a provider can have: the type of each field, and what it says.
-FIELDS: Mapping[str, tuple[str, str]] = {
-    "title": ("text", "its name for people"),
-    "like": ("text", "another provider, whose fields it has where it names none of its own"),
-    "package": ("text", "the package of its client; none: the SDK `tinker`"),
-    "module": ("text", "the module of that package that stands in for `tinker`"),
-    "arguments": (
-        "table",
-        "more arguments of its client's methods, by method; `$NAME`: a variable",
-    ),
-    "url": ("text", "its address, if its client does not know it, or `--base-url` says it"),
-    "key": ("text", "the variable of the environment that holds its key; none: it takes no key"),
-    "keys_at": ("text", "where keys are made"),
-    "scheme": ("text", "how the paths of its states begin"),
-    "models": (
-        "table",
-        "the models that it has, by their names on the hub: `name` (its own), `context`, "
-        "`max_rank`, and `prefill`, `cached`, `sample`, `train` in USD per million tokens; none: "
-        "its server says so",
-    ),
-    "losses": ("names", "the losses that it computes; none: all"),
-    "custom_losses": ("flag", "whether it takes a recipe's own losses"),
-    "soft_targets": ("flag", "whether it reports and learns the most likely tokens of a teacher"),
-    "samples": ("text", "`newest`: it samples from the newest weights of the model in training"),
-    "seeds": ("flag", "whether a seed makes its samples repeatable"),
-    "only": (
-        "table",
-        "values of a plan that it is bound to, by their place in a stage, such as "
-        "`sampling.top_k`: `values`, and `why`",
-    ),
-    "bills": ("flag", "whether it bills anything"),
-    "prices": (
-        "table",
-        "`as_of`, `source` and `note` of its prices; `storage` in USD per GB-month",
-    ),
-    "blocked": ("text", "why rlc does not run on it"),
-    "tried": ("text", "what has been run on it; `read only` if nothing has"),
-    "as_of": ("text", "the date of what the file says"),
-    "source": ("text", "where that was found"),
-}
 _TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "text": (str, "a text"),
     "flag": (bool, "true or false"),
@@ -93,8 +63,8 @@ class OfferedModel:
 
 @frozen(eq=False)
 class Provider:
-    """A service; :data:`FIELDS` says what each field is. ``models`` is None if its server alone
-    knows, or :data:`CATALOGUE`."""
+    """A service, with the :func:`fields` of its file. ``models`` is None if its server alone knows,
+    or :data:`CATALOGUE`."""
 
     name: str
     title: str = ""
@@ -106,7 +76,7 @@ class Provider:
     keys_at: str | None = None
     scheme: str = "tinker://"
     models: Mapping[str, Mapping[str, Any]] | str | None = None
-    losses: tuple[str, ...] | None = None
+    losses: Sequence[str] | None = None
     custom_losses: bool = True
     soft_targets: bool = True
     samples: str | None = None
@@ -157,7 +127,7 @@ class Provider:
     @property
     def priced(self) -> str:
         """Return the date and source of its prices, or what its file notes about them."""
-        if self.models == CATALOGUE:
+        if self.models == CATALOGUE or not self.hosted:
             return prices_as_of()
         known = [self.prices.get("as_of"), self.prices.get("source"), self.prices.get("note")]
         return ", ".join(filter(None, known)) or "no date and no source"
@@ -165,6 +135,11 @@ class Provider:
 
 _LOCAL = Provider(LOCAL, "the embedded engine", scheme="local://", bills=False, tried="it is rlc's")
 _BUILT_IN = os.path.join(os.path.dirname(__file__), "data", "providers")
+
+
+def fields() -> dict[str, list[str]]:
+    """Return what the file of a provider can have: the type of each field, and what it means."""
+    return snapshot("provider_fields")  # type: ignore[no-any-return]
 
 
 def provider_names() -> tuple[str, ...]:
@@ -182,14 +157,11 @@ def provider(name: str) -> Provider:
     """Return a provider. Raise ProviderError if there is none, or its file cannot be used."""
     if (found := find_provider(name)) is not None:
         return found
-    names = provider_names()
-    near = nearest(name, names)
-    known = f"known: {', '.join(f'`{one}`' for one in names)}"
-    hint = f"did you mean `{near}`?" if near else f"{known}; {WHERE}"
-    raise ProviderError(f"there is no service `{name}`", hint)
-
-
-WHERE = "others are files: NAME.json in .rlc/providers, or in ~/.config/rlc/providers"
+    near = nearest(name, provider_names())
+    hint = f"there are {', '.join(provider_names())}; others are NAME.json in .rlc/providers"
+    raise ProviderError(
+        f"there is no service `{name}`", f"did you mean `{near}`?" if near else hint
+    )
 
 
 def service_of(state: str) -> str | None:
@@ -261,15 +233,10 @@ def _files(own: tuple[str, ...]) -> dict[str, str]:
 
 @cache
 def _read(name: str, own: tuple[str, ...]) -> Provider | None:
-    path = _files(own).get(name)
-    return None if path is None else _made(name, _fields(path, own))
-
-
-def _made(name: str, fields: Mapping[str, Any]) -> Provider:
-    known = {key: value for key, value in fields.items() if key in field_names(Provider)}
-    if known.get("losses") is not None:
-        known["losses"] = tuple(known["losses"])
-    return Provider(**{"name": name, "title": name} | known)
+    if (path := _files(own).get(name)) is None:
+        return None
+    known, said = {"name": name, "title": name}, _fields(path, own)
+    return Provider(**known | {key: said[key] for key in field_names(Provider) if key in said})
 
 
 def _fields(path: str, own: tuple[str, ...], seen: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -278,7 +245,7 @@ def _fields(path: str, own: tuple[str, ...], seen: tuple[str, ...] = ()) -> dict
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        fields = json.loads(text)
+        said = json.loads(text)
     except OSError as error:
         raise ProviderError(f"cannot read {shown}: {error.strerror}") from error
     except json.JSONDecodeError as error:
@@ -287,18 +254,18 @@ def _fields(path: str, own: tuple[str, ...], seen: tuple[str, ...] = ()) -> dict
         raise ProviderError(f"{place}: this is not JSON: {error.msg}", excerpt or None) from error
     except UnicodeDecodeError as error:
         raise ProviderError(f"{shown}: this is not UTF-8") from error
-    for where, what, hint in _mistakes(fields):
+    for where, what, hint in _mistakes(said):
         raise ProviderError(f"{shown}:{_line(text, where)}: {what}", hint)
-    like = fields.get("like")
+    like = said.get("like")
     if like is None:
-        return fields  # type: ignore[no-any-return]
+        return said  # type: ignore[no-any-return]
     other = _files(own).get(like)
     if other is None or other in (path, *seen):
         known = ", ".join(_files(own))
         raise ProviderError(
             f"{shown}:{_line(text, 'like')}: no provider `{like}` to be like", known
         )
-    return {**_fields(other, own, (*seen, path)), **fields}
+    return {**_fields(other, own, (*seen, path)), **said}
 
 
 def _line(text: str, name: str) -> int:
@@ -307,45 +274,53 @@ def _line(text: str, name: str) -> int:
     return next((n for n, line in enumerate(lines, 1) if f'"{name}"' in line), 1)
 
 
-def _mistakes(fields: Any) -> Iterator[tuple[str, str, str | None]]:
+def _mistakes(said: Any) -> Iterator[tuple[str, str, str | None]]:
     """Yield the mistakes of a file: the name that they are about, what is wrong, and a hint."""
-    if not isinstance(fields, dict):
+    if not isinstance(said, dict):
         yield "", "a provider is an object", 'such as { "title": "My lab", "url": "https://…" }'
         return
-    for name, value in fields.items():
-        if name not in FIELDS:
-            near = nearest(name, tuple(FIELDS))
-            hint = f"did you mean `{near}`?" if near else f"it has {', '.join(FIELDS)}"
+    known_fields = fields()
+    for name, value in said.items():
+        if name not in known_fields:
+            near = nearest(name, tuple(known_fields))
+            hint = f"did you mean `{near}`?" if near else f"it has {', '.join(known_fields)}"
             yield name, f"a provider has no `{name}`", hint
             continue
-        kind, doc = FIELDS[name]
+        kind, doc = known_fields[name]
         of, called = _TYPES[kind]
         whole = name == "models" and value == CATALOGUE
         if value is not None and not whole and not isinstance(value, of):
             yield name, f"`{name}` is {called}, found {json.dumps(value)}", doc
     for name, known in (("models", _OF_MODEL), ("only", _OF_ONLY)):
-        tables = fields.get(name)
+        tables = said.get(name)
         for key, entry in tables.items() if isinstance(tables, dict) else ():
             yield from _of_table(f"`{name}` of {key}", key, entry, known)
-    yield from _of_table("`prices`", "prices", fields.get("prices") or {}, _OF_PRICES)
-    if fields.get("samples") not in (None, "newest"):
-        yield "samples", "`samples` is `newest`, or left out", FIELDS["samples"][1]
-    if not re.fullmatch(_SCHEME, fields.get("scheme") or "tinker://"):
-        yield "scheme", "`scheme` is not like `lab://`", FIELDS["scheme"][1]
-    if fields.get("module") is not None and fields.get("package") is None:
-        yield "module", "`module` needs the `package` that it is of", FIELDS["package"][1]
+            if name == "only" and isinstance(entry, dict) and "values" not in entry:
+                yield key, f"`only` of {key} has no `values`", known_fields["only"][1]
+    for method, added in (said.get("arguments") or {}).items():
+        yield from _of_table(f"`arguments` of {method}", method, added, None)
+    yield from _of_table("`prices`", "prices", said.get("prices") or {}, _OF_PRICES)
+    if said.get("samples") not in (None, "newest"):
+        yield "samples", "`samples` is `newest`, or left out", known_fields["samples"][1]
+    if not re.fullmatch(_SCHEME, said.get("scheme") or "tinker://"):
+        yield "scheme", "`scheme` is not like `lab://`", known_fields["scheme"][1]
+    if said.get("module") is not None and said.get("package") is None:
+        yield "module", "`module` needs the `package` that it is of", known_fields["package"][1]
 
 
 def _of_table(
-    what: str, at: str, entry: Any, known: Mapping[str, Any]
+    what: str, at: str, entry: Any, known: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, str, str | None]]:
     if not isinstance(entry, dict):
-        yield at, f"{what} is an object, found {json.dumps(entry)}", f"it has {', '.join(known)}"
+        has = f"it has {', '.join(known)}" if known else None
+        yield at, f"{what} is an object, found {json.dumps(entry)}", has
         return
-    for name, value in entry.items():
+    for name, value in entry.items() if known else ():
         if name not in known:
             yield at, f"{what} has no `{name}`", f"it has {', '.join(known)}"
-        elif value is not None and (not isinstance(value, known[name]) or value is True):
+        elif value is not None and (not isinstance(value, known[name]) or isinstance(value, bool)):
             yield at, f"`{name}` in {what} cannot be {json.dumps(value)}", None
+        elif value == []:
+            yield at, f"`{name}` in {what} is empty", None
         elif isinstance(value, int | float) and value < 0:
             yield at, f"`{name}` in {what} is below 0", None

@@ -27,7 +27,6 @@ from rlc.plan import (
     PlanFormatError,
     Training,
     elapsed,
-    is_hosted,
     located,
 )
 from rlc.records import evolve, field, frozen
@@ -69,10 +68,6 @@ class SavedWeights:
     renderer: str | None = None
     chosen: str = ""
     asked: str = field(default="", eq=False)
-
-    @property
-    def hosted(self) -> bool:
-        return is_hosted(self.service)
 
     def exact_name(self, name: str) -> str:
         """Return the name that stands for exactly these, of one that they were found by."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rlc.catalog import (
     DEFAULT_BUDGET,
     TINY,
-    Provider,
     find_model,
     provider,
     source_traits,
@@ -60,6 +59,8 @@ def on_service(plan: Plan, service: str) -> Plan:
     serve any model. Raise ServiceMismatchError if the service does not have one, or cannot do what
     the plan asks for, and ProviderError if there is none of that name."""
     provenance, there = dict(plan.provenance), provider(service)
+    if there.blocked is not None:
+        raise ServiceMismatchError(f"rlc does not run on `{service}`: {there.blocked}")
 
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=evolve(state.model, service=service))
@@ -84,18 +85,12 @@ def on_service(plan: Plan, service: str) -> Plan:
         with_asked_models(evolve(stage, model=evolve(stage.model, service=service)), moved)
         for stage in plan.stages
     )
-    require_possible(stages, there)
-    return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
-
-
-def require_possible(stages: Iterable[StagePlan], there: Provider) -> None:
-    """Raise ServiceMismatchError for the first thing that a provider cannot do."""
-    if there.blocked is not None:
-        raise ServiceMismatchError(f"rlc does not run on `{there.name}`: {there.blocked}")
-    found = [(stage.name, limit) for stage in stages for limit in stage_limits(stage, there)]
-    for stage, limit in found:
+    found = [(stage.name, lack) for stage in stages for lack in stage_limits(stage, there)]
+    for stage_name, lack in found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise ServiceMismatchError(f"{stage}.{limit.path}: {limit.what}{more}", limit.instead)
+        message = f"{stage_name}.{lack.path}: {lack.what}{more}"
+        raise ServiceMismatchError(message, lack.instead)
+    return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 
 D = TypeVar("D", bound=AnyData)

@@ -7,7 +7,7 @@ from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog import STAGES, located_files, prices_as_of
+from rlc.catalog import STAGES, located_files, provider
 from rlc.explanation import job, sizes
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
 from rlc.explanation.stages import formula_sections, loss_scale, stage_formulas
@@ -157,7 +157,7 @@ def _cost_dict(plan: Plan) -> dict[str, Any]:
     costs = stage_costs(located)
     return {
         "currency": "USD",
-        "prices": prices_as_of(),
+        "prices": provider(plan.stages[0].model.service).priced,
         "kinds": list(KINDS),
         **_amounts({level: total_cost(costs, level) for level in LEVELS}),
         "bill": {level: _totals(bill_of(costs, level)) for level in LEVELS},

@@ -1,63 +1,47 @@
-"""A plan on each provider: what it costs there, or why it cannot run there."""
+"""A plan on each service: what it costs there, or why it cannot run there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlc.catalog import Provider, ProviderError, provider, provider_names
+from rlc.catalog import ProviderError, provider, provider_names
 from rlc.compile import ServiceMismatchError, on_service
+from rlc.errors import Error
 from rlc.explanation.layout import WIDTH, dollars, wrap
 from rlc.explanation.sizes import FREE
 from rlc.lang.render import Paint
-from rlc.plan import Plan, located
+from rlc.plan import Plan
 from rlc.pricing import LEVELS, StageCost, plan_cost, total_cost
-from rlc.records import frozen
 
 _NAME, _USD = 12, 14  # columns
 
 
-@frozen
-class ServiceQuote:
-    """A provider, and what a plan costs there, or ``why`` it cannot run there."""
-
-    service: str
-    there: Provider | None
-    costs: tuple[StageCost, ...] = ()
-    why: str = ""
-    instead: str | None = None
-
-
-def offers(plan: Plan) -> Iterator[ServiceQuote]:
-    """Yield what each provider makes of a plan, its own service first."""
+def _offers(plan: Plan) -> Iterator[tuple[str, Sequence[StageCost] | Error]]:
+    """Yield the services, the plan's own first, with its costs there, or why it cannot run."""
     own = plan.stages[0].model.service
     for name in sorted(provider_names(), key=lambda name: name != own):
-        there = None
         try:
-            there = provider(name)
-            yield ServiceQuote(name, there, plan_cost(on_service(plan, name)))
+            yield name, plan_cost(on_service(plan, name))
         except (ProviderError, ServiceMismatchError) as error:
-            yield ServiceQuote(name, there, (), error.message, error.hint)
+            yield name, error
 
 
 def offers_text(plan: Plan, color: bool = False) -> str:
-    """Return the offers as a table, and a line for each provider that cannot run the plan."""
-    paint, found = Paint(color), list(offers(plan))
-    able = [offer for offer in found if not offer.why]
-    lines = [f"{'service':{_NAME}}{''.join(f'{level:>{_USD}}' for level in LEVELS)}"]
-    for offer in able:
-        lines.append(f"{offer.service:{_NAME}}{_amounts(offer.costs)}")
-        if not all(cost.free for cost in offer.costs) and offer.there is not None:
-            lines += wrap(f"prices: {offer.there.priced}", WIDTH, "  ", "  ")
-        if len(offer.costs) > 1 and not all(cost.free for cost in offer.costs):
-            lines += [f"  {cost.stage:{_NAME - 2}}{_amounts([cost])}" for cost in offer.costs]
-    for offer in found:
-        if offer.why:
-            advice = f"; {offer.instead}" if offer.instead else ""
-            first = f"{offer.service:{_NAME}}"
-            lines += wrap(f"no: {offer.why}{advice}", WIDTH, first, " " * _NAME)
-    title = f"USD of {located(plan.recipe, '') or 'the plan'} on each service"
-    return "\n".join([paint.title(title), *lines, ""])
+    """Return the offers as a table, and a line for each service that cannot run the plan."""
+    able, others = [f"{'service':{_NAME}}{''.join(f'{level:>{_USD}}' for level in LEVELS)}"], []
+    for name, costs in _offers(plan):
+        if isinstance(costs, Error):
+            advice = f"; {costs.hint}" if costs.hint else ""
+            others += wrap(f"no: {costs}{advice}", WIDTH, f"{name:{_NAME}}", " " * _NAME)
+            continue
+        able.append(f"{name:{_NAME}}{_amounts(costs)}")
+        if not all(cost.free for cost in costs):
+            able += wrap(f"prices: {provider(name).priced}", WIDTH, "  ", "  ")
+            of_stages = costs if len(costs) > 1 else ()
+            able += [f"  {cost.stage:{_NAME - 2}}{_amounts([cost])}" for cost in of_stages]
+    title = Paint(color).title(f"USD of {plan.recipe} on each service")
+    return "\n".join([title, *able, *others, ""])
 
 
 def _amounts(costs: Sequence[StageCost]) -> str:
@@ -68,17 +52,16 @@ def _amounts(costs: Sequence[StageCost]) -> str:
 
 def offers_dict(plan: Plan) -> dict[str, Any]:
     """Return the offers as data. A null ``total`` is unknown, and ``at_least`` its lower bound."""
-    return {"recipe": plan.recipe, "currency": "USD", "services": list(map(_as_data, offers(plan)))}
+    found = [{"service": name, **_as_data(name, costs)} for name, costs in _offers(plan)]
+    return {"recipe": plan.recipe, "currency": "USD", "services": found}
 
 
-def _as_data(offer: ServiceQuote) -> dict[str, Any]:
-    data: dict[str, Any] = {"service": offer.service, "runs": not offer.why}
-    if offer.why:
-        return data | {"why": offer.why, "instead": offer.instead}
-    assert offer.there is not None
-    known = {"prices": offer.there.priced, "tried": offer.there.tried}
-    stages = [{"stage": cost.stage, **_totals([cost])} for cost in offer.costs]
-    return data | known | _totals(offer.costs) | {"stages": stages}
+def _as_data(name: str, costs: Sequence[StageCost] | Error) -> dict[str, Any]:
+    if isinstance(costs, Error):
+        return {"runs": False, "why": costs.message, "instead": costs.hint}
+    there, stages = provider(name), [{"stage": cost.stage, **_totals([cost])} for cost in costs]
+    known = {"runs": True, "prices": there.priced, "tried": there.tried}
+    return {**known, **_totals(costs), "stages": stages}
 
 
 def _totals(costs: Sequence[StageCost]) -> dict[str, Any]:

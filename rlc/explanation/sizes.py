@@ -15,7 +15,7 @@ from rlc.catalog import (
     makes_text,
     max_turns,
     preference_traits,
-    prices_as_of,
+    provider,
     renderer_keeps_prefix,
     seats_of,
     with_role,
@@ -398,7 +398,8 @@ def cost_lines(cost: StageCost) -> Lines:
     yield f"{'total':{_LABEL}}{blank}{_money(cost.total(level) for level in LEVELS)}"
     if not any(cost.total(level).known for level in LEVELS):
         yield price([cost])
-    yield from wrapped(f"prices of {prices_as_of()}")
+    priced = provider(cost.service).priced
+    yield from wrapped(f"prices{' of' if priced[:1].isdigit() else ':'} {priced}")
     yield "a server of your own (--base-url) bills none of it"
 
 

@@ -92,6 +92,7 @@ class StageCost:
     the models of which a price is unknown."""
 
     stage: str
+    service: str
     kind: str  # "train", "sft" or "eval"
     times: int  # steps, or evaluations
     step_tokens: dict[Level, Tokens]
@@ -190,6 +191,7 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
     }
     return StageCost(
         stage=stage.name,
+        service=stage.model.service,
         kind=stage.kind,
         times=times,
         step_tokens=one,

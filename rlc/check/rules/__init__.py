@@ -34,16 +34,8 @@ if TYPE_CHECKING:
 
 # In this order: what an earlier rule says of a place, a later one need not.
 _FAMILIES = (
-    models,
-    providers,
-    environments,
-    games,
-    rewards,
-    tasks,
-    learning,
-    preferences,
-    sampling,
-    run,
+    *(models, providers, environments, games, rewards),
+    *(tasks, learning, preferences, sampling, run),
 )
 RULES = [rule for family in _FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 

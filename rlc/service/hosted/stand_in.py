@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
+from functools import partial, partialmethod
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -138,15 +138,9 @@ class _Client:
 
     def named(self, answer: Any) -> Any:
         """Return the answer with a path that says service and model."""
-        whole = path if "://" in (path := str(answer.path)) else self._state(path)
-        return SimpleNamespace(path=whole)
-
-    def _state(self, name: str) -> str:
-        return f"{self.there.scheme}{self.base}/{name}"
-
-    def close(self) -> None:
-        if hasattr(self.sdk, "close"):
-            self.sdk.close()
+        path = str(answer.path)
+        own = "" if "://" in path else f"{self.there.scheme}{self.base}/"
+        return SimpleNamespace(path=own + path)
 
 
 _DATA = ("data", "loss_fn", "loss_fn_config")
@@ -210,12 +204,6 @@ class _Service:
         arguments = dict(zip(names, adapter, strict=True)) | named | more
         return self._create("create_lora_training_client", base, arguments)
 
-    def create_training_client_from_state(self, path: str, **more: Any) -> Later:
-        return self._restored("create_training_client_from_state", path, more)
-
-    def create_training_client_from_state_with_optimizer(self, path: str, **more: Any) -> Later:
-        return self._restored("create_training_client_from_state_with_optimizer", path, more)
-
     def create_sampling_client(
         self, model_path: str | None, base_model: str | None, **more: Any
     ) -> Later:
@@ -229,10 +217,17 @@ class _Service:
     def create_custom_loss(self, *_: Any) -> Later:
         raise ServiceError(f"the client of {self.endpoint.provider.title} takes no custom losses")
 
-    def _restored(self, name: str, path: str, more: Mapping[str, Any]) -> Later:
+    def _restored(self, name: str, path: str, **more: Any) -> Later:
         base = self.endpoint.provider.base_of(path)
         state = path if base is None else path.rpartition("/")[2]
         return self._create(name, base or "", {"path": state, **more})
+
+    create_training_client_from_state = partialmethod(
+        _restored, "create_training_client_from_state"
+    )
+    create_training_client_from_state_with_optimizer = partialmethod(
+        _restored, "create_training_client_from_state_with_optimizer"
+    )
 
     def _create(self, name: str, base: str, arguments: Mapping[str, Any]) -> Later:
         there = self.endpoint.provider
@@ -284,7 +279,7 @@ class StandInService(HostedService):
         try:
             async with asyncio.timeout(_CLOSING_SECONDS):
                 for client in service.opened:
-                    await Later(client.close).result_async()
+                    await Later(getattr(client.sdk, "close", lambda: None)).result_async()
         except Exception as error:
             why = translate(error, self.endpoint.name)
             _log.warning("%s may still hold what this run opened: %s", self.endpoint.name, why)
