@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rlc.catalog.builtins.losses import LIKELIHOOD
 from rlc.catalog.providers import Provider
 from rlc.lang import nearest
 from rlc.plan import LossPlan, ModelPlan, StagePlan
@@ -12,6 +13,7 @@ from rlc.plan.leaves import asked_models, children_of
 from rlc.records import frozen
 
 _MOST_LISTED = 8
+_SOFT_TARGETS = ("teacher.*.top_k", "data.top_k", "heldout.top_k")
 
 
 @frozen
@@ -37,10 +39,11 @@ def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
     for path, model in models:
         yield from _of_model(path, model, provider)
     yield from _of_loss(parts.get("loss"), provider)
-    if not provider.soft_targets:
-        for path in _soft_targets(parts):
-            what = f"{who} neither reports nor learns the most likely tokens of a teacher"
-            yield Lack(path, what, "leave `top_k` out: `reverse_kl()` needs no more than logprobs")
+    for place in () if provider.soft_targets else _SOFT_TARGETS:
+        what = f"{who} neither reports nor learns the most likely tokens of a teacher"
+        instead = "leave `top_k` out: logprobs of sampled tokens will do"
+        found = _found(parts, place.split("."))
+        yield from (Lack(path, what, instead) for path, value in found if value is not None)
     if provider.samples == "newest":
         yield from _of_newest(parts, who)
     for place, bound in provider.only.items():
@@ -96,14 +99,10 @@ def _of_loss(loss: Any, provider: Provider) -> Iterator[Lack]:
             instead = f"use one of the service's, such as `{(losses or ('ppo',))[-1]}()`"
             yield Lack("loss", f"{who} computes no losses of a recipe's own", instead)
     elif losses is not None and loss.name not in losses:
+        losses = [name for name in losses if name != LIKELIHOOD.name]
         near = nearest(loss.name, losses)
         listed = f"use `{near}()`" if near else f"it has {', '.join(f'`{one}`' for one in losses)}"
         yield Lack("loss", f"{who} has no loss `{loss.name}`", listed)
-
-
-def _soft_targets(parts: Mapping[str, Any]) -> Iterator[str]:
-    for place in ("teacher.*.top_k", "data.top_k", "heldout.top_k"):
-        yield from (path for path, value in _found(parts, place.split(".")) if value is not None)
 
 
 def _of_newest(parts: Mapping[str, Any], who: str) -> Iterator[Lack]:

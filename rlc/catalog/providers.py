@@ -298,7 +298,9 @@ def _mistakes(said: Any) -> Iterator[tuple[str, str, str | None]]:
             if name == "only" and isinstance(entry, dict) and "values" not in entry:
                 yield key, f"`only` of {key} has no `values`", known_fields["only"][1]
     for method, added in (said.get("arguments") or {}).items():
-        yield from _of_table(f"`arguments` of {method}", method, added, None)
+        if not isinstance(added, dict):
+            found = json.dumps(added)
+            yield method, f"`arguments` of {method} is an object, found {found}", None
     yield from _of_table("`prices`", "prices", said.get("prices") or {}, _OF_PRICES)
     if said.get("samples") not in (None, "newest"):
         yield "samples", "`samples` is `newest`, or left out", known_fields["samples"][1]
@@ -309,13 +311,12 @@ def _mistakes(said: Any) -> Iterator[tuple[str, str, str | None]]:
 
 
 def _of_table(
-    what: str, at: str, entry: Any, known: Mapping[str, Any] | None
+    what: str, at: str, entry: Any, known: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str | None]]:
     if not isinstance(entry, dict):
-        has = f"it has {', '.join(known)}" if known else None
-        yield at, f"{what} is an object, found {json.dumps(entry)}", has
+        yield at, f"{what} is an object, found {json.dumps(entry)}", f"it has {', '.join(known)}"
         return
-    for name, value in entry.items() if known else ():
+    for name, value in entry.items():
         if name not in known:
             yield at, f"{what} has no `{name}`", f"it has {', '.join(known)}"
         elif value is not None and (not isinstance(value, known[name]) or isinstance(value, bool)):

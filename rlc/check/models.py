@@ -210,13 +210,12 @@ def _find(
 
 def _of_provider(base: Value, service: Provider, found: Diagnostics) -> BaseModelFacts | None:
     """Return what is known of a model on a service with models of its own; None after a report."""
-    name, known = base.data, find_model(base.data)
+    name = base.data
     if (offered := service.offered(name)) is None:
         message = f'"{name}" is not on the service `{service.name}`'
         found.error("RL0306", base.span, message, nearest_model(name, service))
         return None
-    if known is None:
-        return BaseModelFacts(name, service.name, offered.context, (), offered.price)
+    known = find_model(name) or BaseModelFacts(name, service.name, None, (), offered.price)
     context = offered.context or known.context
     return evolve(known, service=service.name, context=context, price=offered.price)
 

@@ -179,3 +179,10 @@ def test_a_script_talks_to_tinker_alone() -> None:
     write("lab", LAB)
     (found,) = misfits(on_service(plan(), "lab"))
     assert "a script talks to Tinker, and not to `lab`" in found.message
+
+
+def test_a_teacher_of_several_tokens_needs_a_service_that_has_them() -> None:
+    write("lab", LAB | {"soft_targets": False})
+    taught = {"teacher": "forward_kl(policy, top_k = 4)"}
+    with pytest.raises(ServiceMismatchError, match="most likely tokens of a teacher"):
+        on_service(plan(**taught), "lab")

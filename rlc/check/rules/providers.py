@@ -14,8 +14,7 @@ def _service_can_do_it(view: StageView) -> None:
         return  # reported with the model
     if service.blocked is not None:
         message = f"rlc does not run on `{service.name}`: {service.blocked}"
-        advice = "`rlc explain --compare` shows the services that can run it"
-        view.error("RL0341", "model.service", message, advice)
+        view.error("RL0341", "model.service", message, "`rlc catalog --kind service` has others")
     for limit in limits_of(view.parts, service):
         view.report("RL0341", limit.path, limit.what, limit.instead)
     if not service.seeds:

@@ -132,14 +132,11 @@ def open_service(
 
         return open_engine(checkpoints, continuous=shared)
     endpoint = _endpoint(name, base_url)
-    if endpoint.provider.module is not None:
-        from rlc.service.hosted.stand_in import StandInService
-
-        stand_in: RemoteService = StandInService(endpoint, dict(metadata or {}))
-        return stand_in
     from rlc.service.hosted.service import HostedService
+    from rlc.service.hosted.stand_in import StandInService
 
-    hosted: RemoteService = HostedService(endpoint, dict(metadata or {}))
+    kind = HostedService if endpoint.provider.module is None else StandInService
+    hosted: RemoteService = kind(endpoint, dict(metadata or {}))
     return hosted
 
 
