@@ -1,6 +1,6 @@
 """Agent libraries, unmodified, on a served model: what is refused, and what comes back?
 
-    python benchmarks/agent_libraries.py --python VENV/bin/python [--only smolagents]
+    python benchmarks/agent_libraries.py --python VENV/bin/python [--only smolagents] [--in-runs]
 
 ``rlc serve`` runs with this Python and the tiny model, and each library in the Python that is named
 and has them (``pip install openai-agents smolagents 'pydantic-ai-slim[openai]' instructor
@@ -8,6 +8,10 @@ langchain-openai dspy``). Requests go through a proxy that counts them. The tiny
 nonsense: what is seen is the form. Prints a line for each way of asking: how many requests there
 were, what they asked for, how many were refused, and what the library made of the replies; the exit
 status is 1 if one was refused, or a library could not use what came back.
+
+With ``--in-runs`` each library is what an ``agent(command = …)`` asks with, at its own endpoint: a
+step of training on 2 × 2 episodes, each of which asks in every way. Then each request that was
+answered has to be a turn with its sampled tokens, too.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from importlib.metadata import version
@@ -32,8 +36,11 @@ from typing import Any
 # What these ask for has no schema that the server could keep: nonsense may not be what they expect.
 FREE = ("Mode.JSON", "json_mode", "JSONAdapter", "ChatAdapter")
 KNOWN = "gpt-4o-mini"  # the same model under a name that DSPy takes to reply by a schema
-MODEL, KEY, MOST = "tiny", "none", 160
+MODEL, KEY, MOST = "tiny", os.environ.get("OPENAI_API_KEY", "none"), 160
+# Codes of the refusal of a reply that has not its form, and what stands for it.
+MISFITS, MISFIT = (b"tool_use_failed", b"json_validate_failed"), 0
 QUESTION = "Which city is it, and how large?"
+PASSED = ("content-type", "accept", "authorization")  # headers
 SHOWN = ("tool_choice", "parallel_tool_calls", "response_format", "text", "stream")
 
 
@@ -208,8 +215,8 @@ LIBRARIES: dict[str, tuple[str, list[tuple[str, Callable[[str], Any]]]]] = {
 }
 
 
-def try_library(name: str, url: str) -> None:
-    """Try a library in each of its ways, and print a line of JSON for each."""
+def try_library(name: str, url: str) -> Iterator[dict[str, Any]]:
+    """Try a library in each of its ways, and yield what came of each."""
     package, ways = LIBRARIES[name]
     for number, (way, ask) in enumerate(ways):
         try:
@@ -218,7 +225,7 @@ def try_library(name: str, url: str) -> None:
         except Exception as error:
             made, problem = None, f"{type(error).__name__}: {error}"
         row = {"way": way, "number": number, "made": made, "problem": problem}
-        print(json.dumps({**row, "version": version(package)}), flush=True)
+        yield {**row, "version": version(package)}
 
 
 class Proxy(ThreadingHTTPServer):
@@ -238,7 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         _, way, path = self.path.split("/", 2)
         body = self.rfile.read(int(self.headers["content-length"]))
-        kept = {k: v for k, v in self.headers.items() if k.lower() in ("content-type", "accept")}
+        kept = {k: v for k, v in self.headers.items() if k.lower() in PASSED}
         asked = urllib.request.Request(f"{self.server.server}/{path}", body, kept)
         try:
             with urllib.request.urlopen(asked) as answer:
@@ -247,7 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
             status, content, kind = error.code, error.read(), error.headers["content-type"]
         with self.server.lock:
             what = asked_for(path.removeprefix("v1/"), json.loads(body))
-            self.server.seen.setdefault(way, []).append((status, what))
+            misfit = status == 400 and any(code in content for code in MISFITS)
+            self.server.seen.setdefault(way, []).append((MISFIT if misfit else status, what))
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(content)))
@@ -299,11 +307,77 @@ def try_all(python: str, only: str | None) -> bool:
     return good
 
 
+KINDS = ("conversations", "rewritten")  # of requests
+# Replies to agents are not masked, and the tiny model cannot write a form unaided: here they are.
+MASKED_RUN = """\
+from rlc.cli.main import main
+from rlc.runtime.rollouts.agents import AgentModel
+AgentModel._takes = lambda model, name: True
+raise SystemExit(main(["run", "agents.rl", "--run-dir", "run", "--quiet"]))
+"""
+RECIPE = """\
+model policy {{ base = "tiny" }}
+env asks = agent(command = {command}, tasks = rows("tasks.jsonl"))
+train main {{
+  model     = policy
+  env       = asks
+  batch     = groups(2, group_size = 2)
+  sampling  = sample(max_tokens = {most})
+  advantage = rloo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-4)
+  steps     = 1
+}}
+"""
+
+
+def play(name: str) -> None:
+    """Be an agent that tries a library in each of its ways, and likes the letter e."""
+    proxy = Proxy(os.environ["OPENAI_BASE_URL"].removesuffix("/v1"))
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    rows = list(try_library(name, f"http://127.0.0.1:{proxy.server_port}"))
+    for row in rows:
+        row["seen"] = proxy.seen.get(str(row["number"]), [])
+    Path(f"{os.getpid()}.json").write_text(json.dumps(rows))
+    made = "".join(row["made"] or "" for row in rows)
+    Path(os.environ["RLC_RESULT"]).write_text(str(made.count("e") / (len(made) + 1)))
+
+
+def try_in_runs(python: str, only: str | None) -> bool:
+    """Train a step on agents that use the libraries, and return whether all was well."""
+    good = True
+    for name in [only] if only else LIBRARIES:
+        with tempfile.TemporaryDirectory() as place:
+            folder, asked = Path(place), 0
+            command = json.dumps([python, "-P", os.path.abspath(__file__), "--episode", name])
+            (folder / "agents.rl").write_text(RECIPE.format(command=command, most=MOST))
+            (folder / "tasks.jsonl").write_text('{"prompt": "One."}\n{"prompt": "Two."}\n')
+            words = [sys.executable, "-c", MASKED_RUN]
+            ran = subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL)
+            tried = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+            for ways in zip(*tried, strict=True):
+                seen = [(status, what) for row in ways for status, what in row["seen"]]
+                good &= show(name, max(ways, key=lambda row: row["problem"] is not None), seen)
+                asked += len(seen)
+            lines = (folder / "run" / "rollouts.jsonl").read_text().splitlines()
+            turns = [turn for line in lines for turn in json.loads(line)["turns"]]
+            sampled = [turn["tokens"] for turn in turns]
+            kinds = Counter[str]()
+            for turn in turns:
+                kinds.update({kind: int(turn["metrics"].get(kind, 0)) for kind in KINDS})
+            print(f"  {len(lines)} episodes, {asked} requests, {len(turns)} turns", end=", ")
+            print(f"{sum(sampled):,} sampled tokens, {dict(kinds)}", flush=True)
+            good &= ran.returncode == 0 and asked == len(turns) and all(sampled)
+    return good
+
+
 def show(name: str, row: dict[str, Any], seen: list[tuple[int, str]]) -> bool:
     """Print what was seen of one way of asking; return whether it was well."""
-    refused = sum(status != 200 for status, _ in seen)
+    misfits = sum(status == MISFIT for status, _ in seen)
+    refused = sum(status != 200 for status, _ in seen) - misfits
     asked = "; ".join(f"{count} × {what}" for what, count in Counter(w for _, w in seen).items())
-    print(f"| {name} {row['version']} | {row['way']} | {asked} | {refused} refused |", end=" ")
+    print(f"| {name} {row['version']} | {row['way']} | {asked} | {refused} refused", end=", ")
+    print(f"{misfits} without a form |", end=" ")
     print(f"{row['problem'] or row['made']}"[:160].replace("\n", " "), "|", flush=True)
     return bool(seen) and not refused and (row["problem"] is None or row["way"] in FREE)
 
@@ -313,9 +387,14 @@ if __name__ == "__main__":
     parser.add_argument("--python", default=sys.executable, help="which has the libraries")
     parser.add_argument("--only", choices=LIBRARIES)
     parser.add_argument("--try", dest="library", choices=LIBRARIES, help=argparse.SUPPRESS)
+    parser.add_argument("--episode", choices=LIBRARIES, help=argparse.SUPPRESS)
+    parser.add_argument("--in-runs", action="store_true", help="as agents that a run trains on")
     parser.add_argument("--url", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.library:
-        try_library(given.library, given.url)
+    if given.episode:
+        play(given.episode)
+    elif given.library:
+        for row in try_library(given.library, given.url):
+            print(json.dumps(row), flush=True)
     else:
-        sys.exit(not try_all(given.python, given.only))
+        sys.exit(not (try_in_runs if given.in_runs else try_all)(given.python, given.only))

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from markers import NEEDS, QUICK, Guard, deselects, marks_of
+from unsynced import sync_nothing
 
 import rlc.service.engine  # noqa: F401 (before any test imports torch)
 
@@ -29,8 +31,13 @@ sys.dont_write_bytecode = False
 # Models this small lose time to a second thread, here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What is known of models is what is shipped, and prices do not grow old.
+os.environ |= {"XDG_CONFIG_HOME": "/nowhere/of/tests", "RLC_TODAY": "2026-08-01"}
+
 # Most of what tests make is no garbage: modules, and the records of thousands of other tests.
 gc.set_threshold(5_000, 20, 20)
+
+sync_nothing()
 
 GUARD = Guard()
 GUARD.install()
@@ -56,6 +63,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = Counter(path for path, own in marks if "slow" in own)
     heavy = {path for path, own in marks if own & {"engine", "plain", "server"}}
     items.sort(key=lambda item: (-slow[item.path], item.path not in heavy))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from scheduling import Scheduling
+
+    return Scheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude a million objects, most of them tests, from garbage collection."""
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -12,6 +12,7 @@ from pydoc import locate
 import pytest
 from paths import ROOT
 
+from rlc.catalog.settings import PROJECT
 from rlc.cli.main import COMMANDS
 
 WHERE = ("*.md", "docs/**/*.md", ".github/*.md", "rlc/service/**/*.md")
@@ -44,6 +45,8 @@ def is_known(shown: str) -> bool:
     """Whether what a page shows in backticks exists; True for anything but names and paths."""
     if command := re.match(r"rlc ([a-z]+)\b", shown):
         return command[1] in COMMANDS
+    if shown == PROJECT:  # which looks like a module
+        return True
     if dotted := re.fullmatch(r"(rlc(?:\.\w+)+)(\(.*\))?", shown):
         return locate(dotted[1]) is not None
     if shown.startswith("runs/"):  # what a reader's own run leaves

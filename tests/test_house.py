@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
@@ -98,6 +99,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _trees_are_let_go() -> Iterator[None]:
+    """They are a million objects, which each garbage collection would visit."""
+    yield
+    tree_of.cache_clear()
+
+
 @cache
 def imports_of(path: Path) -> frozenset[str]:
     """Modules of rlc that a file imports; ``rlc`` itself, which stands above most, as it is."""
@@ -142,7 +150,7 @@ def test_a_room_is_entered_by_its_doors() -> None:
     entered: dict[str, set[str]] = {}
     asked: dict[str, set[str]] = {}
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.ImportFrom) or not str(node.module).startswith("rlc."):
                 continue
             module = str(node.module).removeprefix("rlc.")

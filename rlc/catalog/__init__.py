@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rlc.catalog.saved_weights import *
     from rlc.catalog.schema import *
     from rlc.catalog.search import *
+    from rlc.catalog.settings import *
+    from rlc.catalog.tables import *
 else:
     from rlc.doors import door
 
@@ -37,7 +39,7 @@ else:
         builtins.sources: AS_THEY_COME COOKBOOK_GROUP COOKBOOK_MODEL COOKBOOK_RENDERER
             FORMAT_COEF GRADER OPENREWARD_KEY UNDECIDED have_tasks_in_common
         builtins.stages: COOKBOOK_BATCH COOKBOOK_COMMON DEFAULT_SAMPLING NO_ADVANTAGE
-        builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP
+        builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP PRICES
             retry_then
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
@@ -46,10 +48,10 @@ else:
             makes_text max_turns may_rewrite opponent_name paths_in played_as players_of_role
             prompt_rules reward_models_of roles_of rubrics_of seats_of task_count templates_of
             trained_seats unknown_turns with_files with_role
-        facts: BaseModelFacts END_MARKS FREE LORA_RATES Price TINY TINY_TOKENIZER
+        facts: BaseModelFacts END_MARKS FREE LORA_RATES TINY TINY_TOKENIZER UNKNOWN_PRICE
             find_model find_retired gem_facts gem_ids model_names part_cost
-            renderer_fits renderer_keeps_prefix renderer_names textarena_facts
-            tokenizer_of
+            prices_as_of published_at renderer_fits renderer_keeps_prefix
+            renderer_names textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
@@ -57,14 +59,16 @@ else:
         limits: limits_of nearest_model stage_limits
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
-        providers: CATALOGUE Provider ProviderError dollars find_provider price_of provider
-            provider_names service_of
+        providers: CATALOGUE Provider ProviderError dollars find_provider model_price price_source
+            provider provider_names service_of
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
             WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
+        settings: model_at settings_of stated_models stated_price
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
+        tables: PRICE_KINDS STALE_DAYS TableError is_stale keep_table published_models table_file
         """,
     )

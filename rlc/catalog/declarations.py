@@ -173,6 +173,13 @@ MODEL_FIELDS = (
         None,
         noun="service",
     ),
+    optional(
+        "context",
+        "int",
+        "tokens that it holds; by default as the catalogue, the project or the server says",
+        low=1,
+    ),
+    optional("price", "price", "what it costs; by default as the project or the catalogue says"),
 )
 
 SWEEP_FIELDS = (

@@ -37,7 +37,7 @@ class Price:
     train: float | None
 
 
-FREE = Price(0.0, 0.0, 0.0, 0.0)
+FREE, UNKNOWN_PRICE = Price(0.0, 0.0, 0.0, 0.0), Price(None, None, None, None)
 # What is plausible as a learning rate of RL with LoRA, which takes about ten times as much as full
 # fine-tuning does.
 LORA_RATES = (5e-6, 1e-3)
@@ -49,7 +49,7 @@ class BaseModelFacts:
 
     ``learning_rates`` bound what is plausible for RL with LoRA. ``lora`` counts the parameters of
     an adapter of rank 1: in feed-forward, attention and output layers. ``unconfirmed`` names facts
-    that no primary source confirms.
+    that no primary source confirms. ``as_of`` and ``source`` are those of its prices.
     """
 
     base: str
@@ -61,6 +61,8 @@ class BaseModelFacts:
     learning_rates: tuple[float, float] = LORA_RATES
     lora: tuple[int, int, int] | None = None
     unconfirmed: tuple[str, ...] = ()
+    as_of: str | None = None
+    source: str = ""
 
     @property
     def hosted(self) -> bool:
@@ -116,8 +118,8 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
 
 
 def renderer_fits(base: str, renderer: str) -> bool:
-    """Return whether a model knows a renderer's markup; True if it is not in the catalogue."""
-    if (model := find_model(base)) is None:
+    """Return whether a model knows a renderer's markup; True if its renderers are unknown."""
+    if (model := find_model(base)) is None or not model.renderers:
         return True
     known = {_markup(name) for name in (*model.renderers, "role_colon")}  # which has no markup
     return _markup(renderer) in known | ({"qwen"} if model.chatml else set())
@@ -144,12 +146,18 @@ def storage_price() -> float:
 
 
 def prices_as_of() -> str:
-    """Return the date and source of the prices."""
+    """Return the date and source of the catalogue's own prices."""
     return f"{snapshot('models')['as_of']}, {snapshot('models')['source']}"
+
+
+def published_at() -> str:
+    """Return where the table of models is published that the catalogue's is from."""
+    return str(snapshot("models")["source"])
 
 
 @cache
 def _models() -> dict[str, BaseModelFacts]:
+    shipped = snapshot("models")
     hosted = {
         name: BaseModelFacts(
             base=name,
@@ -160,8 +168,10 @@ def _models() -> dict[str, BaseModelFacts]:
             max_rank=facts.get("max_rank"),
             lora=tuple(facts["lora"]) if "lora" in facts else None,
             unconfirmed=tuple(facts.get("unconfirmed", ())),
+            as_of=None if "source" in facts else shipped["as_of"],
+            source=facts.get("source", shipped["source"]),
         )
-        for name, facts in snapshot("models")["models"].items()
+        for name, facts in shipped["models"].items()
     }
     return {TINY: _TINY} | hosted
 

@@ -56,6 +56,13 @@ KINDS = {
             several="3 * whodunit + 1 * gsm8k",
             named=True,
         ),
+        Kind(
+            "price",
+            "prices",
+            '{ prefill = $0.2  sample = $0.6  train = $0.6  as_of = "2026-11-20" }',
+            apart=True,
+            nameable=False,
+        ),
         Kind("wrapper", "a wrapper", "chat()"),
         Kind(
             "opponent",

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from rlc.catalog.facts import (
     FREE,
     TINY,
+    UNKNOWN_PRICE,
     Price,
     find_model,
     part_cost,
@@ -25,13 +26,13 @@ from rlc.catalog.facts import (
     snapshot,
     storage_price,
 )
+from rlc.catalog.tables import PRICE_KINDS, config_folder
 from rlc.errors import Error
 from rlc.lang import nearest
-from rlc.plan import LOCAL, TINKER, is_hosted
+from rlc.plan import LOCAL, TINKER, ModelPlan, is_hosted
 from rlc.records import field, field_names, frozen, values_of
 
 CATALOGUE = "catalogue"  # the models and prices of `rlc catalog --kind base`
-_PRICES = ("prefill", "cached", "sample", "train")
 
 _TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "text": (str, "a text"),
@@ -39,7 +40,9 @@ _TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "names": (list, "a list of names"),
     "table": (dict, "an object"),
 }
-_OF_MODEL = {"name": str, "context": int, "max_rank": int} | dict.fromkeys(_PRICES, (int, float))
+_OF_MODEL = {"name": str, "context": int, "max_rank": int} | dict.fromkeys(
+    PRICE_KINDS, (int, float)
+)
 _OF_PRICES = dict.fromkeys(("as_of", "source", "note"), str) | {"storage": (int, float)}
 _OF_ONLY = {"values": list, "why": str}
 _SCHEME = r"[a-z][a-z0-9+.-]*://|accounts/"
@@ -102,7 +105,7 @@ class Provider:
         if (entry := own.get(base)) is None:
             return None
         of = entry.get
-        price = Price(*map(of, _PRICES)) if self.bills else FREE
+        price = Price(*map(of, PRICE_KINDS)) if self.bills else FREE
         return OfferedModel(of("name", base), of("context"), of("max_rank"), price)
 
     @property
@@ -180,6 +183,13 @@ class TokenCounts(Protocol):
     trained: int
 
 
+def model_price(model: ModelPlan) -> Price | None:
+    """Return the prices of a model: those that are stated, else those of its service."""
+    if not model.hosted or (own := model.price) is None:
+        return price_of(model.base, model.service)
+    return Price(own.prefill, own.cached, own.sample, own.train)
+
+
 def price_of(base: str, service: str) -> Price | None:
     """Return the prices of a model on a service; None if they are unknown."""
     there = find_provider(service)
@@ -189,23 +199,35 @@ def price_of(base: str, service: str) -> Price | None:
     return offered.price
 
 
-def dollars(base: str, usage: TokenCounts, service: str | None = None) -> float | None:
-    """Return the cost of used tokens in USD, by default on the model's own service; None if a price
-    that it needs is unknown."""
-    known = find_model(base)  # a model outside the catalogue runs locally
-    price = price_of(base, service) if service else known.price if known else FREE
-    if price is None:
-        return None
+def listed_source(base: str, service: str) -> tuple[str, str | None]:
+    """Return where the prices of a model on a service are from, and their date."""
+    there, known = find_provider(service), find_model(base)
+    if there is not None and there.hosted and there.models != CATALOGUE:
+        return there.prices.get("source", ""), there.prices.get("as_of")
+    return (known.source, known.as_of) if known is not None else ("", None)
+
+
+def price_source(model: ModelPlan) -> tuple[str, str | None]:
+    """Return where the prices of a model are from, with their date, and that alone; an empty text
+    if they are unknown."""
+    if model.price is not None:
+        return model.price.source, model.price.as_of
+    source, day = listed_source(model.base, model.service)
+    return (f"{day}, {source}", day) if day is not None else ("", None)
+
+
+def dollars(price: Price | None, usage: TokenCounts) -> float | None:
+    """Return the cost of used tokens in USD; None if a price that it needs is unknown."""
+    price = price or UNKNOWN_PRICE
     tokens = (usage.prefill, usage.cached, usage.sampled, usage.trained)
     prices = (price.prefill, price.cached, price.sample, price.train)
-    costs = [cost for cost in map(part_cost, tokens, prices) if cost is not None]
-    return sum(costs) if len(costs) == len(tokens) else None
+    known = [cost for cost in map(part_cost, tokens, prices) if cost is not None]
+    return sum(known) if len(known) == len(tokens) else None
 
 
 def _own_folders() -> tuple[str, ...]:
     """Return the folders of the user's own providers, that of the configuration first."""
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return _folders(os.getcwd(), os.path.join(home, "rlc", "providers"))
+    return _folders(os.getcwd(), os.path.join(config_folder(), "providers"))
 
 
 @cache

@@ -43,6 +43,7 @@ from rlc.lang import (
     Name,
     Number,
     Quantity,
+    RecordExpr,
     String,
 )
 from rlc.plan import ModelState
@@ -171,6 +172,10 @@ class Evaluator:
                 return pipelines.weighted_part(self, expr, want)
             case Binary(op="then") if want.type == "failure":
                 return pipelines.then(self, expr, want)
+            case RecordExpr() if want.type == "price":  # `{ sample = $1 }` for `price(sample = $1)`
+                given = tuple(Argument(one.span, one.name, one.value) for one in expr.fields)
+                brace = evolve(expr.span, end=expr.span.start + 1)
+                return self.call(Call(expr.span, Name(brace, "price"), given), want)
         if KINDS[want.type].plain:
             return self._shorthand(expr, want)
         from rlc.check.mismatches import report_misfit  # only needed for a mistake
@@ -276,7 +281,7 @@ class Evaluator:
             return None
         record, name = model.data.model, expr.attr
         kind: Any = type(record)
-        names = field_names(kind)
+        names = [one for one in field_names(kind) if one != "price"]  # no plain value
         if name.id not in names:
             message = f"a model has no field `{name.id}`"
             advice, fix = known_values(names, name.id), rename(name.span, name.id, names)

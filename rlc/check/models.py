@@ -9,20 +9,26 @@ from rlc.catalog import (
     CATALOGUE,
     FREE,
     MODEL_FIELDS,
+    PRICE_KINDS,
+    PRICES,
+    UNKNOWN_PRICE,
     BaseModelFacts,
-    Price,
     Provider,
     ProviderError,
     find_model,
     find_provider,
     find_retired,
+    model_at,
     model_names,
     nearest_model,
+    settings_of,
+    stated_models,
+    stated_price,
 )
 from rlc.check.bind import Evaluate, Owner, bind
-from rlc.check.scope import closest, known_values, rename
+from rlc.check.scope import known_values, rename
 from rlc.check.values import Value, said
-from rlc.lang import BlockDecl, Diagnostics, Label, replace
+from rlc.lang import BlockDecl, Diagnostics, Label, nearest, replace
 from rlc.plan import (
     JOURNAL_FILE,
     LOCAL,
@@ -33,7 +39,7 @@ from rlc.plan import (
     rebased,
     show,
 )
-from rlc.records import evolve
+from rlc.records import evolve, values_of
 
 
 def model_value(
@@ -45,20 +51,76 @@ def model_value(
     bound = bind(decl.fields, MODEL_FIELDS, owner, evaluate, found)
     base = bound.values.get("base")
     base = base and _folder(base, recipe)
+    for settings in settings_of(recipe):
+        found.extend(settings.found)
     model = _find(base, bound.values, recipe, found) if base else None
     if base is None or model is None or not bound.complete:
         return None
     bound.values["base"] = base
     values = bound.values
     service = _service(values.pop("service"), base, model, found)
+    stated = _stated(base, recipe)
     renderer = _renderer(values.pop("renderer"), base, model, decl, found)
     if service is None or renderer is None or not _weights(values, service, recipe, found):
         return None
+    if renderer.origin == CATALOGUE:
+        renderer = evolve(renderer, origin=stated.get("renderer", CATALOGUE))
     name = Value("string", decl.name.id, decl.name.span, decl.name.span)
-    context = Value("int", model.context, base.span, CATALOGUE if model.renderers else "unknown")
+    context = values.pop("context")
+    if context.data is None:
+        origin = CATALOGUE if model.renderers or model.context else "unknown"
+        context = Value("int", model.context, base.span, stated.get("context", origin))
+    price = _price(values.pop("price"), base, service, recipe, found)
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
-    record = ModelPlan(name=name, context=context, **fields)  # type: ignore[arg-type]
+    record = ModelPlan(name=name, context=context, price=price, **fields)  # type: ignore[arg-type]
+    _report_unknown(base, context, price.data if price else model.price, found)
     return Value("model", ModelState(record, None), decl.span, decl.name.span)
+
+
+def _price(
+    given: Value, base: Value, service: Value, recipe: str, found: Diagnostics
+) -> Value | None:
+    """Return the prices that the recipe or a file states (a PricePlan); None if none is."""
+    own, day = {}, None
+    if given.data is not None:
+        kinds = {kind: getattr(given.data, kind) for kind in PRICES}
+        own = {kind: usd for kind, usd in kinds.items() if usd.data is not None}
+        day = given.data.as_of.data
+        if not own:
+            advice = f"name what is known of {', '.join(f'`{kind}`' for kind in PRICES)}"
+            found.error("RL0205", given.span, "this states no price", advice)
+        elif service.data == LOCAL:
+            message = "a model on this machine costs nothing, so its `price` counts for nothing"
+            found.error("RL0312", given.span, message, "remove it")
+        elif day is None:
+            message = "these prices have no date, so nobody knows when they are too old"
+            advice = 'add the day that they are of: `as_of = "2026-11-20"`'
+            found.warning("RL0171", given.span, message, advice)
+    price = stated_price(base.data, service.data, recipe, own, day)
+    if price is None:
+        return None
+    file = _stated(base, recipe).get("prices", CATALOGUE)
+    return Value("price", price, given.span, given.origin if own else file)
+
+
+def _report_unknown(base: Value, context: Value, price: Any, found: Diagnostics) -> None:
+    """Warn of what is not known of a model that the catalogue does not have."""
+    kinds = values_of(price)
+    priced = all(kinds.get(kind) is not None for kind in PRICE_KINDS)
+    unknown = ["context"] * (context.data is None) + ["prices"] * (not priced)
+    if base.type == "path" or find_model(base.data) is not None or not unknown:
+        return
+    message = f'"{base.data}" is not in the catalogue; unknown: its {" and ".join(unknown)}'
+    advice = "say what you know, here or in `rlc.toml`: `context = 65_536`, `price = { … }`"
+    if near := nearest(base.data, model_names()):
+        advice += f"; or did you mean `{near}`?"
+    found.warning("RL0107", base.span, message, advice)
+
+
+def _stated(base: Value, recipe: str) -> dict[str, str]:
+    """Return the files that state context, renderer and prices of a model, by what they state."""
+    stated, whats = stated_models(recipe, base.data), ("context", "renderer", "prices")
+    return {what: one.file for one in stated[::-1] for what in whats if getattr(one, what)}
 
 
 def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -> bool:
@@ -73,7 +135,7 @@ def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -
     name = evolve(named, type="string", data=f"{own.name.data}.base")
     model = evolve(own, name=name, base=named, weights=evolve(named, type="string", data=None))
     if text != own.base.data:
-        model = evolve(model, name=evolve(name, data=text))
+        model = evolve(model, name=evolve(name, data=text), price=None)
     if "://" in text or (named.type == "path" and _has_weights(located(text, recipe))):
         fields: dict[str, Any] = {"weights": named, "base": own.base}
         for key in ("lora_rank", "train_mlp", "train_attn", "train_unembed"):
@@ -177,14 +239,14 @@ def _find(
     user's may have; None after a report."""
     name, own = base.data, values.get("service")
     try:
-        service = find_provider(own.data) if own and own.data else None
+        there = find_provider(own.data) if own and own.data else None
     except ProviderError as error:
         assert own is not None
         found.error("RL0340", own.span, error.message, error.hint)
         return None
-    if service and service.models != CATALOGUE and service.hosted and base.type != "path":
-        return _of_provider(base, service, found)
-    if (model := find_model(name)) is not None:
+    if there and there.models != CATALOGUE and there.hosted and base.type != "path":
+        return _of_provider(base, there, recipe, found)
+    if (model := model_at(name, recipe)) is not None:
         return model
     if (retired := find_retired(name)) is not None:
         message = f'the service no longer trains "{name}" (since {retired.since})'
@@ -197,27 +259,42 @@ def _find(
         found.error("RL0107", base.span, f'there is no folder "{folder}"', WHERE_PATHS_START)
         return None
     message, others = f'there is no model "{name}"', model_names()
+    renderer = values.get("renderer")
+    hosted = there is not None and there.hosted and renderer is not None and renderer.data
     advice = f"{known_values(others, name)} (a folder starts with `./` or `/`)"
-    if not closest(name, others):
-        renderer = values.get("renderer")
-        if service and service.hosted and renderer and renderer.data is not None:
-            return BaseModelFacts(name, service.name, None, (), Price(None, None, None, None))
-        advice += "; a server of yours may have others: write `service = tinker` and a `renderer`"
+    if _is_misspelt(name, others):
+        advice += "; if it is another model, list it in `rlc.toml`" if hosted else ""
+    elif there and hosted:
+        return BaseModelFacts(name, there.name, None, (), UNKNOWN_PRICE)
+    else:
+        advice += "; a model that is not listed takes `service = tinker`, a `renderer`, and its "
+        advice += "`context` and `price`; `rlc models --refresh` reads the list anew"
     fix = rename(base.span, name, others, others=True)
     found.error("RL0107", base.span, message, advice, fix=fix)
     return None
 
 
-def _of_provider(base: Value, service: Provider, found: Diagnostics) -> BaseModelFacts | None:
+def _of_provider(
+    base: Value, service: Provider, recipe: str, found: Diagnostics
+) -> BaseModelFacts | None:
     """Return what is known of a model on a service with models of its own; None after a report."""
     name = base.data
     if (offered := service.offered(name)) is None:
         message = f'"{name}" is not on the service `{service.name}`'
         found.error("RL0306", base.span, message, nearest_model(name, service))
         return None
-    known = find_model(name) or BaseModelFacts(name, service.name, None, (), offered.price)
+    known = model_at(name, recipe) or BaseModelFacts(name, "", None, (), offered.price)
     context = offered.context or known.context
     return evolve(known, service=service.name, context=context, price=offered.price)
+
+
+def _is_misspelt(name: str, others: tuple[str, ...]) -> bool:
+    """Return whether a name can only be meant as another: with other digits it is another model."""
+    near = nearest(name, others)
+    digits = [[char for char in text if char.isdigit()] for text in (name, near or "")]
+    return (near is not None and digits[0] == digits[1]) or any(
+        other.endswith(f"/{name}") for other in others
+    )
 
 
 def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnostics) -> Value | None:
@@ -239,7 +316,8 @@ def _renderer(
     if chosen.data is not None:
         return chosen
     if not model.renderers:
-        message = "a model from a folder needs `renderer`: how its chats become tokens"
+        what = "a model from a folder" if base.type == "path" else f'"{base.data}"'
+        message = f"{what} needs `renderer`: how its chats become tokens"
         advice = "for example `renderer = qwen3_instruct`"
         found.error("RL0302", decl.name.span, message, advice)
         return None

@@ -29,6 +29,7 @@ COMMANDS = {
     "diff": "recipes.diff",
     "fmt": "recipes.fmt",
     "catalog": "recipes.catalog",
+    "models": "models.table",
     "lsp": "servers.lsp",
     "mcp": "servers.mcp",
     "eval": "models.eval",

@@ -12,6 +12,7 @@ from rlc.catalog import (
     provider,
     source_traits,
     stage_limits,
+    stated_price,
 )
 from rlc.errors import Error
 from rlc.plan import (
@@ -62,8 +63,13 @@ def on_service(plan: Plan, service: str) -> Plan:
     if there.blocked is not None:
         raise ServiceMismatchError(f"rlc does not run on `{service}`: {there.blocked}")
 
+    def on(model: ModelPlan) -> ModelPlan:
+        """Return a model there, with what is stated of its prices there."""
+        moved = evolve(model, service=service, price=stated_price(model.base, service, plan.recipe))
+        return model if model.service == service else moved
+
     def moved(state: ModelState) -> ModelState:
-        return evolve(state, model=evolve(state.model, service=service))
+        return evolve(state, model=on(state.model))
 
     for stage in plan.stages:
         others = {f"{path}.model": state.model for path, state in asked_models(stage)}
@@ -82,8 +88,7 @@ def on_service(plan: Plan, service: str) -> Plan:
                 )
             provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
     stages = tuple(
-        with_asked_models(evolve(stage, model=evolve(stage.model, service=service)), moved)
-        for stage in plan.stages
+        with_asked_models(evolve(stage, model=on(stage.model)), moved) for stage in plan.stages
     )
     found = [(stage.name, lack) for stage in stages for lack in stage_limits(stage, there)]
     for stage_name, lack in found:
@@ -188,6 +193,7 @@ def _model(model: ModelPlan) -> ModelPlan:
         renderer=tiny.renderers[0],
         context=tiny.context,
         service=LOCAL,
+        price=None,
     )
 
 

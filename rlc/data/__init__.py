@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
+    from rlc.data.grading.unearned import *
     from rlc.data.grading.verdicts import *
     from rlc.data.harbor import *
     from rlc.data.journal import *
@@ -42,8 +43,9 @@ else:
         grading.graders: Grader TRIED boxed completed is_right require_gradable tagged
             wrongly_graded
         grading.math_equivalence: SubprocessPool serve
-        grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError Reward RewardError
-            TRIED_OWN as_number
+        grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN Reward
+            RewardError TRIED_OWN as_number
+        grading.unearned: UnearnedReply
         grading.verdicts: question_fault read_better read_ranking read_scores reason_of
             shortened shortest_verdict
         harbor: HarborTask harbor_tasks

@@ -7,7 +7,7 @@ from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog import STAGES, located_files, provider
+from rlc.catalog import STAGES, located_files, price_source, prices_as_of
 from rlc.explanation import job, sizes
 from rlc.explanation.layout import Lines, count, dollars, section, wrapped
 from rlc.explanation.stages import formula_sections, loss_scale, stage_formulas
@@ -89,7 +89,7 @@ def _stage(plan: Plan, stage: StagePlan, cost: StageCost, paint: Paint) -> Lines
         yield from section(name, lines, paint)
     yield from section(f"each {cost.unit}", job.step_lines(plan, stage), paint)
     yield from section("sizes", sizes.size_lines(stage, cost), paint)
-    yield from section("cost", sizes.cost_lines(cost), paint)
+    yield from section("cost", sizes.cost_lines(cost, stage.model), paint)
 
 
 def _sentences(sentences: Iterable[str]) -> Lines:
@@ -155,9 +155,11 @@ def _cost_dict(plan: Plan) -> dict[str, Any]:
     that is null, too, it has no bound."""
     located = located_files(plan).stages
     costs = stage_costs(located)
+    paid = (stage.model for stage, cost in zip(plan.stages, costs, strict=True) if not cost.free)
+    sources = dict.fromkeys(filter(None, (price_source(model)[0] for model in paid)))
     return {
         "currency": "USD",
-        "prices": provider(plan.stages[0].model.service).priced,
+        "prices": "; ".join(sources) or prices_as_of(),
         "kinds": list(KINDS),
         **_amounts({level: total_cost(costs, level) for level in LEVELS}),
         "bill": {level: _totals(bill_of(costs, level)) for level in LEVELS},

@@ -10,11 +10,14 @@ from rlc.catalog import (
     AGENT,
     GRADER,
     REQUIRED,
+    STALE_DAYS,
     Param,
     find_builtin,
+    is_stale,
     makes_text,
     max_turns,
     preference_traits,
+    price_source,
     provider,
     renderer_keeps_prefix,
     seats_of,
@@ -24,6 +27,7 @@ from rlc.explanation.layout import UNKNOWN, Lines, count, dollars, number, wrapp
 from rlc.explanation.stages import sampled
 from rlc.plan import (
     ANY,
+    LOCAL,
     AnyData,
     Demonstrations,
     EnvPlan,
@@ -370,10 +374,25 @@ def span(of: Callable[[Level], str]) -> str:
     return f"{expected} expected, {low} to {high}"
 
 
+def stale_prices(models: Iterable[ModelPlan]) -> Lines:
+    """Yield a line for each day whose prices are too old to be relied on."""
+    dated = ((price_source(model)[1], model) for model in models if model.service != LOCAL)
+    aged = {day: age for day, model in dated if (age := _age(model, day))}
+    for day, age in aged.items():
+        yield f"prices of {day}{age}"
+
+
+def _age(model: ModelPlan, day: str | None) -> str:
+    """Return that prices of a day are old, and what to do; nothing if they are not."""
+    listed = model.price is None or "://" in model.price.source
+    refresh = ": `rlc models --refresh`" if listed else ""
+    return f", more than {STALE_DAYS} days old{refresh}" if is_stale(day) else ""
+
+
 _LABEL, _TOKENS, _USD = 15, 13, 12  # columns
 
 
-def cost_lines(cost: StageCost) -> Lines:
+def cost_lines(cost: StageCost, model: ModelPlan) -> Lines:
     """Yield the bill of one stage."""
     head = f"tokens {'an' if cost.kind == 'eval' else 'a'} {cost.unit}"
     whole = "" if cost.free else f"{f'USD of {count(cost.times, cost.unit)}':>{3 * _USD}}"
@@ -398,8 +417,11 @@ def cost_lines(cost: StageCost) -> Lines:
     yield f"{'total':{_LABEL}}{blank}{_money(cost.total(level) for level in LEVELS)}"
     if not any(cost.total(level).known for level in LEVELS):
         yield price([cost])
-    priced = provider(cost.service).priced
-    yield from wrapped(f"prices{' of' if priced[:1].isdigit() else ':'} {priced}")
+    source, day = price_source(model)
+    if source:
+        yield from wrapped(f"prices of {source}{_age(model, day)}")
+    if note := provider(model.service).prices.get("note"):
+        yield from wrapped(f"prices: {note}")
     yield "a server of your own (--base-url) bills none of it"
 
 

@@ -17,6 +17,7 @@ from rlc.explanation.sizes import (
     price,
     span,
     stage_timing,
+    stale_prices,
     when_evaluated,
 )
 from rlc.explanation.stages import reference_name, teaching, whose
@@ -68,7 +69,7 @@ def summary_text(
         *((f"sweep {sweep.plan.name}", _sweep(sweep)) for sweep in sweeps),
         ("tokens", [span(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))]),
         ("time", _time(plan, latencies or {})),
-        ("cost", [price(costs)]),
+        ("cost", [price(costs), *stale_prices(stage.model for stage in plan.stages)]),
         ("budget", _budget(plan, costs)),
         ("expected", expectation_lines(plan, Paint())),
         ("unusual", _unusual(plan, costs, found)),

@@ -6,20 +6,32 @@ and their use. Nothing is run. Of YAML, duplicates, oversize and mistakes become
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from operator import add, floordiv, mul, sub
 from typing import Any
 
 from attrs import evolve, frozen
 
-from rlc.imports import gem, openreward, rllm
+from rlc.imports import gem, openreward, rllm, trl, trl_script, verl
 from rlc.imports.rllm_options import LEGACY, UNIFIED
 from rlc.imports.settings import SCRIPT, InputError, Settings, shown
 
 GEM, COOKBOOK, OPENREWARD, RLLM = "gem", "gem-cookbook", "openreward", "rllm"
-SOURCES = (GEM, COOKBOOK, OPENREWARD, RLLM)
+VERL, VERL_SFT = "verl", "verl-sft"
+SOURCES = (GEM, COOKBOOK, OPENREWARD, RLLM, *trl.TABLES, VERL, VERL_SFT)
 
-_SCRIPTS = {"tinker_cookbook_train": COOKBOOK, "run_gem_train": COOKBOOK, "tinker_train": GEM}
+_SCRIPTS = {
+    "tinker_cookbook_train": COOKBOOK,
+    "run_gem_train": COOKBOOK,
+    "tinker_train": GEM,
+    **dict.fromkeys(("main_ppo", "main_ppo_v0", "main_dapo"), VERL),
+    **dict.fromkeys(("fsdp_sft_trainer", "sft_trainer", "sft_trainer_ray"), VERL_SFT),
+    **{f"trl {method}": f"trl-{method}" for method in trl_script.METHODS},
+}
 _SECTIONS = {name.partition(".")[0] for name in LEGACY | UNIFIED if "." in name} | {"rllm"}
 _YAML = re.compile(r"(?m)^[\w\"'][\w./\"'-]*:(\s|$)")
 _CONFIG_FLAGS = ("--config_path", "--config-path", "--config")
@@ -46,14 +58,18 @@ def convert(
         InputError: the input cannot become a recipe.
     """
     source = source or _guess(job)
+    if env is not None and source != RLLM:
+        raise InputError(f"--env is for rllm, and this is {source}", "leave it out")
     settings = _settings(job, source, keep_going)
+    if source in trl.TABLES:
+        return trl.recipe(settings, job.unknown)
     for word in job.unknown:
         advice = "options are written name=value"
         settings.problem(f"`{shown(word)}` is no option of the script", advice)
-    if env is not None and source != RLLM:
-        raise InputError(f"--env is for rllm, and this is {source}", "leave it out")
     if source == RLLM:
         return rllm.recipe(settings, job.script, env)
+    if source in (VERL, VERL_SFT):
+        return verl.recipe(settings)
     importers = {GEM: gem.recipe, COOKBOOK: gem.cookbook_recipe, OPENREWARD: openreward.recipe}
     return importers[source](settings)
 
@@ -62,14 +78,18 @@ def job_of_text(text: str) -> ForeignJob:
     """Read a file: a configuration in YAML, or a shell script with one training command."""
     lines = (line for line in text.splitlines() if line.strip())
     first = next((line for line in lines if not line.startswith(("#", "---"))), "")
+    if trl_script.is_script(text):
+        return _job_of_script(text)
     if _YAML.match(first):
         return ForeignJob(config=read_yaml(text))
     found = []
-    for words in commands(text):
+    read, missing = _commands(text)
+    for words in read:
         # A command trains if it has a Python script, and options; or nothing but options.
-        if _script_at(words) is not None or all("=" in word for word in words):
+        if _script_at(words) is not None or _trl(words) or all("=" in word for word in words):
             job = job_of_command(words)
             if job.pairs or job.config_path:
+                _require([] if _lenient(job.script) else words, missing)
                 found.append(job)
     if not found:
         advice = "it is a line such as `python tinker_train.py env_id=… num_env=64`"
@@ -80,17 +100,59 @@ def job_of_text(text: str) -> ForeignJob:
     return found[0]
 
 
+def _job_of_script(text: str) -> ForeignJob:
+    """Read a script of TRL, and the command in its docstring if that holds one."""
+    method, pairs, unread, docstring = trl_script.read_script(text)
+    given: tuple[tuple[str, Any], ...] = ()
+    with suppress(InputError, StopIteration):  # a text, and no command
+        given = next(job_of_command(words).pairs for words in commands(docstring) if _trl(words))
+    return ForeignJob(f"trl {method}", (*given, *pairs), unknown=tuple(unread))
+
+
+def _trl(words: Sequence[str]) -> str | None:
+    """Return the script of a command whose options are those of TRL, written `--name value`."""
+    for word, after in pairwise(words):
+        if word.rpartition("/")[2] == "trl" and not after.startswith("-"):
+            return f"trl {after}"
+    named = any(word.startswith("--model_name_or_path") for word in words)
+    at = _script_at(words) if named else None
+    return None if at is None else f"trl {words[at]}"
+
+
+def _flags(words: Sequence[str]) -> ForeignJob:
+    """Read `--name value`, `--name=value`, `--name a b`, `--name` and `--no_name`."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found.append((name.replace("-", "_"), [value] * bool(equals)))
+        elif found:
+            found[-1][1].append(word)
+    named = dict(found)
+    config = next(iter(named.pop("config", [])), None)
+    pairs = []
+    for name, values in named.items():
+        off = name.startswith("no_") and not values
+        given: Any = values if len(values) > 1 else values[0] if values else not off
+        pairs.append((name.removeprefix("no_") if off else name, given))
+    return ForeignJob("", tuple(pairs), None, config)
+
+
 def job_of_command(words: Sequence[str]) -> ForeignJob:
     """Read a command, as the words of its command line."""
+    if (name := _trl(words)) is not None:
+        at = words.index(name.removeprefix("trl "))
+        return evolve(_flags([*words[:at], *words[at + 1 :]]), script=name)
     start = _script_at(words)
     script, rest = ("", words) if start is None else (words[start], words[start + 1 :])
+    flags = () if _lenient(script) else _CONFIG_FLAGS  # Hydra's name folders, and no file
     pairs: list[tuple[str, Any]] = []
     unknown: list[str] = []
     config = None
     waiting = iter(rest)
     for word in waiting:
         name, equals, value = word.partition("=")
-        if name in _CONFIG_FLAGS:
+        if name in flags:
             config = value if equals else next(waiting, None)
         elif equals and name.strip("-+"):
             pairs.append((name.removeprefix("--"), value))
@@ -125,12 +187,18 @@ def _settings(job: ForeignJob, source: str, keep_going: bool) -> Settings:
             config = _overridden(config, name, value)
         return Settings(openreward.OPTIONS, config.items(), keep_going)
     overridden = {name for name, _ in job.pairs}
-    pairs = [pair for pair in flat(job.config or {}) if pair[0] not in overridden]
+    config = job.config or {}
+    given = list(config.items()) if source in trl.TABLES else flat(config)
+    pairs = [pair for pair in given if pair[0] not in overridden]
     pairs = resolved([*pairs, *job.pairs])
     if not pairs and not job.script:
         raise InputError("no options are given", "they are written name=value")
     if source == RLLM:
         return rllm.read_settings(pairs, keep_going)
+    if source in trl.TABLES:
+        return Settings(trl.TABLES[source], pairs, gathers=True)
+    if source in (VERL, VERL_SFT):
+        return verl.read_settings(pairs, source == VERL_SFT)
     options = gem.OPTIONS if source == GEM else gem.COOKBOOK_OPTIONS
     return Settings(options, pairs, keep_going, whose=SCRIPT)
 
@@ -146,6 +214,16 @@ def _overridden(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]
     return {**config, key: _overridden(inner if isinstance(inner, dict) else {}, rest, value)}
 
 
+def _lenient(script: str) -> bool:
+    """Return whether what is unknown in a command becomes a comment."""
+    return script.startswith("trl ") or _SCRIPTS.get(_last(script)) in (VERL, VERL_SFT)
+
+
+def _last(script: str) -> str:
+    """Return the name of a script, without its folders and packages."""
+    return re.split(r"[./\\]", script.removesuffix(".py"))[-1]
+
+
 def _script_at(words: Sequence[str]) -> int | None:
     """Return the index of the script or module, or None."""
     for index, word in enumerate(words):
@@ -158,10 +236,18 @@ def _script_at(words: Sequence[str]) -> int | None:
 
 def _guess(job: ForeignJob) -> str:
     """Tell which trainer a job is for: by its script, else by its options."""
-    name = re.split(r"[./\\]", job.script.removesuffix(".py"))[-1]
-    if name in _SCRIPTS:
+    if (name := _last(job.script)) in _SCRIPTS:
         return _SCRIPTS[name]
+    if name.startswith("trl ") and not job.script.endswith(".py"):
+        advice = f"read are {', '.join(f'`trl {method}`' for method in trl_script.METHODS)}"
+        raise InputError(f"`{shown(name)}` has no counterpart here", advice)
     names = {*(job.config or {}), *(name for name, _ in job.pairs)}
+    if any(name.lstrip("+").startswith("actor_rollout_ref") for name in names):
+        return VERL
+    if "partial_pretrain" in ((job.config or {}).get("model") or {}):
+        return VERL_SFT
+    if _lenient(job.script) or "model_name_or_path" in names:
+        return _guess_trl(job.script, names)
     if job.config_path or {"environments", "openreward_run_name"} & names:
         return OPENREWARD
     if any(re.split(r"[./]", name.lstrip("+"))[0] in _SECTIONS for name in names):
@@ -178,8 +264,23 @@ def _guess(job: ForeignJob) -> str:
     raise InputError("nothing tells which trainer this is for", advice)
 
 
+def _guess_trl(script: str, names: set[str]) -> str:
+    """Tell which trainer of TRL: by the script's name, else by the options."""
+    fits = {
+        source: 1_000 * (source.removeprefix("trl-") in _last(script)) + len(names & options.keys())
+        for source, options in trl.TABLES.items()
+    }
+    if len(best := [source for source in fits if fits[source] == max(fits.values())]) == 1:
+        return best[0]
+    message = "nothing tells which trainer of TRL this is for"
+    raise InputError(message, f"say it with --from: {', '.join(trl.TABLES)}")
+
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = r"\$\{(?P<braced>[A-Za-z_]\w*)(:?-(?P<default>[^{}]*))?\}|\$(?P<name>[A-Za-z_]\w*)"
+_VARIABLE = (
+    r"\$\(\((?P<sum>[^\n]*?)\)\)(?!\))"
+    r"|\$\{(?P<braced>[A-Za-z_]\w*)(:?-(?P<default>([^{}]|\$\{[^{}]*\})*))?\}|\$(?P<name>[A-Za-z_]\w*)"
+)
 # The pieces of a command, and those of a string in double quotes.
 _PLAIN = re.compile(
     rf"""
@@ -191,11 +292,13 @@ _PLAIN = re.compile(
     | (?P<open>')            # never closed
     | (?P<quote>")           # a string in double quotes begins
     | {_VARIABLE}
-    | (?P<text>.)
+    | (?P<text>\$\([^()]*\)|.)  # a command in a command is left as it is
     """,
     re.DOTALL | re.VERBOSE,
 )
-_QUOTED = re.compile(rf'(?P<quote>")|\\(?P<escaped>["\\$`\n])|{_VARIABLE}|(?P<text>.)', re.DOTALL)
+_QUOTED = re.compile(
+    rf'(?P<quote>")|\\(?P<escaped>["\\$`\n])|{_VARIABLE}|(?P<text>\$\([^()]*\)|.)', re.DOTALL
+)
 
 
 def commands(text: str) -> list[list[str]]:
@@ -205,9 +308,23 @@ def commands(text: str) -> list[list[str]]:
     their program. Raise InputError if a quote is not closed or a variable is used and not set in
     the text.
     """
-    variables: dict[str, str] = {}
-    found = []
-    for words in _read(text.replace("\r\n", "\n"), variables):
+    found, missing = _commands(text)
+    for words in found:
+        _require(words, missing)
+    return found
+
+
+_ARRAY = re.compile(r"(?ms)^(\w+)=\(\s*$(.*?)^\)")  # over several lines
+_ELEMENTS = re.compile(r'"?\$\{(\w+)\[@\]\}"?')
+
+
+def _commands(text: str) -> tuple[list[list[str]], set[str]]:
+    """Return the words of each command, and the names of variables that are not set."""
+    variables, missing = {"HOME": "~"}, set[str]()
+    found, text = [], text.replace("\r\n", "\n")
+    arrays = {name: re.sub(r"(\s#.*)?\n", " ", body) for name, body in _ARRAY.findall(text)}
+    text = _ELEMENTS.sub(lambda use: arrays.get(use[1], use[0]), _ARRAY.sub("", text))
+    for words in _read(text, variables, missing):
         given = [word for word in words if word != "$@"]
         given = given[1:] if given[:1] == ["export"] else given
         rest = given
@@ -216,11 +333,19 @@ def commands(text: str) -> list[list[str]]:
             rest = rest[1:]
         if rest or len(given) > 1:
             found.append(rest or given)
-    return found
+    return found, missing
 
 
-def _read(text: str, variables: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the words of each command; its caller adds to ``variables`` before the next one."""
+def _require(words: Sequence[str], missing: set[str]) -> None:
+    for name in sorted(missing):
+        if any(f"${name}" in word for word in words):
+            message = f"the value of ${shown(name)} does not stand in the script"
+            raise InputError(message, f"put `{shown(name)}=…` before the command")
+
+
+def _read(text: str, variables: dict[str, str], missing: set[str]) -> Iterator[list[str]]:
+    """Yield the words of each command; its caller adds to ``variables`` before the next one. A
+    variable without a value stays as it is, and its name is added to ``missing``."""
     words: list[str] = []
     word: str | None = None  # None between words
     quoted, at = False, 0
@@ -243,14 +368,36 @@ def _read(text: str, variables: dict[str, str]) -> Iterator[list[str]]:
             word, quoted = word or "", not quoted
         elif piece["escaped"] != "\n":  # a line that goes on
             name = piece["braced"] or piece["name"]
-            value = piece[kind or 0] if name is None else variables.get(name, piece["default"])
-            if value is None:
-                message = f"the value of ${shown(name)} does not stand in the script"
-                raise InputError(message, f"put `{shown(name)}=…` before the command")
+            value = piece[kind or 0] if piece["sum"] is None else _sum(piece["sum"], variables)
+            if name is not None and (name in variables or piece["default"] is None):
+                missing |= {name} - variables.keys()
+                value = variables.get(name, f"${name}")
+            elif name is not None:
+                value = " ".join(next(_read(piece["default"], variables, missing)))
+            if name is not None and not quoted and word is None and value.split()[1:]:
+                *options, value = value.split()  # several words, as the shell makes of it
+                words += options
             word = (word or "") + value
     if quoted:
         raise InputError('a " is opened and never closed', "close the quote")
     yield words if word is None else [*words, word]
+
+
+_OPERATORS: dict[type, Any] = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv}
+
+
+def _sum(text: str, variables: dict[str, str]) -> str:
+    """Return the value of ``$((…))``; its text if that is not plain arithmetic."""
+
+    def number(node: Any) -> int:
+        if isinstance(node, ast.BinOp):
+            return int(_OPERATORS[type(node.op)](number(node.left), number(node.right)))
+        return int(variables[node.id] if isinstance(node, ast.Name) else node.value)
+
+    try:
+        return str(number(ast.parse(text.replace("$", "").strip(), mode="eval").body))
+    except (SyntaxError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError):
+        return f"$(({text}))"
 
 
 MOST_VALUES = 20_000

@@ -136,7 +136,7 @@ def _training(settings: Settings, tasks: Tasks) -> list[RecipeLine]:
         length,
         *write.save_line(settings["trainer.save_freq"], saved),
         RecipeLine("on_error", on_error, tried),
-        *_track(settings),
+        *write.track_lines(settings),
     ]
 
 
@@ -209,24 +209,6 @@ def _length(settings: Settings, tasks: Tasks, count: int) -> tuple[int | None, R
         return steps, RecipeLine("epochs", literal(epochs), note)
     text = f"the original takes {epochs} epochs of tasks that are not counted here; choose how long"
     return None, RecipeLine("steps", literal(100), remarks(note, text))
-
-
-def _track(settings: Settings) -> list[RecipeLine]:
-    loggers, names = settings["trainer.logger"], ("trainer.project_name", "trainer.experiment_name")
-    trackers = []
-    if "wandb" in loggers:
-        project, run = (settings[name] for name in names)
-        trackers.append(call("wandb", literal(project), run=run))
-    else:
-        for name in filter(settings.is_given, names):
-            value = shown(settings[name])
-            settings.note(f"{name} = {value}: names a W&B run, and there is none")
-    if "tensorboard" in loggers:
-        trackers.append("tensorboard()")
-    for name in loggers:
-        if name not in ("console", "wandb", "tensorboard"):
-            settings.problem(f"there is no logger `{shown(name)}` in rlc")
-    return [RecipeLine("track", f"[{', '.join(trackers)}]")] if trackers else []
 
 
 def _group(settings: Settings) -> str:

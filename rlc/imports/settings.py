@@ -18,6 +18,7 @@ from rlc.lang import did_you_mean
 REQUIRED = object()
 TRAINER, SCRIPT = "the trainer's default", "the script's default"
 OVERRULED = "without effect beside the other options"
+PLACELESS = "no place here"
 
 
 class InputError(Error):
@@ -42,6 +43,17 @@ def table(*options: Option) -> dict[str, Option]:
     return {option.name: option for option in options}
 
 
+def defaults(text: str, unused: str | None = None) -> dict[str, Option]:
+    """Return the options of lines that begin with a type: ``int epochs=3 seed``; one without a
+    value has None for its default."""
+    found = {}
+    for kind, *words in filter(None, map(str.split, text.splitlines())):
+        for name, equals, default in (word.partition("=") for word in words):
+            value = _TYPES[kind][1](default) if equals else None
+            found[name] = Option(name, kind, value, unused)
+    return found
+
+
 @define(eq=False)
 class Settings:
     """The options of one job, typed.
@@ -50,6 +62,8 @@ class Settings:
         where: comes before a name in messages (``environments.MATH/GSM8K.``).
         notes: the comments of the recipe on options that it does not hold.
         whose: what a comment calls the default of an option that was not given.
+        gathers: whether options with the same reason share a comment, and those that no table has
+            are among them. Nothing is an error then but a value of another type.
     """
 
     options: Mapping[str, Option]
@@ -58,10 +72,13 @@ class Settings:
     where: str = ""
     notes: list[str] = field(factory=list)
     whose: str = TRAINER
+    gathers: bool = False
     used: set[str] = field(factory=set, init=False)
     given: dict[str, Any] = field(factory=dict, init=False)
+    left: dict[str, list[str]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.keep_going |= self.gathers
         for name, value in self.pairs:
             self._add(name, value)
 
@@ -73,7 +90,7 @@ class Settings:
             return self.given[name]
         if option.default is REQUIRED:
             message = f"`{self.where}{name}` is missing, and the trainer has no default for it"
-            raise InputError(message, "give it a value")
+            raise InputError(message, f"give it a value: `--overrides {self.where}{name}=…`")
         return option.default
 
     def get(self, name: str) -> Any:
@@ -115,10 +132,22 @@ class Settings:
             if name not in self.used:
                 option = self._option(name)
                 reason = (option and option.unused) or OVERRULED
-                self.note(f"{self.where}{shown(name)} = {_masked(name, value)}: {reason}")
+                if not self.gathers:
+                    self.note(f"{self.where}{shown(name)} = {_masked(name, value)}: {reason}")
+                elif option is None or value != option.default:
+                    self._leave(reason, name, value)
+        for reason, texts in self.left.items():
+            self.note(f"{reason}: {', '.join(texts)}")
+
+    def _leave(self, reason: str, name: str, value: Any) -> None:
+        self.left.setdefault(reason, []).append(f"{shown(name)}={_masked(name, value)}")
 
     def _add(self, name: str, value: Any) -> None:
         option = self._option(name)
+        if option is None and self.gathers:
+            if value not in (None, "", [], {}):
+                self._leave(PLACELESS, name, value)
+            return
         if option is None:
             message = f"there is no option `{self.where}{shown(name)}`"
             known = did_you_mean(name, self.options) or f"known: {', '.join(self.options)}"
@@ -143,8 +172,8 @@ class Settings:
 
     def _typed(self, option: Option, name: str, value: Any) -> Any:
         if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
-            if option.default is None:
-                return None
+            if option.default is None or self.gathers:
+                return option.default
             if value is None:
                 self.problem(f"`{self.where}{name}` has no value", "give it one, or remove it")
                 return option.default
@@ -159,7 +188,7 @@ class Settings:
 def _masked(name: str, value: Any) -> str:
     """Return the value for a comment; never a secret."""
     secret = any(word in name.lower() for word in ("key", "secret", "token_", "password"))
-    return "…" if secret and isinstance(value, str) else shown(value)
+    return "…" if secret and isinstance(value, str) and not value.isdigit() else shown(value)
 
 
 def _bool(value: Any) -> bool:
@@ -206,6 +235,10 @@ def _words(value: Any) -> list[str]:
     return [word for word in words if word]
 
 
+def _floats(value: Any) -> list[float]:
+    return [_float(item) for item in _words(value)]
+
+
 def _mapping(value: Any) -> dict[str, Any]:
     """Read a mapping, or JSON text of one."""
     import json
@@ -223,6 +256,7 @@ _TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "bool": ("true or false", _bool),
     "string": ("a string", _string),
     "words": ("a list of words", _words),
+    "floats": ("a list of numbers", _floats),
     "mapping": ("a mapping", _mapping),
     "any": ("a value", lambda value: value),
 }

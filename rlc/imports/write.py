@@ -132,6 +132,9 @@ TRAINER_LOSSES = ("importance_sampling", "ppo", "cispo", "dro")  # what Tinker's
 _TAKEN = {POLICY, MAIN, "heldout", "then", "true", "false", "none"}
 
 
+TRAINED = RecipeLine("model", POLICY)
+
+
 def current_model(base: str) -> BaseModelFacts | None:
     """Return what the catalogue knows of a base model, or of the one that replaces it."""
     retired = find_retired(base)
@@ -153,21 +156,50 @@ def weights_line(base: str, path: str, comment: str = "") -> RecipeLine:
     return RecipeLine("weights", literal(path), comment)
 
 
+UNKNOWN_MODEL = (
+    "the catalogue does not know it: choose one of `rlc models`, or keep it on a server of yours, "
+    "with `service = tinker` and a `renderer`"
+)
+
+
 def model_block(settings: Settings, base: str, rank: str, lines: Sequence[RecipeLine] = ()) -> str:
     """Write the ``model``, with a retired one in a comment beside the one that replaces it;
-    ``base`` and ``rank`` are the names of its options."""
+    ``base`` and ``rank`` are the names of its options. A ``lora_rank`` of ``lines`` goes before
+    the option's."""
     name, note, retired = settings[base], settings.default_note(base), find_retired(settings[base])
     if retired is not None:
         why = f"which the hosted service no longer trains (since {retired.since})"
         name, note = retired.use, f'in place of "{name}"{f" ({note})" if note else ""}, {why}'
-    size = RecipeLine("lora_rank", literal(settings[rank]), settings.default_note(rank))
-    return block("model", POLICY, [RecipeLine("base", literal(name), note), size, *lines])
+    elif find_model(name) is None:
+        note = remarks(note, UNKNOWN_MODEL)
+    size = [RecipeLine("lora_rank", literal(settings[rank]), settings.default_note(rank))]
+    size *= all(line.name != "lora_rank" for line in lines)
+    return block("model", POLICY, [RecipeLine("base", literal(name), note), *size, *lines])
 
 
 def save_line(every: int, comment: str, **more: Word) -> list[RecipeLine]:
     """Write ``save``; nothing without an interval, for at the end rlc always saves."""
     save = RecipeLine("save", call("every", literal(every), **more), comment)
     return [save] if every > 0 else []
+
+
+def track_lines(settings: Settings) -> list[RecipeLine]:
+    """Write ``track`` of the loggers that rLLM and verl name alike."""
+    loggers, names = settings["trainer.logger"], ("trainer.project_name", "trainer.experiment_name")
+    trackers = []
+    if "wandb" in loggers:
+        project, run = (settings[name] for name in names)
+        trackers.append(call("wandb", literal(project), run=run))
+    else:
+        for name in filter(settings.is_given, names):
+            value = shown(settings[name])
+            settings.note(f"{name} = {value}: names a W&B run, and there is none")
+    if "tensorboard" in loggers:
+        trackers.append("tensorboard()")
+    for name in loggers:
+        if name not in ("console", "wandb", "tensorboard"):
+            settings.problem(f"there is no logger `{shown(name)}` in rlc")
+    return [RecipeLine("track", f"[{', '.join(trackers)}]")] if trackers else []
 
 
 def remarks(*texts: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -24,6 +25,7 @@ from rlc.plan import (
     metric_label,
     rebased,
 )
+from rlc.records import values_of
 from rlc.report import read_plan
 from rlc.report.episodes import EpisodeFilter, read_episodes
 from rlc.runtime import task_metrics
@@ -120,10 +122,20 @@ class PairedResult:
     tasks: int
     error: float | None
 
+    @property
+    def difference(self) -> float:
+        return self.mine - self.other
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the data of `rlc eval --json`."""
+        values = values_of(self)
+        error = values.pop("error")
+        return {**values, "difference": self.difference, "standard_error": error}
+
     def __str__(self) -> str:
         error = "" if self.error is None else f" ± {self.error:.3f}"
         found = f"{self.metric} {self.mine:.3f} against {self.other:.3f}"
-        return f"{found}: {self.mine - self.other:+.3f}{error}, of {self.tasks:,} tasks"
+        return f"{found}: {self.difference:+.3f}{error}, of {self.tasks:,} tasks"
 
 
 def paired_results(mine: Path, other: Path) -> list[PairedResult]:

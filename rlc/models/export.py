@@ -216,7 +216,8 @@ def _merge_here(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None
 
 def model_card(model: ModelPlan, found: SavedWeights | None, form: str) -> str:
     """Return the card of a model as Markdown with the front matter of the Hugging Face hub."""
-    base = model.base if find_model(model.base) else os.path.basename(os.path.abspath(model.base))
+    is_folder = find_model(model.base) is None and os.path.isdir(model.base)
+    base = os.path.basename(os.path.abspath(model.base)) if is_folder else model.base
     licence = _licence(model.base)
     front = ["---", f"base_model: {base}", f"license: {licence or 'unknown'}"]
     front += ["library_name: peft" if form == "adapter" else "library_name: transformers"]

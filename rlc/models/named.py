@@ -8,11 +8,12 @@ from typing import Any
 from attrs import evolve
 
 from rlc.catalog import (
-    find_model,
     find_retired,
     find_weights,
+    model_at,
     model_names,
     service_of,
+    stated_price,
     weights_folder,
 )
 from rlc.check import known_values
@@ -36,7 +37,7 @@ def named_model(
     ``tinker://`` path is by default the one that the service reports. Raise UnknownModelError if
     there is no such model, or its base or renderer is not known, and WeightsError if its run or
     adapter cannot be used."""
-    known = find_model(name)
+    known = model_at(name, "")
     if known is not None:
         return _model(name, known.base, renderer)
     if (service := service_of(name)) is not None and is_hosted(service):
@@ -81,12 +82,13 @@ def _model(
     weights: str | None = None,
     service: str | None = None,
 ) -> ModelPlan:
-    known = find_model(base)
+    known = model_at(base, "")
     if renderer is None and known is not None and known.renderers:
         renderer = known.renderers[0]
     if renderer is None:
         message = f"how {name} writes chats is not known"
         raise UnknownModelError(message, "name a renderer: --renderer qwen3_instruct")
+    service = service or (known.service if known else LOCAL)
     return ModelPlan(
         name=name,
         base=base,
@@ -97,5 +99,6 @@ def _model(
         weights=weights,
         renderer=renderer,
         context=known.context if known else None,
-        service=service or (known.service if known else LOCAL),
+        service=service,
+        price=stated_price(base, service, ""),
     )

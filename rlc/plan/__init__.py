@@ -30,17 +30,17 @@ else:
         differences: Change ComparedValue WrittenValue change_lines changes_between
             difference_lines differing_paths plan_values value_changes
         environments: ANY AgentPlan AnyJudge Asked ComparerPlan EndpointPlan EnvPlan GraderPlan
-            JudgePlan JudgingPlan MAX_TURNS OF_EACH_ENVIRONMENT OUTCOMES PastPlan PlayPlan
-            RewardModelPlan RewardPlan RolloutsPlan SOLVED STEP_TIMEOUT ScriptPlan StepPlan
-            TEXT_FILE is_text_file
+            FORM_TRIES JudgePlan JudgingPlan MAX_TURNS OF_EACH_ENVIRONMENT OUTCOMES PastPlan
+            PlayPlan RewardModelPlan RewardPlan RolloutsPlan SOLVED STEP_TIMEOUT ScriptPlan
+            StepPlan TEXT_FILE is_text_file
         expectations: COMPARES ExpectationPlan ExpectationResult Over QuantityPlan TermPlan Unit
             amount shown
         graph: Graph GraphEdge GraphNode IN_ORDER SCORERS barriers build_graph evaluations_of
             in_parts takes_what_is_ready
         parts: AdamPlan AggregatePlan BatchPlan BudgetPlan DeadlinesPlan FailurePlan GiveUpPlan
             KeepPlan KlGuardPlan KlPlan LOCAL LossPlan MetricPlan ModelPlan ModelState OverlapPlan
-            PreferenceLossPlan Sampling SamplingPlan SavePlan SchedulePlan TINKER is_hosted
-            TeacherPlan TrackPlan teacher_of
+            PreferenceLossPlan PricePlan Sampling SamplingPlan SavePlan SchedulePlan TINKER
+            is_hosted TeacherPlan TrackPlan teacher_of
         paths: CHECKPOINTS_FOLDER HUB_DATASET JOURNAL_FILE PLAN_FILE RUN_WEIGHTS SAVED_SET
             SAVED_SPLITS WHERE_PATHS_START file_part hub_dataset is_saved_set is_there located
             rebased

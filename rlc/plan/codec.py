@@ -199,10 +199,18 @@ def plan_hash(plan: Plan) -> str:
 
 
 def content_hash(data: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a plan's JSON without the recipe's name and provenance."""
+    """Return the SHA-256 of a plan's JSON without the recipe's name, provenance and prices."""
     content = {key: data[key] for key in data if key not in ("recipe", "provenance")}
+    content = _without_prices(content)
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return sha256(text.encode("ascii")).hexdigest()
+
+
+def _without_prices(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        left_out = "price" if "lora_rank" in data else None  # of a model
+        return {key: _without_prices(one) for key, one in data.items() if key != left_out}
+    return [_without_prices(one) for one in data] if isinstance(data, (list, tuple)) else data
 
 
 def provenance_hash(data: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ _S = TypeVar("_S", bound=Sampling)
 
 STEP_TIMEOUT = 120.0  # seconds that a step of an environment may take where nothing else is said
 SOLVED = 1.0  # the reward from which on a task counts as solved
+FORM_TRIES = 5  # of a reply to an agent that has to have a form
 MAX_TURNS = 1_000  # of an episode where nothing else is said: it ends what would never end
 ANY = "any"  # of a seat: each in turn
 

@@ -7,7 +7,7 @@ from functools import cache
 from operator import is_
 from typing import Any, TypeVar
 
-from rlc.plan.parts import ModelState
+from rlc.plan.parts import IF_ANY, ModelState
 from rlc.records import Record, evolve, fields, has
 
 R = TypeVar("R", bound=Record)
@@ -51,9 +51,10 @@ def children_of(
         return None
     if has(kind):
         found: dict[str, Any] = {}
-        for name, called in _names(kind):
+        for name, called, if_any in _names(kind):
             if called:
-                found[name] = getattr(node, name)
+                if not if_any or getattr(node, name) is not None:
+                    found[name] = getattr(node, name)
             else:  # its parts are called as if they were this record's
                 found |= children_of(getattr(node, name), plain) or {}
         return found
@@ -66,11 +67,15 @@ def children_of(
 
 
 @cache
-def _names(kind: Any) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a record, none if it is one value, and their names in a path."""
+def _names(kind: Any) -> tuple[tuple[str, str, bool], ...]:
+    """Return the fields of a record, none if it is one value; their names in a path; and whether
+    they are parts only if they are not None."""
     if not has(kind) or (issubclass(kind, Record) and kind.is_whole):
         return ()
-    return tuple((one.name, "" if one.metadata.get(INLINE) else one.name) for one in fields(kind))
+    return tuple(
+        (one.name, "" if one.metadata.get(INLINE) else one.name, bool(one.metadata.get(IF_ANY)))
+        for one in fields(kind)
+    )
 
 
 def asked_models(node: Any, path: str = "") -> list[tuple[str, ModelState]]:
@@ -99,7 +104,7 @@ def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> 
     if kind is tuple:
         items = [with_asked_models(item, change) for item in node]
         return node if all(map(is_, items, node)) else tuple(items)
-    parts = node if kind is dict else {name: getattr(node, name) for name, _ in _names(kind)}
+    parts = node if kind is dict else {name: getattr(node, name) for name, *_ in _names(kind)}
     new = {}
     for name, part in parts.items():
         if type(part) not in PLAIN and (other := with_asked_models(part, change)) is not part:

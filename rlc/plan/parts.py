@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rlc.records import Record, evolve, field_names, frozen
+from rlc.records import Record, evolve, field, field_names, frozen
 
 if TYPE_CHECKING:
     from rlc.algo import Program
+
+IF_ANY = "if_any"  # in the metadata of a field: where it is None, it is no part of the plan
+
+
+@frozen
+class PricePlan(Record):
+    """Prices that a user states: USD per million tokens of each kind, and of a checkpoint that is
+    kept for a month; None: unknown. ``as_of`` is the oldest of their dates, ``source`` says who
+    states which."""
+
+    prefill: float | None
+    cached: float | None
+    sample: float | None
+    train: float | None
+    checkpoint: float | None
+    as_of: str | None
+    source: str
 
 
 @frozen
@@ -24,6 +41,8 @@ class ModelPlan(Record):
     renderer: str
     context: int | None  # tokens; None if unknown
     service: str  # "local", or the name of a provider
+    # That the user states; None: those of the catalogue. No plan is another for its prices.
+    price: PricePlan | None = field(default=None, eq=False, metadata={IF_ANY: True})
 
     @property
     def hosted(self) -> bool:

@@ -27,8 +27,10 @@ _DURATIONS = {
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def in_dollars(usd: float) -> str:
-    """Return an amount for people: ``$1,250.00``, ``$0.25``, ``$0.0048``."""
+def in_dollars(usd: float | None) -> str:
+    """Return an amount for people: ``$1,250.00``, ``$0.25``, ``$0.0048``; ``?`` if unknown."""
+    if usd is None:
+        return "?"
     whole, _, cents = f"{usd:,.{4 if abs(usd) < 1 else 2}f}".partition(".")
     return f"${whole}.{cents.rstrip('0'):0<2}"
 

@@ -56,11 +56,13 @@ from rlc.pricing.tokens import (
     compared,
     env_tokens,
     heldout_tokens,
+    most_tries,
     played_data,
     reference_tokens,
     sampling_tokens,
     sequences,
     shares,
+    with_tries,
 )
 from rlc.records import evolve, field, frozen
 
@@ -95,7 +97,7 @@ def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         yield AskedTokens("reference", reference.model, before=before)
     for played in played_data(stage, level):
         if not played.data.from_policy:
-            yield AskedTokens("samples", played.model, before=played.tokens(level))
+            yield AskedTokens("samples", played.model, before=played.tokens(stage, level))
     if is_training(stage) and stage.heldout is not None:
         each = heldout_tokens(stage, level) * compared(stage) / stage.steps
         yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))
@@ -114,6 +116,7 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         shape = rollout_shape(theirs, model, stage.sampling, level)
         matches = _MATCHES[stage](stage, env, level) * part[env.name]
         own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
+        own = with_tries(own, stage, env, level)
         yield AskedTokens("opponent", model, own * ((len(seats_of(env)) - trained) / trained))
 
 
@@ -183,6 +186,7 @@ def _judged(
 ) -> Iterator[tuple[ModelPlan | EndpointPlan, Tokens]]:
     """Yield the judges of groups that are played, with their tokens."""
     env, groups, size = played
+    groups *= most_tries(stage, level)
     for _, judging, judge in rubrics_of(env):
         questions = {"score": size, "ranking": 1, "pairwise": size * (size - 1)}[judging.by]
         asked = groups * questions * (judge.attempts if level == "high" else 1)

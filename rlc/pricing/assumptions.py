@@ -11,7 +11,7 @@ from rlc.catalog import (
     find_provider,
     loss_traits,
     max_turns,
-    price_of,
+    model_price,
     reward_models_of,
     rubrics_of,
     teacher_traits,
@@ -19,6 +19,7 @@ from rlc.catalog import (
     unknown_turns,
 )
 from rlc.plan import (
+    FORM_TRIES,
     EndpointPlan,
     EnvPlan,
     Evaluation,
@@ -80,6 +81,9 @@ def _sampling(stage: StagePlan) -> Iterator[str]:
     envs = stage.environments
     if envs and not any(data.by_oracle for data in stage.data):
         yield f"low, expected, high: replies of {_shares(shapes.REPLY_SHARE)} of max_tokens"
+        if (tries := tokens.most_tries(stage, "high")) > 1:
+            played = f"rollouts are played and judged {tries} times"
+            yield f"high: {played}, as if all tries but the last failed"
     if any(max_turns(env) not in (None, 1) for env in envs):
         yield f"low, expected, high: episodes of {_shares(shapes.TURN_SHARE)} of the turns allowed"
     yield from _BY_KIND[stage](stage)
@@ -116,7 +120,8 @@ def _policy_gradient(stage: Training) -> Iterator[str]:
     batch = stage.of(Rollouts).batch
     yield _CACHED
     yield f"low, expected, high: {_shares(tokens.TAUGHT)} of the rollouts trained on"
-    yield "rollouts that fail and are repeated are not counted"
+    if batch.kind == "turns":
+        yield "rollouts that take the place of dropped ones are not counted"
     if batch.resample:
         again = f"{batch.resample:,} replacements"
         yield f"low, expected, high: {_shares(tokens.RESAMPLED)} of the {again} played"
@@ -169,7 +174,8 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
         judge = others[0].prompt
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
     if env.agent is not None:
-        yield "texts that its agent adds, and replies sampled again for their form, are not counted"
+        yield "texts that its agent adds are not counted"
+        yield f"high: each reply is sampled {FORM_TRIES} times, as if the last alone had its form"
     if max_turns(env) == 1:
         return
     if max_turns(env) is None:
@@ -189,7 +195,7 @@ def _prices(stage: StagePlan) -> Iterator[str]:
     model = stage.model
     if cost.is_free(model):
         return
-    price = price_of(model.base, model.service)
+    price = model_price(model)
     if price is None:
         yield f"the prices of {model.base} are unknown: the sums are lower bounds"
     prices = values_of(price) if price is not None else {}
@@ -197,7 +203,8 @@ def _prices(stage: StagePlan) -> Iterator[str]:
         if value is None:
             yield f"the {kind} price of {model.base} is unknown: the sums are lower bounds"
     known = find_model(model.base)
-    unsure = [name for name in (known.unconfirmed if known else ()) if name in prices]
+    own = () if known is None or model.price is not None else known.unconfirmed
+    unsure = [name for name in own if name in prices]
     if unsure:
         yield f"no primary source confirms the price of {', '.join(unsure)} of {model.base}"
     if stage.policy_gradient is not None:
@@ -229,16 +236,21 @@ def _objective(objective: PolicyGradient) -> Iterator[str]:
 def _storage(stage: StagePlan) -> Iterator[str]:
     if not is_training(stage) or cost.is_free(stage.model):
         return
-    size, there = cost.checkpoint_bytes(stage.model, "high"), find_provider(stage.model.service)
-    if size is None:
-        yield "the size of the adapter is unknown, and with it the price of its checkpoints"
+    size, price = cost.checkpoint_bytes(stage.model, "high"), stage.model.price
+    there = find_provider(stage.model.service)
+    kept = cost.kept_checkpoints(stage.save, stage.steps)
+    ttl = stage.save.ttl_seconds
+    time = "a month, and on until they are deleted" if ttl is None else show(ttl, "duration")
+    if price is not None and price.checkpoint is not None:
+        many = f"{kept:,} checkpoint{'s' * (kept != 1)}"
+        yield f"{many} kept for {time}, at ${price.checkpoint:g} a month each"
         return
     if there is None or there.storage is None:
         yield f"the price of checkpoints on `{stage.model.service}` is unknown"
         return
-    kept = cost.kept_checkpoints(stage.save, stage.steps)
-    ttl = stage.save.ttl_seconds
-    time = "a month, and on until they are deleted" if ttl is None else show(ttl, "duration")
+    if size is None:
+        yield "the size of the adapter is unknown, and with it the price of its checkpoints"
+        return
     low, high = cost.BYTES_PER_PARAMETER["low"], cost.BYTES_PER_PARAMETER["high"]
     yield (
         f"{kept:,} checkpoint{'s' * (kept != 1)} of {size / cost.GIGABYTE:.2g} GB kept for {time}, "

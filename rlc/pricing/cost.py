@@ -1,7 +1,8 @@
 """Dollars of a plan and of a sweep, before anything runs: low, expected and high.
 
-``high`` has every reply at max_tokens, every episode at its last turn and no cache hit;
-``expected`` and ``low`` have the shares of :mod:`rlc.pricing.shapes` and a cache that never misses.
+``high`` has every reply at max_tokens, every episode at its last turn, every try after a failure,
+and no cache hit; ``expected`` and ``low`` have the shares of :mod:`rlc.pricing.shapes`, no failure,
+and a cache that never misses.
 A part without a known price makes the sum a lower bound.
 """
 
@@ -13,13 +14,13 @@ from math import isfinite
 
 from rlc.catalog import (
     FREE,
-    Price,
+    UNKNOWN_PRICE,
     find_model,
     find_provider,
     located_files,
     located_stages,
+    model_price,
     part_cost,
-    price_of,
 )
 from rlc.plan import (
     EndpointPlan,
@@ -92,7 +93,6 @@ class StageCost:
     the models of which a price is unknown."""
 
     stage: str
-    service: str
     kind: str  # "train", "sft" or "eval"
     times: int  # steps, or evaluations
     step_tokens: dict[Level, Tokens]
@@ -191,7 +191,6 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
     }
     return StageCost(
         stage=stage.name,
-        service=stage.model.service,
         kind=stage.kind,
         times=times,
         step_tokens=one,
@@ -253,8 +252,8 @@ def is_free(model: ModelPlan) -> bool:
 def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
     if isinstance(model, EndpointPlan):
         return {"prefill": model.prompt_price, "sample": model.reply_price}
-    price = FREE if is_free(model) else price_of(model.base, model.service)
-    return values_of(price or Price(None, None, None, None))
+    price = FREE if is_free(model) else model_price(model)
+    return values_of(price or UNKNOWN_PRICE)
 
 
 def reference_price(kl: KlPlan) -> float | None:
@@ -267,14 +266,15 @@ def _storage(stage: StagePlan, level: Level) -> Money:
     if not is_training(stage) or is_free(stage.model):
         return Money()
     size, there = checkpoint_bytes(stage.model, level), find_provider(stage.model.service)
+    each = stage.model.price.checkpoint if stage.model.price is not None else None
     price = None if there is None else there.storage
-    if price == 0:
-        return Money()
-    if size is None or price is None:
+    if each is None and price is not None and (size is not None or price == 0):
+        each = (size or 0.0) / GIGABYTE * price
+    if each is None:
         return UNKNOWN
     months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
     kept = kept_checkpoints(stage.save, stage.steps)
-    return Money(kept * size / GIGABYTE * price * months / MONTH)
+    return Money(kept * each * months / MONTH)
 
 
 def kept_checkpoints(save: SavePlan, steps: int) -> int:
@@ -301,7 +301,7 @@ def lora_parameters(model: ModelPlan) -> int | None:
 # Parts of stages that cost nothing, whatever they are. Stages are priced without them, so that the
 # price of one cannot depend on them, and trials that differ in nothing else are priced once.
 UNPRICED = (
-    *("optimizer", "advantage", "aggregate", "on_error", "give_up", "deadlines", "kl_guard"),
+    *("optimizer", "advantage", "aggregate", "give_up", "deadlines", "kl_guard"),
     *("budget", "track"),
 )
 

@@ -13,8 +13,15 @@ from math import ceil
 from operator import add
 from typing import Any
 
-from rlc.catalog import learns_targets_alone, loss_traits, preference_traits, teacher_traits
+from rlc.catalog import (
+    DEFAULT_FAILURE,
+    learns_targets_alone,
+    loss_traits,
+    preference_traits,
+    teacher_traits,
+)
 from rlc.plan import (
+    FORM_TRIES,
     AnyData,
     BatchPlan,
     BuilderData,
@@ -202,9 +209,10 @@ class PlayedData:
     size: int
     sampling: SamplingPlan | None = None
 
-    def tokens(self, level: Level) -> Tokens:
+    def tokens(self, stage: StagePlan, level: Level) -> Tokens:
         shape = rollout_shape(self.env, self.model, self.sampling, level)
-        return sampling_tokens(shape, self.tasks, self.size, level != "high")
+        played = sampling_tokens(shape, self.tasks, self.size, level != "high")
+        return with_tries(played, stage, self.env, level)
 
 
 def played_data(stage: StagePlan, level: Level) -> Iterator[PlayedData]:
@@ -266,7 +274,22 @@ def played_for_one(samples: Samples, level: Level) -> float:
 def tokens_before(stage: StagePlan, level: Level) -> Tokens:
     """Return the tokens of a stage before its first step, of demonstrations by the model itself."""
     played = (one for one in played_data(stage, level) if one.data.from_policy)
-    return sum((one.tokens(level) for one in played), Tokens())
+    return sum((one.tokens(stage, level) for one in played), Tokens())
+
+
+def most_tries(stage: StagePlan, level: Level) -> int:
+    """Return how often a rollout that fails is played: at ``high`` as often as it may be."""
+    policy = DEFAULT_FAILURE if stage.rollouts is None else stage.rollouts.on_error
+    return 1 + policy.retries if level == "high" else 1
+
+
+def with_tries(tokens: Tokens, stage: StagePlan, env: EnvPlan, level: Level) -> Tokens:
+    """Return the tokens of rollouts with those of further tries, which nothing is trained on."""
+    tries = most_tries(stage, level)
+    if env.agent is not None and level == "high":
+        tries *= FORM_TRIES
+    prefill, cached, sample, *learnt = tokens.counts
+    return Tokens(*(tries * count for count in (prefill, cached, sample)), *learnt)
 
 
 def sampling_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Tokens:
@@ -349,9 +372,11 @@ def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
     shape = rollout_shape(env, stage.model, rollouts.sampling, level)
     if rollouts.batch.kind == "turns":
         tokens = turn_tokens(shape, rollouts.batch, cached) * part
-        # More and shorter episodes with as many turns may take more.
-        return least(tokens, env_tokens(stage, env, "expected")) if level == "low" else tokens
-    return group_tokens(shape, rollouts.batch.count * part, env.rollouts.group, cached)
+        if level == "low":  # more and shorter episodes with as many turns may take more
+            return least(tokens, env_tokens(stage, env, "expected"))
+    else:
+        tokens = group_tokens(shape, rollouts.batch.count * part, env.rollouts.group, cached)
+    return with_tries(tokens, stage, env, level)
 
 
 def sequences(stage: Training, env: EnvPlan, level: Level) -> float:
@@ -374,11 +399,16 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     # Groups that are replaced are not trained on; any environment may be the one they come from.
     if replaced := rollouts.batch.resample * RESAMPLED[level]:
         total += largest(
-            sampling_tokens(
-                rollout_shape(env, stage.model, rollouts.sampling, level),
-                replaced,
-                env.rollouts.group,
-                level != "high",
+            with_tries(
+                sampling_tokens(
+                    rollout_shape(env, stage.model, rollouts.sampling, level),
+                    replaced,
+                    env.rollouts.group,
+                    level != "high",
+                ),
+                stage,
+                env,
+                level,
             )
             for env in rollouts.envs
         )
@@ -404,7 +434,8 @@ def _evaluation_tokens(stage: Evaluation, level: Level) -> Tokens:
     part, cached, total = shares(stage.envs), level != "high", Tokens()
     for env in stage.envs:
         shape = rollout_shape(env, stage.model, stage.sampling, level)
-        total += sampling_tokens(shape, stage.tasks * part[env.name], stage.samples, cached)
+        played = sampling_tokens(shape, stage.tasks * part[env.name], stage.samples, cached)
+        total += with_tries(played, stage, env, level)
     return total
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import frozen
 
-from rlc.catalog import WatchedMetric, part_cost, price_of
+from rlc.catalog import WatchedMetric, model_price, part_cost
 from rlc.plan import Plan, StagePlan, is_training
 from rlc.report.drawing import Chart, Series, draw, figure, series
 from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
@@ -144,7 +144,7 @@ def spend(files: RunFiles) -> Spend:
 
 def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[TokenKind]:
     for stage in plan.stages:
-        price = price_of(stage.model.base, stage.model.service)
+        price = model_price(stage.model)
         for kind in TOKEN_KINDS:
             if tokens := sum(row.tokens[kind] for row in spent if row.stage == stage.name):
                 usd = part_cost(tokens, getattr(price, _PRICES[kind])) if price else None

@@ -222,10 +222,12 @@ class RemoteSession:
         self.service.listen(self)
         answer = await self.service.get_server_capabilities()
         self._contexts = smaller_contexts(plan, answer.supported_models, self.service.server)
+        planned = {stage.model.base: stage.model.context for stage in plan.stages}
         for base, context in self._contexts.items():
+            less = ", less than the plan counts on" if planned[base] is not None else ""
             self.note(
-                f"the service has {context:,} tokens of context for `{base}`, less than the plan "
-                "counts on; an episode that needs more ends there"
+                f"the service has {context:,} tokens of context for `{base}`{less}; an episode "
+                "that needs more ends there"
             )
         probed = set[tuple[str, int, bool]]()  # top-k tokens that are learnt
         for one in plan.stages:

@@ -20,8 +20,9 @@ from rlc.catalog.facts import (
     renderer_names,
 )
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
-from rlc.catalog.providers import dollars
+from rlc.catalog.providers import dollars, price_of
 from rlc.catalog.records import SCALARS, Builtin
+from rlc.plan.parts import LOCAL, TINKER
 from rlc.runtime.records import Usage
 
 OPAQUE_TOKEN = 1
@@ -107,22 +108,25 @@ def test_prices_have_a_date_and_a_source() -> None:
 def test_an_unknown_price_is_not_a_price_of_zero() -> None:
     assert part_cost(10, None) is None
     assert part_cost(0, None) == 0.0
-    lightning = "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16"  # its train price is unknown
+    lightning = price_of("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16", TINKER)
+    assert lightning is not None
+    assert lightning.train is None
     assert dollars(lightning, Usage(prefill=1, sampled=1, trained=1)) is None
     assert dollars(lightning, Usage(prefill=1_000_000)) == pytest.approx(0.195)
 
 
 def test_what_runs_here_is_free() -> None:
     used = Usage(prefill=10**9, cached=10**9, sampled=10**9, trained=10**9)
-    assert dollars("tiny", used) == 0.0
-    assert dollars("./my-model", used) == 0.0
+    assert dollars(price_of("tiny", LOCAL), used) == 0.0
+    assert dollars(price_of("./my-model", LOCAL), used) == 0.0
+    assert dollars(price_of("vendor/New", TINKER), used) is None
 
 
 @pytest.mark.engine
 def test_renderers_keep_the_prefix_as_the_cookbook_says() -> None:
     renderers = pytest.importorskip("tinker_cookbook.renderers")
     for name in renderer_names():
-        if name == "tml_v0":  # needs a package of its own
+        if name.startswith(("tml_v0", "kimi_k31")):  # they need a package of their own
             assert renderer_keeps_prefix(name) is None
             continue
         renderer = renderers.get_renderer(name, StandInTokenizer(), image_processor=object())

@@ -9,8 +9,8 @@ import pytest
 from attrs import evolve
 from run_support import TINY, train
 
-from rlc.catalog import ProviderError, find_provider, price_of, provider
-from rlc.catalog.providers import provider_names, service_of
+from rlc.catalog import ProviderError, find_provider, provider
+from rlc.catalog.providers import price_of, provider_names, service_of
 from rlc.cli.main import main
 from rlc.compile import ServiceMismatchError, on_service
 from rlc.compile.recipe import compile_source

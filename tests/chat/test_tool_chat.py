@@ -238,5 +238,5 @@ def test_every_renderer_fits_a_tokenizer_that_has_its_marks() -> None:
     complete = AutoTokenizer.from_pretrained(tokenizer().name_or_path)
     complete.add_special_tokens({"additional_special_tokens": sorted(set(marks))})
     for name in renderer_names():
-        if name != "tml_v0":  # which has a tokenizer of its own kind
+        if not name.startswith(("tml_v0", "kimi_k31")):  # which have tokenizers of their own kind
             assert fitting_renderer(complete, name).get_stop_sequences()

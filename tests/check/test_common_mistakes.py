@@ -124,6 +124,16 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "RL0681",
         rewarded('grade_with("rewards.py:constant_branches")'),
     ),
+    "reward: the answer anywhere in a reply": (
+        "RL0686",
+        rewarded('grade_with("rewards.py:anywhere")'),
+    ),
+    "reward: more for a long reply": ("RL0686", rewarded('grade_with("rewards.py:wordy")')),
+    "reward: the marks of an answer alone": (
+        "RL0686",
+        rewarded('grade_with("rewards.py:tagged")'),
+    ),
+    "reward: an echo of the prompt": ("RL0686", rewarded('grade_with("rewards.py:overlapping")')),
     "reward: one component outweighs the other a thousand times": (
         "RL0683 RL0684 RL0685",
         rewarded('grade_with("rewards.py:huge_part")'),

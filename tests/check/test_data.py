@@ -201,7 +201,9 @@ def test_rewards_are_tried_on_the_first_rows_where_imports_are_allowed() -> None
         ("own.py", 2),
         ("sums.jsonl", 1),
     ]
-    Path("own.py").write_text(code.replace('row["tone"]', "len(reply)"), encoding="utf-8")
+    Path("own.py").write_text(
+        code.replace('row["tone"]', "reply == row['answer']"), encoding="utf-8"
+    )
     assert messages(compiled(env, reader=Reader(imports=True))) == []
 
 

@@ -26,6 +26,7 @@ def test_a_finding_reads_like_this(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(path.parent)  # imports start at the folder of the file
+    monkeypatch.setenv("XDG_CONFIG_HOME", f"config/{path.stem}")
     monkeypatch.setattr("rlc.check.rules.code.is_missing", lambda name: name == "wandb")
     monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
     text = path.read_text(encoding="utf-8")

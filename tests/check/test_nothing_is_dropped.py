@@ -101,6 +101,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "measure": ("held.mean_reward", "main.reward"),
     "search": ("grid()", "halving()"),
     "opponent": ("other", "self"),
+    "price": ("none", "{ sample = $1 }"),
 }
 BY_NAME: dict[str, tuple[str, str]] = {
     "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
@@ -136,6 +137,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "label_smoothing": ("0.1", "0.2"),
     "scale": ("[1, 5]", "[1, 10]"),
     "context": ("8_000", "9_000"),
+    "as_of": ('"2026-11-20"', '"2026-11-21"'),
 }
 
 
@@ -236,7 +238,9 @@ def assert_both_matter(first: str, second: str) -> None:
     assert one.plan or two.plan, [item.message for item in one.diagnostics]
     if one.plan is not None and two.plan is not None:
         sweeps = [[sweep.plan for sweep in side.sweeps] for side in (one, two)]
-        assert sweeps[0] != sweeps[1] or plan_hash(one.plan) != plan_hash(two.plan), second
+        prices = [[s.model.price for s in plan.stages] for plan in (one.plan, two.plan)]
+        differ = sweeps[0] != sweeps[1] or prices[0] != prices[1]  # no hash depends on prices
+        assert differ or plan_hash(one.plan) != plan_hash(two.plan), second
 
 
 def field_cases() -> Iterator[tuple[str, Param]]:
@@ -341,6 +345,8 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(env=SPELL, sft=SFT | {"data": data})
     if builtin.kind == "metric":
         return recipe(evaluate=EVAL | {"metrics": f"[{call}]", "samples": "4"})
+    if builtin.kind == "price":
+        return recipe(model=MODEL | {"price": call})
     if builtin.kind == "axis":
         over = {"over": f"{{ rate = {call} }}", "search": "random(2)"}
         return recipe(sweep=SWEEP | over)
@@ -379,6 +385,7 @@ PIPELINES = {
 NEEDED: dict[object, dict[str, str]] = {
     "question": {"data": '"rows.jsonl"'},
     "answer": {"data": '"rows.jsonl"'},
+    "as_of": {"sample": "$1"},
     ("env", "agent"): {"program": '"a.b:c"', "tasks": "problems(gsm8k)"},
     ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
     ("data", "samples"): {"model": "policy", "keep": "all"},

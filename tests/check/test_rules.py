@@ -248,10 +248,17 @@ def test_chats_of_own_code_are_written_anew(
     assert [item.code for item in found if item.code != "RL0510"] == expected
 
 
+PRICED = (
+    "price = { prefill = $0.2  sample = $0.6  train = $0.6  checkpoint = $0.1  "
+    'as_of = "2026-07-20" }'
+)
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("service = tinker  renderer = qwen3_instruct", []),
+        ("service = tinker  renderer = qwen3_instruct", ["RL0107"]),  # a warning
+        (f"service = tinker  renderer = qwen3_instruct  context = 8_192  {PRICED}", []),
         ("renderer = qwen3_instruct", ["RL0107"]),
         ("service = tinker", ["RL0107"]),
     ],
@@ -262,8 +269,10 @@ def test_a_server_of_ones_own_may_have_any_model(written: str, expected: list[st
     text += 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n' + train()
     compiled = compile_source(Source("r.rl", text))
     assert [item.code for item in compiled.diagnostics] == expected
+    assert (compiled.plan is None) == ("qwen3_instruct" not in written or "tinker" not in written)
     if compiled.plan is not None:
-        assert not total_cost(plan_cost(compiled.plan), "high").complete
+        total = total_cost(plan_cost(compiled.plan), "high")
+        assert total.complete == ("price" in written)
 
 
 @pytest.mark.parametrize("reference", ["other", "mine", '"Qwen/Qwen3-8B"'])

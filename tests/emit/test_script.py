@@ -146,6 +146,7 @@ def test_a_script_is_valid_formatted_and_stands_alone(
         ("on_error = penalise(-1)", "RL0823", "`penalise()`"),
         ("track = [tensorboard()]", "RL0823", "`tensorboard()`"),
         ("save = every(1, best = true)", "RL0823", "`best`"),
+        ("model = dear  budget = $5", "RL0823", "`budget` in dollars: not all prices of"),
         ("env = words", "RL0821", "`words`: a script plays environments of GEM, not of `rows()`"),
     ],
 )
@@ -157,8 +158,16 @@ def test_what_a_script_cannot_do_is_refused_where_it_stands(
     (tmp_path / "words.py").write_text("def reward(reply, row):\n    return 1.0\n")
     own = "loss top() { token = -ratio * adv * batch_top(adv, 5%) }\n"
     own += 'env words = rows("words.jsonl", grader = grade_with("words.py:reward"))\n'
+    own += (
+        'model dear { base = "vendor/New"  service = tinker  renderer = llama3  '
+        "price = { sample = $1 } }\n"
+    )
     field = change.split(" = ")[0]
-    old = {"loss": "loss = importance_sampling()", "env": "env = guess"}.get(field, "steps = 2")
+    old = {
+        "model": "model = policy",
+        "loss": "loss = importance_sampling()",
+        "env": "env = guess",
+    }.get(field, "steps = 2")
     text = PLAIN.replace(old, change if old != "steps = 2" else f"steps = 2\n  {change}")
     (tmp_path / "job.rl").write_text(MODEL + own + text, encoding="utf-8")
     with pytest.raises(EmitError) as refused:
@@ -167,7 +176,7 @@ def test_what_a_script_cannot_do_is_refused_where_it_stands(
     assert found.code == code
     assert found.message.startswith(reason)
     assert found.span is not None
-    assert field in found.span.text or code == "RL0821"
+    assert field in found.span.text or code == "RL0821" or field == "model"
 
 
 @pytest.mark.parametrize(

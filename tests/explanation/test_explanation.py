@@ -47,7 +47,7 @@ def test_a_plan_is_summed_up_like_this(name: str) -> None:
 
 BUDGETS = {
     "limit(usd = $2_000)": "$2,000.00 for main: enough even for the high estimate",
-    "$200": "$200.00 for main: the high estimate, $1,071.99, is more: the run stops there",
+    "$200": "$200.00 for main: the high estimate, $1,921.17, is more: the run stops there",
     "$100": "$100.00 for main: the expected estimate, $168.47, is more: the run stops there",
     "limit(tokens = 200_000_000)": "200,000,000 tokens for main: the high estimate, ",
     "limit(time = 12h)": "12h for main\n",

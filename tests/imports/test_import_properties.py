@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from import_cases import COMMANDS, OPENREWARD_RESUMED, RLLM_YAML
 
-from rlc.imports import gem, openreward, rllm_options
+from rlc.imports import gem, openreward, rllm_options, trl, verl
 from rlc.imports.convert import SOURCES, convert, job_of_command, job_of_text, with_overrides
 from rlc.imports.settings import InputError
 from rlc.lang.source import Source
@@ -21,6 +21,8 @@ NAMES = sorted(
     | openreward.OPTIONS
     | rllm_options.LEGACY
     | rllm_options.UNIFIED
+    | trl.TABLES["trl-grpo"]
+    | verl.PPO
 )
 TEXTS = st.text(max_size=12) | st.sampled_from(
     ["", "none", "true", "-1", "0", "1e400", "nan", "4e-5", "[", "${a.b}", "${model.name}", "???"]

@@ -20,6 +20,11 @@ from rlc.imports.settings import InputError
         ("a '' b", ["a", "", "b"]),
         ('a "\\"q\\"" "$"', ["a", '"q"', "$"]),
         ('run "$@" b', ["run", "b"]),
+        (
+            "a n=$((2 * (3 + 4) / 7)) $((x * 2)) $(date +%s) $HOME/x",
+            ["a", "n=2", "$((x * 2))", "$(date +%s)", "~/x"],
+        ),
+        ('a x=${X:-"${HOME}/y"}', ["a", "x=~/y"]),
     ],
 )
 def test_words(text: str, words: list[str]) -> None:
@@ -47,6 +52,21 @@ CUDA_VISIBLE_DEVICES=0 run m=$M n=${N}x "q=$M" k=$K d=${D:-7}
     assert commands(script) == [
         ["run", "m=Qwen/Qwen3-8B", "n=4x", "q=Qwen/Qwen3-8B", "k=$M", "d=7"]
     ]
+
+
+def test_several_words_in_a_variable() -> None:
+    script = """\
+MORE="b=1  c=2"
+LIST=(
+    d=3  # with a comment
+    # e=4
+    "f='x y'"
+)
+K=$MORE
+run $MORE "$MORE" g="$K" "${LIST[@]}" h
+"""
+    words = ["run", "b=1", "c=2", "b=1  c=2", "g=b=1  c=2", "d=3", "f='x y'", "h"]
+    assert commands(script) == [words]
 
 
 def test_options_without_their_program_are_kept() -> None:

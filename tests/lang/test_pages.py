@@ -52,6 +52,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f'env own = python("{name}.py:make")\ntrain main {{\n  env = own\n  …\n}}\n'
         )
         (folder / f"{name}.rl").write_text(text, encoding="utf-8")
+    for name in ("anywhere", "alone"):
+        text = complete(
+            f'env own = rows("prompts.jsonl", grader = grade_with("graders.py:{name}"))\n'
+            "train main {\n  env = own\n  …\n}\n"
+        )
+        (folder / f"{name}.rl").write_text(text, encoding="utf-8")
     tracked = complete('train main {\n  track = wandb(project = "guess")\n  …\n}\n')
     (folder / "tracked.rl").write_text(tracked, encoding="utf-8")
     (folder / "stages.rl").write_text(RECIPE + EVALUATED, encoding="utf-8")
@@ -119,6 +125,8 @@ def write_rows(folder: Path) -> None:
         "rewards.py": f"{functions}\n\ndef length(reply):\n    return len(reply)\n"
         "\n\ndef better(one, other, row):\n    return len(other) - len(one)\n",
         "agent.py": "print('an agent')\n",
+        "graders.py": "def anywhere(reply, row):\n    return row['answer'] in reply\n"
+        "\n\ndef alone(reply, row):\n    return reply.strip() == row['answer']\n",
         "works.py": "def make():\n    ...\n",
         "fails.py": "def make():\n    ...\n\nSIZE = 1 / 0\n",
         "mazes.py": "def make(size=4):\n    ...\n",
@@ -138,6 +146,9 @@ def codes_of(example: Example, capsys: pytest.CaptureFixture[str]) -> set[str]:
     if example.language == "rl":
         source = Source("example.rl", complete(example.text))
         return {item.code for item in compile_source(source, reader=Reader()).diagnostics}
+    if example.language == "toml":
+        Path("rlc.toml").write_text(example.text, encoding="utf-8")
+        return {item.code for item in compile_source(Source("recipe.rl", RECIPE)).diagnostics}
     for line in example.text.splitlines():
         program, *arguments = shlex.split(line)
         assert program == "rlc"

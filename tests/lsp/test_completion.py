@@ -46,6 +46,11 @@ def test_a_declaration_starts_with_a_kind() -> None:
     assert labels("model ¦") == []  # a name of one's own
 
 
+def test_the_parts_of_a_price_are_those_that_are_not_there_yet() -> None:
+    found = labels('model policy {\n  base = "a/b"\n  price = { sample = $1  ¦ }\n}')
+    assert found == ["prefill", "train", "cached", "checkpoint", "as_of"]
+
+
 def test_fields_that_are_not_there_yet_come_with_those_needed_first() -> None:
     found = labels("train main {\n  model = policy\n  ¦\n")
     assert found[:4] == ["env", "batch", "sampling", "advantage"]

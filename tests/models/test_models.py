@@ -14,6 +14,7 @@ import pytest
 from run_support import TINY, block, compiled, rollouts, run_new, train
 
 import rlc
+from rlc.cli.commands.models.eval import results_dict
 from rlc.cli.main import main
 from rlc.compile.overrides import WEIGHTS
 from rlc.compile.recipe import load as compile_file
@@ -169,9 +170,11 @@ def test_the_commands(
     assert said.endswith("rlc chat taken\n")
     assert main(["export", str(trained), "-o", "with space", "--renderer", "role_colon"]) == 0
     assert capsys.readouterr().out.endswith("rlc chat 'with space' --renderer role_colon\n")
-    few = ["--tasks", "2", "--run-dir", "quick", "--quiet"]
+    few = ["--tasks", "2", "--run-dir", "quick", "--json"]
     assert main(["eval", str(trained), "--env", "guess", *few]) == 0
-    assert "mean_reward" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    (found,) = json.loads(printed.out)["runs"]  # and nothing else is printed there
+    assert f"quick after step 0: mean_reward {found['results']['mean_reward']:.3f}" in printed.err
     assert main(["eval", str(trained), "--env", "spell_it"]) == 2
     assert "it has `guess`" in capsys.readouterr().err
 
@@ -199,6 +202,12 @@ def test_two_models_are_compared_on_the_same_tasks(
     expected = f"mean_reward {mine:.3f} against {other:.3f}: {mine - other:+.3f} ± {error:.3f}"
     assert f"  {expected}, of 4 tasks\n  pass@2 " in said
     assert f"\n{trained} against tiny (± the standard error of the difference)\n" in said
+    data = results_dict([str(trained), "tiny"], [tmp_path / "a", tmp_path / "a-against"])
+    assert [run["results"]["mean_reward"] for run in data["runs"]] == pytest.approx([mine, other])
+    found = data["differences"][0]
+    assert (found["metric"], found["tasks"]) == ("mean_reward", 4)
+    assert found["difference"] == pytest.approx(mine - other)
+    assert found["standard_error"] == pytest.approx(error)
 
 
 def test_a_run_says_what_its_model_is_called(

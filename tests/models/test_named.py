@@ -18,6 +18,19 @@ def test_a_base_model_of_the_catalogue() -> None:
     assert (model.renderer, model.context) == ("qwen3", 32_768)
 
 
+def test_a_base_model_that_the_project_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stated = '[models."vendor/New"]\nrenderer = "llama3"\ncontext = 1_000\n'
+    stated += "price.sample = 1\nas_of = 2026-07-20\n"
+    Path("rlc.toml").write_text(stated, encoding="utf-8")
+    model = named_model("vendor/New")
+    assert (model.service, model.renderer, model.context) == ("tinker", "llama3", 1_000)
+    assert model.price is not None
+    assert model.price.sample == 1
+
+
 @pytest.mark.engine
 def test_a_state_that_tinker_keeps() -> None:
     path = "tinker://run/weights/main-000020"

@@ -64,12 +64,30 @@ def test_the_worked_example_of_a_single_turn_step() -> None:
 
 def test_the_worked_example_from_a_recipe() -> None:
     """The same through the whole compiler; only the prompt is a measured one."""
-    stage = first_train(planned(WORKED.format(base="Qwen/Qwen3-8B")))
+    text = WORKED.format(base="Qwen/Qwen3-8B").replace(
+        "steps = 100", "steps = 100  on_error = drop"
+    )
+    stage = first_train(planned(text))
     cost = stage_cost(stage)
     (episode,) = rollout_shape(flat(stage).envs[0], stage.model, flat(stage).sampling, "high")
     extra = (episode.prompt - 150) * 1_024 * (0.195 + 0.44) / 1e6
     assert cost.step["high"].usd - extra == pytest.approx(2.2786, abs=5e-5)
     assert cost.bill["high"]["sample"].usd == pytest.approx(125.83, abs=5e-3)
+
+
+def test_rollouts_that_fail_are_played_again_at_most() -> None:
+    """As often as the recipe allows, once by default; none of them is trained on."""
+    text = WORKED.format(base="Qwen/Qwen3-8B")
+    once = stage_cost(
+        first_train(planned(text.replace("steps = 100", "steps = 100  on_error = drop")))
+    )
+    for more, tries in ("", 2), ("  on_error = retry(2) then drop", 3):
+        cost = stage_cost(first_train(planned(text.replace("steps = 100", f"steps = 100{more}"))))
+        for level in LEVELS:
+            was, tokens = once.step_tokens[level], cost.step_tokens[level]
+            times = tries if level == "high" else 1
+            assert (tokens.sample, tokens.prefill) == (times * was.sample, times * was.prefill)
+            assert (tokens.train, tokens.cached) == (was.train, was.cached)
 
 
 def test_a_group_shares_its_prompt() -> None:
@@ -186,7 +204,7 @@ def test_a_judge_reads_what_the_solvers_wrote() -> None:
     assert (solver.copies, solver.reply, judge.copies) == (3, 100, 1)
     assert judge.prompt > solver.prompt + 3 * 100
     high = stage_cost(stage).step_tokens["high"]
-    assert high.sample == 2 * 4 * (3 + 1) * 100
+    assert high.sample == 2 * (2 * 4 * (3 + 1) * 100)
     assert high.train == 2 * 4 * (3 * (solver.prompt + 100) + judge.prompt + 100)
 
 
@@ -312,7 +330,7 @@ def test_each_environment_has_its_own_group_and_length() -> None:
         "  steps = 1 }"
     )
     (stage,) = planned(text).stages
-    assert stage_cost(stage).step_tokens["high"].sample == 3 * 2 * 10 + 1 * 8 * 100
+    assert stage_cost(stage).step_tokens["high"].sample == 2 * (3 * 2 * 10 + 1 * 8 * 100)
 
 
 def test_a_reference_reads_every_sequence_once() -> None:
@@ -375,7 +393,7 @@ def test_demonstrations_of_the_model_itself_are_sampled_first() -> None:
     cost = stage_cost(stage)
     assert cost.tokens_before["low"].sample == 100 * round(1_024 * 0.1)
     last = 100  # that are played side by side
-    assert cost.tokens_before["high"].sample == (100 * MOST_TRIES + last) * 1_024
+    assert cost.tokens_before["high"].sample == 2 * (100 * MOST_TRIES + last) * 1_024
     assert TRIES["high"] == MOST_TRIES  # what the runtime gives up after
     assert (tokens.WAVE, tokens.LARGE_WAVE) == (samples.WAVE, samples.LARGE_WAVE)
     assert cost.bill["high"]["sample"].usd > 0
@@ -394,7 +412,7 @@ def test_an_evaluation_is_paid_for_as_often_as_it_is_done(
     (stage,) = stages_of(plan, Evaluation)
     assert cost.times == times
     one = cost.step_tokens["high"]
-    assert one.sample == 8 * 4 * 64
+    assert one.sample == 2 * 8 * 4 * 64
     assert one.train == 0
     assert bill_of(plan_cost(plan), "high")["evaluation"] == cost.total("high")
     assert stage_cost(stage).times == 1  # alone there is no stage that it follows

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from paths import RECIPES
-from priced_recipes import BATCHES, JUDGES, PLAYED, STAGES, WORLDS, plan_of, text_of
+from priced_recipes import BATCHES, HERE, JUDGES, PLAYED, STAGES, WORLDS, plan_of, text_of
 from run_support import plan, run_new, shortened
 from spending import bounded
 
@@ -34,6 +34,22 @@ def test_no_model_takes_more_than_the_high_estimate(parts: str, tmp_path: Path) 
     assert made is not None
     job = rehearse(made)
     # A model that knows nothing has no two replies of different worth.
+    with bounded(job), suppress(RunError):
+        run_new(tmp_path / "run", job)
+
+
+@pytest.mark.parametrize(
+    ("world", "judge"), [(f'python("{HERE}:Flaky")', "none"), (WORLDS["python"], "scored")]
+)
+@pytest.mark.parametrize("batch", ["replaced", "turns"])
+def test_tries_after_failures_take_no_more(
+    world: str, judge: str, batch: str, tmp_path: Path
+) -> None:
+    """Episodes fail in their last turn, or with a judge that gives no score."""
+    text = text_of("python", judge, "rl, plain", batch, limits="max_tokens = 12, max_turns = 4")
+    text = text.replace(WORLDS["python"], world).replace("max_tokens = 16", "max_tokens = 24")
+    job = plan_of(text.replace("steps = 2", "steps = 1  on_error = retry(20) then drop"))
+    assert job is not None
     with bounded(job), suppress(RunError):
         run_new(tmp_path / "run", job)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -11,7 +13,7 @@ from paths import RECIPES
 
 from rlc.compile.recipe import load
 from rlc.plan.records import Plan
-from rlc.service.hosted.connect import require_service
+from rlc.service.hosted.connect import require_service, smaller_contexts
 from rlc.service.interface import ServiceError
 
 
@@ -46,6 +48,19 @@ def test_a_light_install_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ServiceError, match=r"the Tinker service needs.*rlc\[tinker,gem\]"):
         require_service(plan("sudoku"))
+
+
+def test_a_context_that_the_plan_does_not_know_is_the_server_s() -> None:
+    job = plan("sudoku")
+    model = evolve(job.stages[0].model, base="vendor/New", context=None)
+    alone = evolve(job, stages=(evolve(job.stages[0], model=model),))
+    server: Any = SimpleNamespace(
+        model_name="vendor/New", trainable=None, sampleable=None, max_context_length=50_000
+    )
+    assert smaller_contexts(alone, [server], "a server") == {"vendor/New": 50_000}
+    known = evolve(model, context=40_000)
+    alone = evolve(job, stages=(evolve(job.stages[0], model=known),))
+    assert smaller_contexts(alone, [server], "a server") == {}
 
 
 def test_one_job_runs_on_one_service() -> None:

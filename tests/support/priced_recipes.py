@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlc.compile.recipe import compile_source
+from rlc.envs.base import EnvError, Observation
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
 
@@ -146,6 +147,24 @@ def plan_of(text: str) -> Plan | None:
 
 def graded(reply: str, row: Mapping[str, str]) -> float:
     return min(1.0, len(reply) / len(row["prompt"]))
+
+
+class FailsLate:
+    """Episodes of three turns, each of which fails in its last one."""
+
+    first = Observation("Say something.")
+    turns = 0
+
+    def step(self, action: str) -> Observation:
+        self.turns += 1
+        if self.turns == 3:
+            raise EnvError("it fails late")
+        return Observation("Go on.")
+
+
+class Flaky:
+    def group(self, seed: int, size: int) -> list[FailsLate]:
+        return [FailsLate() for _ in range(size)]
 
 
 def pull(observation: str) -> str:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from unsynced import sync_nothing
+
 FORKING = multiprocessing.get_context("forkserver")
 _PRELOADED = [
     "rlc.service.engine",
@@ -60,6 +62,7 @@ def _logged(
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(out, 1)
     os.dup2(out, 2)
+    sync_nothing()
     body(*args)
 
 

@@ -28,6 +28,7 @@ from rlc.plan import (
     GiveUpPlan,
     KlGuardPlan,
     OverlapPlan,
+    PricePlan,
     SamplingPlan,
     SavePlan,
     SchedulePlan,
@@ -53,6 +54,7 @@ GROUP_SIZE = count(
     "group_size", "rollouts of each task", 8, high=1_024, formerly=("of", "group", "size")
 )
 _UPDATES = count("updates", "optimiser updates a batch is split into", 1, high=64)
+DAY = r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 STOP = text(
     "stop",
     "texts that end a reply, which keeps them; the renderer's own end of a turn goes on holding",
@@ -75,12 +77,45 @@ def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> 
     )
 
 
+def _price(args: Args) -> PricePlan:
+    """Return the prices of a recipe. Reading from a cache is as dear as reading, unless it says."""
+    prices = {name: as_float(args.values[name]) for name in PRICES}
+    if prices["cached"].data is None:
+        prices["cached"] = prices["prefill"]
+    return PricePlan(**prices, as_of=args.as_of, source="")
+
+
 def retry_then(retries: Args, then: FailurePlan) -> FailurePlan:
     """Return ``retry(n) then drop``."""
     return FailurePlan(retries.n, then.then, then.penalty)
 
 
+_PRICES_OF = {
+    "prefill": "of a million tokens of prompts",
+    "sample": "of a million tokens that it writes",
+    "train": "of a million tokens that are trained on",
+    "cached": "of a million tokens of prompts that the service has just read; none: as `prefill`",
+    "checkpoint": "of a checkpoint that is kept for a month; none: by its size, if that is known",
+}
+PRICES = tuple(_PRICES_OF)
+
 SETTINGS = (
+    builtin(
+        "price",
+        "price",
+        "what a model costs on its service, as its user states it",
+        _price,
+        *(optional(name, "money", doc, low=0) for name, doc in _PRICES_OF.items()),
+        text(
+            "as_of",
+            "the day that the prices are of",
+            None,
+            form=(DAY, "2026-11-20"),
+            optional=True,
+        ),
+        example='base = "vendor/New-8B"\nservice = tinker\nrenderer = llama3\ncontext = 65_536\n'
+        'price = { prefill = $0.2  sample = $0.6  train = $0.6  as_of = "2026-11-20" }',
+    ),
     builtin(
         "adam",
         "optimizer",

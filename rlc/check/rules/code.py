@@ -6,6 +6,7 @@ tried if that is allowed."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 from inspect import Signature
 
@@ -23,12 +24,14 @@ from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
 from rlc.check.scope import known_values
 from rlc.data import (
+    OWN,
     Code,
     CodeError,
     DataError,
     DataRow,
     FilePlace,
     PackageMissingError,
+    UnearnedReply,
     lacks,
     module_file,
     parsed_template,
@@ -38,7 +41,7 @@ from rlc.data import (
     written_signature,
 )
 from rlc.lang import Label
-from rlc.plan import EnvPlan, file_part
+from rlc.plan import EnvPlan, GraderPlan, file_part
 from rlc.records import evolve
 
 NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
@@ -167,7 +170,10 @@ def _try(
     if grader is not None and rows is not None and os.path.isfile(view.located(rows.file)):
         asked = tuple((row, rows.asked(row.fields)) for row in rows.sound(TRIED_OWN))
     longest = min(_LONGEST, _CHARACTERS * ((env and env.rollouts.max_tokens) or 0))
-    trial = CodeTrial(recipe, evolve(code, target=target), grader, answer, asked, longest)
+    together = () if env is None or grader is None else _together(view, env, grader.name)
+    coef = env.args.get("format_coef", 0.0) if env is not None else 0.0
+    given = grader, answer, asked, longest, together, coef
+    trial = CodeTrial(recipe, evolve(code, target=target), *given)
     assert view.reader is not None
     tried = view.reader.tried(trial)
     if tried.moved and (most := outweighing(tried.moved, tried.moved)) is not None:
@@ -175,6 +181,9 @@ def _try(
         message = f"`{name}` of `{code.target}` moves the reward {times:,.0f} times as much as all "
         advice = "give it less weight in `weights`; compared are a right, a wrong and a long reply"
         view.warning("RL0685", path, f"{message}else that it returns", advice)
+    if tried.unearned:
+        payer = f"`{code.target}`" if len(together) == 1 else "the graders together"
+        _report_unearned(view, path, tried.unearned, payer)
     if tried.falls:
         message = f"`{code.target}` pays right answers less than `I do not know.`"
         view.warning("RL0683", path, message, "turn the sign around")
@@ -205,6 +214,36 @@ def _try(
         found = FAILS if failed.step == "import" else NO_REWARD
         marks += labels(error.place, error.place.path, "for this row") if error.place else []
         view.error(found, path, what, error.hint, *marks)
+
+
+def _report_unearned(
+    view: StageView, path: str, unearned: Sequence[UnearnedReply], payer: str
+) -> None:
+    first, *others = unearned
+    message = f"{first.reply} earns {first.earned:g} from {payer}"
+    if first.due is not None:
+        message += f", and a right answer {first.due:g}"
+    if others:
+        does = "does" if len(others) == 1 else "do"
+        message += f"; so {does} {', '.join(one.reply for one in others)}"
+    advice = "a policy finds that first: pay for an answer alone, and where it has to stand"
+    view.warning("RL0686", path, message, advice)
+
+
+def _together(view: StageView, env: EnvPlan, first: str) -> tuple[GraderPlan, ...]:
+    """Return all graders of an environment where nothing else rewards it, and the ``first`` is the
+    first function of the user's own among them."""
+    own = [part for part in env.graders if part.grader == OWN]
+    otherwise = env.judging or env.reward.shaped or env.agent or env.play or with_role(env, "game")
+    if otherwise or own[0].name != first:
+        return ()
+    graders = list[GraderPlan]()
+    for part in env.graders:
+        target = part.args.get("function", "")
+        if file_part(target) != target:
+            part = evolve(part, args={**part.args, "function": view.located(target)})
+        graders.append(part)
+    return tuple(graders)
 
 
 def _report_misfit(view: StageView, path: str, code: Code, error: CodeError) -> None:

@@ -162,8 +162,9 @@ def _chat_keeps_prefix(view: StageView, env: EnvPlan) -> None:
         if better := _keeps_prefix(view.model):
             advice = f"use `renderer = {better}` in the model"
         else:
-            text = "concat() |> template(qwen3_game)" if model and model.chatml else ""
-            text = text or "concat_chat() |> template(no)"
+            text = "concat_chat() |> template(no)"
+            if model and (model.chatml or "role_colon" in model.renderers):
+                text = f"concat() |> template({'qwen3_game' if model.chatml else 'no'})"
             advice = f"none of its own renderers leaves them alone: `{text}` makes a prompt a turn"
         view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, advice)
 
@@ -207,7 +208,7 @@ def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
 def _templates_fit(view: StageView, env: EnvPlan) -> None:
     """The tokenizer of a base model may have no chat template; then GEM's chat wrappers fail."""
     model, path = find_model(view.model.base), f"envs.{env.name}.wrappers"
-    for wrapper in env.wrappers if model is not None else ():
+    for wrapper in env.wrappers if model is not None and model.renderers else ():
         traits, name = wrapper_traits(wrapper.name), wrapper.args.get("name", "")
         if model and "role_colon" in model.renderers and traits.chat_template:
             message = (

@@ -206,11 +206,17 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
     if not any(_is_limited(plan) for plan in plans):
         return  # most have no budget, and their files need not be measured
     from rlc.catalog import located_stages
+    from rlc.pricing import stage_cost
 
     plans = located_stages(plans, recipe)
     for stage, plan in zip(stages, plans, strict=True):
         if not is_training(plan) or not _is_limited(plan):
             continue
+        if plan.budget.usd is not None and (unpriced := stage_cost(plan).unpriced):
+            names = " and ".join(f'"{name}"' for name in dict.fromkeys(unpriced))
+            message = f"a budget in dollars cannot be kept: not all prices of {names} are known"
+            advice = "state them (`price = { … }`), or limit tokens or time: `limit(tokens = …)`"
+            found.warning("RL0461", stage.origins.at("budget.usd"), message, advice)
         evaluations = evaluations_of(plan, plans)
         for limit in _limits(plan, evaluations, plans):
             span = stage.origins.at(f"budget.{limit.unit}")

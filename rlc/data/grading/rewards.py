@@ -16,30 +16,34 @@ import pickle
 import subprocess
 import sys
 import sysconfig
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rlc.data.about import ID
 from rlc.data.calls import Code
 from rlc.data.code import explained, load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
+from rlc.data.grading.unearned import WITHOUT_ANSWER, UnearnedReply, unearned
 from rlc.data.rows import DataRow, first_of
 from rlc.plan import GraderPlan
-from rlc.records import asdict, field, frozen
+from rlc.records import asdict, evolve, field, frozen
 
 Messages = Sequence[Mapping[str, Any]]
+_T = TypeVar("_T")
 
 OWN = "grade_with"
 CONVERSATION = ("messages", "conversation")  # names of a first parameter that is given all of it
 TRIED_OWN = 4  # first rows that functions of the user's own are called with before a run
-WITHOUT_ANSWER = "I do not know."
 # What the field of a right answer is usually called, most often first.
 ANSWER_FIELDS = ("answer", "solution", "target", "output", "label")
 _TRIAL_SECONDS = 120.0
+_UNEARNED_SECONDS = 3.0  # for all such replies: of what is slow, or paid, few are tried
 _PATIENCE = 180.0  # within which code must have been imported and tried
 _SHOWN = 60  # characters of a value in a message
 
@@ -255,8 +259,39 @@ class Reward:
     def _replies(self, row: DataRow) -> Iterator[str]:
         """Yield a reply without an answer, and the right one, if its field is known."""
         yield WITHOUT_ANSWER
-        if (answer := first_of(row.fields, ANSWER_FIELDS, self.answer)) is not None:
-            yield str(answer)
+        if (answer := self._right(row)) is not None:
+            yield answer
+
+    def _right(self, row: DataRow) -> str | None:
+        answer = first_of(row.fields, ANSWER_FIELDS, self.answer)
+        return None if answer is None else str(answer)
+
+    def unearned(
+        self, rows: Sequence[tuple[DataRow, Messages]], longest: int
+    ) -> tuple[UnearnedReply, ...]:
+        """Return the replies of a policy that knows nothing which all graders together pay as much
+        as a right answer; none if one fails, or if they take more than some seconds."""
+        until = time.monotonic() + _UNEARNED_SECONDS
+
+        def worth(number: int, reply: str) -> float:
+            row, asked = rows[number]
+            said = reply, row, (*asked, {"role": "assistant", "content": reply})
+
+            def call() -> float:
+                import asyncio
+
+                grade = self(*said)
+                if self.is_awaited:
+                    grade += asyncio.run(self.on_loop(*said))
+                return grade.reward
+
+            return _in_time(call, until - time.monotonic())
+
+        shown = [str(asked[-1].get("content")) if asked else "" for _, asked in rows]
+        answers = [self._right(row) for row, _ in rows]
+        with suppress(DataError, TimeoutError):
+            return unearned([*zip(shown, answers, strict=True)], longest, worth)
+        return ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         graders = json.dumps([asdict(grader) for grader in self.graders])
@@ -313,12 +348,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _in_time(call: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
+def _in_time(call: Callable[[], _T], seconds: float = _TRIAL_SECONDS) -> _T:
     """Call in a thread of its own. Raise TimeoutError if it takes too long."""
     import threading
     from concurrent.futures import Future
 
-    done = Future[Mapping[str, float]]()
+    done = Future[_T]()
 
     def make() -> None:
         try:
@@ -327,7 +362,7 @@ def _in_time(call: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
             done.set_exception(error)
 
     threading.Thread(target=make, daemon=True).start()
-    return done.result(_TRIAL_SECONDS)
+    return done.result(max(seconds, 0.0))
 
 
 Step = Literal["import", "call", "reward"]
@@ -348,17 +383,19 @@ class TriedCode:
     """What came of a trial: a ``failure``, None if nothing failed; of a reward that returns several
     numbers, by how much each, with its weight, ``moved`` between the replies that were tried.
     ``falls``: it pays each right answer less than a reply without one, and that no less than a
-    long one."""
+    long one. ``unearned``: replies of a policy that knows nothing that all graders pay."""
 
     failure: CodeFailure | None = None
     moved: Mapping[str, float] = field(factory=dict)
     falls: bool = False
+    unearned: tuple[UnearnedReply, ...] = ()
 
 
 @frozen
 class CodeTrial:
     """Code to be tried. A reward, as ``grader``, is given the first ``rows`` with their prompts,
-    and replies of up to ``longest`` characters."""
+    and replies of up to ``longest`` characters; so are all ``graders`` together, if there are
+    any."""
 
     recipe: str
     code: Code
@@ -366,6 +403,8 @@ class CodeTrial:
     answer: str | None = None
     rows: tuple[tuple[DataRow, Messages], ...] = ()
     longest: int = 0
+    graders: tuple[GraderPlan, ...] = ()
+    format_coef: float = 0.0
 
     def tried(self) -> TriedCode:
         """Return what came of it. Blocks until a process has tried it."""
@@ -403,7 +442,11 @@ class CodeTrial:
                 reward = Reward((self.grader,), self.answer, 0.0)
                 long = [(WITHOUT_ANSWER * self.longest)[: self.longest]] if self.longest else []
                 found = reward.try_on(rows, self.recipe, lambda row: asked[id(row)], long)
-                return _compared(found, self.grader.args["weights"])
+                compared = _compared(found, self.grader.args["weights"])
+                if self.graders and self.longest:
+                    whole = Reward(self.graders, self.answer, self.format_coef)
+                    return evolve(compared, unearned=whole.unearned(self.rows, self.longest))
+                return compared
         except DataError as error:
             return TriedCode(CodeFailure(step, error, _places(error.__cause__ or error)))
         return TriedCode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.catalog import price_of
+from rlc.catalog import model_price
 from rlc.emit.script.literals import call, literal
 from rlc.plan import Plan, Training
 
@@ -61,7 +61,7 @@ def kept(stage: Training) -> Iterator[str]:
     budget = stage.budget
     arguments = []
     if budget.usd is not None:
-        price = price_of(stage.model.base, stage.model.service)
+        price = model_price(stage.model)
         assert price is not None
         prices = ", ".join(map(repr, (price.prefill, price.cached, price.sample, price.train)))
         arguments += [f"usd={budget.usd!r}", f"prices=({prices})"]

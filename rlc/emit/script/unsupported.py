@@ -16,6 +16,7 @@ from rlc.catalog import (
     TEMPLATES,
     aggregate_traits,
     loss_traits,
+    model_price,
     provider,
     source_traits,
     with_role,
@@ -39,6 +40,7 @@ from rlc.plan import (
     hub_dataset,
     is_training,
 )
+from rlc.records import values_of
 
 ADVICE = "`--target job` writes any plan"
 STAGES, ENVIRONMENT, VALUE, WATCHED = "RL0820", "RL0821", "RL0822", "RL0823"
@@ -82,6 +84,11 @@ def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
             yield Misfit(WATCHED, "save", "`best`: a script keeps the newest checkpoints only")
         if stage.deadlines != DEFAULT_DEADLINES:
             yield Misfit(WATCHED, "deadlines", "`deadlines`: a script has none")
+        price = model_price(stage.model)
+        unknown = price is None or None in values_of(price).values()
+        if stage.budget.usd is not None and unknown:
+            what = f"`budget` in dollars: not all prices of `{stage.model.base}` are known"
+            yield Misfit(WATCHED, "budget", what)
 
 
 def _train(stage: Training) -> Iterator[Misfit]:

@@ -19,8 +19,8 @@ from rlc.records import frozen
 _PAGE = re.compile(
     r"# (?P<code>RL[0-9]{4}): (?P<title>.+?)\n\n(?P<meaning>.+?)\n\n"
     r"## Why it matters\n\n(?P<why>.+?)\n\n"
-    r"## Wrong\n\n```(?P<wrong_language>rl|sh)\n(?P<wrong>.+?)```\n\n"
-    r"## Right\n\n```(?P<right_language>rl|sh)\n(?P<right>.+?)```\n",
+    r"## Wrong\n\n```(?P<wrong_language>rl|sh|toml)\n(?P<wrong>.+?)```\n\n"
+    r"## Right\n\n```(?P<right_language>rl|sh|toml)\n(?P<right>.+?)```\n",
     re.DOTALL,
 )
 _WIDTH = 88
@@ -28,7 +28,7 @@ _WIDTH = 88
 
 @frozen
 class Example:
-    """A recipe, or a part of one (``rl``), or a command (``sh``)."""
+    """A recipe, or a part of one (``rl``), a command (``sh``), or settings (``toml``)."""
 
     language: str
     text: str

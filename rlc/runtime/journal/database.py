@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from attrs import asdict, astuple, define, evolve, field, frozen
 
-from rlc.catalog import dollars
+from rlc.catalog import dollars, model_price
 from rlc.data import SCHEMA, meta, saved
 from rlc.plan import BudgetPlan, ModelPlan
 from rlc.runtime.records import RunError, Usage
@@ -251,6 +251,10 @@ class Journal:
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
 
+    def prices_are_known(self) -> bool:
+        """Return whether all that was used so far has a price."""
+        return self._db.execute("SELECT 1 FROM spend WHERE usd IS NULL").fetchone() is None
+
 
 PROBES = 0  # the step that is charged for the first checks
 
@@ -288,4 +292,4 @@ class Meter:
 
 def cost(model: ModelPlan, usage: Usage) -> float | None:
     """Return the cost on the model's service in dollars; None if a price is unknown."""
-    return dollars(model.base, usage, model.service)
+    return dollars(model_price(model), usage)

@@ -119,7 +119,7 @@ class RunInfo:
     started: float | None
     updated: float | None
     stages: tuple[StageInfo, ...]
-    spent_usd: float
+    spent_usd: float | None  # None: a price is unknown
     expectations: tuple[ExpectationResult, ...] = ()
     version: str | None = None
     tags: tuple[str, ...] = ()
@@ -215,7 +215,7 @@ def _run_info(path: Path, plan: dict[str, Any], journal: Journal) -> RunInfo:
         started=float(started) if started else None,
         updated=max(updated, journal.last_change()) or None,
         stages=tuple(stages),
-        spent_usd=journal.spent_usd(),
+        spent_usd=journal.spent_usd() if journal.prices_are_known() else None,
         expectations=judged_after(
             expectations_from_dict(plan),
             records.__getitem__,

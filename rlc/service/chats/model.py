@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from attrs import define, evolve, field, frozen
 
 from rlc.chat import NO_CHUNKS, Chunks, Ends, caching, model_input, text_of, upto_end
+from rlc.plan import FORM_TRIES
 from rlc.seeds import derive_seed
 from rlc.service.chats.forms import FREE, BegunReply, ReplyForm, opened
 from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tinker import types
 
 _OPENING = "<think>"
-_TRIES = 5  # of a reply that has to have a form
 _PIECE = 2**16  # characters that are tokenised without another look
 OnToken = Callable[[SampledToken], None]
 
@@ -241,7 +241,7 @@ class ChatModel:
             kept = form.kept(sequence, reply, read)
             return kept, form.misfit(reply if kept is sequence else read(kept))
 
-        masks, tries = None, _TRIES if sampling.temperature else 1
+        masks, tries = None, FORM_TRIES if sampling.temperature else 1
         if begun.rest is not None and self._takes("masks"):
             masks = await asyncio.to_thread(masks_of, begun, self.tokenizer)
         sequences: list[Any] = [None] * sampling.n

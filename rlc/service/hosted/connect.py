@@ -23,8 +23,8 @@ _NAMES_SHOWN = 5
 
 def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -> dict[str, int]:
     """Return the contexts, in tokens by base model, that are smaller on this server than in the
-    plan: prompts have to stay below them. Raise ServiceError if the server lacks a model, or a use
-    of it, or its context cannot hold a single reply."""
+    plan, or unknown there: prompts have to stay below them. Raise ServiceError if the server lacks
+    a model, or a use of it, or its context cannot hold a single reply."""
     offered = {model.model_name: model for model in models if model.model_name}
     for stage in plan.stages:
         for base, trained, sampled, least in _needs(stage):
@@ -47,7 +47,7 @@ def smaller_contexts(plan: Plan, models: Sequence[SupportedModel], where: str) -
     found = {}
     for planned in (stage.model for stage in plan.stages):
         context = offered[planned.base].max_context_length
-        if context is not None and context < (planned.context or context):
+        if context is not None and (planned.context is None or context < planned.context):
             found[planned.base] = context
     return found
 

@@ -10,6 +10,12 @@ model third {
   base = "gpt-9"
 }
 
+model fifth {
+  base     = "Qwen/Qwen3-80B"
+  service  = tinker
+  renderer = qwen3_instruct
+}
+
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 
 train main {

@@ -1,8 +1,27 @@
 """Rewards of the recipes of `test_common_mistakes.py`: a few that are sound, and what people write by mistake."""
 
+import re
+
 
 def right(reply, row):
+    return 1.0 if reply.split()[-1:] == [row["answer"]] else 0.0
+
+
+def anywhere(reply, row):
     return 1.0 if row["answer"] in reply else 0.0
+
+
+def wordy(reply, row):
+    return right(reply, row) + len(reply) / 40
+
+
+def tagged(reply, row):
+    return 1.0 if re.search("<answer>.*</answer>", reply) else 0.0
+
+
+def overlapping(reply, row):
+    """The share of the letters of the answer that the reply has."""
+    return sum(letter in reply for letter in row["answer"]) / len(row["answer"])
 
 
 def brief(reply, row):

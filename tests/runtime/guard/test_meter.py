@@ -54,6 +54,9 @@ def test_what_is_used_beside_the_running_account_is_added(tmp_path: Path) -> Non
     meter.running[0].sampled = 1_000_000
     meter.write()
     assert journal.spent_usd() == pytest.approx(3 * 0.60)
+    assert journal.prices_are_known()
+    Meter(journal, "main", model("vendor/New")).add(1, Usage(sampled=1))
+    assert not journal.prices_are_known()
     journal.close()
 
 

@@ -15,6 +15,7 @@ from paths import RECIPES
 from run_support import assert_resumes, assert_same, compiled, metrics, rollouts, run_new, train
 
 from rlc.plan.records import Plan
+from rlc.pricing.cost import plan_cost
 from rlc.runtime.records import RunError, read_failures
 
 pytestmark = [pytest.mark.plain, pytest.mark.server]
@@ -119,7 +120,9 @@ def test_a_rewritten_history_is_another_sequence_and_counted(tmp_path: Path) -> 
 def test_an_agent_that_fails_without_the_form_that_it_asks_for_has_a_reward_of_0(
     tmp_path: Path,
 ) -> None:
-    for rollout in played(tmp_path, job(python("must_call"))):
+    once = {"wrapped": " |> rollouts(max_turns = 1)", "on_error": "drop"}
+    plan = job(python("must_call"), **once)
+    for rollout in played(tmp_path, plan):
         assert (rollout["ended"], rollout["reward"], rollout["error"]) == ("form", 0.0, None)
         (turn,) = rollout["turns"]
         assert 0 < turn["tokens"] <= 8
@@ -130,6 +133,8 @@ def test_an_agent_that_fails_without_the_form_that_it_asks_for_has_a_reward_of_0
         turn["tokens"] for rollout in rollouts(tmp_path / "run") for turn in rollout["turns"]
     )
     assert sampled < record["tokens/sampled"] <= 6 * 5 * 8
+    (cost,) = plan_cost(plan)
+    assert cost.step_tokens["high"].sample == 6 * 5 * 8
 
 
 def test_replies_that_are_sampled_again_count_as_tokens_of_the_episode(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def _collect() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
+            gc.freeze()
     finally:
         sys.unraisablehook = report
 

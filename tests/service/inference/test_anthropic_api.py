@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 from http_testing import Running, running
 from serving_support import BASE, KEY
 from tool_caller import CALL, TOOL
+
+if TYPE_CHECKING:  # it takes over a second: not in each collection
+    import anthropic
 
 ASKED: Any = [{"role": "user", "content": "Spell the word apple backwards."}]
 ADD: Any = {
@@ -23,6 +25,8 @@ ADD: Any = {
 
 @pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[anthropic.Anthropic]:
+    import anthropic
+
     with anthropic.Anthropic(base_url=server.url, api_key=KEY, max_retries=0) as opened:
         yield opened
 
@@ -133,6 +137,8 @@ def test_a_call_that_is_asked_for_comes(
 def test_models_and_the_path_that_hosted_tinker_has(
     client: anthropic.Anthropic, server: Running
 ) -> None:
+    import anthropic
+
     assert BASE in [model.id for model in client.models.list()]
     assert client.models.retrieve(BASE).id == BASE
     there = anthropic.Anthropic(base_url=f"{server.url}/anthropic/api", auth_token=KEY)
@@ -164,6 +170,8 @@ def test_models_and_the_path_that_hosted_tinker_has(
 def test_what_cannot_be_done_is_refused(
     client: anthropic.Anthropic, given: dict[str, Any], said: str
 ) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.BadRequestError, match=said) as raised:
         whole(client, **given)
     body: Any = raised.value.body
@@ -171,6 +179,8 @@ def test_what_cannot_be_done_is_refused(
 
 
 def test_an_unknown_model_and_a_wrong_key(tmp_path: Path, client: anthropic.Anthropic) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.NotFoundError, match="does not exist here"):
         whole(client, model="claude")
     with running(tmp_path, key="tml-right") as server:

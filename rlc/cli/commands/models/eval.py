@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from rlc.cli.commands.models.options import (
     add_model_options,
@@ -25,6 +30,7 @@ examples:
   rlc eval runs/x --env guess                             an environment of that run
   rlc eval runs/x@main:20 --env 'gem("game:Sudoku-v0-easy") |> chat()' --tasks 128
   rlc eval runs/x --against tiny                          both on the same tasks, and the difference
+  rlc eval runs/x --json | jq '.runs[0].results.mean_reward'
   rlc eval tiny --env 'rows("sums.jsonl", grader = exact) |> chat()' --samples 8
 
 It is a run like any other: `rlc show` and `rlc report` look at its folder.
@@ -49,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="MODEL", help=text)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
+    text = "print the results as one JSON object, and the progress on standard error"
+    parser.add_argument("--json", action="store_true", help=text)
     add_sampling_options(parser)
     parser.set_defaults(resume=None)
 
@@ -59,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from rlc.check import check_plan
     from rlc.cli.commands.jobs.run import run_folder
     from rlc.cli.output import print_findings
-    from rlc.models import evaluation_of, evaluation_plan, named_model, paired_results
+    from rlc.models import evaluation_of, evaluation_plan, named_model
     from rlc.runtime import open_run
     from rlc.service import SamplingRequest
 
@@ -86,14 +94,36 @@ def run(args: argparse.Namespace) -> int:
     for one in plans:
         folder = open_run(one, where, args.base_url)
         try:
-            if status := run_folder(folder, args):
+            with redirect_stdout(sys.stderr if args.json else sys.stdout):
+                status = run_folder(folder, args)
+            if status:
                 return status
         finally:
             folder.close()
         runs.append(folder.path)
         where = folder.path.with_name(f"{folder.path.name}-against")
-    if args.against is not None:
+    if args.json:
+        print(json.dumps(results_dict([args.model, args.against], runs), indent=2))
+    elif args.against is not None:
+        from rlc.models import paired_results
+
         print(f"\n{args.model} against {args.against} (± the standard error of the difference)")
         for result in paired_results(*runs):
             print(f"  {result}")
     return 0
+
+
+def results_dict(models: Sequence[str], runs: Sequence[Path]) -> dict[str, Any]:
+    """Return the data of `rlc eval --json`: the results of each model, and of two the differences
+    of the first from the second."""
+    from rlc.models import paired_results
+    from rlc.runtime import evaluation_results, read_metrics, read_run
+
+    found = []
+    for model, run in zip(models, runs, strict=False):
+        (record,) = read_metrics(run)
+        results = evaluation_results(record, record["stage"])
+        spent = read_run(run).spent_usd
+        found.append({"model": model, "path": str(run), "spent_usd": spent, "results": results})
+    differences = paired_results(*runs) if len(runs) > 1 else []
+    return {"runs": found, "differences": [one.to_dict() for one in differences]}

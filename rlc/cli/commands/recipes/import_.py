@@ -7,14 +7,18 @@ import sys
 
 from rlc.cli.output import print_findings
 
-SOURCES = ("auto", "gem", "gem-cookbook", "openreward", "rllm")
+SOURCES = (
+    *("auto", "gem", "gem-cookbook", "openreward", "rllm"),
+    *("trl-grpo", "trl-dpo", "trl-sft", "verl", "verl-sft"),
+)
 STDIN = "-"
 MAX_BYTES = 1_000_000
 
 HELP = "make a recipe of another trainer's command or configuration"
 DESCRIPTION = (
     "Make a recipe of what you have: a training command of GEM, an OpenReward "
-    "configuration, the Hydra options of rLLM. Nothing of it is run."
+    "configuration, the Hydra options of rLLM and verl, a command, a configuration or a script "
+    "of TRL (GRPO, DPO, SFT). Nothing of it is run."
 )
 EPILOG = """\
 examples:
@@ -24,6 +28,8 @@ examples:
   rlc import -- python -m examples.solver_judge_tinker.train_solver_judge_flow_tinker \\
       model.name=Qwen/Qwen3-8B training.group_size=8
   rlc import --env 'problems(gsm8k)' rllm.yaml
+  rlc import -- trl grpo --model_name_or_path Qwen/Qwen3-8B --num_generations 8 --beta 0.04
+  rlc import run_qwen3-8b.sh                 one of verl's example scripts
   pbpaste | rlc import -
 
 Every option is either in the recipe, or in a comment with the reason why not. What `rlc check`

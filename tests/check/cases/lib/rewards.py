@@ -12,3 +12,7 @@ def tone(reply, row, scale=1.0):
 
 def warm(reply, row):
     len(reply)
+
+
+def mentions(reply, row):
+    return float(row["answer"] in reply)

@@ -1,0 +1,210 @@
+"""What users state of models: in ``rlc.toml`` of a project, and in their own configuration."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from rlc.catalog.builtins.training import DAY, PRICES
+from rlc.catalog.facts import (
+    UNKNOWN_PRICE,
+    BaseModelFacts,
+    Price,
+    find_model,
+    renderer_names,
+)
+from rlc.catalog.providers import listed_source, price_of, provider_names
+from rlc.catalog.tables import PRICE_KINDS, config_folder, table_file, today
+from rlc.lang import Diagnostics, Source, Span, did_you_mean
+from rlc.plan import TINKER, PricePlan, is_hosted
+from rlc.records import evolve, field, frozen, values_of
+
+PROJECT, CONFIG = "rlc.toml", "config.toml"
+
+
+@frozen(eq=False)
+class StatedModel:
+    """What a file states of a model; ``prices`` are USD by kind, those of :data:`PRICES`."""
+
+    base: str
+    file: str
+    service: str = TINKER
+    context: int | None = None
+    renderer: str | None = None
+    prices: Mapping[str, Any] = field(factory=dict)
+    as_of: str | None = None
+    source: str | None = None
+
+
+@frozen(eq=False)
+class StatedFile:
+    """The models of a file by name, and what is wrong with it."""
+
+    models: Mapping[str, StatedModel]
+    found: Diagnostics
+
+
+def settings_of(recipe: str) -> list[StatedFile]:
+    """Return what the project of a recipe states, then what the user's configuration does, then
+    what was read anew."""
+    project = _project(os.path.abspath(os.path.dirname(recipe)))
+    files = (project, os.path.join(config_folder(), CONFIG), table_file())
+    return [_read(f, os.stat(f).st_mtime_ns) for f in files if f and os.path.isfile(f)]
+
+
+def _project(folder: str) -> str | None:
+    """Return the file of the project that a folder is in; None if it is in none."""
+    file, above = os.path.join(folder, PROJECT), os.path.dirname(folder)
+    if os.path.isfile(file):
+        return file
+    return None if above == folder else _project(above)
+
+
+def stated_models(recipe: str, base: str) -> list[StatedModel]:
+    """Return what is stated of a model, the nearest first."""
+    return [one.models[base] for one in settings_of(recipe) if base in one.models]
+
+
+def model_at(base: str, recipe: str) -> BaseModelFacts | None:
+    """Return what is known of a model where a recipe is: by the catalogue, and as it is stated."""
+    model = find_model(base)
+    for one in reversed(stated_models(recipe, base)):  # the nearest counts most
+        model = model or BaseModelFacts(base, one.service, None, (), UNKNOWN_PRICE)
+        renderers = (one.renderer,) if one.renderer else model.renderers
+        model = evolve(model, context=one.context or model.context, renderers=renderers)
+    if model is None or (price := stated_price(base, model.service, recipe)) is None:
+        return model
+    each = Price(*(getattr(price, kind) for kind in PRICE_KINDS))
+    return evolve(model, price=each, as_of=price.as_of, source=price.source)
+
+
+def stated_price(
+    base: str,
+    service: str,
+    recipe: str,
+    own: Mapping[str, Any] | None = None,
+    day: str | None = None,
+) -> PricePlan | None:
+    """Return the prices of a model as they are stated for a service, completed from the catalogue;
+    None if none is. ``own`` are those of the recipe, which are of ``day``."""
+    nearest = [StatedModel(base, "the recipe", service, prices=own or {}, as_of=day)]
+    layers = [one for one in nearest + stated_models(recipe, base) if one.service == service]
+    if not is_hosted(service) or not any(one.prices for one in layers):
+        return None
+    if (listed := price_of(base, service)) is not None:
+        prices = {kind: usd for kind, usd in values_of(listed).items() if usd is not None}
+        source, listed_on = listed_source(base, service)
+        layers.append(StatedModel(base, source, prices=prices, as_of=listed_on))
+    chosen = dict.fromkeys(PRICES)
+    said: dict[str, list[str]] = {}
+    days = []
+    for layer in layers:
+        kinds = [kind for kind in layer.prices if chosen[kind] is None]
+        chosen |= {kind: layer.prices[kind] for kind in kinds}
+        if kinds:
+            said[", ".join(filter(None, (layer.file, layer.source, layer.as_of)))] = kinds
+            days += [layer.as_of] if layer.as_of else []
+    each = [f"{who} ({', '.join(kinds)})" for who, kinds in said.items()]
+    return PricePlan(
+        **chosen, as_of=min(days, default=None), source="; ".join(said if len(said) == 1 else each)
+    )
+
+
+@lru_cache(maxsize=8)
+def _read(path: str, stamp: int) -> StatedFile:  # noqa: ARG001 (a part of the cache's key)
+    """Return what a file states; ``stamp`` is the time of its last change."""
+    import json
+    import tomllib
+
+    loads: Callable[[str], Any] = json.loads if path.endswith(".json") else tomllib.loads
+
+    found, name = Diagnostics(), os.path.relpath(path)
+    source = Source(path if name.startswith("..") else name, "")
+    try:
+        with open(path, encoding="utf-8") as file:
+            source = Source(source.name, file.read())
+        if not _is_table(tables := loads(source.text)):
+            raise ValueError("it holds no tables")
+    except (OSError, ValueError) as error:
+        place, start = re.search(r"line (\d+), column (\d+)", str(error)), len(source.text)
+        if place is not None:
+            start = source.line_starts[int(place[1]) - 1] + int(place[2]) - 1
+        found.error("RL0170", Span(source, start, start), f"this cannot be read: {error}")
+        return StatedFile({}, found)
+    reader, file_name = _Reader(source, found), os.path.basename(path)
+    given = reader.expect(tables, (), {"models": ("tables of models", _is_table)})
+    models = given.get("models", {})
+    stated = reader.expect(models, ("models",), dict.fromkeys(models, ("a table", _is_table)))
+    return StatedFile({b: reader.model(b, one, file_name) for b, one in stated.items()}, found)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+_Wanted = Mapping[str, tuple[str, Callable[[Any], bool]]]  # what a key takes, and whether it fits
+_MODEL: _Wanted = {
+    "service": (
+        "the name of a provider, such as tinker",
+        lambda name: name in provider_names() and is_hosted(name),
+    ),
+    "context": ("tokens, a whole number from 1 on", lambda n: type(n) is int and n > 0),
+    "renderer": ("the name of a renderer", lambda value: value in renderer_names()),
+    "price": ("a table, such as { sample = 0.6, train = 0.6 }", _is_table),
+    "as_of": ("a day, such as 2026-11-20", lambda day: bool(re.fullmatch(DAY, str(day)))),
+    "source": ("a text", lambda value: isinstance(value, str)),
+}
+_PRICE: _Wanted = dict.fromkeys(
+    PRICES,
+    ("dollars, a number from 0 on", lambda n: type(n) in (int, float) and 0 <= n < float("inf")),
+)
+
+
+@frozen(eq=False)
+class _Reader:
+    source: Source
+    found: Diagnostics
+
+    def model(self, base: str, table: Mapping[str, Any], file: str) -> StatedModel:
+        """Return what a table states of a model, without what is wrong."""
+        path = ("models", base, "price")
+        known = self.expect(table, path[:2], _MODEL)
+        prices = self.expect(known.pop("price", {}), path, _PRICE)
+        if prices and "as_of" not in table:
+            message = f"the prices of `{base}` have no date, so nobody knows when they are too old"
+            advice = f"add the day that they are of: `as_of = {today()}`"
+            self.found.warning("RL0171", self._at(path), message, advice)
+        if "as_of" in known:
+            known["as_of"] = str(known["as_of"])
+        if "prefill" in prices:
+            prices = {"cached": prices["prefill"], **prices}  # nothing else says what it saves
+        return StatedModel(base, file, prices=prices, **known)
+
+    def expect(
+        self, table: Mapping[str, Any], path: tuple[str, ...], wanted: _Wanted
+    ) -> dict[str, Any]:
+        """Return the values of a table that are as they should be; report the others."""
+        good = {}
+        for key, value in table.items():
+            what, fits = wanted.get(key, ("", None))
+            if fits is not None and fits(value):
+                good[key] = value
+                continue
+            message, advice = f"`{key}` takes {what}; here it is {value!r}", None
+            if fits is None:
+                message = f"unknown key `{key}`"
+                advice = did_you_mean(key, list(wanted)) or f"known: {', '.join(wanted)}"
+            self.found.error("RL0170", self._at((*path, key)), message, advice)
+        return good
+
+    def _at(self, path: tuple[str, ...]) -> Span:
+        """Return where a key stands, as far as its name is found after those around it."""
+        start = end = 0
+        for key in path:
+            word = re.compile(rf"(?<![\w-]){re.escape(key)}(?![\w-])")
+            match = word.search(self.source.text, end)
+            start, end = match.span() if match else (start, end)
+        return Span(self.source, start, end)
