@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlc.catalog import ProviderError, provider, provider_names
+from rlc.catalog import ProviderError, price_source, provider, provider_names
 from rlc.compile import ServiceMismatchError, on_service
 from rlc.errors import Error
 from rlc.explanation.layout import WIDTH, dollars, wrap
@@ -17,27 +17,31 @@ from rlc.pricing import LEVELS, StageCost, plan_cost, total_cost
 _NAME, _USD = 12, 14  # columns
 
 
-def _offers(plan: Plan) -> Iterator[tuple[str, Sequence[StageCost] | Error]]:
-    """Yield the services, the plan's own first, with its costs there, or why it cannot run."""
+def _offers(plan: Plan) -> Iterator[tuple[str, Sequence[StageCost] | Error, str]]:
+    """Yield the services, the plan's own first, each with its costs there, or why it cannot run,
+    and where the prices are from."""
     own = plan.stages[0].model.service
     for name in sorted(provider_names(), key=lambda name: name != own):
         try:
-            yield name, plan_cost(on_service(plan, name))
+            there = on_service(plan, name)
         except (ProviderError, ServiceMismatchError) as error:
-            yield name, error
+            yield name, error, ""
+            continue
+        sources = dict.fromkeys(price_source(stage.model)[0] for stage in there.stages)
+        yield name, plan_cost(there), "; ".join(filter(None, sources)) or provider(name).priced
 
 
 def offers_text(plan: Plan, color: bool = False) -> str:
     """Return the offers as a table, and a line for each service that cannot run the plan."""
     able, others = [f"{'service':{_NAME}}{''.join(f'{level:>{_USD}}' for level in LEVELS)}"], []
-    for name, costs in _offers(plan):
+    for name, costs, prices in _offers(plan):
         if isinstance(costs, Error):
             advice = f"; {costs.hint}" if costs.hint else ""
             others += wrap(f"no: {costs}{advice}", WIDTH, f"{name:{_NAME}}", " " * _NAME)
             continue
         able.append(f"{name:{_NAME}}{_amounts(costs)}")
         if not all(cost.free for cost in costs):
-            able += wrap(f"prices: {provider(name).priced}", WIDTH, "  ", "  ")
+            able += wrap(f"prices: {prices}", WIDTH, "  ", "  ")
             of_stages = costs if len(costs) > 1 else ()
             able += [f"  {cost.stage:{_NAME - 2}}{_amounts([cost])}" for cost in of_stages]
     title = Paint(color).title(f"USD of {plan.recipe} on each service")
@@ -52,15 +56,15 @@ def _amounts(costs: Sequence[StageCost]) -> str:
 
 def offers_dict(plan: Plan) -> dict[str, Any]:
     """Return the offers as data. A null ``total`` is unknown, and ``at_least`` its lower bound."""
-    found = [{"service": name, **_as_data(name, costs)} for name, costs in _offers(plan)]
+    found = [{"service": offer[0], **_as_data(*offer)} for offer in _offers(plan)]
     return {"recipe": plan.recipe, "currency": "USD", "services": found}
 
 
-def _as_data(name: str, costs: Sequence[StageCost] | Error) -> dict[str, Any]:
+def _as_data(name: str, costs: Sequence[StageCost] | Error, prices: str) -> dict[str, Any]:
     if isinstance(costs, Error):
         return {"runs": False, "why": costs.message, "instead": costs.hint}
-    there, stages = provider(name), [{"stage": cost.stage, **_totals([cost])} for cost in costs]
-    known = {"runs": True, "prices": there.priced, "tried": there.tried}
+    stages = [{"stage": cost.stage, **_totals([cost])} for cost in costs]
+    known = {"runs": True, "prices": prices, "tried": provider(name).tried}
     return {**known, **_totals(costs), "stages": stages}
 
 

@@ -420,7 +420,7 @@ def cost_lines(cost: StageCost, model: ModelPlan) -> Lines:
     source, day = price_source(model)
     if source:
         yield from wrapped(f"prices of {source}{_age(model, day)}")
-    if note := provider(model.service).prices.get("note"):
+    elif note := provider(model.service).prices.get("note"):
         yield from wrapped(f"prices: {note}")
     yield "a server of your own (--base-url) bills none of it"
 
