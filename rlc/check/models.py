@@ -241,8 +241,7 @@ def _find(
     try:
         there = find_provider(own.data) if own and own.data else None
     except ProviderError as error:
-        assert own is not None
-        found.error("RL0340", own.span, error.message, error.hint)
+        found.error("RL0340", values["service"].span, error.message, error.hint)
         return None
     if there and there.models != CATALOGUE and there.hosted and base.type != "path":
         return _of_provider(base, there, recipe, found)

@@ -90,11 +90,10 @@ def on_service(plan: Plan, service: str) -> Plan:
     stages = tuple(
         with_asked_models(evolve(stage, model=on(stage.model)), moved) for stage in plan.stages
     )
-    found = [(stage.name, lack) for stage in stages for lack in stage_limits(stage, there)]
-    for stage_name, lack in found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        message = f"{stage_name}.{lack.path}: {lack.what}{more}"
-        raise ServiceMismatchError(message, lack.instead)
+    lacks = [(stage.name, lack) for stage in stages for lack in stage_limits(stage, there)]
+    for name, lack in lacks:
+        more = f" (and {len(lacks) - 1} more)" if len(lacks) > 1 else ""
+        raise ServiceMismatchError(f"{name}.{lack.path}: {lack.what}{more}", lack.instead)
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 
