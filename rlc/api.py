@@ -49,7 +49,7 @@ class Recipe:
         overrides: what is set, as ``("main.steps=10",)``.
         seed: the seed of every random choice, or None for the default, 1.
         rehearse: whether the job is a small and short one on the tiny model.
-        service: ``"local"``, ``"tinker"``, or None for the service that has the model.
+        service: ``"local"``, a provider such as ``"tinker"``, or None for the model's own service.
     """
 
     path: str
@@ -210,8 +210,8 @@ def load(
             (``["main.steps=10"]``).
         seed: the seed of every random choice; 1 by default.
         rehearse: make it a small and short job on the tiny model, which needs no key.
-        service: ``"local"`` for the embedded engine or ``"tinker"``; by default the service that
-            has the model.
+        service: ``"local"`` for the embedded engine, or a provider such as ``"tinker"``; by default
+            the service that has the model.
 
     Raises:
         RecipeError: there is no such file, or it is not the text of a recipe.
@@ -301,7 +301,7 @@ def run(
         set: as in :func:`rlc.load`; this and the following are for the path of a recipe only.
         seed: the seed of every random choice; 1 by default.
         rehearse: make it a small and short job on the tiny model, which needs no key.
-        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
+        service: ``"local"``, or a provider; by default the service that has the model.
 
     Raises:
         TypeError: a recipe or a plan that is decided already is given with options of a path.
@@ -367,7 +367,7 @@ def sweep(
         set: as in :func:`rlc.load`; this and the following are for the path of a recipe only.
         seed: the first seed; 1 by default.
         rehearse: a few small trials on the tiny model, which need no key.
-        service: ``"local"`` or ``"tinker"``; by default the service that has the model.
+        service: ``"local"``, or a provider; by default the service that has the model.
 
     Raises:
         TypeError: a recipe that is decided already is given with options of a path.

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from rlc.catalog.environments import *
     from rlc.catalog.facts import *
     from rlc.catalog.index import *
+    from rlc.catalog.limits import *
     from rlc.catalog.metrics import *
     from rlc.catalog.plan_files import *
+    from rlc.catalog.providers import *
     from rlc.catalog.records import *
     from rlc.catalog.saved_weights import *
     from rlc.catalog.schema import *
@@ -47,15 +49,18 @@ else:
             prompt_rules reward_models_of roles_of rubrics_of seats_of task_count templates_of
             trained_seats unknown_turns with_files with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES TINY TINY_TOKENIZER UNKNOWN_PRICE
-            dollars find_model find_retired gem_facts gem_ids model_names model_price part_cost
-            price_source prices_as_of published_at renderer_fits renderer_keeps_prefix
-            renderer_names storage_price textarena_facts tokenizer_of
+            find_model find_retired gem_facts gem_ids model_names part_cost
+            prices_as_of published_at renderer_fits renderer_keeps_prefix
+            renderer_names textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
             service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits
+        limits: limits_of nearest_model stage_limits
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
+        providers: CATALOGUE Provider ProviderError dollars find_provider model_price price_source
+            provider provider_names service_of
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
             WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError

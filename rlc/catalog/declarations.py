@@ -14,6 +14,7 @@ from rlc.catalog.builtins.training import (
 )
 from rlc.catalog.facts import model_names, renderer_names
 from rlc.catalog.index import KINDS
+from rlc.catalog.providers import provider_names
 from rlc.catalog.records import (
     MODEL_FOLDER,
     Declaration,
@@ -25,8 +26,10 @@ from rlc.catalog.records import (
     text,
     word,
 )
-from rlc.plan import RUN_WEIGHTS, SERVICES, MetricPlan
+from rlc.plan import RUN_WEIGHTS, MetricPlan
 
+# Paths of states of other services than Tinker, whose have a form of their own.
+_OTHER_STATES = r"(?!tinker|local|https?)[a-z][a-z0-9+.-]*://.+"
 _MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")
 _STEPS = count("steps", "number of updates", None)
 _EPOCHS = count("epochs", "how often all tasks are gone through, instead of `steps`", None)
@@ -153,7 +156,7 @@ MODEL_FIELDS = (
         "string",
         "what to start from: an earlier run (its best or last state, or `runs/x@main:20`), an "
         "adapter of PEFT in a folder, a state that Tinker keeps; none: a fresh adapter",
-        form=(rf"tinker://.+/weights/.+|{RUN_WEIGHTS}", "runs/NAME@main:20"),
+        form=(rf"tinker://.+/weights/.+|{_OTHER_STATES}|{RUN_WEIGHTS}", "runs/NAME@main:20"),
         file=RUN_WEIGHTS,
     ),
     text(
@@ -166,7 +169,7 @@ MODEL_FIELDS = (
     word(
         "service",
         "where it is trained; by default where the model lives",
-        SERVICES,
+        provider_names,
         None,
         noun="service",
     ),

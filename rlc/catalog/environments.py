@@ -16,7 +16,6 @@ from rlc.catalog.records import MODEL_FOLDER, EnvFacts, Param, Role
 from rlc.data import Code, module_of_package
 from rlc.plan import (
     ANY,
-    LOCAL,
     MAX_TURNS,
     AnyData,
     AnyJudge,
@@ -338,7 +337,7 @@ def _model(model: ModelPlan, change: Change) -> ModelPlan:
 
 def _files_among(params: Iterable[Param], model: ModelPlan) -> list[Param]:
     """Return the parameters that may be paths; a folder of a served model is a name instead."""
-    served = model.service != LOCAL
+    served = model.hosted
     return [p for p in params if p.file and not (served and p.file == MODEL_FOLDER)]
 
 

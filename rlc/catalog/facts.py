@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from rlc.catalog.records import Param, Signature, optional
-from rlc.plan import LOCAL, TINKER, ModelPlan
+from rlc.plan import LOCAL, TINKER, is_hosted
 from rlc.records import frozen
 
 TINY = "tiny"
@@ -63,6 +63,10 @@ class BaseModelFacts:
     unconfirmed: tuple[str, ...] = ()
     as_of: str | None = None
     source: str = ""
+
+    @property
+    def hosted(self) -> bool:
+        return is_hosted(self.service)
 
     @property
     def chatml(self) -> bool:
@@ -151,17 +155,6 @@ def published_at() -> str:
     return str(snapshot("models")["source"])
 
 
-def price_source(model: ModelPlan) -> tuple[str, str | None]:
-    """Return where the prices of a model are from, with their date, and that alone; an empty text
-    if they are unknown."""
-    if model.price is not None:
-        return model.price.source, model.price.as_of
-    known = find_model(model.base)
-    if known is None or known.as_of is None:
-        return "", None
-    return f"{known.as_of}, {known.source}", known.as_of
-
-
 @cache
 def _models() -> dict[str, BaseModelFacts]:
     shipped = snapshot("models")
@@ -181,39 +174,6 @@ def _models() -> dict[str, BaseModelFacts]:
         for name, facts in shipped["models"].items()
     }
     return {TINY: _TINY} | hosted
-
-
-class TokenCounts(Protocol):
-    """Tokens by the kinds that a service bills."""
-
-    prefill: int
-    cached: int
-    sampled: int
-    trained: int
-
-
-def model_price(model: ModelPlan) -> Price | None:
-    """Return the prices of a model: those that are stated, else those of its service."""
-    if model.service == LOCAL or (own := model.price) is None:
-        return price_of(model.base, model.service)
-    return Price(own.prefill, own.cached, own.sample, own.train)
-
-
-def price_of(base: str, service: str) -> Price | None:
-    """Return the prices of a model on a service; None if they are unknown."""
-    if service == LOCAL:
-        return FREE
-    model = find_model(base)
-    return model.price if model else None
-
-
-def dollars(price: Price | None, usage: TokenCounts) -> float | None:
-    """Return the cost of used tokens in USD; None if a price that it needs is unknown."""
-    price = price or UNKNOWN_PRICE
-    tokens = (usage.prefill, usage.cached, usage.sampled, usage.trained)
-    prices = (price.prefill, price.cached, price.sample, price.train)
-    known = [cost for cost in map(part_cost, tokens, prices) if cost is not None]
-    return sum(known) if len(known) == len(tokens) else None
 
 
 def part_cost(tokens: float, price: float | None) -> float | None:

@@ -17,7 +17,7 @@ from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import is_rewarded, roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, teacher_traits
 from rlc.catalog.records import Role, WatchedMetric
-from rlc.plan import LOCAL, Over, Rollouts, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
+from rlc.plan import Over, Rollouts, StagePlan, TeacherPlan, Unit, metric_label, teacher_of
 from rlc.records import evolve, frozen
 
 
@@ -168,7 +168,7 @@ ENTRIES = (
     MetricEntry(("time/total",), _ALL, "duration", 0),
     MetricEntry(("time/{part}",), _TRAINED, "duration", 0),
     MetricEntry(("time/episode/{part}",), unit="duration", low=0),
-    _count("service/{part}", of=_TRAINED, needs=lambda stage: stage.model.service != LOCAL),
+    _count("service/{part}", of=_TRAINED, needs=lambda stage: stage.model.hosted),
     _share("guard/{part}", needs=lambda s: bool(s.rollouts and s.rollouts.kl_guard)),
 )
 

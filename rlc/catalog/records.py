@@ -140,7 +140,11 @@ def share(name: str, doc: str, default: float | None, **more: Any) -> Param:
 
 
 def word(
-    name: str, doc: str, choices: tuple[str, ...], default: Any = REQUIRED, **more: Any
+    name: str,
+    doc: str,
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]],
+    default: Any = REQUIRED,
+    **more: Any,
 ) -> Param:
     """Return a parameter for one of some words."""
     return Param(name, "word", doc, default, choices=choices, **more)

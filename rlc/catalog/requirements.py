@@ -20,6 +20,7 @@ from rlc.catalog.environments import (
     rubrics_of,
 )
 from rlc.catalog.index import grader_traits, source_traits, tracker_traits, wrapper_traits
+from rlc.catalog.providers import find_provider
 from rlc.catalog.records import Key
 from rlc.plan import (
     LOCAL,
@@ -29,6 +30,7 @@ from rlc.plan import (
     ModelPlan,
     Plan,
     hub_dataset,
+    is_hosted,
     is_saved_set,
     is_text_file,
 )
@@ -36,12 +38,8 @@ from rlc.plan.leaves import asked_models, children_of
 from rlc.records import evolve, frozen
 from rlc.version import PYTHON
 
-# What a model needs, by the service that trains it, and rlc's extra with it.
-SERVICE_PACKAGES = {
-    LOCAL: ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker-cookbook"),
-    TINKER: ("numpy", "transformers", "tinker", "tinker-cookbook"),
-}
-KEY_OF_TINKER = "TINKER_API_KEY"
+_HERE = ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker-cookbook")
+_HOSTED = ("numpy", "transformers", "tinker", "tinker-cookbook")
 _OF_HUB, _OF_COLUMNS, _OF_OWN_LOSSES = "datasets", "pyarrow", "torch"
 _MODULES = {"gem-llm": "gem"}
 # The newest Python that a package installs on, where that is not every one that rlc runs on.
@@ -56,6 +54,7 @@ _BEGINNINGS = {
 Kind = Literal[
     "service",
     "package",
+    "client",
     "key",
     "file",
     "data set",
@@ -119,6 +118,16 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
         yield from _of_model(path, model)
 
 
+def service_packages(service: str) -> dict[str, str]:
+    """Return the packages that a model needs, by the service that trains it, each with rlc's extra
+    that has it."""
+    if not is_hosted(service):
+        return dict.fromkeys(_HERE, LOCAL)
+    there = find_provider(service)
+    own = {} if there is None or there.package is None else {there.package: ""}
+    return dict.fromkeys(_HOSTED, TINKER) | own
+
+
 def module_of(package: str) -> str:
     """Return the module that is imported of a package; its extras do not count."""
     name = re.sub(r"\[.*\]", "", package)
@@ -141,10 +150,12 @@ def too_new(package: str) -> str:
 
 def _of_model(path: str, model: ModelPlan) -> Iterator[Requirement]:
     yield Requirement("service", model.service, path, model.name)
-    for package in SERVICE_PACKAGES[model.service]:  # the extra has the name of the service
-        yield Requirement("package", package, path, model.name, model.service)
-    if model.service != LOCAL:
-        yield Requirement("key", KEY_OF_TINKER, path, model.name)
+    for package, extra in service_packages(model.service).items():
+        kind: Kind = "package" if extra else "client"  # which is looked for when it is opened
+        yield Requirement(kind, package, path, model.name, extra)
+    there = find_provider(model.service)
+    if there is not None and there.key is not None:
+        yield Requirement("key", there.key, path, model.name, purpose=f"for {there.title}")
     if model.weights is not None:
         yield Requirement("weights", model.weights, f"{path}.weights", model.name)
 

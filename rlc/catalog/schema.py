@@ -14,13 +14,13 @@ from attrs import NOTHING
 
 from rlc.catalog.declarations import DECLARATIONS, EVAL, MODEL_FIELDS, TRAINING
 from rlc.catalog.index import BUILTINS, names_of
+from rlc.catalog.providers import provider_names
 from rlc.catalog.records import Param
 from rlc.plan import (
     DATA,
     LATE,
     OBJECTIVES,
     SCHEMA_VERSION,
-    SERVICES,
     UNIONS,
     AdamPlan,
     AggregatePlan,
@@ -161,7 +161,7 @@ class _Generator:
         if (cls, name) in _NAMES:
             schema = {"enum": names_of(_NAMES[cls, name])}
         if (cls, name) == (ModelPlan, "service"):
-            schema = {"enum": list(SERVICES)}
+            schema = {"enum": list(provider_names())}
         if param is None:
             return schema
         known: Schema = {"description": param.doc}

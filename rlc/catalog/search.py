@@ -26,9 +26,10 @@ from rlc.catalog.facts import (
     retired_models,
 )
 from rlc.catalog.index import BUILTINS, KINDS
+from rlc.catalog.providers import ProviderError, provider, provider_names
 from rlc.catalog.records import Builtin, Declaration, Param
 from rlc.lang import code_titles
-from rlc.plan import LOCAL, UNKNOWN
+from rlc.plan import UNKNOWN
 from rlc.records import asdict, field, frozen, has
 
 
@@ -81,6 +82,7 @@ OTHER_KINDS = {
     "input": "what an expression can read",
     "function": "what an expression can do",
     "base": "models that can be trained",
+    "service": "where they are trained: the embedded engine and providers",
     "environment": "environments of GEM, for gem(id)",
     "problems": "sets of problems, for problems(data)",
     "prompt": "prompt templates, for template(name)",
@@ -133,6 +135,7 @@ def _entries() -> Iterator[NameEntry]:
     for name, retired in retired_models().items():
         reason = f"not trained any more since {retired.since}; the nearest is {retired.use}"
         yield NameEntry("base", name, "retired", reason=reason)
+    yield from map(_service, provider_names())
     yield from map(_environment, gem_ids())
     for name, known in PROBLEM_SETS.items():
         sizes = {
@@ -246,15 +249,29 @@ def _model(name: str) -> NameEntry:
     if model.unconfirmed:
         facts["not confirmed"] = ", ".join(model.unconfirmed)
     doc = "comes with rlc, trained on this machine"
-    if model.service != LOCAL:
+    if model.hosted:
         sample, train = map(_dollars, (model.price.sample, model.price.train))
         costs = f"sample {sample}, train {train} per million tokens"
         doc = f"on Tinker, context {facts['context']}, {costs}"
     return NameEntry("base", name, doc, f'model policy {{ base = "{name}" }}', facts=facts)
 
 
+def _service(name: str) -> NameEntry:
+    try:
+        there = provider(name)
+    except ProviderError as error:
+        return NameEntry("service", name, "cannot be used", reason=str(error))
+    facts: dict[str, Any] = {"client": there.module or "the SDK `tinker`"}
+    facts |= {"address": there.url, "key": there.key, "models": ", ".join(there.model_names)}
+    facts |= {"losses": ", ".join(there.losses or ()), "prices": there.priced}
+    facts |= {"tried": there.tried, "as of": there.as_of, "source": there.source}
+    facts = {what: known for what, known in facts.items() if known} if there.hosted else {}
+    blocked = there.blocked and f"rlc does not run on it: {there.blocked}"
+    return NameEntry("service", name, there.title, f"service = {name}", facts=facts, reason=blocked)
+
+
 def _prices(model: BaseModelFacts) -> dict[str, str]:
-    if model.service == LOCAL:
+    if not model.hosted:
         return {"price": "free"}
     return {
         f"{kind} price": UNKNOWN if usd is None else f"{_dollars(usd)} per million tokens"

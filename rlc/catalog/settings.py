@@ -14,12 +14,12 @@ from rlc.catalog.facts import (
     BaseModelFacts,
     Price,
     find_model,
-    price_of,
     renderer_names,
 )
+from rlc.catalog.providers import listed_source, price_of, provider_names
 from rlc.catalog.tables import PRICE_KINDS, config_folder, table_file, today
 from rlc.lang import Diagnostics, Source, Span, did_you_mean
-from rlc.plan import LOCAL, SERVICES, TINKER, PricePlan
+from rlc.plan import TINKER, PricePlan, is_hosted
 from rlc.records import evolve, field, frozen, values_of
 
 PROJECT, CONFIG = "rlc.toml", "config.toml"
@@ -92,12 +92,12 @@ def stated_price(
     None if none is. ``own`` are those of the recipe, which are of ``day``."""
     nearest = [StatedModel(base, "the recipe", service, prices=own or {}, as_of=day)]
     layers = [one for one in nearest + stated_models(recipe, base) if one.service == service]
-    if service == LOCAL or not any(one.prices for one in layers):
+    if not is_hosted(service) or not any(one.prices for one in layers):
         return None
-    known, listed = find_model(base), price_of(base, service)
-    if known is not None and listed is not None:
+    if (listed := price_of(base, service)) is not None:
         prices = {kind: usd for kind, usd in values_of(listed).items() if usd is not None}
-        layers.append(StatedModel(base, known.source, prices=prices, as_of=known.as_of))
+        source, listed_on = listed_source(base, service)
+        layers.append(StatedModel(base, source, prices=prices, as_of=listed_on))
     chosen = dict.fromkeys(PRICES)
     said: dict[str, list[str]] = {}
     days = []
@@ -146,9 +146,11 @@ def _is_table(value: Any) -> bool:
 
 
 _Wanted = Mapping[str, tuple[str, Callable[[Any], bool]]]  # what a key takes, and whether it fits
-_HOSTED = tuple(service for service in SERVICES if service != LOCAL)
 _MODEL: _Wanted = {
-    "service": (f"one of {', '.join(_HOSTED)}", lambda value: value in _HOSTED),
+    "service": (
+        "the name of a provider, such as tinker",
+        lambda name: name in provider_names() and is_hosted(name),
+    ),
     "context": ("tokens, a whole number from 1 on", lambda n: type(n) is int and n > 0),
     "renderer": ("the name of a renderer", lambda value: value in renderer_names()),
     "price": ("a table, such as { sample = 0.6, train = 0.6 }", _is_table),

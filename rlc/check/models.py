@@ -6,16 +6,21 @@ import os
 from typing import Any
 
 from rlc.catalog import (
+    CATALOGUE,
     FREE,
     MODEL_FIELDS,
     PRICE_KINDS,
     PRICES,
     UNKNOWN_PRICE,
     BaseModelFacts,
+    Provider,
+    ProviderError,
     find_model,
+    find_provider,
     find_retired,
     model_at,
     model_names,
+    nearest_model,
     settings_of,
     stated_models,
     stated_price,
@@ -35,8 +40,6 @@ from rlc.plan import (
     show,
 )
 from rlc.records import evolve, values_of
-
-CATALOGUE = "catalogue"
 
 
 def model_value(
@@ -70,7 +73,7 @@ def model_value(
     price = _price(values.pop("price"), base, service, recipe, found)
     fields: dict[str, Any] = {**values, "service": service, "renderer": renderer}
     record = ModelPlan(name=name, context=context, price=price, **fields)  # type: ignore[arg-type]
-    _report_unknown(base, context, price, found)
+    _report_unknown(base, context, price.data if price else model.price, found)
     return Value("model", ModelState(record, None), decl.span, decl.name.span)
 
 
@@ -100,9 +103,9 @@ def _price(
     return Value("price", price, given.span, given.origin if own else file)
 
 
-def _report_unknown(base: Value, context: Value, price: Value | None, found: Diagnostics) -> None:
+def _report_unknown(base: Value, context: Value, price: Any, found: Diagnostics) -> None:
     """Warn of what is not known of a model that the catalogue does not have."""
-    kinds = values_of(price.data) if price is not None else {}
+    kinds = values_of(price)
     priced = all(kinds.get(kind) is not None for kind in PRICE_KINDS)
     unknown = ["context"] * (context.data is None) + ["prices"] * (not priced)
     if base.type == "path" or find_model(base.data) is not None or not unknown:
@@ -234,7 +237,14 @@ def _find(
 ) -> BaseModelFacts | None:
     """Return the catalogue's model, or an unknown one for a folder or a name that a server of the
     user's may have; None after a report."""
-    name = base.data
+    name, own = base.data, values.get("service")
+    try:
+        there = find_provider(own.data) if own and own.data else None
+    except ProviderError as error:
+        found.error("RL0340", values["service"].span, error.message, error.hint)
+        return None
+    if there and there.models != CATALOGUE and there.hosted and base.type != "path":
+        return _of_provider(base, there, recipe, found)
     if (model := model_at(name, recipe)) is not None:
         return model
     if (retired := find_retired(name)) is not None:
@@ -248,19 +258,33 @@ def _find(
         found.error("RL0107", base.span, f'there is no folder "{folder}"', WHERE_PATHS_START)
         return None
     message, others = f'there is no model "{name}"', model_names()
-    service, renderer = (v and v.data for v in map(values.get, ("service", "renderer")))
-    hosted = service is not None and service != LOCAL and renderer is not None
+    renderer = values.get("renderer")
+    hosted = there is not None and there.hosted and renderer is not None and renderer.data
     advice = f"{known_values(others, name)} (a folder starts with `./` or `/`)"
     if _is_misspelt(name, others):
-        advice += "; if it is another model, list it in `rlc.toml`" * hosted
-    elif hosted:
-        return BaseModelFacts(name, str(service), None, (), UNKNOWN_PRICE)
+        advice += "; if it is another model, list it in `rlc.toml`" if hosted else ""
+    elif there and hosted:
+        return BaseModelFacts(name, there.name, None, (), UNKNOWN_PRICE)
     else:
         advice += "; a model that is not listed takes `service = tinker`, a `renderer`, and its "
         advice += "`context` and `price`; `rlc models --refresh` reads the list anew"
     fix = rename(base.span, name, others, others=True)
     found.error("RL0107", base.span, message, advice, fix=fix)
     return None
+
+
+def _of_provider(
+    base: Value, service: Provider, recipe: str, found: Diagnostics
+) -> BaseModelFacts | None:
+    """Return what is known of a model on a service with models of its own; None after a report."""
+    name = base.data
+    if (offered := service.offered(name)) is None:
+        message = f'"{name}" is not on the service `{service.name}`'
+        found.error("RL0306", base.span, message, nearest_model(name, service))
+        return None
+    known = model_at(name, recipe) or BaseModelFacts(name, "", None, (), offered.price)
+    context = offered.context or known.context
+    return evolve(known, service=service.name, context=context, price=offered.price)
 
 
 def _is_misspelt(name: str, others: tuple[str, ...]) -> bool:
@@ -278,7 +302,7 @@ def _service(chosen: Value, base: Value, model: BaseModelFacts, found: Diagnosti
     if chosen.data != model.service:
         message = f'"{base.data}" is not on the service `{chosen.data}`'
         advice = "to train it here, give the folder that holds its weights as `base`"
-        if model.service == LOCAL:
+        if not model.hosted:
             advice = "it is here; `rlc run --service tinker --base-url …` trains it on your server"
         found.error("RL0306", chosen.span, message, advice)
         return None

@@ -19,7 +19,7 @@ from rlc.api import load_plan
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.compile import SavedPlan, read_plan
 from rlc.errors import Error
-from rlc.plan import LOCAL, Plan, plan_hash
+from rlc.plan import Plan, plan_hash
 from rlc.pricing import plan_cost, total_cost
 from rlc.runtime import is_run, new_folder, read_run
 
@@ -39,7 +39,7 @@ def needs_approval(saved: SavedPlan) -> bool:
     # That of a small job may be the job itself; then only the file says that it is one.
     rehearsed = saved.made_from is not None and saved.made_from.rehearse
     rehearses = rehearsed or saved.plan.rehearses
-    here = all(stage.model.service == LOCAL for stage in saved.plan.stages)
+    here = not any(stage.model.hosted for stage in saved.plan.stages)
     return not (rehearses and here) or bool(total_cost(plan_cost(saved.plan), "high"))
 
 

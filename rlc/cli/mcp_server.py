@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from functools import wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
@@ -166,11 +166,12 @@ def plan(
     set: list[str] | None = None,
     seed: int | None = None,
     rehearse: bool = False,
-    service: Literal["local", "tinker"] | None = None,
+    service: str | None = None,
 ) -> dict[str, Any]:
     """Save the plan of a recipe to a file (`out`, such as plan.json), with every value decided, for
-    a person to approve and for `run`. `rehearse` makes it small and short, on the tiny model. Says
-    the plan's hash, what it costs in USD, and whether it needs an approval.
+    a person to approve and for `run`. `rehearse` makes it small and short, on the tiny model;
+    `service` is `local`, `tinker` or another provider. Says the plan's hash, what it costs in USD,
+    and whether it needs an approval.
     """
     if not rlc.api.is_saved_plan(out):
         raise Error(f"a plan is saved as JSON, and {out} does not end so", "call it plan.json")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rlc.cli.output import UsageError
 from rlc.errors import Error
-from rlc.plan import SERVICES
 
 if TYPE_CHECKING:
     from rlc.api import Recipe
@@ -27,9 +26,9 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     text += "runs/x@main:20), the folder of an adapter, a tinker:// path"
     parser.add_argument("--weights", metavar="MODEL", help=text)
     parser.add_argument("--seed", type=int, help="seed of every random choice (default 1)")
-    text = "train on another service than the model's own: `tinker` with --base-url for a server "
-    text += "of your own, `local` for the embedded engine"
-    parser.add_argument("--service", choices=SERVICES, help=text)
+    text = "train on another service than the model's own: a provider such as `together`, `tinker` "
+    text += "with --base-url for a server of your own, `local` for the embedded engine"
+    parser.add_argument("--service", metavar="NAME", help=text)
     text = "the same job on the embedded tiny model, small and short, without a key"
     parser.add_argument("--rehearse", action="store_true", help=text)
 

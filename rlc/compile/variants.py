@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rlc.catalog import DEFAULT_BUDGET, TINY, find_model, source_traits, stated_price
+from rlc.catalog import (
+    DEFAULT_BUDGET,
+    TINY,
+    find_model,
+    provider,
+    source_traits,
+    stage_limits,
+    stated_price,
+)
 from rlc.errors import Error
 from rlc.plan import (
     LOCAL,
@@ -49,8 +57,11 @@ class ServiceMismatchError(Error, ValueError):
 
 def on_service(plan: Plan, service: str) -> Plan:
     """Return the same plan with every model on ``service``. Any server with Tinker's protocol may
-    serve any model. Raise ServiceMismatchError if the embedded engine does not have one."""
-    provenance = dict(plan.provenance)
+    serve any model. Raise ServiceMismatchError if the service does not have one, or cannot do what
+    the plan asks for, and ProviderError if there is none of that name."""
+    provenance, there = dict(plan.provenance), provider(service)
+    if there.blocked is not None:
+        raise ServiceMismatchError(f"rlc does not run on `{service}`: {there.blocked}")
 
     def on(model: ModelPlan) -> ModelPlan:
         """Return a model there, with what is stated of its prices there."""
@@ -64,15 +75,25 @@ def on_service(plan: Plan, service: str) -> Plan:
         others = {f"{path}.model": state.model for path, state in asked_models(stage)}
         for path, model in {"model": stage.model, **others}.items():
             known = find_model(model.base)
-            if service == LOCAL and known is not None and known.service != LOCAL:
+            if not there.hosted and known is not None and known.hosted:
                 raise ServiceMismatchError(
                     f'"{model.base}" is not on this machine; give the folder that holds its '
                     "weights as `base`, or rehearse the job with `--rehearse`"
+                )
+            state = model.weights or ""
+            if "://" in state and not state.startswith(there.scheme):
+                raise ServiceMismatchError(
+                    f'"{state}" is on the service `{model.service}`, and not on `{service}`',
+                    "a state stays on the service that saved it",
                 )
             provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
     stages = tuple(
         with_asked_models(evolve(stage, model=on(stage.model)), moved) for stage in plan.stages
     )
+    lacks = [(stage.name, lack) for stage in stages for lack in stage_limits(stage, there)]
+    for name, lack in lacks:
+        more = f" (and {len(lacks) - 1} more)" if len(lacks) > 1 else ""
+        raise ServiceMismatchError(f"{name}.{lack.path}: {lack.what}{more}", lack.instead)
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from rlc.explanation.job import *
     from rlc.explanation.layout import *
     from rlc.explanation.schemes import *
+    from rlc.explanation.services import *
     from rlc.explanation.sizes import *
     from rlc.explanation.stages import *
     from rlc.explanation.summary import *
@@ -25,6 +26,7 @@ else:
         job: Format edge_notes render_graph
         layout: count dollars
         schemes: scheme_formulas
+        services: offers_dict offers_text
         sizes: price
         stages: formula_sections loss_formula
         summary: summary_text

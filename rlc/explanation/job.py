@@ -8,19 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from rlc.catalog import tracker_traits
+from rlc.catalog import CATALOGUE, find_provider, tracker_traits
 from rlc.catalog.requirements import (
-    KEY_OF_TINKER,
-    SERVICE_PACKAGES,
     Requirement,
     requirements,
+    service_packages,
 )
 from rlc.explanation.layout import ROOM, Lines, count, wrapped
 from rlc.explanation.sizes import when_evaluated
 from rlc.lang.render import Paint
 from rlc.plan import (
-    LOCAL,
-    TINKER,
     ExpectationPlan,
     ExpectationResult,
     FromData,
@@ -157,7 +154,7 @@ def written(plan: Plan) -> Iterator[str]:
         files.append("tokens.bin (a sequence that was trained on)")
     if plan.trainings:
         files.append("timeline.jsonl (a node of a step)")
-    if any(stage.model.service != LOCAL for stage in plan.stages):
+    if any(stage.model.hosted for stage in plan.stages):
         files.append("service.jsonl (a session)")
     folder = "a run folder (--run-dir, by default runs/NAME-TIME)"
     yield f"{folder} with {', '.join(files)}"
@@ -202,7 +199,7 @@ _WRITTEN: Table[Callable[[Training], Iterator[str]]] = Table(
 
 def _checkpoints(stage: Training) -> str:
     save = stage.save
-    where = "in the run folder" if stage.model.service == LOCAL else "on the service"
+    where = "on the service" if stage.model.hosted else "in the run folder"
     when = f"every {save.every:,} steps and at the end" if save.every else "at the end"
     parts = [f"checkpoints {where} {when}"]
     if save.every:
@@ -219,26 +216,28 @@ def needed(plan: Plan) -> list[str]:
     """Return what the job needs before it can run, as sentences without repetitions."""
     every = requirements(plan)
     services = dict.fromkeys(one.name for one in every if one.kind == "service")
-    covered = {package for service in services for package in SERVICE_PACKAGES[service]}
-    found = [sentence for service in services for sentence in _SERVICES[service]]
-    for one in every:
-        in_service = one.kind == "package" and one.name in covered
-        if one.kind != "service" and not in_service and one.name != KEY_OF_TINKER:
-            found.append(_SENTENCES[one.kind](one))
+    covered = {package for service in services for package in service_packages(service)}
+    covered |= {there.key for there in map(find_provider, services) if there and there.key}
+    found = [sentence for service in services for sentence in _of_service(service)]
+    others = (one for one in every if one.kind != "service" and one.name not in covered)
+    found += [_SENTENCES[one.kind](one) for one in others]
     return list(dict.fromkeys(found))
 
 
-_SERVICES = {
-    LOCAL: (
-        "no key and no network for the model: it trains on this machine",
-        "the packages torch and transformers (rlc[local])",
-    ),
-    TINKER: (
-        "TINKER_API_KEY in the environment: it trains on hosted Tinker, or on a server of your own "
-        "(--base-url)",
-        "the packages tinker and tinker-cookbook (rlc[tinker])",
-    ),
-}
+def _of_service(service: str) -> Iterator[str]:
+    there = find_provider(service)
+    if there is None:
+        yield f"the provider `{service}`, which is not known here"
+    elif not there.hosted:
+        yield "no key and no network for the model: it trains on this machine"
+        yield "the packages torch and transformers (rlc[local])"
+    else:
+        where = "hosted Tinker" if there.models == CATALOGUE else there.title
+        key = f"{there.key} in the environment: " if there.key else ""
+        yield f"{key}it trains on {where}, or on a server of your own (--base-url)"
+        yield "the packages tinker and tinker-cookbook (rlc[tinker])"
+        if there.package is not None:
+            yield f"the package {there.package}, its client"
 
 
 def _package(one: Requirement) -> str:

@@ -18,6 +18,7 @@ from rlc.catalog import (
     max_turns,
     preference_traits,
     price_source,
+    provider,
     renderer_keeps_prefix,
     seats_of,
     with_role,
@@ -419,6 +420,8 @@ def cost_lines(cost: StageCost, model: ModelPlan) -> Lines:
     source, day = price_source(model)
     if source:
         yield from wrapped(f"prices of {source}{_age(model, day)}")
+    elif note := provider(model.service).prices.get("note"):
+        yield from wrapped(f"prices: {note}")
     yield "a server of your own (--base-url) bills none of it"
 
 

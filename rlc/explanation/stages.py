@@ -20,7 +20,6 @@ from rlc.explanation.layout import Lines, wrapped
 from rlc.explanation.schemes import Formula, reward_formulas, scheme_formulas
 from rlc.lang.render import Paint
 from rlc.plan import (
-    LOCAL,
     AdamPlan,
     Evaluation,
     KlPlan,
@@ -35,6 +34,7 @@ from rlc.plan import (
     Table,
     TeacherPlan,
     Training,
+    is_hosted,
     is_text_file,
     is_training,
     show,
@@ -223,7 +223,7 @@ def _of_own_loss(loss: LossPlan, program: Program, service: str) -> Iterator[str
         yield "of degree 1 in A: the weight of a sequence is folded into its advantages"
     if loss.by_sequence:
         yield "one number for each sequence, which counts like the loss of one token"
-    if service != LOCAL:
+    if is_hosted(service):
         yield "a custom loss of the service; where it has none, the SDK computes it here, after a"
         yield "forward pass of its own: 1.5 times the training work"
 

@@ -24,7 +24,7 @@ from rlc.catalog import (
     is_run_weights,
 )
 from rlc.errors import Error, first_line
-from rlc.plan import LOCAL, ModelPlan, Plan, StagePlan, file_part, plan_hash
+from rlc.plan import ModelPlan, Plan, StagePlan, file_part, plan_hash
 from rlc.report import read_plan
 from rlc.runtime import evaluation_results, is_number, read_metrics
 from rlc.version import __version__
@@ -62,7 +62,7 @@ def export_model(
     with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as work:
         adapter = Path(work) / "adapter"
         adapter.mkdir()
-        if model.service == LOCAL:
+        if not model.hosted:
             assert found is not None
             _local_adapter(found, model, adapter)
         else:
@@ -70,7 +70,7 @@ def export_model(
         written = adapter
         if form == "merged":
             written = Path(work) / "merged"
-            merge = _merge_here if model.service == LOCAL else _merge_hosted
+            merge = _merge_hosted if model.hosted else _merge_here
             merge(model, adapter, written, dtype)
         (written / CARD).write_text(model_card(model, found, form), encoding="utf-8")
         for file in written.iterdir():  # safetensors lets nobody else read what it writes

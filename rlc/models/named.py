@@ -12,12 +12,13 @@ from rlc.catalog import (
     find_weights,
     model_at,
     model_names,
+    service_of,
     stated_price,
     weights_folder,
 )
 from rlc.check import known_values
 from rlc.errors import Error
-from rlc.plan import LOCAL, TINKER, ModelPlan
+from rlc.plan import LOCAL, ModelPlan, is_hosted
 from rlc.service import ServiceError, require_packages
 
 
@@ -39,11 +40,11 @@ def named_model(
     known = model_at(name, "")
     if known is not None:
         return _model(name, known.base, renderer)
-    if name.startswith("tinker://"):
+    if (service := service_of(name)) is not None and is_hosted(service):
         if base is None:
-            base, trained = _reported_base(name, base_url)
+            base, trained = _reported_base(name, base_url, service)
             renderer = renderer or trained
-        return _model(name, base, renderer, weights=name, service=TINKER)
+        return _model(name, base, renderer, weights=name, service=service)
     if os.path.isfile(os.path.join(name, "config.json")):
         return _model(name, name, renderer)
     if (retired := find_retired(name)) is not None:
@@ -62,13 +63,13 @@ def named_model(
     return evolve(model, lora_rank=found.rank, **trains)
 
 
-def _reported_base(path: str, base_url: str | None) -> tuple[str, str | None]:
+def _reported_base(path: str, base_url: str | None, service: str) -> tuple[str, str | None]:
     """Return base and renderer (or None) of a state, as the service reports them."""
     try:
-        require_packages(TINKER)
+        require_packages(service)
         from rlc.service import find_base
 
-        return find_base(path, base_url)
+        return find_base(path, base_url, service)
     except ServiceError as error:
         message = f"the base model of {path} is not known here: {error.message.rstrip('.')}"
         raise UnknownModelError(message, "give --base") from error

@@ -18,13 +18,13 @@ from typing import Any
 from rlc.algo import SHARED_BY, AdvantageScheme
 from rlc.plan.leaves import asked_models
 from rlc.plan.parts import (
-    LOCAL,
     AggregatePlan,
     BatchPlan,
     KlPlan,
     LossPlan,
     ModelState,
     OverlapPlan,
+    is_hosted,
 )
 from rlc.plan.stages import (
     Evaluation,
@@ -302,5 +302,5 @@ def takes_what_is_ready(overlap: OverlapPlan, service: str) -> bool:
     If sampling and training share a processor there is nothing to gain, and the sum of a gradient's
     parts would differ in its last bits from run to run.
     """
-    chosen = overlap.order or ("fixed" if service == LOCAL else "ready")
+    chosen = overlap.order or ("ready" if is_hosted(service) else "fixed")
     return overlap.minibatches > 1 and chosen == "ready"

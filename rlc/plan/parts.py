@@ -40,9 +40,13 @@ class ModelPlan(Record):
     weights: str | None  # path of the saved state to start from; None: a fresh adapter
     renderer: str
     context: int | None  # tokens; None if unknown
-    service: str  # "local" or "tinker"
+    service: str  # "local", or the name of a provider
     # That the user states; None: those of the catalogue. No plan is another for its prices.
     price: PricePlan | None = field(default=None, eq=False, metadata={IF_ANY: True})
+
+    @property
+    def hosted(self) -> bool:
+        return is_hosted(self.service)
 
 
 @frozen
@@ -90,7 +94,12 @@ class SamplingPlan(Sampling):
     concurrency: int | None = None  # None: as many as the service bears
 
 
-LOCAL, TINKER = SERVICES = ("local", "tinker")  # the embedded engine; Tinker, hosted or served
+LOCAL, TINKER = "local", "tinker"  # the embedded engine; Tinker, hosted or served
+
+
+def is_hosted(service: str) -> bool:
+    """Return whether a service is another than the embedded engine of this machine."""
+    return service != LOCAL
 
 
 @frozen

@@ -8,12 +8,12 @@ from typing import Any
 from rlc.catalog import (
     env_facts,
     find_model,
+    find_provider,
     loss_traits,
     max_turns,
     model_price,
     reward_models_of,
     rubrics_of,
-    storage_price,
     teacher_traits,
     tokenizer_of,
     unknown_turns,
@@ -237,6 +237,7 @@ def _storage(stage: StagePlan) -> Iterator[str]:
     if not is_training(stage) or cost.is_free(stage.model):
         return
     size, price = cost.checkpoint_bytes(stage.model, "high"), stage.model.price
+    there = find_provider(stage.model.service)
     kept = cost.kept_checkpoints(stage.save, stage.steps)
     ttl = stage.save.ttl_seconds
     time = "a month, and on until they are deleted" if ttl is None else show(ttl, "duration")
@@ -244,13 +245,16 @@ def _storage(stage: StagePlan) -> Iterator[str]:
         many = f"{kept:,} checkpoint{'s' * (kept != 1)}"
         yield f"{many} kept for {time}, at ${price.checkpoint:g} a month each"
         return
+    if there is None or there.storage is None:
+        yield f"the price of checkpoints on `{stage.model.service}` is unknown"
+        return
     if size is None:
         yield "the size of the adapter is unknown, and with it the price of its checkpoints"
         return
     low, high = cost.BYTES_PER_PARAMETER["low"], cost.BYTES_PER_PARAMETER["high"]
     yield (
         f"{kept:,} checkpoint{'s' * (kept != 1)} of {size / cost.GIGABYTE:.2g} GB kept for {time}, "
-        f"at ${storage_price():.2f} a GB and month ({cost.lora_parameters(stage.model):,} "
+        f"at ${there.storage:.2f} a GB and month ({cost.lora_parameters(stage.model):,} "
         f"parameters with Adam's moments, {low} to {high} bytes each)"
     )
 

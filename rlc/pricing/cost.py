@@ -16,14 +16,13 @@ from rlc.catalog import (
     FREE,
     UNKNOWN_PRICE,
     find_model,
+    find_provider,
     located_files,
     located_stages,
     model_price,
     part_cost,
-    storage_price,
 )
 from rlc.plan import (
-    LOCAL,
     EndpointPlan,
     KlPlan,
     ModelPlan,
@@ -241,11 +240,13 @@ def _money(tokens: float, price: float | None) -> Money:
 
 
 def is_free(model: ModelPlan) -> bool:
-    """Return whether training costs nothing: on this machine, or on the user's own server for a
-    model that Tinker does not have."""
-    known = find_model(model.base)
-    own = known.service == LOCAL if known else os.path.isdir(model.base)
-    return model.service == LOCAL or own
+    """Return whether training costs nothing: on a service that bills nothing, or on the user's own
+    server for a model of this machine."""
+    known, there = find_model(model.base), find_provider(model.service)
+    own = not known.hosted if known else os.path.isdir(model.base)
+    if there is None or not there.bills:
+        return there is not None
+    return own and model.base not in there.model_names
 
 
 def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:
@@ -264,14 +265,16 @@ def _storage(stage: StagePlan, level: Level) -> Money:
     """Return the price of the checkpoints that a stage leaves, until they expire or for a month."""
     if not is_training(stage) or is_free(stage.model):
         return Money()
-    size, price = checkpoint_bytes(stage.model, level), stage.model.price
-    stated = price.checkpoint if price is not None else None
-    if stated is None and size is None:
+    size, there = checkpoint_bytes(stage.model, level), find_provider(stage.model.service)
+    each = stage.model.price.checkpoint if stage.model.price is not None else None
+    price = None if there is None else there.storage
+    if each is None and price is not None and (size is not None or price == 0):
+        each = (size or 0.0) / GIGABYTE * price
+    if each is None:
         return UNKNOWN
-    each = stated if size is None or stated is not None else size / GIGABYTE * storage_price()
     months = MONTH if stage.save.ttl_seconds is None else stage.save.ttl_seconds
     kept = kept_checkpoints(stage.save, stage.steps)
-    return Money(kept * (each or 0.0) * months / MONTH)
+    return Money(kept * each * months / MONTH)
 
 
 def kept_checkpoints(save: SavePlan, steps: int) -> int:

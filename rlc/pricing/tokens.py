@@ -22,7 +22,6 @@ from rlc.catalog import (
 )
 from rlc.plan import (
     FORM_TRIES,
-    LOCAL,
     AnyData,
     BatchPlan,
     BuilderData,
@@ -245,7 +244,7 @@ def _played_pairs(_: StagePlan, data: Any, level: Level) -> Iterator[PlayedData]
 
 def _more_tasks(model: ModelPlan, wanted: int, level: Level) -> int:
     """Return how many tasks may be played beside those that are needed."""
-    return min(wanted, WAVE if model.service == LOCAL else LARGE_WAVE) if level == "high" else 0
+    return min(wanted, LARGE_WAVE if model.hosted else WAVE) if level == "high" else 0
 
 
 _PLAYED: Mapping[type[Any], Callable[[StagePlan, Any, Level], Iterator[PlayedData]]] = {
@@ -424,7 +423,7 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     loss, traits = objective.loss, loss_traits(objective.loss)
     # A custom loss is computed by the server; at worst it has none, and its client asks for the
     # logprobs first.
-    by_client = loss.program is not None and stage.model.service != LOCAL and level == "high"
+    by_client = loss.program is not None and stage.model.hosted and level == "high"
     if by_client or traits.reaches_prompt or traits.forward:
         total += Tokens(prefill=total.train)
     total = evolve(total, train=total.train + targets)  # a gradient of its own

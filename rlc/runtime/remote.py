@@ -268,7 +268,7 @@ class RemoteSession:
             return
         if max(rollouts.batch.size, *(env.rollouts.group for env in rollouts.envs)) <= 1:
             return
-        sampler = await self.service.create_sampling_client(base_model=stage.model.base)
+        sampler = await training.save_weights_and_get_sampling_client()
         distinct, used = await probe_seeds(sampler, training.get_tokenizer())
         meter.add(PROBES, used)
         if not distinct:

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from rlc.catalog import find_weights, is_run_weights, loss_traits
 from rlc.data import best_key
-from rlc.plan import LOCAL, ModelPlan, SavePlan, StagePlan, Training
+from rlc.plan import ModelPlan, SavePlan, StagePlan, Training
 from rlc.runtime.concurrency import cancel_all, in_thread
 from rlc.runtime.graph import Inputs, NodeContext
 from rlc.runtime.journal.database import Journal
@@ -338,6 +338,6 @@ class StageWeights:
         """Return how long the service may keep a state (seconds); None: for ever. One that is only
         for a resume has :data:`ROLLING_TTL`, except on this machine, where it costs nothing."""
         ttl = self.plan.save.ttl_seconds
-        if lasting or self.plan.model.service == LOCAL:
+        if lasting or not self.plan.model.hosted:
             return ttl
         return ROLLING_TTL if ttl is None else min(ttl, ROLLING_TTL)

@@ -22,7 +22,6 @@ from rlc.catalog import plan_from_file, plan_to_file
 from rlc.plan import (
     CHECKPOINTS_FOLDER,
     JOURNAL_FILE,
-    LOCAL,
     PLAN_FILE,
     MeasurePlan,
     Plan,
@@ -271,7 +270,7 @@ def create(path: Path, plan: Plan, shared: Path | None, names: Sequence[str] = (
             for name in (ROLLOUTS_FILE, TOKENS_FILE, TIMELINE_FILE, FAILURES_FILE):
                 if (shared / name).exists():
                     shutil.copyfile(shared / name, partial / name)
-            if plan.stages[0].model.service == LOCAL:  # a service keeps its own checkpoints
+            if not plan.stages[0].model.hosted:  # a service keeps its own checkpoints
                 shutil.copytree(shared / CHECKPOINTS_FOLDER, partial / CHECKPOINTS_FOLDER)
     partial.rename(path)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlc.compile import CompileResult, Sweep, find_sweep, load
 from rlc.data import Reader
-from rlc.plan import LOCAL, Plan
+from rlc.plan import Plan
 from rlc.runtime import RunError, require_runnable
 from rlc.service import require_service
 from rlc.sweeps.folder import SweepFolder, begun_with
@@ -127,5 +127,5 @@ def _run_of(
     from rlc.sweeps.run import SweepRun
 
     # On this machine trials would share its cores, and each is fastest alone.
-    here = all(stage.model.service == LOCAL for stage in base.stages)
+    here = not any(stage.model.hosted for stage in base.stages)
     return SweepRun(sweep, folder, base_url, jobs or (1 if here else _AT_ONCE))

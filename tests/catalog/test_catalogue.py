@@ -11,17 +11,16 @@ from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts import (
     FREE,
-    dollars,
     find_model,
     find_retired,
     model_names,
     part_cost,
-    price_of,
     prices_as_of,
     renderer_keeps_prefix,
     renderer_names,
 )
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
+from rlc.catalog.providers import dollars, price_of
 from rlc.catalog.records import SCALARS, Builtin
 from rlc.plan.parts import LOCAL, TINKER
 from rlc.runtime.records import Usage

@@ -11,14 +11,16 @@ import pytest
 from paths import ROOT
 
 from rlc.catalog.index import builtins_of, tracker_traits
-from rlc.catalog.requirements import SERVICE_PACKAGES, module_of, packages_of_file, too_new
+from rlc.catalog.requirements import module_of, packages_of_file, service_packages, too_new
+from rlc.plan.parts import LOCAL, TINKER
 
 
 def named() -> Iterator[str]:
     for kind in ("env", "grader"):
         yield from (each.traits.package for each in builtins_of(kind) if each.traits.package)
     yield from (tracker_traits(each.name).package for each in builtins_of("tracker"))
-    yield from (package for packages in SERVICE_PACKAGES.values() for package in packages)
+    for service in (LOCAL, TINKER):
+        yield from service_packages(service)
     yield from ("datasets", *packages_of_file("rows.parquet"))
 
 

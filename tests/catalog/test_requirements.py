@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from paths import RECIPES
 
-from rlc.catalog.requirements import SERVICE_PACKAGES, Requirement, requirements
+from rlc.catalog.requirements import Requirement, requirements, service_packages
 from rlc.compile.recipe import compile_source, load
 from rlc.emit.job.needs import commands, extras, packages, variables
 from rlc.explanation.job import needed
@@ -34,7 +34,7 @@ def test_what_is_explained_is_what_is_needed(name: str) -> None:
     if (plan := plan_of(name)) is None:
         return
     text = "\n".join(needed(plan))
-    covered = {p for service in of_kind(plan, "service") for p in SERVICE_PACKAGES[service.name]}
+    covered = {p for service in of_kind(plan, "service") for p in service_packages(service.name)}
     for one in requirements(plan):
         if one.kind == "package" and one.name in covered:
             continue

@@ -165,6 +165,8 @@ def values_of(param: Param, kind: str = "") -> tuple[str, str]:
         return '"a.j2"', '"b.j2"'
     if param.name in BY_NAME and param.type in ("int", "float", "string", "list"):
         return BY_NAME[param.name]
+    if param.name == "service":
+        return "tinker", "skyrl"
     choices = param.all_choices()
     if len(choices) > 1:
         first, second = choices[0], choices[-1]

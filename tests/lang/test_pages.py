@@ -43,6 +43,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "lib" / "qwen.rl").write_text(policy, encoding="utf-8")
     stage = RECIPE[: RECIPE.index("model policy")].replace("main", "inner")
     (folder / "lib" / "stage.rl").write_text(stage, encoding="utf-8")
+    (folder / ".rlc" / "providers").mkdir(parents=True)
+    (folder / ".rlc" / "providers" / "misspelt.json").write_text('{"loses": ["ppo"]}')
     write_rows(folder)
     write_adapter(folder / "adapters" / "sums")
     for name in ("fails", "works"):

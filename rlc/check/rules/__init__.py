@@ -16,6 +16,7 @@ from rlc.check.rules import (
     learning,
     models,
     preferences,
+    providers,
     rewards,
     run,
     sampling,
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from rlc.data import Reader
 
 # In this order: what an earlier rule says of a place, a later one need not.
-_FAMILIES = models, environments, games, rewards, tasks, learning, preferences, sampling, run
+_FAMILIES = (
+    *(models, providers, environments, games, rewards),
+    *(tasks, learning, preferences, sampling, run),
+)
 RULES = [rule for family in _FAMILIES for rule in vars(family).values() if isinstance(rule, Rule)]
 
 

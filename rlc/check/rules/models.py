@@ -13,8 +13,10 @@ from rlc.catalog import (
     loss_traits,
     model_names,
     played_as,
+    provider,
     renderer_fits,
     reward_models_of,
+    service_of,
     source_traits,
     tokenizer_of,
     with_role,
@@ -24,15 +26,12 @@ from rlc.check.scope import advice_for_file, closest, known_values
 from rlc.lang import Label
 from rlc.plan import (
     LOCAL,
-    TINKER,
     EnvPlan,
     Samples,
     is_text_file,
     teacher_of,
 )
 from rlc.plan.leaves import asked_models
-
-_SCHEMES = {TINKER: "tinker://", LOCAL: "local://"}
 
 
 @rule("model")
@@ -42,7 +41,7 @@ def _model_can_be_trained(view: StageView) -> None:
         below, above = 1 << (rank.bit_length() - 1), 1 << rank.bit_length()
         message = f"the LoRA rank {rank} is not a power of two"
         view.error("RL0401", "model.lora_rank", message, f"use {below} or {above}")
-    elif known and known.max_rank and rank > known.max_rank:
+    elif known and known.max_rank and known.service == model.service and rank > known.max_rank:
         message = f"`{known.base}` takes a LoRA rank of at most {known.max_rank}; this is {rank}"
         view.error("RL0401", "model.lora_rank", message, f"use {known.max_rank}")
     if not (model.train_mlp or model.train_attn or model.train_unembed):
@@ -58,9 +57,8 @@ def _model_can_be_trained(view: StageView) -> None:
 
 
 def _state_is_on_service(view: StageView, path: str, state: str) -> None:
-    service = view.model.service
-    other = next((s for s, scheme in _SCHEMES.items() if state.startswith(scheme)), service)
-    if other != service:
+    service, other = view.model.service, service_of(state)
+    if other is not None and not state.startswith(provider(service).scheme):
         message = f'"{state}" is on the service `{other}`, and this model is on `{service}`'
         view.error("RL0306", path, message, "a state stays on the service that saved it")
 

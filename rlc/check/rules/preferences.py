@@ -16,7 +16,7 @@ from rlc.catalog import (
 from rlc.check.rules.tasks import rows_of_data
 from rlc.check.rules.view import StageView, rule
 from rlc.lang import Label
-from rlc.plan import LOCAL, LabelledReplies, Pairs
+from rlc.plan import LabelledReplies, Pairs
 
 _ROWS_READ = 10_000  # rows whose replies are compared
 _ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
@@ -78,7 +78,7 @@ def _settings_are_plausible(view: StageView) -> None:
 @rule("model", "optimizer", "reference")
 def _rate_is_plausible(view: StageView) -> None:
     rate, model = view.optimizer.learning_rate, find_model(view.model.base)
-    is_known = model is not None and model.service != LOCAL  # no toy, and no folder
+    is_known = model is not None and model.hosted  # no toy, and no folder
     if model and is_known and _LARGEST_RATE < rate <= model.learning_rates[1]:
         message = f"a learning rate of {rate:g} is high for preferences"
         advice = "LoRA mostly takes between 5e-6 and 1e-4 here; more soon forgets how to answer"

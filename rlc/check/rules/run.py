@@ -12,12 +12,14 @@ from rlc.check.stages import CheckedStage
 from rlc.check.values import said
 from rlc.lang import Diagnostics, Label
 from rlc.plan import (
+    LOCAL,
     EnvPlan,
     Evaluation,
     StagePlan,
     Training,
     evaluations_of,
     in_dollars,
+    is_hosted,
     is_training,
     show,
 )
@@ -141,9 +143,9 @@ def _checkpoints_are_there(view: StageView) -> None:
     if view.save.every is None and view.save.best:
         message = "`best` needs checkpoints to choose from"
         view.error("RL0312", "save.best", message, "for example `every(20, best = true)`")
-    service = view.model.service if "model" in view.parts else ""
+    service = view.model.service if "model" in view.parts else LOCAL
     ttl, expected = view.save.ttl_seconds, (view.parts.get("steps") or 0) * _SECONDS_A_STEP
-    if ttl is not None and service == "tinker" and ttl < expected:
+    if ttl is not None and is_hosted(service) and ttl < expected:
         message = f"a checkpoint is deleted after {show(ttl, 'duration')}, and {view.steps:,} "
         message += "steps take longer than that"
         advice = f"at a minute a step they take about {expected / 3_600:.0f}h; raise `ttl`"

@@ -25,7 +25,7 @@ from rlc.emit.errors import EmitError
 from rlc.lang import ImportDecl, read_source
 from rlc.lang.syntax import parse
 from rlc.models import CARD, export_model
-from rlc.plan import LOCAL, ModelPlan, Plan, file_part, is_saved_set, located
+from rlc.plan import ModelPlan, Plan, file_part, is_saved_set, located
 from rlc.plan.leaves import asked_models, children_of
 
 _MOST_BYTES = 100_000_000  # of a file that code names
@@ -175,7 +175,7 @@ class Contents:
             return origin.replace(old, names[old]) if old else origin
 
         def change(path: str) -> str:
-            if path in self._weights and self._weights[path].service != LOCAL:
+            if path in self._weights and self._weights[path].hosted:
                 return find_weights(located(path, plan.recipe)).place  # the service keeps them
             part = file_part(path)
             start = located(path if path in self._weights else part, str(self._recipe))
@@ -249,7 +249,7 @@ class Contents:
 
     def _run_weights(self) -> Iterator[str]:
         for name, model in self._weights.items():
-            if is_run_weights(name) and model.service == LOCAL:
+            if is_run_weights(name) and not model.hosted:
                 yield name
 
     def _place(self, path: Path) -> str:

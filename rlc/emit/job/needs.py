@@ -19,7 +19,7 @@ import rlc
 from rlc.catalog import TINY
 from rlc.catalog.requirements import NEWEST_PYTHON, requirements
 from rlc.errors import Error
-from rlc.plan import LOCAL, Plan
+from rlc.plan import Plan
 from rlc.plan.leaves import asked_models
 from rlc.version import __version__
 
@@ -118,9 +118,12 @@ def _of_extra(requirement: str, extra: str) -> str:
     return f'{package}; {f"({marker.strip()}) and " if marker else ""}extra == "{extra}"'
 
 
+_PACKAGES = ("package", "client")
+
+
 def newest_python(plans: Iterable[Plan]) -> list[int]:
     """Return the newest Python that has all packages that plans need; nothing if every one does."""
-    packages = {one.name for plan in plans for one in requirements(plan) if one.kind == "package"}
+    packages = {one.name for plan in plans for one in requirements(plan) if one.kind in _PACKAGES}
     return list(min((NEWEST_PYTHON[name] for name in packages & {*NEWEST_PYTHON}), default=()))
 
 
@@ -135,7 +138,7 @@ def computes_here(plan: Plan) -> bool:
     """Return whether the machine itself trains or samples from a model, other than the tiny one."""
     auxiliary = (state.model for stage in plan.stages for _, state in asked_models(stage))
     models = (*(stage.model for stage in plan.stages), *auxiliary)
-    return any(model.service == LOCAL and model.base != TINY for model in models)
+    return any(not model.hosted and model.base != TINY for model in models)
 
 
 def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
@@ -143,7 +146,7 @@ def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
     versions that rlc was tested with, or else in those installed here."""
     found = dict.fromkeys(own)
     for plan in plans:
-        every = [one for one in requirements(plan) if one.kind == "package"]
+        every = [one for one in requirements(plan) if one.kind in _PACKAGES]
         in_extras = {one.name for one in every if one.extra and one.path.split(".")[2] != "model"}
         found |= {one.name: None for one in every if not one.extra and one.name not in in_extras}
     return sorted(filter(None, map(_pinned, found)))

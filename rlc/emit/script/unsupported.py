@@ -10,12 +10,14 @@ from attrs import frozen
 
 from rlc.algo import AdvantageScheme, Baseline, Clip, Returns, Scale, needs_batch
 from rlc.catalog import (
+    CATALOGUE,
     DEFAULT_DEADLINES,
     DEFAULT_GIVE_UP,
     TEMPLATES,
     aggregate_traits,
     loss_traits,
     model_price,
+    provider,
     source_traits,
     with_role,
     wrapper_traits,
@@ -71,6 +73,9 @@ def misfits(plan: Plan) -> list[Diagnostic]:
 
 def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
     yield from _BY_KIND[stage](stage)
+    there = provider(stage.model.service)
+    if there.hosted and there.models != CATALOGUE:
+        yield Misfit(VALUE, "model.service", f"a script talks to Tinker, and not to `{there.name}`")
     if is_training(stage):
         if stage.track:
             name = stage.track[0].name

@@ -20,7 +20,6 @@ from rlc.catalog import DEFAULT_FAILURE, DEFAULT_SAMPLING
 from rlc.chat import AS_PLAYED, ViewChange, chunks_of, encoded_reply
 from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, all_of, find_oracle
 from rlc.plan import (
-    LOCAL,
     AnyData,
     BudgetPlan,
     Demonstrations,
@@ -123,7 +122,7 @@ class EpisodeSampler:
 
     def side_by_side(self, wanted: int, missing: int) -> int:
         """Return how many tasks of one episode to play side by side."""
-        if self.model.service == LOCAL:
+        if not self.model.hosted:
             return min(WAVE, wanted)
         return max(min(WAVE, wanted), min(LARGE_WAVE, missing))
 
@@ -139,7 +138,7 @@ class EpisodeSampler:
                 "raise it, ask for fewer, or keep more of them",
             )
         await all_of(self._play(task) for task in new)
-        if self.model.service == LOCAL:
+        if not self.model.hosted:
             self._keep([task.number for task in new])
         if new:
             self._last = self.folder.journal.used(self.stage).less(used)
@@ -152,7 +151,7 @@ class EpisodeSampler:
             shown = [turn.seen_as(self.view) for turn in turns] if self.view else turns
             kept.append(KeptEpisode.of(rollout, merged_sequences(shown)))
         self._known[task.number] = kept
-        if self.model.service != LOCAL:
+        if self.model.hosted:
             self._keep([task.number])
 
     def _keep(self, numbers: Sequence[int]) -> None:

@@ -22,7 +22,6 @@ from rlc.algo import (
     sums_components,
 )
 from rlc.plan import (
-    LOCAL,
     SCORERS,
     EnvPlan,
     PolicyGradient,
@@ -230,7 +229,7 @@ class TrainStage(Stage[LogprobScorers]):
         self, player: Player, step: int, planned: int, tasks: Sequence[Task]
     ) -> list[list[Rollout]]:
         # A server has time for scores as soon as a group is played, unless another replaces it.
-        at_once = self.plan.model.service != LOCAL and not self.source.batch.resample
+        at_once = self.plan.model.hosted and not self.source.batch.resample
 
         def on_group(members: list[Rollout]) -> None:
             self._played[step] += 1

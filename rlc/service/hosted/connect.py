@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.catalog import find_retired
-from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
-from rlc.plan import LOCAL, Plan, StagePlan
+from rlc.catalog import find_retired, provider
+from rlc.catalog.requirements import module_of, service_packages
+from rlc.plan import LOCAL, Plan, StagePlan, is_hosted
 from rlc.plan.leaves import asked_models
-from rlc.service.hosted.endpoint import find_endpoint
+from rlc.service.hosted.endpoint import Endpoint, find_endpoint
 from rlc.service.interface import RemoteService, ServiceClient, ServiceError
 
 if TYPE_CHECKING:
@@ -84,12 +84,17 @@ def require_service(plan: Plan, base_url: str | None = None) -> None:
     """Check that the service of a plan can be used from here. ``base_url`` is the address of a
     server in place of the hosted service. Raise ServiceError if a package is missing, the key is
     not accepted, or a server cannot be reached or lacks a model."""
-    if _name(plan) == "tinker":
-        require_packages("tinker")
-        endpoint = find_endpoint(base_url)
-        from rlc.service.hosted.service import offered_models
+    name = _name(plan)
+    if is_hosted(name):
+        endpoint = _endpoint(name, base_url)
+        if endpoint.provider.module is None:
+            from rlc.service.hosted.service import offered_models
 
-        smaller_contexts(plan, offered_models(endpoint), endpoint.name)
+            smaller_contexts(plan, offered_models(endpoint), endpoint.name)
+        else:
+            from rlc.service.hosted.stand_in import load
+
+            load(endpoint.provider)
     elif base_url is not None:
         raise ServiceError(
             "--base-url is the address of a Tinker server; this plan runs on the embedded engine",
@@ -108,7 +113,7 @@ def connect_service(
     """Return a client of the plan's service, which makes no request yet. The embedded engine saves
     under ``checkpoints``; a hosted service stores ``metadata`` with its session, models and
     checkpoints. Raise ServiceError if there is no key or a package is missing."""
-    if _name(plan) == LOCAL:
+    if not is_hosted(_name(plan)):
         require_service(plan, base_url)
     return open_service(_name(plan), checkpoints, base_url, metadata)
 
@@ -121,17 +126,27 @@ def open_service(
     shared: bool = False,
 ) -> ServiceClient:
     """Return a client of a named service; see `open_engine` for ``shared`` (continuous)."""
-    if name == LOCAL:
+    if not is_hosted(name):
         require_packages(LOCAL)
         from rlc.service.engine import open_engine
 
         return open_engine(checkpoints, continuous=shared)
-    require_packages("tinker")
-    endpoint = find_endpoint(base_url)
+    endpoint = _endpoint(name, base_url)
     from rlc.service.hosted.service import HostedService
+    from rlc.service.hosted.stand_in import StandInService
 
-    hosted: RemoteService = HostedService(endpoint, dict(metadata or {}))
+    kind = HostedService if endpoint.provider.module is None else StandInService
+    hosted: RemoteService = kind(endpoint, dict(metadata or {}))
     return hosted
+
+
+def _endpoint(name: str, base_url: str | None) -> Endpoint:
+    """Return the endpoint of a hosted service. Raise ServiceError if it cannot be used from here,
+    and ProviderError if there is none of that name."""
+    if (why := provider(name).blocked) is not None:
+        raise ServiceError(f"rlc does not run on `{name}`: {why}")
+    require_packages(name)
+    return find_endpoint(base_url, service=name)
 
 
 def _name(plan: Plan) -> str:
@@ -145,8 +160,9 @@ def _name(plan: Plan) -> str:
 
 def require_packages(service: str) -> None:
     """Raise ServiceError if a service needs packages that are not installed."""
-    packages = SERVICE_PACKAGES[service]
+    packages = {name: extra for name, extra in service_packages(service).items() if extra}
     missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
     if missing:
-        what = "the embedded engine" if service == LOCAL else "the Tinker service"
-        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{service},gem]'")
+        there, extra = provider(service), packages[missing[0]]
+        what = f"the {there.title} service" if there.hosted else there.title
+        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extra},gem]'")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
+from rlc.catalog import CATALOGUE, Provider, provider
+from rlc.plan import TINKER
 from rlc.service.interface import ServiceError
 
 DOTENV = ".env"
-KEY, URL, PROJECT = "TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_PROJECT_ID"
+KEY, PROJECT = "TINKER_API_KEY", "TINKER_PROJECT_ID"
 _LOOPBACK_KEY = "tml-loopback"  # the SDK needs one even for a server that asks for none
 _KEY_STARTS = ("tml-", "eyJ")
-_NEW_KEY = "make a key in the Tinker console (https://tinker.thinkingmachines.ai/keys)"
 _REHEARSE = "`--rehearse` runs the same job on the embedded engine without a key"
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
@@ -27,16 +28,18 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 @frozen
 class Endpoint:
-    """A server and the key for it. None leaves the choice to the SDK: its default server, and
-    the credentials of ``tinker auth login`` or ``TINKER_CREDENTIAL_CMD``."""
+    """A server of a provider and the key for it. None leaves the choice to the client: its default
+    server, and for the SDK the credentials of ``tinker auth login`` or ``TINKER_CREDENTIAL_CMD``.
+    """
 
     base_url: str | None
     api_key: str | None = field(repr=False)
     project: str | None = None
+    provider: Provider = field(factory=lambda: provider(TINKER))
 
     @property
     def name(self) -> str:
-        return self.base_url or "the Tinker service"
+        return self.base_url or f"the {self.provider.title} service"
 
     @property
     def is_loopback(self) -> bool:
@@ -44,11 +47,15 @@ class Endpoint:
 
 
 def find_endpoint(
-    base_url: str | None = None, environ: Mapping[str, str] = os.environ, folder: Path | None = None
+    base_url: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
+    service: str = TINKER,
 ) -> Endpoint:
-    """Return the endpoint of ``base_url``, the environment and the ``.env`` in ``folder`` (by
-    default the working directory), in this order of precedence. Raise ServiceError if there is no
-    key, one that cannot be Tinker's, an invalid address, or an unreadable ``.env``."""
+    """Return the endpoint of a service by ``base_url``, the environment, the ``.env`` in ``folder``
+    (by default the working directory) and the provider's file, in this order of precedence. Raise
+    ServiceError if there is no key, one that cannot be right, an invalid address, or an unreadable
+    ``.env``."""
     path = (folder or Path.cwd()) / DOTENV
     try:
         assigned = parse_dotenv(path.read_text(encoding="utf-8-sig"))
@@ -56,21 +63,31 @@ def find_endpoint(
         assigned = {}
     except (OSError, UnicodeDecodeError) as error:
         raise ServiceError(f"cannot read {path}: {error}") from error
-    values = {**_settings(assigned), **_settings(environ)}
-    url = base_url or values.get(URL)
+    there = provider(service)
+    url_variable, variable = f"{there.name.upper()}_BASE_URL", there.key or ""
+    names = (variable, url_variable, PROJECT)
+    values = {**_settings(assigned, names), **_settings(environ, names)}
+    url, key = base_url or values.get(url_variable) or there.url, values.get(variable)
     if url is not None:
-        url = _checked_url(url)
-    key = values.get(KEY)
-    if key is None and Endpoint(url, None).is_loopback:
+        url = _checked_url(url, variable)
+    keys_at = f"make a key at {there.keys_at}" if there.keys_at else None
+    if key is None and (not variable or Endpoint(url, None).is_loopback):
         key = _LOOPBACK_KEY
+    elif key is None and there.models == CATALOGUE:
+        _require_other_credentials(environ, keys_at)
     elif key is None:
-        _require_other_credentials(environ)
-    elif not key.startswith(_KEY_STARTS):
+        raise ServiceError(_no_key(there), keys_at)
+    elif there.module is None and not key.startswith(_KEY_STARTS):
         starts = " or ".join(f"`{start}`" for start in _KEY_STARTS)
-        raise ServiceError(f"{KEY} is not a Tinker key: one starts with {starts}", _NEW_KEY)
+        raise ServiceError(f"{variable} is not a Tinker key: one starts with {starts}", keys_at)
     elif not (key.isascii() and key.isprintable() and " " not in key):
-        raise ServiceError(f"{KEY} holds a space or a character that no key has", _NEW_KEY)
-    return Endpoint(url, key, values.get(PROJECT))
+        raise ServiceError(f"{variable} holds a space or a character that no key has", keys_at)
+    return Endpoint(url, key, values.get(PROJECT), there)
+
+
+def _no_key(there: Provider) -> str:
+    where = f"in the environment or in {DOTENV}"
+    return f"the {there.title} service needs {there.key}, {where}; {_REHEARSE}"
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
@@ -88,12 +105,12 @@ def parse_dotenv(text: str) -> dict[str, str]:
     return values
 
 
-def _settings(values: Mapping[str, str]) -> dict[str, str]:
-    stripped = {name: values.get(name, "").strip() for name in (KEY, URL, PROJECT)}
+def _settings(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    stripped = {name: values.get(name, "").strip() for name in names}
     return {name: value for name, value in stripped.items() if value}
 
 
-def _require_other_credentials(environ: Mapping[str, str]) -> None:
+def _require_other_credentials(environ: Mapping[str, str], keys_at: str | None) -> None:
     """Raise ServiceError unless the SDK has a key: from a command, or ``tinker auth login``."""
     if environ.get("TINKER_CREDENTIAL_CMD"):
         return
@@ -105,13 +122,10 @@ def _require_other_credentials(environ: Mapping[str, str]) -> None:
     except (OSError, ValueError) as error:
         raise ServiceError(f"cannot read {path}", "log in again: `tinker auth login`") from error
     if stored is None:
-        raise ServiceError(
-            f"the Tinker service needs {KEY}, in the environment or in {DOTENV}; {_REHEARSE}",
-            _NEW_KEY,
-        )
+        raise ServiceError(_no_key(provider(TINKER)), keys_at)
 
 
-def _checked_url(url: str) -> str:
+def _checked_url(url: str, key: str) -> str:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -122,5 +136,5 @@ def _checked_url(url: str) -> str:
             f"`{url}` is not the address of a server", "an address looks like http://127.0.0.1:8000"
         )
     if parts.username or parts.password:
-        raise ServiceError(f"the address of the server must not hold a password; use {KEY}")
+        raise ServiceError(f"the address of the server must not hold a password; use {key}")
     return url.rstrip("/")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import tinker
-from attrs import frozen
+from attrs import evolve, frozen
 from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 
@@ -126,10 +126,13 @@ def translate(error: BaseException, where: str) -> ServiceError:
         if isinstance(cause, RuntimeError) and _POISONED in str(cause):
             first = cause.__cause__ or cause
             return _ended(f"an earlier custom loss failed: {_short(str(first))}")
-        if isinstance(cause, tinker.APIStatusError):
-            status = cause.status_code
+        status = getattr(cause, "status_code", None)  # of the SDK's errors, and of stand-ins'
+        if isinstance(status, int) and not isinstance(cause, tinker.APIResponseValidationError):
             refusal = _BY_STATUS.get(status, _FAILING if status >= 500 else _BY_STATUS[400])
-            return _say(refusal, where, _short(_words(cause.body) or cause.message), status)
+            if status in (401, 402) and not isinstance(cause, tinker.APIStatusError):
+                refusal = evolve(refusal, hint=None)
+            said = _words(getattr(cause, "body", None)) or str(cause)
+            return _say(refusal, where, _short(said), status)
         if isinstance(cause, tinker.RequestFailedError):  # accepted, and failed later
             match = _REQUEST_FAILED.fullmatch(cause.message)
             detail = _short(match[1] if match else cause.message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import ExitStack
 from functools import partial
@@ -67,14 +67,17 @@ class HostedService:
     _tracing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._sdk = tinker.ServiceClient(
+        self._sdk = self._opened()
+        self.patience = Patience(self.endpoint.name)
+
+    def _opened(self) -> tinker.ServiceClient:
+        return tinker.ServiceClient(
             user_metadata=dict(self.metadata),
             project_id=self.endpoint.project,
             display_name=self.metadata.get("rlc_run"),
             base_url=self.endpoint.base_url,
             api_key=self.endpoint.api_key,
         )
-        self.patience = Patience(self.endpoint.name)
 
     @property
     def server(self) -> str:
@@ -90,7 +93,7 @@ class HostedService:
         train_unembed: bool = True,
         user_metadata: dict[str, str] | None = None,
     ) -> HostedTrainingClient:
-        adapter = base_model, rank, seed, train_mlp, train_attn, train_unembed
+        adapter = self._theirs(base_model), rank, seed, train_mlp, train_attn, train_unembed
         create = partial(self._sdk.create_lora_training_client, *adapter)
         return await self._training(create, user_metadata)
 
@@ -120,10 +123,11 @@ class HostedService:
     ) -> HostedSamplingClient:
         if (model_path is None) == (base_model is None):
             raise ServiceError("give either model_path or base_model to sample from")
+        theirs = None if base_model is None else self._theirs(base_model)
         client = await self._create(
             lambda: self._sdk.create_sampling_client(
                 model_path=model_path,
-                base_model=base_model,
+                base_model=theirs,
                 record_stability_info=record_stability_info,
             )
         )
@@ -142,8 +146,15 @@ class HostedService:
                 self._losses[key] = HostedLoss(await reply)
             return self._losses[key]
 
-    def get_server_capabilities(self) -> Awaitable[types.GetServerCapabilitiesResponse]:
-        return self._rest(lambda rest: rest.get_server_capabilities())
+    async def get_server_capabilities(self) -> types.GetServerCapabilitiesResponse:
+        answer = await self._rest(lambda rest: rest.get_server_capabilities())
+        models = _ours(answer.supported_models, self.endpoint)
+        return types.GetServerCapabilitiesResponse(supported_models=models)
+
+    def _theirs(self, base: str) -> str:
+        """Return the provider's name of a model."""
+        offered = self.endpoint.provider.offered(base)
+        return base if offered is None else offered.name
 
     async def delete_checkpoint(self, path: str) -> None:
         try:
@@ -254,8 +265,15 @@ def open_rest(endpoint: Endpoint) -> tinker.RestClient:
 
 
 def _is_unknown(error: ServiceError) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, tinker.APIStatusError) and cause.status_code == 404
+    return getattr(error.__cause__, "status_code", None) == 404
+
+
+def _ours(models: Sequence[types.SupportedModel], endpoint: Endpoint) -> list[types.SupportedModel]:
+    """Return models under the names that rlc has for them."""
+    there = endpoint.provider
+    named = {one.name: base for base in there.model_names if (one := there.offered(base))}
+    ours = [(model, named.get(model.model_name or "", model.model_name)) for model in models]
+    return [model.model_copy(update={"model_name": name}) for model, name in ours]
 
 
 _REACH_SECONDS = 10.0
@@ -290,15 +308,19 @@ def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
             with holder.aclient(ClientConnectionPoolType.TRAIN) as client:
                 return await client.service.get_server_capabilities()
 
-        return holder.run_coroutine_threadsafe(request()).result().supported_models
+        return _ours(holder.run_coroutine_threadsafe(request()).result().supported_models, endpoint)
 
     return _answer(ask, endpoint, "listed its models", "try again later")
 
 
-def find_base(path: str, base_url: str | None = None) -> tuple[str, str | None]:
+def find_base(path: str, base_url: str | None, service: str) -> tuple[str, str | None]:
     """Return the base model of a state, and the renderer that its run notes, if any; blocks. Raise
     ServiceError if the service does not know the state, or does not answer."""
-    endpoint = find_endpoint(base_url)
+    endpoint = find_endpoint(base_url, service=service)
+    if endpoint.provider.module is not None:
+        if (base := endpoint.provider.base_of(path)) is None:
+            raise ServiceError(f"{path} does not say its base model")
+        return base, None
 
     def ask() -> tuple[str, str | None]:
         rest = open_rest(endpoint)

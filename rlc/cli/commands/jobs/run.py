@@ -145,7 +145,6 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
 
         from rlc.cli.live.observers import LiveObserver, PlainObserver, QuietObserver
         from rlc.cli.summary import print_summary
-        from rlc.plan import LOCAL
         from rlc.runtime import NOTHING_LEARNT, Job, Observer, connect_run
 
     class LastingConsole(Console):
@@ -159,7 +158,7 @@ def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:
     observer: Observer = QuietObserver()
     if not args.quiet and redraws(sys.stdout):
         observer = live = LiveObserver(console, folder.plan, folder.path)
-        hosted = any(stage.model.service != LOCAL for stage in folder.plan.stages)
+        hosted = any(stage.model.hosted for stage in folder.plan.stages)
         live.open(f"opening the {'service' if hosted else 'embedded engine'}")
     elif not args.quiet:
         observer = PlainObserver(console, folder.plan, folder.path)

@@ -32,6 +32,7 @@ examples:
   rlc explain recipes/sudoku.rl --full --set main.steps=50
   rlc explain recipes/sudoku.rl --json | jq .cost.total
   rlc explain recipes/sudoku.rl --graph mermaid
+  rlc explain recipes/sudoku.rl --compare          what it costs on each service
   rlc explain recipes/sudoku.rl --latency sampling=30s,training=5s
   rlc explain recipes/sudoku.rl --out plan.json    then: rlc run plan.json
   rlc explain plan.json                            a saved plan
@@ -49,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--full", action="store_true", help="show everything, not a summary")
     how.add_argument("--json", action="store_true", help="print JSON")
     how.add_argument("--graph", choices=("mermaid", "dot"), help="print the job graph")
+    text = "show what it costs on each service that can run it, and why the others cannot"
+    parser.add_argument("--compare", action="store_true", help=text)
     parser.add_argument("--out", metavar="PLAN", help="also write the plan, for `rlc run PLAN`")
     text = "also predict how long a step takes, from how long its nodes do: sampling=30s, "
     text += "training=5s, or any node of the graph; or as the run in a folder has measured"
@@ -60,10 +63,13 @@ def run(args: argparse.Namespace) -> int:
     from rlc.api import is_saved_plan
 
     if is_code(args.recipe):
-        if changes_plan(args) or args.full or args.json or args.graph or args.out or args.latency:
+        given = args.full, args.json, args.graph, args.out, args.latency, args.compare
+        if changes_plan(args) or any(given):
             raise UsageError("the page of a code takes no options")
         sys.stdout.write(page_of(args.recipe, has_color(sys.stdout)))
         return 0
+    if args.compare and (args.full or args.graph or args.latency):
+        raise UsageError("--compare is another text: give it alone, or with --json")
     saved = is_saved_plan(args.recipe)
     if saved and changes_plan(args):
         raise UsageError("a saved plan stays as it is: give its recipe, to decide something else")
@@ -83,7 +89,14 @@ def run(args: argparse.Namespace) -> int:
         print(f"wrote {args.out}: {runs}", file=sys.stderr)
     if args.latency and explanation.plan is not None:
         explanation = evolve(explanation, latencies=_latencies(explanation.plan, args.latency))
-    if args.json:
+    if args.compare and explanation.plan is not None:
+        from rlc.explanation import offers_dict, offers_text
+
+        if args.json:
+            print(json.dumps(offers_dict(explanation.plan), indent=2, ensure_ascii=False))
+        else:
+            sys.stdout.write(offers_text(explanation.plan, has_color(sys.stdout)))
+    elif args.json:
         print(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     elif explanation.plan is None:
         sys.stderr.write(explanation.text(color=has_color(sys.stderr)))
