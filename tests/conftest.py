@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -32,7 +33,8 @@ sys.dont_write_bytecode = False
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What is known of models is what is shipped, and prices do not grow old.
-os.environ |= {"XDG_CONFIG_HOME": "/nowhere/of/tests", "RLC_TODAY": "2026-08-01"}
+SETTINGS = TemporaryDirectory(prefix="rlc-tests-", ignore_cleanup_errors=True)
+os.environ |= {"XDG_CONFIG_HOME": SETTINGS.name, "RLC_TODAY": "2026-08-01"}
 
 # Most of what tests make is no garbage: modules, and the records of thousands of other tests.
 gc.set_threshold(5_000, 20, 20)

@@ -184,7 +184,7 @@ def test_a_state_that_the_service_does_not_know(
         (["--openai", "tiny", "--faults", "errors=5%"], "--faults has no effect"),
         (["--renderer", "qwen3"], "--renderer is for models named by --openai"),
         (["--openai", "tiny", "--host", "0.0.0.0"], "--allow-remote"),
-        (["--openai", "tiny", "--record", "/nowhere/x"], "cannot write /nowhere/x"),
+        (["--openai", "tiny", "--record", "/dev/null/x"], "cannot write /dev/null/x"),
     ],
 )
 def test_what_cannot_be_served_is_said_before(
