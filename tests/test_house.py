@@ -236,7 +236,7 @@ def test_facts_stand_on_the_builtin() -> None:
 
 # Whose attributes may be looked for: objects of other libraries and of users, and errors.
 MAY_LACK = {
-    "envs.cookbook": ("type(self.builder)", "tokenizer"),
+    "envs.cookbook": ("made", "type(self.builder)", "tokenizer"),
     "envs.games": ("env", "error", "game", "self.game"),
     "envs.gem": ("base", "env", "tokenizer"),
     "envs.mcp": ("exceptions",),

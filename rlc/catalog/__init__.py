@@ -32,7 +32,8 @@ else:
         builtins.frameworks: AGENT
         builtins.graders: FORMAT JUDGE_PROMPT finds_answers
         builtins.losses: LIKELIHOOD service_loss
-        builtins.sources: AS_THEY_COME COOKBOOK_GROUP COOKBOOK_MODEL COOKBOOK_RENDERER
+        builtins.sources: AS_THEY_COME COOKBOOK_BATCHES COOKBOOK_GROUP COOKBOOK_MODEL
+            COOKBOOK_RENDERER
             FORMAT_COEF GRADER OPENREWARD_KEY UNDECIDED have_tasks_in_common
         builtins.stages: COOKBOOK_BATCH COOKBOOK_COMMON DEFAULT_SAMPLING NO_ADVANTAGE
         builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP
@@ -41,9 +42,9 @@ else:
         declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
         environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
             history_of is_chat is_included is_rewarded judges_of located_files located_stages
-            makes_text max_turns may_rewrite opponent_name paths_in played_as players_of_role
-            prompt_rules reward_models_of roles_of rubrics_of seats_of task_count templates_of
-            trained_seats unknown_turns with_files with_role
+            makes_text max_turns may_rewrite opponent_name own_code paths_in played_as
+            players_of_role prompt_rules reward_models_of roles_of rubrics_of seats_of task_count
+            templates_of trained_seats unknown_turns with_files with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES Price TINY TINY_TOKENIZER dollars
             find_model find_retired gem_facts gem_ids model_names part_cost price_of prices_as_of
             renderer_fits renderer_keeps_prefix renderer_names storage_price textarena_facts

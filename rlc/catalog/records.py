@@ -457,7 +457,8 @@ class SourceTraits:
     permanent numbers. ``blocks``: its calls block, so workers make them; None if that depends on
     the environment. ``package`` is installed with rlc's ``extra``. ``key`` is needed unless the
     environment has a ``base_url``. ``code``: its id names Python code; ``decides``: its parameters
-    that other parts of the recipe decide, name -> part. ``graded``: graders reward its replies;
+    that other parts of the recipe decide, name -> part; ``offers``: those that are given to what
+    needs them. ``graded``: graders reward its replies;
     ``answers``: its rows have answers to compare with. ``fixed_groups``: it may have groups of one
     size only. ``unknown_turns``: why the number of turns may be unknown. ``boxed``: it reads
     answers from LaTeX's box. ``scripted``: `rlc emit` writes scripts that play it. ``seats``: the
@@ -473,6 +474,7 @@ class SourceTraits:
     key: Key | None = None
     code: bool = False
     decides: Mapping[str, str] = field(factory=dict)
+    offers: tuple[str, ...] = ()
     graded: bool = False
     answers: bool = False
     fixed_groups: bool = False
