@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlc.catalog.environments import *
     from rlc.catalog.facts import *
     from rlc.catalog.index import *
+    from rlc.catalog.keys import *
     from rlc.catalog.metrics import *
     from rlc.catalog.plan_files import *
     from rlc.catalog.records import *
@@ -53,6 +54,7 @@ else:
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
             service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits
+        keys: DOTENV is_provided provide_keys read_dotenv
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature

@@ -121,6 +121,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "url": ('"http://127.0.0.1:1"', '"http://127.0.0.1:2"'),
     "reference": ("policy.base", '"Qwen/Qwen3.5-4B"'),
     "path": ('"rows.jsonl"', '"rows.csv"'),
+    "rows": ('"rows.jsonl"', '"rows.csv"'),
     "data": ('"gsm8k"', '"math"'),
     "few_shot": ('"rows.jsonl"', '"other.jsonl"'),
     "solver_prompt": ('"a.j2"', '"b.j2"'),

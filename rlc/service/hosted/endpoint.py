@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
+from rlc.catalog import DOTENV, read_dotenv
+from rlc.errors import Error
 from rlc.service.interface import ServiceError
 
-DOTENV = ".env"
 KEY, URL, PROJECT = "TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_PROJECT_ID"
 _LOOPBACK_KEY = "tml-loopback"  # the SDK needs one even for a server that asks for none
 _KEY_STARTS = ("tml-", "eyJ")
 _NEW_KEY = "make a key in the Tinker console (https://tinker.thinkingmachines.ai/keys)"
 _REHEARSE = "`--rehearse` runs the same job on the embedded engine without a key"
-
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
-_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_SINGLE_QUOTED = re.compile(r"'([^']*)'")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 @frozen
@@ -49,13 +44,10 @@ def find_endpoint(
     """Return the endpoint of ``base_url``, the environment and the ``.env`` in ``folder`` (by
     default the working directory), in this order of precedence. Raise ServiceError if there is no
     key, one that cannot be Tinker's, an invalid address, or an unreadable ``.env``."""
-    path = (folder or Path.cwd()) / DOTENV
     try:
-        assigned = parse_dotenv(path.read_text(encoding="utf-8-sig"))
-    except (FileNotFoundError, IsADirectoryError):
-        assigned = {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ServiceError(f"cannot read {path}: {error}") from error
+        assigned = read_dotenv((folder or Path.cwd()) / DOTENV).values
+    except Error as error:
+        raise ServiceError(error.message) from error
     values = {**_settings(assigned), **_settings(environ)}
     url = base_url or values.get(URL)
     if url is not None:
@@ -71,21 +63,6 @@ def find_endpoint(
     elif not (key.isascii() and key.isprintable() and " " not in key):
         raise ServiceError(f"{KEY} holds a space or a character that no key has", _NEW_KEY)
     return Endpoint(url, key, values.get(PROJECT))
-
-
-def parse_dotenv(text: str) -> dict[str, str]:
-    """Return the values of ``KEY=VALUE`` lines, with comments, ``export``, single quotes and double
-    quotes, which know escapes such as ``\\n``. Other lines are skipped."""
-    values = {}
-    for assignment in filter(None, map(_ASSIGNMENT.fullmatch, text.splitlines())):
-        name, raw = assignment.groups()
-        if match := _DOUBLE_QUOTED.match(raw):
-            values[name] = re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match[1])
-        elif match := _SINGLE_QUOTED.match(raw):
-            values[name] = match[1]
-        else:
-            values[name] = re.split(r"(?:^|\s)#", raw, maxsplit=1)[0].strip()
-    return values
 
 
 def _settings(values: Mapping[str, str]) -> dict[str, str]:
