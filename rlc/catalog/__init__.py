@@ -48,8 +48,8 @@ else:
             templates_of trained_seats unknown_turns with_files with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES Price TINY TINY_TOKENIZER dollars
             find_model find_retired gem_facts gem_ids model_names part_cost price_of prices_as_of
-            renderer_fits renderer_keeps_prefix renderer_names storage_price textarena_facts
-            tokenizer_of
+            recommended_rate renderer_fits renderer_keeps_prefix renderer_names storage_price
+            textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits

@@ -13,6 +13,7 @@ from rlc.catalog import (
     find_builtin,
     names_of,
     preference_traits,
+    recommended_rate,
     task_count,
 )
 from rlc.check.bind import Owner, bind
@@ -106,6 +107,8 @@ def check_stage(
         from rlc.check.expressions import as_served  # most recipes have none of their own
 
         values["loss"] = as_served(values["loss"], values)
+    if "optimizer" in values:
+        complete &= _recommended_rate(values, found)
     if "env" in values:
         deciding = map(values.get, ("batch", "samples", "sampling"))
         values["env"] = _decided_envs(values["env"], *deciding)
@@ -184,6 +187,26 @@ def _learnt_reward(
         "mean": evolve(of_loss, type="bool", data=traits.mean),
     }
     return evolve(judge, **filled), True
+
+
+def _recommended_rate(values: Values, found: Diagnostics) -> bool:
+    """Decide a learning rate that the model decides. Report if there is none for it."""
+    optimizer = values["optimizer"]
+    leaf = optimizer.data.learning_rate
+    if leaf.type != "rate":
+        return True
+    base = unwrap(values["model"].data.base) if "model" in values else None
+    rate = base and recommended_rate(base)
+    if not rate:
+        del values["optimizer"]
+        if base:
+            message = f"there is no recommended learning rate for `{base}`"
+            advice = "there is one for Qwen's and Llama's models: give a number, such as 1e-4"
+            found.error("RL0338", leaf.span, message, advice)
+        return False
+    known = Value("float", rate * unwrap(leaf.data.times), leaf.span, leaf.span)
+    values["optimizer"] = evolve(optimizer, data=evolve(optimizer.data, learning_rate=known))
+    return True
 
 
 def _steps(

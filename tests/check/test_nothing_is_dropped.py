@@ -358,6 +358,7 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
 # Where a train stage takes a thing of some kind.
 IN_TRAIN = {
     "step": ("advantage", "returns() |> CALL"),
+    "rate": ("optimizer", "adam(CALL)"),
     "schedule": ("optimizer", "adam(1e-5, schedule = CALL)"),
     "failure": ("on_error", "CALL"),
     "retry": ("on_error", "CALL then drop"),

@@ -243,7 +243,8 @@ def test_the_cookbook_tutorial(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown["sampling"][0] == 512
     assert shown["advantage"] == (*CENTERED[:-1], "drop")
     assert shown["loss"] == ("importance_sampling", {})
-    assert (shown["rate"], shown["adam"], shown["steps"]) == (4.91e-4, ADAM, 4)
+    assert f"{shown['rate']:.2e}" == "4.91e-04"  # as the tutorial prints it
+    assert (shown["adam"], shown["steps"]) == (ADAM, 4)
     (env,) = flat(stage).envs
     assert env.args["format_coef"] == 0.1
     assert env.args["suffix"].strip() == "Write your answer in \\boxed{} format."
