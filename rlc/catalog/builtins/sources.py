@@ -187,7 +187,7 @@ class ProblemSet:
 
 
 _FORM = ("countdown", "grade_with")  # any expression that reaches the target is right
-_TEXT = ("math", "exact", "regex", "grade_with")
+_TEXT = ("math", "exact", "regex", "cookbook_math", "grade_with")
 PROBLEM_SETS = {
     "countdown": ProblemSet(
         {"train": None, "test": 1_024, "stage2": None, "stage3": None}, _FORM, ()
