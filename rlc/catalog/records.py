@@ -426,7 +426,8 @@ class EnvFacts:
     tell its right answers; empty: all. ``endless``: no task is played twice. ``held_out``: its
     tasks are for tests. ``lists_moves``: a game lists the legal moves; None: only the game itself
     shows it. ``ignores``: arguments of its source without an effect on it. ``included``: rlc plays
-    it without the package of its source.
+    it without the package of its source. ``stand_in``: another of its source that is made on this
+    machine, for rehearsals.
     """
 
     chars: Mapping[str, Sequence[int]] = field(factory=dict)
@@ -446,6 +447,7 @@ class EnvFacts:
     lists_moves: bool | None = None
     ignores: tuple[str, ...] = ()
     included: bool = False
+    stand_in: str | None = None
 
 
 @frozen(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rlc.catalog import DEFAULT_BUDGET, TINY, find_model, source_traits
+from rlc.catalog import DEFAULT_BUDGET, TINY, env_facts, find_model, source_traits
 from rlc.errors import Error
 from rlc.plan import (
     LOCAL,
@@ -178,7 +178,8 @@ def _env(env: EnvPlan, group: int, model: ModelPlan) -> EnvPlan:
     judging = tuple(
         evolve(one, judges=tuple(_judge(j, model) for j in one.judges)) for one in env.judging
     )
-    return evolve(env, rollouts=small, judging=judging)
+    # What would be downloaded is made here where something of the kind can be.
+    return evolve(env, id=env_facts(env).stand_in or env.id, rollouts=small, judging=judging)
 
 
 def _judge(judge: AnyJudge, model: ModelPlan) -> AnyJudge:

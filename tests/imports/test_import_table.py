@@ -216,7 +216,7 @@ def test_the_job_of_rllm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheme(flat(stage).advantage) == kept
     assert "wandb" in [tracker.name for tracker in stage.track]
     (env,) = flat(stage).envs
-    assert (env.id, env.args["split"]) == ("countdown", "train")
+    assert (env.id, env.args["split"]) == ("countdown_tasks", "train")
     assert [part.grader for part in env.graders] == ["countdown"]
     assert env.wrappers[-1].args["solvers"] == 2
     heldout = next(s for s in plan.stages if isinstance(s, Evaluation) and s.after == "main")

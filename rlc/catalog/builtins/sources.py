@@ -178,12 +178,13 @@ OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 @frozen(eq=False)
 class ProblemSet:
     """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
-    None: there is no end to them. ``needs`` and ``graders`` as in
+    None: there is no end to them. ``needs``, ``graders`` and ``stand_in`` as in
     :class:`rlc.catalog.records.EnvFacts`."""
 
     splits: dict[str, int | None]
     graders: tuple[str, ...]
     needs: tuple[str, ...] = ("hub",)
+    stand_in: str | None = None
 
 
 _FORM = ("countdown", "grade_with")  # any expression that reaches the target is right
@@ -192,7 +193,11 @@ PROBLEM_SETS = {
     "countdown": ProblemSet(
         {"train": None, "test": 1_024, "stage2": None, "stage3": None}, _FORM, ()
     ),
-    "countdown_tasks": ProblemSet({"train": 489_340, "test": 1_024}, _FORM),
+    "countdown_tasks": ProblemSet(
+        {"train": 489_340, "test": 1_024, "stage2": 50_000, "stage3": 50_000},
+        _FORM,
+        stand_in="countdown",
+    ),
     "gsm8k": ProblemSet({"train": 7_473, "test": 1_319}, (*_TEXT, "numeric")),
     "math": ProblemSet({"train": 12_000, "test": 500}, _TEXT),
 }
@@ -241,6 +246,7 @@ def _problem_env(env: EnvPlan) -> EnvFacts:
         endless=endless and env.args["samples"] is None,
         held_out=named == "test",
         ignores=("question", "answer") if known else (),
+        stand_in=known.stand_in if known and isinstance(split, str) else None,
     )
 
 
