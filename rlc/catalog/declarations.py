@@ -59,6 +59,13 @@ def _batch(doc: str) -> Param:
 TRAIN_FIELDS = (
     _MODEL,
     Param("env", "env", "what it is trained on; a weighted sum is a mixture"),
+    word(
+        "weight",
+        "how often each environment of a mixture is played: by its weight alone, or by that times "
+        "its number of tasks, so that all tasks come equally often",
+        ("given", "tasks"),
+        "given",
+    ),
     Param("batch", "batch", "what one step collects"),
     Param("sampling", "sampling", "how replies are sampled"),
     Param(

@@ -267,6 +267,8 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                     sft=_with_epochs({**SFT, "data": "demonstrations(task, n = 100)"}, value),
                 )
             )
+        if param.name == "weight":
+            field["env"] = "problems(gsm8k, grader = numeric) + problems(math, grader = exact)"
         if (kind, param.name) == ("train", "every"):
             field["heldout"] = 'rows("rows.jsonl")'
         match kind:
