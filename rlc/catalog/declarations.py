@@ -163,6 +163,9 @@ MODEL_FIELDS = (
         form=(rf"tinker://.+/weights/.+|{RUN_WEIGHTS}", "runs/NAME@main:20"),
         file=RUN_WEIGHTS,
     ),
+    Param(
+        "with_optimizer", "bool", "start with the optimiser's state that was saved with them", False
+    ),
     text(
         "renderer",
         "how a chat becomes tokens; by default the one recommended for the model",

@@ -164,6 +164,7 @@ def _model(model: ModelPlan) -> ModelPlan:
         base=TINY,
         lora_rank=min(model.lora_rank, MAX_RANK),
         weights=None,
+        with_optimizer=False,
         renderer=tiny.renderers[0],
         context=tiny.context,
         service=LOCAL,

@@ -24,6 +24,7 @@ class ModelPlan(Record):
     renderer: str
     context: int | None  # tokens; None if unknown
     service: str  # "local" or "tinker"
+    with_optimizer: bool = False  # the state of the optimiser that was saved with the weights, too
 
 
 @frozen
