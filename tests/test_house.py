@@ -243,6 +243,7 @@ MAY_LACK = {
     "envs.openreward_client": ("error", "one", "tries[-1]"),
     "envs.verifiers": ("env", "module", "rubric"),
     "envs.workers.processes": ("executor",),
+    "envs.workflows": ("found", "episode", "reply"),
     "runtime.rollouts.player": ("error",),
     "runtime.stages": ("self.renderer",),
 }

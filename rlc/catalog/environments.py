@@ -210,7 +210,9 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
                 by_row = others.get(ROWS_OF_ENV) is not None
                 yield path, own_code(env.source, target, args, by_row)
             else:
-                yield path, Code(target, param.code, args)
+                # Workflows of rLLM are given an executor, beside their first argument.
+                offered = ("executor",) if param.code == "program" else ()
+                yield path, Code(target, param.code, args, offered=offered)
 
 
 def own_code(source: str, target: str, args: Mapping[str, Any], by_row: bool = False) -> Code:

@@ -412,7 +412,8 @@ def require_fits(code: Code, signature: Signature | None) -> None:
                 what = f"`{target}` does not take an argument, the record of its run"
                 raise CodeError(what, "write `def solve(run)`")
             signature = signature.replace(parameters=parameters[1:])
-        require_takes(target, signature, args)
+        passed = dict.fromkeys(name for name in _named(signature) if name in code.offered)
+        require_takes(target, signature, {**args, **passed})
     elif signature is not None:
         count, takes, form = _POSITIONAL.get(kind, (0, "", ""))
         try:
