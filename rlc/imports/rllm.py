@@ -83,7 +83,8 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
     if files[0] is not None:
         heldout = call("problems", literal(files[1])) if files[1] is not None else None
         return Tasks(call("problems", literal(files[0])), heldout, 64, None, False)
-    advice = "say it with --env, for example `--env 'problems(gsm8k)'`"
+    workflow = """`--env 'agent("flow:MyWorkflow", tasks = problems(gsm8k))'`"""
+    advice = f"say it with --env: `--env 'problems(gsm8k)'`, or for a class of workflows {workflow}"
     raise InputError("what this job plays stands in its Python code, which is not read", advice)
 
 
