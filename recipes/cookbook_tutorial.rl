@@ -27,8 +27,8 @@ train main {
   # reward less the group's mean; groups of equals are left out
   advantage = cookbook.center(drop_constant = true)
   loss      = importance_sampling()
-  # The rate that the cookbook's get_lr gives for this model. It is meant for supervised training:
+  # What the cookbook's get_lr gives for this model, 4.91e-4. It is meant for supervised training:
   # RL mostly takes a tenth of it, or less.
-  optimizer = adam(4.91e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
+  optimizer = adam(recommended_rate(), beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
   steps     = 4  # each of the eight problems once
 }

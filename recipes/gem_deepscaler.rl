@@ -25,4 +25,5 @@ train main {
   loss      = importance_sampling()
   optimizer = adam(4e-5, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
   steps     = 200  # the script saves nothing on the way; rlc saves at the end
+  track     = [wandb("gem-tinker_train")]  # where the guide shows its curves
 }

@@ -26,5 +26,6 @@ train main {
   loss      = importance_sampling()
   optimizer = adam(2e-5, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
   steps     = 200
-  save      = every(25, ttl = 7d)  # no KL penalty, as in the script
+  save      = every(25, ttl = 7d)             # no KL penalty, as in the script
+  track     = [wandb("gem-tinker-cookbook")]  # where the guide shows its curves
 }

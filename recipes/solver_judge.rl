@@ -1,12 +1,12 @@
 # Two solvers and a judge on Countdown, which is paid for picking a right solution: one model plays
-# all three. From rLLM's guide to Tinker (train_solver_judge_flow_tinker), with its script's values.
+# all three. From rLLM's guide to Tinker. `countdown` in place of `countdown_tasks` needs no hub.
 model policy {
   base = "Qwen/Qwen3.5-4B"  # "Qwen/Qwen3-4B-Instruct-2507" in the guide, which is retired
 }
 
-env duel = problems(countdown, grader = countdown, samples = 489_340, format_coef = 0)
-  |> solver_judge(solvers = 2)
-env test = problems(countdown, split = test, grader = countdown, format_coef = 0) |> solver_judge()
+env duel = problems(countdown_tasks, grader = countdown, format_coef = 0) |> solver_judge()
+env test = problems(countdown_tasks, split = test, grader = countdown, format_coef = 0)
+  |> solver_judge()
 
 eval untrained {
   model    = policy

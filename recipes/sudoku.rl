@@ -27,4 +27,5 @@ train main {
   steps     = 200
   save      = every(20, keep = 3, ttl = 7d)
   budget    = $200  # stops with a checkpoint before it costs more
+  # track = [wandb("gem-tinker_train")] is where the guide shows its curves
 }

@@ -99,7 +99,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     GUARD.broken = None
     marks = {mark.name for mark in item.iter_markers()}
     with GUARD.allowing(marks), _service(marks):
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            _forget_keys()
+
+
+def _forget_keys() -> None:
+    """Take back what a run found in a `.env`: the next test has none."""
+    if (keys := sys.modules.get("rlc.catalog.keys")) is not None:
+        for name in keys._provided:
+            os.environ.pop(name, None)
+        keys._provided.clear()
 
 
 def _service(marks: Set[str]) -> AbstractContextManager[None]:

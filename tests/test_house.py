@@ -244,13 +244,14 @@ def test_facts_stand_on_the_builtin() -> None:
 
 # Whose attributes may be looked for: objects of other libraries and of users, and errors.
 MAY_LACK = {
-    "envs.cookbook": ("type(self.builder)", "tokenizer"),
+    "envs.cookbook": ("made", "type(self.builder)", "tokenizer"),
     "envs.games": ("env", "error", "game", "self.game"),
     "envs.gem": ("base", "env", "tokenizer"),
     "envs.mcp": ("exceptions",),
     "envs.openreward_client": ("error", "one", "tries[-1]"),
     "envs.verifiers": ("env", "module", "rubric"),
     "envs.workers.processes": ("executor",),
+    "envs.workflows": ("found", "episode", "reply"),
     "runtime.rollouts.player": ("error",),
     "runtime.stages": ("self.renderer",),
 }

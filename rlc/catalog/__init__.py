@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlc.catalog.environments import *
     from rlc.catalog.facts import *
     from rlc.catalog.index import *
+    from rlc.catalog.keys import *
     from rlc.catalog.limits import *
     from rlc.catalog.metrics import *
     from rlc.catalog.plan_files import *
@@ -36,7 +37,8 @@ else:
         builtins.frameworks: AGENT
         builtins.graders: FORMAT JUDGE_PROMPT finds_answers
         builtins.losses: LIKELIHOOD service_loss
-        builtins.sources: AS_THEY_COME COOKBOOK_GROUP COOKBOOK_MODEL COOKBOOK_RENDERER
+        builtins.sources: AS_THEY_COME COOKBOOK_BATCHES COOKBOOK_GROUP COOKBOOK_MODEL
+            COOKBOOK_RENDERER
             FORMAT_COEF GRADER OPENREWARD_KEY UNDECIDED have_tasks_in_common
         builtins.stages: COOKBOOK_BATCH COOKBOOK_COMMON DEFAULT_SAMPLING NO_ADVANTAGE
         builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP PRICES
@@ -45,17 +47,18 @@ else:
         declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
         environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
             history_of is_chat is_included is_rewarded judges_of located_files located_stages
-            makes_text max_turns may_rewrite opponent_name paths_in played_as players_of_role
-            prompt_rules reward_models_of roles_of rubrics_of seats_of task_count templates_of
-            trained_seats unknown_turns with_files with_role
+            makes_text max_turns may_rewrite opponent_name own_code paths_in played_as
+            players_of_role prompt_rules reward_models_of roles_of rubrics_of seats_of task_count
+            templates_of trained_seats unknown_turns with_files with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES TINY TINY_TOKENIZER UNKNOWN_PRICE
             find_model find_retired gem_facts gem_ids model_names part_cost
-            prices_as_of published_at renderer_fits renderer_keeps_prefix
+            prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix
             renderer_names textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
             service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits
+        keys: DOTENV is_provided provide_keys read_dotenv
         limits: limits_of nearest_model stage_limits
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file

@@ -62,6 +62,13 @@ def _batch(doc: str) -> Param:
 TRAIN_FIELDS = (
     _MODEL,
     Param("env", "env", "what it is trained on; a weighted sum is a mixture"),
+    word(
+        "weight",
+        "how often each environment of a mixture is played: by its weight alone, or by that times "
+        "its number of tasks, so that all tasks come equally often",
+        ("given", "tasks"),
+        "given",
+    ),
     Param("batch", "batch", "what one step collects"),
     Param("sampling", "sampling", "how replies are sampled"),
     Param(
@@ -158,6 +165,9 @@ MODEL_FIELDS = (
         "adapter of PEFT in a folder, a state that Tinker keeps; none: a fresh adapter",
         form=(rf"tinker://.+/weights/.+|{_OTHER_STATES}|{RUN_WEIGHTS}", "runs/NAME@main:20"),
         file=RUN_WEIGHTS,
+    ),
+    Param(
+        "with_optimizer", "bool", "start with the optimiser's state that was saved with them", False
     ),
     text(
         "renderer",

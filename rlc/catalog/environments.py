@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
+from rlc.catalog.builtins.sources import ROWS_OF_ENV
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.index import builtins_of, data_traits, find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import MODEL_FOLDER, EnvFacts, Param, Role
@@ -202,10 +203,21 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
     """Yield the Python code that an environment names, each with its path in the record."""
     for path, param, value, others in _arguments(env):
         if param.code is not None and value is not None:
-            decided = source_traits(env.source).decides if path == "id" else {}
             args = others["args"] if param.code in ("factory", "game", "program", "player") else {}
             target = f"{module_of_package(value)}:{param.calls}" if param.calls else value
-            yield path, Code(target, param.code, args, decided)
+            if path == "id" and param.code == "factory":
+                by_row = others.get(ROWS_OF_ENV) is not None
+                yield path, own_code(env.source, target, args, by_row)
+            else:
+                # Workflows of rLLM are given an executor, beside their first argument.
+                offered = ("executor",) if param.code == "program" else ()
+                yield path, Code(target, param.code, args, offered=offered)
+
+
+def own_code(source: str, target: str, args: Mapping[str, Any], by_row: bool = False) -> Code:
+    """Return the code that makes the episodes of a source; ``by_row``: one for each row."""
+    traits = source_traits(source)
+    return Code(target, "factory", args, traits.decides, traits.offers, by_row)
 
 
 def code_of_data(data: AnyData) -> Code | None:

@@ -140,6 +140,18 @@ def tokenizer_of(base: str) -> str | None:
     return next((tokenizer for tokenizer, models in groups if name in models), None)
 
 
+# Exponents of the hidden size in `get_lr` of tinker-cookbook 0.5.8, for families by their names.
+_CALIBRATED = {"llama": 0.781, "qwen": 0.0775}
+
+
+def recommended_rate(base: str) -> float | None:
+    """Return the learning rate of tinker-cookbook's `get_lr` for LoRA; None if it has none."""
+    name = base.partition(":")[0]
+    hidden = snapshot("models")["hidden"].get(name)
+    power = next((power for one, power in _CALIBRATED.items() if one in name.lower()), None)
+    return None if None in (hidden, power) else 5e-05 * 10.0 * (2000 / hidden) ** power
+
+
 def storage_price() -> float:
     """Return USD for a GB of checkpoints and month."""
     return float(snapshot("models")["storage"])

@@ -109,6 +109,7 @@ KINDS = {
             several="{ maths = reverse_kl(big), code = reverse_kl(coder) }",
         ),
         Kind("optimizer", "an optimizer", "adam(1e-4)"),
+        Kind("rate", "a recommended learning rate", "recommended_rate(0.1)", nameable=False),
         Kind("schedule", "a learning-rate schedule", "cosine(warmup = 10)"),
         Kind("overlap", "a way to overlap sampling and training", "streamed(minibatches = 4)"),
         Kind("batch", "a batch", "groups(16, group_size = 8)"),

@@ -430,7 +430,8 @@ class EnvFacts:
     tell its right answers; empty: all. ``endless``: no task is played twice. ``held_out``: its
     tasks are for tests. ``lists_moves``: a game lists the legal moves; None: only the game itself
     shows it. ``ignores``: arguments of its source without an effect on it. ``included``: rlc plays
-    it without the package of its source.
+    it without the package of its source. ``stand_in``: another of its source that is made on this
+    machine, for rehearsals.
     """
 
     chars: Mapping[str, Sequence[int]] = field(factory=dict)
@@ -450,6 +451,7 @@ class EnvFacts:
     lists_moves: bool | None = None
     ignores: tuple[str, ...] = ()
     included: bool = False
+    stand_in: str | None = None
 
 
 @frozen(eq=False)
@@ -461,7 +463,8 @@ class SourceTraits:
     permanent numbers. ``blocks``: its calls block, so workers make them; None if that depends on
     the environment. ``package`` is installed with rlc's ``extra``. ``key`` is needed unless the
     environment has a ``base_url``. ``code``: its id names Python code; ``decides``: its parameters
-    that other parts of the recipe decide, name -> part. ``graded``: graders reward its replies;
+    that other parts of the recipe decide, name -> part; ``offers``: those that are given to what
+    needs them. ``graded``: graders reward its replies;
     ``answers``: its rows have answers to compare with. ``fixed_groups``: it may have groups of one
     size only. ``unknown_turns``: why the number of turns may be unknown. ``boxed``: it reads
     answers from LaTeX's box. ``scripted``: `rlc emit` writes scripts that play it. ``seats``: the
@@ -477,6 +480,7 @@ class SourceTraits:
     key: Key | None = None
     code: bool = False
     decides: Mapping[str, str] = field(factory=dict)
+    offers: tuple[str, ...] = ()
     graded: bool = False
     answers: bool = False
     fixed_groups: bool = False

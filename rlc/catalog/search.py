@@ -23,6 +23,7 @@ from rlc.catalog.facts import (
     is_broken,
     library,
     model_names,
+    recommended_rate,
     retired_models,
 )
 from rlc.catalog.index import BUILTINS, KINDS
@@ -246,6 +247,8 @@ def _model(name: str) -> NameEntry:
         facts["largest LoRA rank"] = model.max_rank
     if model.lora is not None:
         facts["LoRA parameters at rank 32"] = f"{32 * sum(model.lora):,}"
+    if (rate := recommended_rate(name)) is not None:
+        facts["recommended rate"] = f"{rate:.3g} (get_lr of tinker-cookbook); RL: a tenth of it"
     if model.unconfirmed:
         facts["not confirmed"] = ", ".join(model.unconfirmed)
     doc = "comes with rlc, trained on this machine"

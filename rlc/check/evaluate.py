@@ -126,7 +126,7 @@ class Evaluator:
         if want.also and isinstance(func, Name) and find_builtin(want.also, func.id):
             want = evolve(want, type=want.also)
         named = isinstance(expr, Name) and expr.id not in self.scope.of_kind("param")
-        if want.also and want.type in SCALARS and named:
+        if want.also and want.type in SCALARS and named and KINDS[want.also].nameable:
             want = evolve(want, type=want.also)
         if want.named:
             return pipelines.named_parts(self, expr, want)

@@ -13,11 +13,12 @@ from rlc.catalog import (
     find_builtin,
     names_of,
     preference_traits,
+    recommended_rate,
     task_count,
 )
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
-from rlc.check.pipelines import Mixture, merged
+from rlc.check.pipelines import merged
 from rlc.check.values import Origins, Value, said, settle, unwrap
 from rlc.lang import BlockDecl, Diagnostics, Label
 from rlc.plan import (
@@ -97,15 +98,21 @@ def check_stage(
         model = values["model"]
         values["model"] = evolve(model, data=model.data.model)
         values["after"] = model.data.after or Value("string", None, model.span, "a fresh start")
+    weight = values.pop("weight", None)
+    union = weight is not None and weight.data == "tasks"
     if kind == "eval":
         complete &= _sampling_of_stage(decl, values, earlier, found)
     else:
-        given = {*decl.unread, *bound.unknown}
-        complete &= _steps(decl, values, given, evaluator.recipe, reader, found)
+        given, recipe = {*decl.unread, *bound.unknown}, evaluator.recipe
+        complete &= _steps(decl, values, given, recipe, reader, found, union)
+        if union and weight is not None and "env" in values:
+            complete &= _by_tasks(values, weight, recipe, reader, found)
     if "loss" in values and getattr(values["loss"].data, "program", None) is not None:
         from rlc.check.expressions import as_served  # most recipes have none of their own
 
         values["loss"] = as_served(values["loss"], values)
+    if "optimizer" in values:
+        complete &= _recommended_rate(values, found)
     if "env" in values:
         deciding = map(values.get, ("batch", "samples", "sampling"))
         values["env"] = _decided_envs(values["env"], *deciding)
@@ -186,6 +193,26 @@ def _learnt_reward(
     return evolve(judge, **filled), True
 
 
+def _recommended_rate(values: Values, found: Diagnostics) -> bool:
+    """Decide a learning rate that the model decides. Report if there is none for it."""
+    optimizer = values["optimizer"]
+    leaf = optimizer.data.learning_rate
+    if leaf.type != "rate":
+        return True
+    base = unwrap(values["model"].data.base) if "model" in values else None
+    rate = base and recommended_rate(base)
+    if not rate:
+        del values["optimizer"]
+        if base:
+            message = f"there is no recommended learning rate for `{base}`"
+            advice = "there is one for Qwen's and Llama's models: give a number, such as 1e-4"
+            found.error("RL0338", leaf.span, message, advice)
+        return False
+    known = Value("float", rate * unwrap(leaf.data.times), leaf.span, leaf.span)
+    values["optimizer"] = evolve(optimizer, data=evolve(optimizer.data, learning_rate=known))
+    return True
+
+
 def _steps(
     decl: BlockDecl,
     values: Values,
@@ -193,6 +220,7 @@ def _steps(
     recipe: str,
     reader: Reader | None,
     found: Diagnostics,
+    union: bool,
 ) -> bool:
     """Decide ``steps``, given as such or in epochs. Report if neither or both are given."""
     steps, epochs = values.get("steps"), values.get("epochs")
@@ -210,7 +238,7 @@ def _steps(
         return False
     if steps.data is not None:
         return True
-    tasks, per_step, batch = _tasks(values, recipe, reader), None, values.get("batch")
+    tasks, per_step, batch = _tasks(values, recipe, reader, union), None, values.get("batch")
     if batch is not None and (batch.type == "int" or unwrap(batch.data.kind) == "groups"):
         per_step = int(batch.data if batch.type == "int" else unwrap(batch.data.count))
     if tasks is not None and per_step is not None:
@@ -220,7 +248,7 @@ def _steps(
         values["steps"] = evolve(epochs, data=count, origin=origin)
         return True
     message = "it is not known how many tasks an epoch has"
-    if _from_file(values):
+    if _from_file(values, union):
         if reader is None:  # else a rule on the file says why it cannot be counted
             message += ": the data is not read"
             found.warning("RL0310", epochs.span, message, "check it with its data")
@@ -231,17 +259,21 @@ def _steps(
     return False
 
 
-def _from_file(values: Values) -> bool:
+def _from_file(values: Values, union: bool = False) -> bool:
     if "data" in values:
         path = unwrap(getattr(values["data"].data, "path", None))
         return path is not None and hub_dataset(path) is None
-    envs: Mixture = values["env"].data if "env" in values else ()
-    source = find_builtin("env", unwrap(envs[0].source)) if len(merged(envs)) == 1 else None
-    return source is not None and source.params[0].names_file(unwrap(envs[0].id))
+    envs = merged(values["env"].data) if "env" in values else ()
+    return (union or len(envs) == 1) and any(map(_reads_file, envs))
 
 
-def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
-    """Return the tasks of one epoch; None if unknown, and for a mixture."""
+def _reads_file(env: EnvPlan) -> bool:
+    source = find_builtin("env", unwrap(env.source))
+    return source is not None and source.params[0].names_file(unwrap(env.id))
+
+
+def _tasks(values: Values, recipe: str, reader: Reader | None, union: bool) -> int | None:
+    """Return the tasks of one epoch; None if unknown, and for a mixture that is no ``union``."""
     if "data" in values:
         data = settle(values["data"].data)
         if data.count is not None or reader is None or not _from_file(values):
@@ -249,15 +281,43 @@ def _tasks(values: Values, recipe: str, reader: Reader | None) -> int | None:
         from rlc.data import hashed, kept
 
         return reader.count(located(data.path, recipe), data.split, hashed(data), kept(data))
-    envs: Mixture = values["env"].data if "env" in values else ()
-    if len(merged(envs)) != 1:
-        return None
-    env = settle(envs[0])
+    envs = merged(values["env"].data) if "env" in values else ()
+    counts = [_tasks_of(env, recipe, reader) for env in envs]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) and (len(known) == 1 or union) else None
+
+
+def _tasks_of(part: EnvPlan, recipe: str, reader: Reader | None) -> int | None:
+    env = settle(part)
     count, source = task_count(env), find_builtin("env", env.source)
-    if count is not None or reader is None or source is None or not _from_file(values):
+    if count is not None or reader is None or source is None or not _reads_file(env):
         return count
     key = next(env.args[param.name] for param in source.params if param.holds is not None)
     return reader.count(located(env.id, recipe), env.args["split"], key)
+
+
+def _by_tasks(
+    values: Values, weight: Value, recipe: str, reader: Reader | None, found: Diagnostics
+) -> bool:
+    """Multiply the weights of a mixture by its numbers of tasks. Report one that is not known."""
+    parts, complete = list[EnvPlan](), True
+    for env in merged(values["env"].data):
+        old: Any = env.weight
+        count = _tasks_of(env, recipe, reader)
+        if count is not None:
+            own = evolve(old, data=old.data * count, origin=weight.span)
+            parts.append(evolve(env, weight=own))
+            continue
+        complete = False
+        message = f"it is not known how many tasks `{unwrap(env.name)}` has"
+        if not _reads_file(env):
+            advice = "give their number (`samples = 1_000` in the source), or weights: `3 * a + b`"
+            found.error("RL0310", weight.span, message, advice)
+        elif reader is None:  # else a rule on the file says why it cannot be counted
+            advice = "check it with its data"
+            found.warning("RL0310", weight.span, f"{message}: the data is not read", advice)
+    values["env"] = evolve(values["env"], data=tuple(parts)) if complete else values["env"]
+    return complete
 
 
 def _sampling_of_stage(

@@ -18,10 +18,7 @@ KEY_VARIABLE = "RLC_SERVE_KEY"
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that decide the plan with the recipe."""
-    text, name = "override a param (learning_rate=1e-4) or a field (main.steps=10)", "NAME=VALUE"
-    parser.add_argument(
-        "--set", dest="overrides", metavar=name, action="append", default=[], help=text
-    )
+    add_set(parser)
     text = "let the model that is trained first start from these weights: a run (runs/x, "
     text += "runs/x@main:20), the folder of an adapter, a tinker:// path"
     parser.add_argument("--weights", metavar="MODEL", help=text)
@@ -31,6 +28,13 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--service", metavar="NAME", help=text)
     text = "the same job on the embedded tiny model, small and short, without a key"
     parser.add_argument("--rehearse", action="store_true", help=text)
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+    text, name = "override a param (learning_rate=1e-4) or a field (main.steps=10)", "NAME=VALUE"
+    parser.add_argument(
+        "--set", dest="overrides", metavar=name, action="append", default=[], help=text
+    )
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

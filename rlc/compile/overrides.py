@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlc.catalog import DECLARATIONS, TRAINING
@@ -24,6 +25,7 @@ from rlc.lang import (
 from rlc.lang.syntax import parse_field
 from rlc.records import evolve
 
+_BARE = re.compile(r"[\w./:@~-]+")  # a text without its quotes
 WEIGHTS = "--weights"  # an override of its own, which stands for the weights of a model
 
 
@@ -48,6 +50,10 @@ def apply_overrides(
             source = Source(WEIGHTS, f"{model}.weights = {json.dumps(value)}", folder)
         found.report_keys(source)
         override, wrong = parse_field(source)
+        if any(item.severity == "error" for item in wrong) and _BARE.fullmatch(value.strip()):
+            quoted = f"""--set '{name.strip()}="{value.strip()}"'"""
+            advice = f"a text needs its quotes, and the shell takes those off: `{quoted}`"
+            wrong = Diagnostics(evolve(item, help=advice, fix=None) for item in wrong)
         found.extend(wrong)
         if override is not None:
             recipe = put_in(recipe, *override, found)

@@ -70,11 +70,13 @@ def load(
     return _result(finish(plan), found, sweeps)
 
 
-def check(path: str | os.PathLike[str], reader: Reader | None = None) -> Diagnostics:
+def check(
+    path: str | os.PathLike[str], reader: Reader | None = None, overrides: Overrides = ()
+) -> Diagnostics:
     """Return the findings in the recipe of a file (``-``: standard input), and in its data."""
     source, found = read_source(path)
     if source is not None:
-        *_, found = _checked(source, reader=reader)
+        *_, found = _checked(source, overrides, reader=reader)
     return found
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from rlc.catalog import (
     DEFAULT_BUDGET,
     TINY,
+    env_facts,
     find_model,
     provider,
     source_traits,
@@ -43,7 +44,7 @@ from rlc.plan import (
     Training,
     build_graph,
 )
-from rlc.plan.leaves import asked_models, leaves, with_asked_models
+from rlc.plan.leaves import asked_models, leaves, needed_stages, with_asked_models
 from rlc.records import evolve
 
 ORIGIN = "--service"
@@ -119,6 +120,26 @@ def rehearse(plan: Plan) -> Plan:
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 
+def only(plan: Plan, names: Collection[str]) -> Plan:
+    """Return the plan of some of the stages, with what is expected of them alone. Raise Error for a
+    name that none has, and for a stage that starts from, or asks, one that is left out."""
+    known = [stage.name for stage in plan.stages]
+    if unknown := [name for name in names if name not in known]:
+        there = ", ".join(f"`{name}`" for name in known)
+        raise Error(f"{plan.recipe} has no stage `{unknown[0]}`", f"its stages are {there}")
+    stages = tuple(stage for stage in plan.stages if stage.name in names)
+    for stage in stages:
+        if lost := {stage.after, *needed_stages(stage)} - {None, *names}:
+            (first, *_) = sorted(filter(None, lost))
+            raise Error(
+                f"`{stage.name}` needs the weights that `{first}` leaves",
+                f"run `{first}` too, or evaluate a run that has them: `rlc eval RUN`",
+            )
+    of_these: set[str | None] = {None, *names}
+    expected = tuple(e for e in plan.expectations if {q.stage for q in e.quantities} <= of_these)
+    return evolve(plan, stages=stages, graph=build_graph(stages), expectations=expected)
+
+
 def left_out(plan: Plan) -> str | None:
     """Return what a rehearsal leaves out of the recipe, as a sentence; None if nothing."""
     changed = (path for path, origin in plan.provenance.items() if origin == REHEARSAL)
@@ -189,6 +210,7 @@ def _model(model: ModelPlan) -> ModelPlan:
         base=TINY,
         lora_rank=min(model.lora_rank, MAX_RANK),
         weights=None,
+        with_optimizer=False,
         renderer=tiny.renderers[0],
         context=tiny.context,
         service=LOCAL,
@@ -204,7 +226,8 @@ def _env(env: EnvPlan, group: int, model: ModelPlan) -> EnvPlan:
     judging = tuple(
         evolve(one, judges=tuple(_judge(j, model) for j in one.judges)) for one in env.judging
     )
-    return evolve(env, rollouts=small, judging=judging)
+    # What would be downloaded is made here where something of the kind can be.
+    return evolve(env, id=env_facts(env).stand_in or env.id, rollouts=small, judging=judging)
 
 
 def _judge(judge: AnyJudge, model: ModelPlan) -> AnyJudge:

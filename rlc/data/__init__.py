@@ -33,7 +33,7 @@ else:
         about: TaskFacts about_row
         calls: Code CodeKind PLAYER_SEES module_of_package
         chats: Chat read_chat read_pair read_prompt read_solved
-        code: called explained lacks load_attribute module_file parameter_names
+        code: called explained lacking lacks load_attribute module_file parameter_names
             require_fits returned_numbers returns_text search_beside signature_of written_signature
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files

@@ -21,7 +21,8 @@ class Code:
 
     Arguments by kind: ``reward``: the reply and the row; ``comparison``: two replies and the row;
     ``factory``: ``args`` by keyword, and those of its parameters that are ``decided`` elsewhere:
-    name -> the part of the recipe; ``game``: ``args`` and a ``seed``; ``executor``: none;
+    name -> the part of the recipe, or ``offered`` if they are needed; a file has the others, if
+    ``by_row``; ``game``: ``args`` and a ``seed``; ``executor``: none;
     ``reply``: its text; ``program``: the record of its run, and ``args``; ``player``: ``args``, and
     those of :data:`PLAYER_SEES` that it names."""
 
@@ -29,6 +30,8 @@ class Code:
     kind: CodeKind
     args: Mapping[str, Any] = field(factory=dict)
     decided: Mapping[str, str] = field(factory=dict)
+    offered: tuple[str, ...] = ()
+    by_row: bool = False
 
 
 def module_of_package(package: str) -> str:

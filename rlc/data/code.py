@@ -400,7 +400,9 @@ def require_fits(code: Code, signature: Signature | None) -> None:
             if name in args:
                 what = f"leave `{name}` out of the args of `{target}`: {why}"
                 raise CodeError(what, argument=name)
-        passed = dict.fromkeys({*others} & {*_named(signature)})
+        passed = dict.fromkeys(
+            name for name in _named(signature) if code.by_row or name in (*others, *code.offered)
+        )
         require_takes(target, signature, {**args, **passed})
     elif kind == "program":
         if signature is not None:
@@ -410,7 +412,8 @@ def require_fits(code: Code, signature: Signature | None) -> None:
                 what = f"`{target}` does not take an argument, the record of its run"
                 raise CodeError(what, "write `def solve(run)`")
             signature = signature.replace(parameters=parameters[1:])
-        require_takes(target, signature, args)
+        passed = dict.fromkeys(name for name in _named(signature) if name in code.offered)
+        require_takes(target, signature, {**args, **passed})
     elif signature is not None:
         count, takes, form = _POSITIONAL.get(kind, (0, "", ""))
         try:
@@ -435,14 +438,19 @@ def require_takes(target: str, signature: Signature | None, args: Mapping[str, A
             takes = ", ".join(f"`{each}`" for each in known) or "nothing"
             what = f"`{target}` does not take `{name}`; it takes {takes}"
             raise CodeError(what, did_you_mean(name, known), name)
-    missing = [
-        name
-        for name in known
-        if name not in args and signature.parameters[name].default is Parameter.empty
-    ]
-    if missing:
+    if missing := lacking(signature, args):
         listed = ", ".join(f"`{name}`" for name in missing)
         raise CodeError(f"`{target}` needs {listed}: `args = {{{missing[0]} = …}}`")
+
+
+def lacking(signature: Signature | None, args: Mapping[str, Any]) -> list[str]:
+    """Return the parameters that have neither a default nor one of these keyword arguments."""
+    needed = _named(signature)
+    return [
+        name
+        for name in needed
+        if name not in args and signature and signature.parameters[name].default is Parameter.empty
+    ]
 
 
 def signature_of(function: Any) -> Signature | None:

@@ -181,11 +181,23 @@ def _math(split: str) -> list[Row]:
 
 
 def _countdown_tasks(split: str) -> list[Row]:
-    """The public Countdown problems, which have one split: a fixed draw of them is the test."""
+    """The public Countdown problems, which have one split: a fixed draw of them is the test, and of
+    the others two draws are for later stages of training, as rLLM has them."""
     rows = _published("Jiayi-Pan/Countdown-Tasks-3to4", "train")
     order = _permutation(0, 0, len(rows))
-    chosen = order[: countdown.TEST_SIZE] if split == "test" else order[countdown.TEST_SIZE :]
-    return [rows[at] for at in sorted(chosen)]
+    test, stage = (
+        countdown.TEST_SIZE,
+        min(countdown.STAGE_SIZE, (len(rows) - countdown.TEST_SIZE) // 2),
+    )
+    parts = {
+        "train": order[test:],
+        "test": order[:test],
+        "stage2": order[test : test + stage],
+        "stage3": order[test + stage : test + 2 * stage],
+    }
+    if split not in parts:
+        raise NoSplitError("countdown_tasks", split, parts)
+    return [rows[at] for at in sorted(parts[split])]
 
 
 _KNOWN: dict[str, Callable[[str], Sequence[Row]]] = {

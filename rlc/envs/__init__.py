@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rlc.envs.agents import *
     from rlc.envs.base import *
     from rlc.envs.build import *
-    from rlc.envs.cookbook import *
+    from rlc.envs.cookbook.examples import *
     from rlc.envs.deadlines import *
     from rlc.envs.games import *
     from rlc.envs.gem.oracles import *
@@ -28,7 +28,7 @@ else:
         base: AsyncEpisode AsyncSource EnvError JoiningEpisode Observation PolicyReply
             PolicyRequest RunningEpisode TaskKey validated
         build: PlayableEnv begins build_env source_problems
-        cookbook: builder_examples
+        cookbook.examples: builder_examples
         deadlines: Deadline all_of first_cause place waiting
         games: GameView Move OpponentProgram
         gem.oracles: Oracle find_oracle

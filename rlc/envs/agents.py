@@ -1,9 +1,9 @@
 """The environment ``agent()``: rows as tasks, each worked on by a program that owns its loop.
 
-The program is a Python function, called in a thread or in a loop of its own, or a command, run as a
-process. The runtime gives each run an endpoint of its own, where the model that is trained answers.
-The episode ends with the program; its reward is what the program gives, or what graders say of its
-answer and of the conversation.
+The program is a Python function, called in a thread or in a loop of its own, a workflow of rLLM, or
+a command, run as a process. The runtime gives each run an endpoint of its own, where the model that
+is trained answers. The episode ends with the program; its reward is what the program gives, or what
+graders say of its answer and of the conversation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -37,6 +37,7 @@ from rlc.envs.base import (
 from rlc.envs.guarded import Guard, guarded_folder, variables
 from rlc.envs.problems import ProblemEpisode, ProblemSource
 from rlc.envs.workers.threads import EventLoopThread, ThreadWorkers
+from rlc.envs.workflows import Workflow, is_workflow
 from rlc.plan import AgentPlan, EnvPlan
 
 _SHOWN = 4_000  # bytes of what a command has written that are kept with its failure
@@ -56,7 +57,8 @@ class AgentRun:
     ``base_url`` and ``api_key`` are those of an OpenAI client, and of this episode alone;
     ``anthropic_url`` is the base URL of an Anthropic client. ``task`` has the fields of the row,
     ``messages`` the prompt that it makes as a chat. A coroutine function can also await ``policy``,
-    which answers without a client and with the sampled tokens.
+    which answers without a client and with the sampled tokens. ``grade`` is what the graders of the
+    environment say of a reply, if it has any.
     """
 
     base_url: str
@@ -66,6 +68,7 @@ class AgentRun:
     messages: Sequence[Mapping[str, Any]]
     anthropic_url: str = ""
     policy: PolicyClient | None = None  # always given to a function
+    grade: Callable[[str], float] | None = None
 
 
 @frozen(eq=False)
@@ -103,19 +106,30 @@ class FunctionAgent:
     _loop: EventLoopThread = field(factory=EventLoopThread, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._function = load_attribute(self.target)
+        found = load_attribute(self.target)
+        is_class = is_workflow(found)
+        self._function = Workflow(self.target, self.args, found) if is_class else found
 
     @property
     def name(self) -> str:
         return f"`{self.target}`"
 
+    @property
+    def workflow(self) -> Workflow | None:
+        """The workflows of rLLM that it is a class of, if it is one."""
+        return self._function if isinstance(self._function, Workflow) else None
+
     async def run(self, run: AgentRun) -> Any:
         """Return what it returns, or raise what it raises. It is stopped if this is cancelled."""
+        if self.workflow is not None:
+            return await self._loop.call(self.workflow.run(run))
         if inspect.iscoroutinefunction(self._function):
             return await self._loop.call(self._awaited(run))
         return await self.threads.call(partial(self._function, run, **self.args))
 
     def close(self) -> None:
+        if self.workflow is not None:
+            self.workflow.close()
         self._loop.close()
 
     async def _awaited(self, run: AgentRun) -> Any:
@@ -139,6 +153,10 @@ class CommandAgent:
     @property
     def name(self) -> str:
         return f"`{' '.join(self.command)}`"
+
+    @property
+    def workflow(self) -> None:
+        """It is no class."""
 
     async def run(self, run: AgentRun) -> Any:
         """Return its result, as JSON if it is any, or a reward. It is killed if cancelled."""
@@ -269,6 +287,7 @@ class ProgramEpisode(RunningEpisode):
         self.first = self.attempt.first
 
     async def run(self, endpoint: AgentEndpoint) -> Observation:
+        graded = self.graded and self.program.workflow is None  # which rewards itself
         given = await self.program.run(
             AgentRun(
                 base_url=f"{endpoint.url}/v1",
@@ -278,10 +297,11 @@ class ProgramEpisode(RunningEpisode):
                 messages=[dict(message) for message in self.messages],
                 anthropic_url=endpoint.url,
                 policy=_PolicyElsewhere(endpoint.policy, asyncio.get_running_loop()),
+                grade=self._grade if self.graded else None,
             )
         )
-        end, answer = outcome_of(given, self.program.name, self.graded)
-        if not self.graded:
+        end, answer = outcome_of(given, self.program.name, graded)
+        if not graded:
             return end
         transcript = endpoint.transcript()
         if answer is None:
@@ -291,6 +311,10 @@ class ProgramEpisode(RunningEpisode):
         graded += await reward.on_loop(answer, row, transcript)
         metrics = {**end.metrics, **graded.metrics}
         return evolve(end, reward=graded.reward, metrics=metrics, components=graded.components)
+
+    def _grade(self, reply: str) -> float:
+        """Return what graders say of a reply, without those that wait for others."""
+        return self.attempt.reward(reply, self.attempt.row, ()).reward or 0.0
 
     async def close(self) -> None:
         """Do nothing: the program ends with :meth:`run`."""

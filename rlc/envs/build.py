@@ -35,7 +35,15 @@ from rlc.chat import (
     tool_chat_history,
     views_of,
 )
-from rlc.data import DataError, DataRow, load_attribute, require_fits, search_beside, signature_of
+from rlc.data import (
+    DataError,
+    DataRow,
+    load_attribute,
+    require_fits,
+    rows_in,
+    search_beside,
+    signature_of,
+)
 from rlc.envs.agents import AgentSource, agent_problem
 from rlc.envs.base import (
     AsyncSource,
@@ -45,7 +53,7 @@ from rlc.envs.base import (
     TaskKey,
     make_source,
 )
-from rlc.envs.cookbook import CookbookSource, TokenHistory
+from rlc.envs.cookbook.source import CookbookSource, TokenHistory
 from rlc.envs.games import GameSource, OpponentProgram, make_opponent, own_game, textarena_source
 from rlc.envs.gem.guess import GuessSource
 from rlc.envs.gem.source import GemSource
@@ -240,14 +248,16 @@ def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 
 def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
+    rows, split = plan.args.get("rows"), plan.args["split"]
     source = CookbookSource(
         builder=plan.id,
         args=plan.args["args"],
-        split=plan.args["split"],
+        split="train" if rows else split,
         size=plan.rollouts.group,
         tokenizer=tokenizer,
         renderer=renderer,
         self_play=plan.args["self_play"],
+        rows=rows and rows_in(rows, split, ""),
     )
     return Offer(source, lambda: TokenHistory(tokenizer), source.count)
 

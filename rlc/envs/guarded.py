@@ -13,6 +13,8 @@ from tempfile import TemporaryDirectory
 
 from attrs import frozen
 
+from rlc.catalog import is_provided
+
 # Reads commands, the last of which is the first to be run when the file ends.
 _WAIT = 'while read -r line; do ends="$line; $ends"; done; eval "$ends"'
 # The pipe is open until the other runs, so that the guard cannot read its end before.
@@ -28,7 +30,11 @@ _SECRET = re.compile(
 def variables(secrets: Sequence[str] | None) -> dict[str, str]:
     """Return the variables of the environment for a program: of secrets only those named."""
     given = secrets or ()
-    return {k: v for k, v in os.environ.items() if k in given or not _SECRET.search(k)}
+
+    def is_secret(name: str) -> bool:
+        return _SECRET.search(name) is not None or is_provided(name)
+
+    return {k: v for k, v in os.environ.items() if k in given or not is_secret(k)}
 
 
 @frozen

@@ -224,7 +224,7 @@ def server_problem(name: str, args: Mapping[str, Any]) -> str | None:
     if importlib.util.find_spec("mcp") is None:
         return f"`{name}` needs a package that is not here: pip install 'rlc[mcp]'"
     if lost := [one for one in args["secrets"] if one not in os.environ]:
-        return f"`{name}` needs {', '.join(lost)} in the environment, and it is not set"
+        return f"`{name}` needs {', '.join(lost)} in the environment or in .env, and it is not set"
 
     async def ask() -> str | None:
         server = McpServer(args["server"], args["tools"], args["secrets"])

@@ -399,7 +399,8 @@ async def _problem(env: EnvPlan) -> str | None:
     """Return the first thing that is wrong with an environment, as its server says."""
     address = ServerAddress.of(env.id, env.args)
     if missing := address.missing():
-        return f"`{env.name}` needs {', '.join(missing)} in the environment, and it is not set"
+        where = "in the environment or in .env, and it is not set"
+        return f"`{env.name}` needs {', '.join(missing)} {where}"
     connection, split = Connection(address), env.args["split"]
     try:
         if split not in (splits := await connection.splits()):

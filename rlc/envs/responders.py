@@ -208,7 +208,7 @@ def endpoint_problems(plan: EndpointPlan) -> Iterator[str]:
 
     name = f"the endpoint {plan.url}"
     if plan.key and key_of(plan) is None:
-        yield f"{name} needs {plan.key} in the environment, and it is not set"
+        yield f"{name} needs {plan.key} in the environment or in .env, and it is not set"
         return
     try:
         models = f"{plan.url.rstrip('/')}/models"

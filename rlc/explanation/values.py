@@ -89,6 +89,7 @@ def value_rows(plan: Plan, stage: StagePlan) -> list[ValueRow]:
             origin.startswith("definition of ")
             or inside == "name"
             or (inside == "after" and value is None)
+            or (inside.endswith("with_optimizer") and not value)
             or isinstance(value, Program)  # which is shown as a formula
             or (inside.endswith("max_turns") and f"{path[:-9]}args.max_turns" in plan.provenance)
         )

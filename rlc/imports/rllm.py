@@ -80,19 +80,19 @@ def _tasks(settings: Settings, script: str, env: str | None) -> Tasks:
         return Tasks(env, env, 64, None, "solver_judge" in env)
     if "solver_judge" in script or "countdown" in script:
         judged = ["solver_judge(solvers = 2)"] if "solver_judge" in script else []
-        train = pipeline(_countdown("train", COUNTDOWN_TRAIN), *judged)
-        test = pipeline(_countdown("test", None), *judged)
+        train, test = (pipeline(_countdown(split), *judged) for split in ("train", "test"))
         return Tasks(train, test, COUNTDOWN_TEST, COUNTDOWN_TRAIN, bool(judged))
     if files[0] is not None:
         heldout = call("problems", literal(files[1])) if files[1] is not None else None
         return Tasks(call("problems", literal(files[0])), heldout, 64, None, False)
-    advice = "say it with --env, for example `--env 'problems(gsm8k)'`"
+    workflow = """`--env 'agent("flow:MyWorkflow", tasks = problems(gsm8k))'`"""
+    advice = f"say it with --env: `--env 'problems(gsm8k)'`, or for a class of workflows {workflow}"
     raise InputError("what this job plays stands in its Python code, which is not read", advice)
 
 
-def _countdown(split: str, samples: int | None) -> str:
-    named = {"split": split, "grader": Word("countdown"), "samples": samples, "format_coef": 0.0}
-    return call("problems", "countdown", **named)
+def _countdown(split: str) -> str:
+    named = {"split": split, "grader": Word("countdown"), "format_coef": 0.0}
+    return call("problems", "countdown_tasks", **named)
 
 
 def _model(settings: Settings) -> list[RecipeLine]:

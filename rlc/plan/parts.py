@@ -41,6 +41,7 @@ class ModelPlan(Record):
     renderer: str
     context: int | None  # tokens; None if unknown
     service: str  # "local", or the name of a provider
+    with_optimizer: bool = False  # the state of the optimiser that was saved with the weights, too
     # That the user states; None: those of the catalogue. No plan is another for its prices.
     price: PricePlan | None = field(default=None, eq=False, metadata={IF_ANY: True})
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from rlc.catalog import provide_keys
 from rlc.data import changed_files, search_beside
 from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_evaluation, is_training
 from rlc.runtime.auxiliary import AuxiliaryModels
@@ -79,6 +80,8 @@ class Job:
         if self._remote:
             self.observer.waiting("connecting to the service")
         self.folder.set_state("running")
+        for said in provide_keys(self.folder.plan):
+            self.observer.warning(said)
         self._note_changed_data()
         end: SessionEnd = "errored"
         try:

@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rlc.catalog import WeightsError, code_of_data, find_weights, is_run_weights, located_files
+from rlc.catalog import (
+    DOTENV,
+    WeightsError,
+    code_of_data,
+    find_weights,
+    is_run_weights,
+    located_files,
+    provide_keys,
+)
 from rlc.catalog.requirements import Requirement, module_of, requirements, too_new
 from rlc.data import DataError, load_attribute, require_fits, search_beside, signature_of
 from rlc.envs import source_problems
@@ -41,6 +49,7 @@ def require_runnable(plan: Plan) -> None:
                     if one.quantity.kind == "value"
                     else "`rlc explain` shows what it is made of",
                 )
+    provide_keys(plan)
     plan = located_files(plan)
     needed = requirements(plan)
     files = (one for one in needed if one.kind == "file" and not os.path.isfile(one.name))
@@ -75,7 +84,7 @@ def _missing_keys(needed: Sequence[Requirement]) -> Iterator[str]:
     for one in needed:
         is_given = one.instead or os.environ.get(one.name)
         if one.kind == "key" and one.path.endswith(".track") and not is_given:
-            yield f"{one.by} needs {one.name} in the environment, and it is not set"
+            yield f"{one.by} needs {one.name} in the environment or in {DOTENV}"
 
 
 def _data_code(plan: Plan) -> Iterator[str]:
@@ -190,6 +199,7 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
 
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
     """Connect to the service of a run, by default the one it began on, or raise ServiceError."""
+    provide_keys(folder.plan)
     base_url = base_url or folder.journal.meta("server")
     checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:

@@ -185,7 +185,7 @@ async def open_weights(
             note(f"{stage.name} goes on from the weights of {stage.after}, with a fresh optimiser")
         return await _restore(folder, stage.after, load_weights)
     if model.weights is not None:
-        return await open_saved(service, model, metadata)
+        return await open_saved(service, model, metadata, stage.trains and model.with_optimizer)
     return await service.create_lora_training_client(
         model.base,
         rank=model.lora_rank,
@@ -198,7 +198,10 @@ async def open_weights(
 
 
 async def open_saved(
-    service: ServiceClient, model: ModelPlan, metadata: dict[str, str] | None = None
+    service: ServiceClient,
+    model: ModelPlan,
+    metadata: dict[str, str] | None = None,
+    with_optimizer: bool = False,
 ) -> TrainingClient:
     """Return the weights that a model names, or raise WeightsError or ServiceError."""
     name = model.weights
@@ -209,7 +212,10 @@ async def open_saved(
             adapter = service.create_training_client_from_adapter
             return await adapter(found.place, model.base, user_metadata=metadata)
         name = found.place
-    return await service.create_training_client_from_state(name, user_metadata=metadata)
+    load = service.create_training_client_from_state
+    if with_optimizer:
+        load = service.create_training_client_from_state_with_optimizer
+    return await load(name, user_metadata=metadata)
 
 
 async def open_sampler(service: ServiceClient, model: ModelPlan) -> SamplingClient:

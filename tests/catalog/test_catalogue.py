@@ -11,13 +11,16 @@ from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts import (
     FREE,
+    TINY,
     find_model,
     find_retired,
     model_names,
     part_cost,
     prices_as_of,
+    recommended_rate,
     renderer_keeps_prefix,
     renderer_names,
+    retired_models,
 )
 from rlc.catalog.index import BUILTINS, KINDS, find_builtin
 from rlc.catalog.providers import dollars, price_of
@@ -132,6 +135,17 @@ def test_renderers_keep_the_prefix_as_the_cookbook_says() -> None:
         renderer = renderers.get_renderer(name, StandInTokenizer(), image_processor=object())
         tokens = all(isinstance(stop, int) for stop in renderer.get_stop_sequences())
         assert renderer_keeps_prefix(name) == (renderer.has_extension_property and tokens), name
+
+
+@pytest.mark.engine
+def test_recommended_rates_are_those_of_the_cookbook() -> None:
+    get_lr = pytest.importorskip("tinker_cookbook.hyperparam_utils").get_lr
+    for name in {*model_names(), *retired_models()} - {TINY}:
+        try:
+            assert recommended_rate(name) == get_lr(name), name
+        except NotImplementedError:
+            assert recommended_rate(name) is None, name
+    assert recommended_rate(TINY) is None
 
 
 class StandInTokenizer:

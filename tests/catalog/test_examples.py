@@ -22,6 +22,7 @@ FILES = (
     "tasks/one/environment/Dockerfile",
 )
 DECLARED = {
+    "qwen": 'model qwen {\n  base = "Qwen/Qwen3-8B"\n  renderer = qwen3_instruct\n}\n',
     "big": 'model big {\n  base = "tiny"\n}\n',
     "sums": 'env sums = problems("countdown") |> chat()\n',
     "align": "preference align {\n  …\n}\n",

@@ -74,6 +74,21 @@ def test_epochs_count_the_rows_of_a_file(split: str, steps: int) -> None:
     assert (stage.steps, stage.epochs) == (steps, 3)
 
 
+def test_a_mixture_can_be_weighted_by_its_tasks() -> None:
+    write("more.jsonl", SUMS * 3)
+    more = 'env more = problems("more.jsonl", grader = numeric)\n'
+    env, weighted = 'problems("sums.jsonl", grader = numeric)', "weight = tasks"
+    result = compiled(f"{env} + 2 * more", f"epochs = 1 {weighted}", more=more)
+    assert result.plan is not None
+    (stage,) = result.plan.stages
+    assert isinstance(stage, Training)
+    assert [one.weight for one in stage.environments] == [10, 60]  # of 10 and 30 tasks
+    assert stage.steps == 10  # 40 tasks, 4 a step
+    unknown = compiled('openreward("Org/One") + more', f"steps = 1 {weighted}", more=more)
+    (found,) = (item for item in unknown.diagnostics if item.severity == "error")
+    assert (found.code, "samples" in (found.help or "")) == ("RL0310", True)
+
+
 def test_epochs_of_examples_count_the_rows_of_a_file_too() -> None:
     sft = """
 sft warmup { model = other  data = rows("sums.jsonl", "question", "said", split = "train")

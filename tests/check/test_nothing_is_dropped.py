@@ -122,6 +122,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "url": ('"http://127.0.0.1:1"', '"http://127.0.0.1:2"'),
     "reference": ("policy.base", '"Qwen/Qwen3.5-4B"'),
     "path": ('"rows.jsonl"', '"rows.csv"'),
+    "rows": ('"rows.jsonl"', '"rows.csv"'),
     "data": ('"gsm8k"', '"math"'),
     "few_shot": ('"rows.jsonl"', '"other.jsonl"'),
     "solver_prompt": ('"a.j2"', '"b.j2"'),
@@ -272,6 +273,8 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                     sft=_with_epochs({**SFT, "data": "demonstrations(task, n = 100)"}, value),
                 )
             )
+        if param.name == "weight":
+            field["env"] = "problems(gsm8k, grader = numeric) + problems(math, grader = exact)"
         if (kind, param.name) == ("train", "every"):
             field["heldout"] = 'rows("rows.jsonl")'
         match kind:
@@ -365,6 +368,7 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
 # Where a train stage takes a thing of some kind.
 IN_TRAIN = {
     "step": ("advantage", "returns() |> CALL"),
+    "rate": ("optimizer", "adam(CALL)"),
     "schedule": ("optimizer", "adam(1e-5, schedule = CALL)"),
     "failure": ("on_error", "CALL"),
     "retry": ("on_error", "CALL then drop"),

@@ -45,6 +45,14 @@ def test_a_clean_recipe_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "1 recipe checked, no findings\n"
 
 
+def test_values_can_be_set_for_a_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = write(tmp_path, recipe=CLEAN)
+    assert main(["check", "--set", "main.steps=10", *paths]) == 0
+    assert main(["check", "--set", "policy.base=math:GSM8K", *paths]) == 1
+    assert "`--set 'policy.base=\"math:GSM8K\"'`" in capsys.readouterr().out
+    assert main(["check", "--fix", "--set", "main.steps=10", *paths]) == 2
+
+
 def test_a_saved_plan_is_no_recipe_and_the_advice_names_its_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,12 @@ import pytest
 from attrs import evolve
 from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned
 
-from rlc.compile.variants import MAX_STEPS, MAX_TOKENS, rehearse
+from rlc.catalog.environments import env_facts
+from rlc.compile.variants import MAX_STEPS, MAX_TOKENS, only, rehearse
+from rlc.errors import Error
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.environments import EnvPlan
+from rlc.plan.graph import build_graph
 from rlc.plan.leaves import children_of, leaves, with_asked_models
 from rlc.plan.parts import BudgetPlan
 from rlc.plan.stages import Evaluation, Training
@@ -48,7 +51,8 @@ def test_a_rehearsal_keeps_what_the_job_is_about(text: str) -> None:
             assert evolve(after.save, every=before.save.every) == before.save
             assert after.save.every is None or after.save.every <= after.steps
         for large, few in zip(before.environments, after.environments, strict=True):
-            assert _bare(evolve(few, rollouts=large.rollouts)) == _bare(large)
+            made_here = evolve(large, id=env_facts(large).stand_in or large.id)
+            assert _bare(evolve(few, rollouts=large.rollouts)) == _bare(made_here)
             assert few.rollouts.max_tokens <= MAX_TOKENS
 
 
@@ -86,3 +90,17 @@ def test_a_rehearsal_of_a_rehearsal_is_itself() -> None:
     small = rehearse(planned(EVERYTHING))
     assert rehearse(small) == small
     assert plan_from_dict(plan_to_dict(small)) == small
+
+
+def test_a_stage_alone_is_one_that_needs_no_other() -> None:
+    expected = "expect untrained.pass_at_1 >= 1%\nexpect main.cost.high > $1\n"
+    plan = planned(RECIPE_TEXTS["solver_judge"] + expected)
+    alone = only(plan, ["untrained"])
+    assert [stage.name for stage in alone.stages] == ["untrained"]
+    assert alone.graph == build_graph(alone.stages)
+    assert [one.quantity.path for one in alone.expectations] == ["untrained.pass_at_1"]
+    assert only(plan, ["main", "heldout"]).stages == plan.stages[1:]
+    with pytest.raises(Error, match="`heldout` needs the weights that `main` leaves"):
+        only(plan, ["heldout"])
+    with pytest.raises(Error, match="no stage `held`"):
+        only(plan, ["held"])

@@ -189,3 +189,11 @@ def test_literals_mean_what_they_were(value: object) -> None:
         return {k: plain(v) for k, v in node.items()} if isinstance(node, dict) else node
 
     assert ast.literal_eval(literal(value)) == plain(value)
+
+
+@pytest.mark.parametrize("own", ["", " with_optimizer = true"])
+def test_a_script_starts_with_the_state_of_the_optimiser_where_that_is_said(own: str) -> None:
+    saved = f'weights = "tinker://a/weights/b"{own}'
+    model = f'model other {{ base = "Qwen/Qwen3-8B" renderer = qwen3_instruct {saved} }}\n'
+    made = script(plan_of(model + PLAIN.replace("= policy", "= other")))
+    assert f"from_state{'_with_optimizer' * bool(own)}(START)" in made

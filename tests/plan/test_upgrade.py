@@ -22,6 +22,16 @@ with gzip.open(Path(__file__).parent / "data" / "schema3.json.gz") as file:
     PLANS: dict[str, dict[str, Any]] = json.load(file)
 
 
+# What recipes say differently since: the values that they had.
+SINCE = {
+    **dict.fromkeys(
+        ("gem_deepscaler", "gem_math", "gem_python_tool", "gem_reasoning"), ("main.track=[]",)
+    ),
+    "cookbook_tutorial": ("main.optimizer.learning_rate=4.91e-4",),
+    "solver_judge": ("duel.data=countdown", "duel.samples=489_340", "test.data=countdown"),
+}
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_of_schema_3_is_what_its_recipe_compiles_to(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -31,7 +41,7 @@ def test_a_plan_of_schema_3_is_what_its_recipe_compiles_to(
         {key: value for key, value in PLANS[name].items() if key != "made_from"}, "recipes"
     )
     assert intact, "its hash is that of the document as it stands"
-    now = load(f"recipes/{name}.rl", reader=Reader()).plan
+    now = load(f"recipes/{name}.rl", SINCE.get(name, ()), reader=Reader()).plan
     assert now is not None
     assert old.stages == now.stages
     assert old.graph == now.graph == build_graph(old.stages)

@@ -40,6 +40,17 @@ def test_weights_are_those_of_the_run(first: Path, tmp_path: Path) -> None:
     assert plain.evaluations[0].metrics["mean_reward"] != expected
 
 
+def test_the_state_of_the_optimiser_comes_along_where_that_is_said(
+    first: Path, tmp_path: Path
+) -> None:
+    text = other(str(first), train(**FAST))
+    fresh = run_new(tmp_path / "b", compiled(text))
+    said = compiled(text.replace("weights =", "with_optimizer = true\n  weights ="))
+    kept = run_new(tmp_path / "c", said)
+    assert kept.stages[0].values[0] == fresh.stages[0].values[0]  # the same weights
+    assert kept.stages[0].values[1] != fresh.stages[0].values[1]  # moved by another update
+
+
 def test_a_run_goes_on_without_the_run_that_it_began_with(first: Path, tmp_path: Path) -> None:
     source = tmp_path / "a"
     shutil.copytree(first, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -9,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 from rlc.chat import EnvError
@@ -40,6 +42,14 @@ def share(text: str, letter: str = "e") -> float:
     return text.count(letter) / max(len(text), 1)
 
 
+def shared(reply: str, row: Any) -> float:
+    return share(reply)
+
+
+def rewarded(task: Any, action: str) -> Any:
+    return SimpleNamespace(reward=0.5, is_correct=False, metadata={})
+
+
 def two_turns(run: Any) -> float:
     """Asks twice in one conversation. Worth the share of a letter in both replies."""
     messages: list[Any] = [user(run.task["prompt"])]
@@ -60,6 +70,55 @@ async def two_turns_inside(run: Any) -> float:
     with _LOCK:
         SAID.extend([*reply.logprobs] for reply in replies)
     return share("".join(reply.message["content"] for reply in replies))
+
+
+class Trajectory:
+    """As rLLM's, as far as workflows fill it."""
+
+    def __init__(self, name: str, output: Any, reward: float) -> None:
+        self.name, self.output, self.reward = name, output, reward
+
+
+class TwoSolvers:
+    """A workflow of rLLM, without its package: replies side by side, and one that reads them."""
+
+    def __init__(
+        self, rollout_engine: Any, n_solutions: int = 1, reward_function: Any = None, **kwargs: Any
+    ) -> None:
+        assert {*kwargs} == {"executor"}
+        self.engine, self.count, self.reward = rollout_engine, n_solutions, reward_function
+
+    async def run(self, task: dict[str, Any], uid: str, **kwargs: Any) -> Any:
+        assert uid
+        asked = [self.solved("solver", task, task["prompt"]) for _ in range(self.count)]
+        solved = await asyncio.gather(*asked)
+        judged = await self.solved("judge", task, " or ".join(one.output.content for one in solved))
+        return SimpleNamespace(
+            trajectories=[*solved, judged], metrics={"said": len(solved)}, is_correct=False
+        )
+
+    async def solved(self, name: str, task: dict[str, Any], question: str) -> Trajectory:
+        output = await self.engine.get_model_response([user(question)], application_id="x")
+        assert len(output.completion_ids) == len(output.logprobs)
+        return Trajectory(name, output, self.reward(task, output.content).reward)
+
+
+class Endless(TwoSolvers):
+    """Ends by itself before it has a result."""
+
+    async def run(self, task: dict[str, Any], uid: str, **kwargs: Any) -> Any:
+        self.done = [await self.solved("solver", task, task["prompt"])]
+        raise TerminationEvent
+
+    def collect_trajectories(self) -> Any:
+        return SimpleNamespace(trajectories=self.done, metrics={}, is_correct=True)
+
+    def postprocess_episode(self, episode: Any) -> Any:
+        return episode
+
+
+class TerminationEvent(Exception):  # noqa: N818, as rLLM calls it
+    pass
 
 
 async def stubborn(run: Any) -> float:

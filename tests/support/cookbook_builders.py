@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import chz
@@ -14,6 +15,7 @@ from tinker import ModelInput
 from tinker.types import ImageChunk
 from tinker.types.dmel_chunk import DmelChunk
 from tinker_cookbook.renderers import get_renderer
+from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import (
     Env,
     EnvGroupBuilder,
@@ -262,6 +264,71 @@ class BrokenBuilder(RLDatasetBuilder):
         if self.how == "raises":
             raise OSError("the hub is away")
         return Data([]), None
+
+
+class Sums(ProblemEnv):
+    """The four methods, and nothing else."""
+
+    def __init__(self, question: str, answer: str, renderer: Any) -> None:
+        super().__init__(renderer)
+        self.question, self.answer = question, answer
+
+    def get_question(self) -> str:
+        return self.question
+
+    def check_answer(self, sample_str: str) -> bool:
+        return self.answer in sample_str
+
+    def check_format(self, sample_str: str) -> bool:
+        return sample_str.strip() != ""
+
+    def get_reference_answer(self) -> str:
+        return self.answer
+
+
+class Unfinished(ProblemEnv):
+    """Lacks three of the four."""
+
+    def get_question(self) -> str:
+        return "What is 1 + 1?"
+
+
+class SimpleDataset(RLDataset):
+    """As the data set of the cookbook's tutorial on its abstractions."""
+
+    def __init__(
+        self, problems: list[tuple[str, str]], batch_size: int, group_size: int, renderer: Any
+    ) -> None:
+        self.problems = problems
+        self.batch_size = batch_size
+        self.group_size = group_size
+        self.renderer = renderer
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        start = (index * self.batch_size) % len(self.problems)
+        batch_problems = [
+            self.problems[(start + i) % len(self.problems)] for i in range(self.batch_size)
+        ]
+        return [
+            ProblemGroupBuilder(
+                env_thunk=partial(Sums, problem, answer, self.renderer), num_envs=self.group_size
+            )
+            for problem, answer in batch_problems
+        ]
+
+    def __len__(self) -> int:
+        return len(self.problems) // self.batch_size
+
+
+def made_set(num_envs: int, tokenizer: Any) -> RLDataset:
+    renderer = get_renderer("qwen3_instruct", tokenizer)
+    return SimpleDataset([("What is 1 + 2?", "3")], 1, num_envs, renderer)
+
+
+async def both_sets(group_size: int, renderer: Any) -> tuple[RLDataset, RLDataset]:
+    sets = ([("What is 1 + 2?", "3")], [("What is 2 + 2?", "4")])
+    train, test = (SimpleDataset(one, 1, group_size, renderer) for one in sets)
+    return train, test
 
 
 not_a_builder = 7

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from chat_support import tokenizer
 
 from rlc.chat.turns import Observation
+from rlc.data import DataRow, FilePlace
 from rlc.envs.base import TaskKey
-from rlc.envs.cookbook import CookbookSource, TokenHistory
+from rlc.envs.cookbook.source import CookbookSource, TokenHistory
 
 T = TypeVar("T")
 WORDS = "cookbook_builders:WordsBuilder"
@@ -24,9 +25,16 @@ def tokens(text: str) -> list[int]:
 
 
 def source(
-    builder: str = WORDS, split: str = "train", size: int = 2, **args: Any
+    builder: str = WORDS,
+    split: str = "train",
+    size: int = 2,
+    rows: list[dict[str, Any]] | None = None,
+    **args: Any,
 ) -> CookbookSource:
-    return CookbookSource(builder, args, split, size, tokenizer(), "qwen3_instruct")
+    place = FilePlace("sums.jsonl", 1)
+    read = None if rows is None else [DataRow(row, place) for row in rows]
+    made = (builder, args, split, size, tokenizer(), "qwen3_instruct")
+    return CookbookSource(*made, rows=read)
 
 
 def on(made: CookbookSource, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -86,7 +86,13 @@ FRAMEWORKS = (
         "a program that owns its loop, and asks the model at an address of its own, as it would "
         "ask OpenAI",
         _agent,
-        code("program", "the function that is called", "program", default=None, optional=True),
+        code(
+            "program",
+            "the function that is called, or a class of rLLM's workflows",
+            "program",
+            default=None,
+            optional=True,
+        ),
         Param("tasks", "env", "what it works on: `rows(…)` or `problems(…)`", None),
         Param(GRADER, "grader", "what rewards its answer; none: its own result", (), named=True),
         optional("command", "list", "a program that is run, in place of a function"),

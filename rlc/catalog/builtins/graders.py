@@ -223,6 +223,13 @@ GRADERS = (
     _compared(
         "countdown", "the answer in `<answer>` uses each of the row's numbers once for its target"
     ),
+    _compared(
+        "cookbook_math",
+        "the answer in `\\boxed{…}` is right for tinker-cookbook's `grade_answer`: the same text "
+        "after normalising, or equal by SymPy",
+        marks=(BOX,),
+        package="tinker-cookbook[math-rl]",
+    ),
     builtin(
         "grade_with",
         "grader",

@@ -112,8 +112,8 @@ def source(
 
     def build(args: Args) -> EnvPlan:
         (_, env_id), *others = args.values.items()
-        # What none names is no part of a plan: plans from before there were secrets are the same.
-        own = {name: v for name, v in others if (name, v.data) != (SECRETS, None)}
+        # What none names is no part of a plan: plans from before it could be are the same.
+        own = {n: v for n, v in others if n not in (SECRETS, ROWS_OF_ENV) or v.data is not None}
         graders = own.pop(GRADER, ())
         called = env_name(args) if env_name else _name_of(env_id.data)
         settings = (turns(args), UNDECIDED, AS_THEY_COME, graders)
@@ -138,7 +138,7 @@ def _gem_turns(args: Args) -> Any:
 SHUFFLE = Param("shuffle", "bool", "in an order drawn from the seed, else as they come", True)
 TASK_LIMIT = optional("samples", "int", "the first n tasks, after shuffling; none: all", low=1)
 ARGS = Param("args", "record", "its keyword arguments", {})
-GRADER, FORMAT_COEF, SECRETS = "grader", 0.1, "secrets"
+GRADER, FORMAT_COEF, SECRETS, ROWS_OF_ENV = "grader", 0.1, "secrets", "rows"
 _GRADED_BY = "what rewards a reply; `0.5 *` before one is its weight"
 DATA_FILE = r"(?!hub:).+\.(jsonl|json|csv|parquet|arrow)"
 ROWS = rf"{DATA_FILE}|{HUB_DATASET}"
@@ -169,7 +169,8 @@ def _file_name(args: Args) -> str:
 # size of a group.
 COOKBOOK_MODEL = ("model_name_for_tokenizer", "model_name")
 COOKBOOK_RENDERER = ("renderer_name",)
-COOKBOOK_GROUP = ("group_size", "train_group_size", "test_group_size")
+COOKBOOK_GROUP = ("group_size", "train_group_size", "test_group_size", "num_envs")
+COOKBOOK_BATCHES = ("batch_size", "groups_per_batch")
 
 OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 
@@ -177,21 +178,26 @@ OPENREWARD_KEY = Key("OPENREWARD_API_KEY", "for OpenReward's servers")
 @frozen(eq=False)
 class ProblemSet:
     """A data set that `problems()` knows by name. ``splits``: tasks of each split, as published;
-    None: there is no end to them. ``needs`` and ``graders`` as in
+    None: there is no end to them. ``needs``, ``graders`` and ``stand_in`` as in
     :class:`rlc.catalog.records.EnvFacts`."""
 
     splits: dict[str, int | None]
     graders: tuple[str, ...]
     needs: tuple[str, ...] = ("hub",)
+    stand_in: str | None = None
 
 
 _FORM = ("countdown", "grade_with")  # any expression that reaches the target is right
-_TEXT = ("math", "exact", "regex", "grade_with")
+_TEXT = ("math", "exact", "regex", "cookbook_math", "grade_with")
 PROBLEM_SETS = {
     "countdown": ProblemSet(
         {"train": None, "test": 1_024, "stage2": None, "stage3": None}, _FORM, ()
     ),
-    "countdown_tasks": ProblemSet({"train": 489_340, "test": 1_024}, _FORM),
+    "countdown_tasks": ProblemSet(
+        {"train": 489_340, "test": 1_024, "stage2": 50_000, "stage3": 50_000},
+        _FORM,
+        stand_in="countdown",
+    ),
     "gsm8k": ProblemSet({"train": 7_473, "test": 1_319}, (*_TEXT, "numeric")),
     "math": ProblemSet({"train": 12_000, "test": 500}, _TEXT),
 }
@@ -240,6 +246,7 @@ def _problem_env(env: EnvPlan) -> EnvFacts:
         endless=endless and env.args["samples"] is None,
         held_out=named == "test",
         ignores=("question", "answer") if known else (),
+        stand_in=known.stand_in if known and isinstance(split, str) else None,
     )
 
 
@@ -363,9 +370,18 @@ SOURCES = (
     ),
     source(
         "cookbook",
-        "an RLDatasetBuilder of tinker-cookbook",
-        code("builder", "where the builder is"),
+        "a data set of tinker-cookbook: an RLDatasetBuilder, an RLDataset, a function that returns "
+        "one, or a class of environments, such as a ProblemEnv",
+        code("builder", "where the builder, data set, function or class is"),
         ARGS,
+        optional(
+            ROWS_OF_ENV,
+            "string",
+            "for a class of environments: the rows whose fields are its arguments; none: one "
+            f"problem, of `args`. {WHERE_ROWS_ARE[0].upper()}{WHERE_ROWS_ARE[1:]}",
+            form=(ROWS, "problems.jsonl"),
+            file=DATA_FILE,
+        ),
         text("split", "its training or its test set", "train", choices=USUAL),
         Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
@@ -377,6 +393,7 @@ SOURCES = (
                 **dict.fromkeys((*COOKBOOK_MODEL, *COOKBOOK_RENDERER), "model"),
                 **dict.fromkeys(COOKBOOK_GROUP, "groups"),
             },
+            offers=("renderer", "tokenizer", *COOKBOOK_BATCHES),
             fixed_groups=True,
             facts=lambda env: EnvFacts(held_out=env.args["split"] == "test"),
         ),

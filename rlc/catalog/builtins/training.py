@@ -33,6 +33,7 @@ from rlc.plan import (
     SavePlan,
     SchedulePlan,
 )
+from rlc.records import frozen
 
 if TYPE_CHECKING:
     from rlc.plan import RangePlan, SearchPlan
@@ -62,6 +63,13 @@ STOP = text(
     form=(r"(?s).+", "</answer>"),
     many=True,
 )
+
+
+@frozen
+class RecommendedRate:
+    """So many ``times`` the learning rate that the base model of a stage decides."""
+
+    times: Any
 
 
 def _schedule(name: Any, doc: str, formula: tuple[str, ...], *params: Param) -> Builtin:
@@ -121,7 +129,7 @@ SETTINGS = (
         "optimizer",
         "Adam with decoupled weight decay",
         lambda args: AdamPlan(**args.values),
-        number("learning_rate", "step size", low=0, high=1),
+        number("learning_rate", "step size", low=0, high=1, also="rate"),
         number("beta1", "decay of the gradient's mean", 0.9, low=0, below=1),
         number("beta2", "decay of the squared gradient's mean", 0.95, low=0, below=1),
         number("eps", "added to the root of the squared mean", 1e-8, above=0, high=1),
@@ -130,6 +138,16 @@ SETTINGS = (
         Param("schedule", "schedule", "learning rate over the steps", DEFAULT_SCHEDULE),
         aliases="adamw adam_w adamw_torch",
         example="optimizer = adam(1e-4, grad_clip_norm = 1.0)",
+    ),
+    builtin(
+        "recommended_rate",
+        "rate",
+        "the learning rate that tinker-cookbook's get_lr gives for the model that is trained: for "
+        "supervised training with LoRA",
+        lambda args: RecommendedRate(args.times),
+        number("times", "so many times that; RL mostly takes a tenth", 1.0, above=0, high=100),
+        formula=("lr = times · 5e-4 · (2000 / hidden size)^p, p = 0.0775 (Qwen) or 0.781 (Llama)",),
+        example="model = qwen\noptimizer = adam(recommended_rate(0.1))",
     ),
     _schedule(
         "constant",

@@ -28,7 +28,7 @@ from rlc.seeds import derive_seed
 LONGEST = 1_000  # characters of an expression that is evaluated
 NUMBERS = (1, 99)
 TARGETS = (10, 100)
-TEST_SIZE = 1_024
+TEST_SIZE, STAGE_SIZE = 1_024, 50_000
 
 SPLITS = ("train", "test", "stage2", "stage3")
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from rlc.data.errors import DataError, PackageMissingError
-from rlc.data.grading import countdown
+from rlc.data.grading import cookbook_math, countdown
 from rlc.data.grading.math_equivalence import compare
 from rlc.data.grading.patterns import found_with
 from rlc.records import field, frozen
@@ -47,8 +47,10 @@ class Grader:
 
     @tool.default
     def _load_tool(self) -> Any:
-        if self.name == "math" and importlib.util.find_spec("math_verify") is None:
-            what = "`grader = math` needs math-verify: pip install 'math-verify[antlr4_13_2]'"
+        module, package = _NEEDS.get(self.name, ("", ""))
+        if module and importlib.util.find_spec(module) is None:
+            bare = package.partition("[")[0]
+            what = f"`grader = {self.name}` needs {bare}: pip install '{package}'"
             raise PackageMissingError(what)
         if self.name == "regex":
             assert self.pattern is not None
@@ -241,7 +243,17 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
     return float(found.same)
 
 
+def _cookbook_math(grader: Grader, text: str, row: Row) -> float | None:
+    return cookbook_math.grade(text, _gold(row, grader.answer))
+
+
+# The module that a grader imports, and what it comes with.
+_NEEDS = {
+    "cookbook_math": ("pylatexenc", "tinker-cookbook[math-rl]"),
+    "math": ("math_verify", "math-verify[antlr4_13_2]"),
+}
 _GRADERS: dict[str, Callable[[Grader, str, Row], float | None]] = {
+    "cookbook_math": _cookbook_math,
     "countdown": _countdown,
     "exact": _exact,
     "math": _math,

@@ -49,7 +49,8 @@ def opened(stage: Training, script: str) -> Iterator[str]:
     metadata = f'user_metadata={{"script": {literal(script)}}}'
     yield f"    service = tinker.ServiceClient({metadata})"
     if stage.model.weights:
-        yield "    training = await service.create_training_client_from_state(START)"
+        load = "_with_optimizer" if stage.model.with_optimizer else ""
+        yield f"    training = await service.create_training_client_from_state{load}(START)"
     else:
         yield f'    seed = stream(SEED, "lora", {literal(stage.model.name)}) % 2**31'
         yield ("    training = await service.create_lora_training_client(**MODEL, seed=seed)")

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from rlc.catalog import CATALOGUE, Provider, provider
+from rlc.catalog import CATALOGUE, DOTENV, Provider, provider, read_dotenv
+from rlc.errors import Error
 from rlc.plan import TINKER
 from rlc.service.interface import ServiceError
 
-DOTENV = ".env"
 KEY, PROJECT = "TINKER_API_KEY", "TINKER_PROJECT_ID"
 _LOOPBACK_KEY = "tml-loopback"  # the SDK needs one even for a server that asks for none
 _KEY_STARTS = ("tml-", "eyJ")
 _REHEARSE = "`--rehearse` runs the same job on the embedded engine without a key"
-
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
-_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_SINGLE_QUOTED = re.compile(r"'([^']*)'")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 @frozen
@@ -56,13 +50,10 @@ def find_endpoint(
     (by default the working directory) and the provider's file, in this order of precedence. Raise
     ServiceError if there is no key, one that cannot be right, an invalid address, or an unreadable
     ``.env``."""
-    path = (folder or Path.cwd()) / DOTENV
     try:
-        assigned = parse_dotenv(path.read_text(encoding="utf-8-sig"))
-    except (FileNotFoundError, IsADirectoryError):
-        assigned = {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ServiceError(f"cannot read {path}: {error}") from error
+        assigned = read_dotenv((folder or Path.cwd()) / DOTENV).values
+    except Error as error:
+        raise ServiceError(error.message) from error
     there = provider(service)
     url_variable, variable = f"{there.name.upper()}_BASE_URL", there.key or ""
     names = (variable, url_variable, PROJECT)
@@ -88,21 +79,6 @@ def find_endpoint(
 def _no_key(there: Provider) -> str:
     where = f"in the environment or in {DOTENV}"
     return f"the {there.title} service needs {there.key}, {where}; {_REHEARSE}"
-
-
-def parse_dotenv(text: str) -> dict[str, str]:
-    """Return the values of ``KEY=VALUE`` lines, with comments, ``export``, single quotes and double
-    quotes, which know escapes such as ``\\n``. Other lines are skipped."""
-    values = {}
-    for assignment in filter(None, map(_ASSIGNMENT.fullmatch, text.splitlines())):
-        name, raw = assignment.groups()
-        if match := _DOUBLE_QUOTED.match(raw):
-            values[name] = re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match[1])
-        elif match := _SINGLE_QUOTED.match(raw):
-            values[name] = match[1]
-        else:
-            values[name] = re.split(r"(?:^|\s)#", raw, maxsplit=1)[0].strip()
-    return values
 
 
 def _settings(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

@@ -2,6 +2,11 @@ model policy {
   base = "Qwen/Qwen3-8B"
 }
 
+model other {
+  base           = "Qwen/Qwen3-8B"
+  with_optimizer = true
+}
+
 env sums = problems(gsm8k, grader = grade_with("lib.rewards:tone"), format_coef = 0.5)
 
 train main {
@@ -16,6 +21,17 @@ train main {
 }
 
 env numbers = problems(countdown, grader = countdown, question = "prompt")
+
+train third {
+  model     = other
+  env       = sums
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 512)
+  advantage = grpo()
+  loss      = importance_sampling()
+  optimizer = adam(1e-5)
+  steps     = 50
+}
 
 train second {
   model     = main

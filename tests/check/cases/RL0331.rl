@@ -3,6 +3,7 @@ model policy {
   weights   = "adapter"
   lora_rank = 16
   train_mlp = false
+  with_optimizer = true
 }
 
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()

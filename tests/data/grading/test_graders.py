@@ -152,10 +152,37 @@ def test_an_endless_answer_is_not_compared() -> None:
     assert grade("math", "\\boxed{" + "9+" * 2_000 + "9}", "3") == NONE
 
 
-def test_math_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "math_verify", None)
-    with pytest.raises(DataError, match=r"needs math-verify: pip install"):
-        Grader("math", "answer")
+def test_cookbook_math_is_the_cookbooks_own_grader() -> None:
+    """A hundred replies to each other's answers, and replies that mark none."""
+    theirs = pytest.importorskip("tinker_cookbook.recipes.math_rl.math_grading")
+    answers = (
+        *("1234", "1,234", "0.5", "\\frac{1}{2}", "\\dfrac12", "1/2"),
+        *("(1, 2)", "(1,2)", "x+1", "1+x"),
+    )
+    replies = [f"It is \\boxed{{{answer}}}." for answer in answers]
+    for gold in answers:
+        for reply in replies:
+            expected = theirs.grade_answer(theirs.extract_boxed(reply), gold)
+            assert grade("cookbook_math", reply, gold) == float(expected), (reply, gold)
+    for reply in ("It is 3.", "} \\boxed{3}", "<answer>3</answer>"):
+        with pytest.raises(ValueError, match=r"Unmatched|No boxed"):
+            theirs.extract_boxed(reply)
+        assert grade("cookbook_math", reply, "3") == NONE
+
+
+@pytest.mark.parametrize(
+    ("grader", "module", "package"),
+    [
+        ("math", "math_verify", "math-verify"),
+        ("cookbook_math", "pylatexenc", "tinker-cookbook"),
+    ],
+)
+def test_a_grader_says_what_it_needs(
+    grader: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(DataError, match=f"needs {package}: pip install"):
+        Grader(grader, "answer")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rlc.catalog.index import data_traits
 from rlc.chat.turns import EnvError
 from rlc.data.calls import Code
 from rlc.data.errors import DataError
-from rlc.envs.cookbook import ImitatedTokens, builder_examples
+from rlc.envs.cookbook.examples import ImitatedTokens, builder_examples
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ from chat_support import tokenizer
 from cookbook_support import GUESS, WORDS, key, on, play, source, tokens
 
 from rlc.chat.turns import EnvError, Observation
-from rlc.envs.cookbook import CookbookSource, TokenAction
+from rlc.envs.cookbook.source import CookbookSource, TokenAction
 
 pytestmark = pytest.mark.engine
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.engine
 def test_games_of_several_players_must_be_told_of(
     kind: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlc.envs.cookbook._OPENING", 0.05)
+    monkeypatch.setattr("rlc.envs.cookbook.source._OPENING", 0.05)
     made = source(kind=kind)
     with pytest.raises(EnvError, match=message):
         on(made, made.open(key(0), [0, 1]))

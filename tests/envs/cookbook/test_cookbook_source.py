@@ -13,10 +13,12 @@ from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokens
 
 from rlc.chat.turns import EnvError
 from rlc.envs.base import AsyncSource
-from rlc.envs.cookbook import SharedTokenizer, TokenHistory, TokenObservation
+from rlc.envs.cookbook.sets import SharedTokenizer
+from rlc.envs.cookbook.source import TokenHistory, TokenObservation
 from rlc.errors import Error
 
 pytestmark = pytest.mark.engine
+SUMS = "cookbook_builders:Sums"
 
 
 def test_a_task_is_a_group_and_after_the_last_the_next_epoch_begins() -> None:
@@ -225,6 +227,12 @@ def test_text_is_no_action_of_the_cookbook() -> None:
         ("cookbook_builders:BrokenBuilder", {}, "OSError: the hub is away"),
         ("cookbook_builders:BrokenBuilder", {"how": "empty"}, "has no batches"),
         ("builtins:dict", {}, "failed to build its data: TypeError"),
+        (SUMS, {"question": "1 + 1?"}, r"`cookbook_builders:Sums` needs `answer`: `args = {answer"),
+        (SUMS, {"rows": [{"question": "?", "level": 1}]}, "needs `answer`, and the row has `ques"),
+        ("cookbook_builders:Unfinished", {}, "its environments: .*abstract method"),
+        ("cookbook_builders:SimpleDataset", {}, "SimpleDataset` needs `problems`"),
+        ("cookbook_builders:made_set", {"split": "test"}, "has no test set"),
+        (WORDS, {"rows": [{"kind": "words"}]}, "of a class of environments, and `cook.* is none"),
     ],
 )
 def test_what_can_be_wrong_is_said_before_anything_is_played(
@@ -232,6 +240,45 @@ def test_what_can_be_wrong_is_said_before_anything_is_played(
 ) -> None:
     with pytest.raises(Error, match=message):
         source(builder, **settings)
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "questions"),
+    [
+        (SUMS, {"question": "What is 1 + 1?", "answer": "3"}, ["1 + 1"]),
+        (
+            SUMS,
+            {
+                "rows": [{"question": f"{n} + 2?", "level": 1} for n in (1, 2)],
+                "answer": "3",
+            },
+            ["1 + 2", "2 + 2"],
+        ),
+        (
+            "cookbook_builders:SimpleDataset",
+            {"problems": [["What is 1 + 2?", "3"], ["What is 3?", "3"], ["What is 2 + 1?", "3"]]},
+            ["1 + 2", "3?", "2 + 1"],
+        ),
+        ("cookbook_builders:made_set", {}, ["1 + 2"]),
+        ("cookbook_builders:both_sets", {"split": "test"}, ["2 + 2"]),
+    ],
+)
+def test_classes_and_functions_are_as_good_as_a_builder(
+    target: str, settings: dict[str, Any], questions: list[str]
+) -> None:
+    """What they need of the recipe is given by name: renderer, tokenizer, batches and groups."""
+    made = source(target, **settings)
+
+    async def played() -> Any:
+        seen = []
+        for number in range(made.count):
+            episode, _ = await made.open(key(number), [0, 1])
+            seen.append(await play(episode, "3 or 4"))
+        return seen
+
+    seen = on(made, played())
+    assert [question in first.text for (first, _), question in zip(seen, questions, strict=True)]
+    assert {(last.reward, last.done) for _, last in seen} == {(1.0, True)}
 
 
 def test_the_cookbooks_own_arithmetic() -> None:

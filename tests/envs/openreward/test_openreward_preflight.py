@@ -61,8 +61,8 @@ def test_it_may_be_asked_for_within_a_running_loop() -> None:
         ({"tools": ["look", "bye"]}, "no tool `bye`: there is .*did you mean `buy`?"),
         ({"name": "Locked"}, "asks for a key, and OPENREWARD_API_KEY is not set"),
         ({"name": "Unpaid"}, r"has no credit left for this key \(402\)"),
-        ({"secrets": ["VAULT_CODE"]}, "needs VAULT_CODE in the environment, and it is not set"),
-        ({"base_url": None}, "needs OPENREWARD_API_KEY in the environment, and it is not set"),
+        ({"secrets": ["VAULT_CODE"]}, "needs VAULT_CODE in the environment or in .env"),
+        ({"base_url": None}, "needs OPENREWARD_API_KEY in the environment or in .env"),
         ({"base_url": "http://127.0.0.1:9"}, "http://127.0.0.1:9 cannot be reached"),
     ],
 )

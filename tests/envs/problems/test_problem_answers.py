@@ -109,7 +109,7 @@ def test_the_public_countdown_problems_are_split_once_and_for_all(
     settings = {"grader": "countdown", "format_coef": 0.0}
     splits = {
         split: problem_source("countdown_tasks", settings | {"split": split})
-        for split in ("train", "test")
+        for split in ("train", "test", "stage2", "stage3")
     }
     asked = {
         split: {source.numbered(0, n, 1)[0].first.text for n in range(source.count or 0)}
@@ -118,3 +118,6 @@ def test_the_public_countdown_problems_are_split_once_and_for_all(
     assert splits["test"].count == TEST_SIZE
     assert len(asked["train"] | asked["test"]) == len(published)
     assert not asked["train"] & asked["test"]
+    assert not asked["stage2"] & asked["stage3"]
+    assert len(asked["stage2"]) == len(asked["stage3"]) == (len(published) - TEST_SIZE) // 2
+    assert asked["stage2"] | asked["stage3"] <= asked["train"]

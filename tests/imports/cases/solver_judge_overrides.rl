@@ -6,13 +6,7 @@ model policy {
 }
 
 # the tasks and their two players stand in the script's Python code, two solvers in it
-env tasks = problems(
-  countdown,
-  split = "train",
-  grader = countdown,
-  samples = 489_340,
-  format_coef = 0.0,
-)
+env tasks = problems(countdown_tasks, split = "train", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 train main {
@@ -32,7 +26,7 @@ train main {
   track     = [wandb("solver-judge-tinker", run = "countdown-grpo-qwen3-8b")]
 }
 
-env test_tasks = problems(countdown, split = "test", grader = countdown, format_coef = 0.0)
+env test_tasks = problems(countdown_tasks, split = "test", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 eval heldout {

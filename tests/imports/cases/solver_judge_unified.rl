@@ -8,13 +8,7 @@ model policy {
 }
 
 # the tasks and their two players stand in the script's Python code, two solvers in it
-env tasks = problems(
-  countdown,
-  split = "train",
-  grader = countdown,
-  samples = 489_340,
-  format_coef = 0.0,
-)
+env tasks = problems(countdown_tasks, split = "train", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 train main {
@@ -37,7 +31,7 @@ train main {
   on_error  = retry(2) then stop  # 3 attempts in all; the trainer's default
 }
 
-env test_tasks = problems(countdown, split = "test", grader = countdown, format_coef = 0.0)
+env test_tasks = problems(countdown_tasks, split = "test", grader = countdown, format_coef = 0.0)
   |> solver_judge(solvers = 2)
 
 eval heldout {

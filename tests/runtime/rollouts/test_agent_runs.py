@@ -91,6 +91,25 @@ def test_an_agent_that_asks_without_a_client_is_given_the_same_turns(tmp_path: P
     assert len(agent_programs.SAID) == 2 * 6
 
 
+def test_a_workflow_of_rllm_is_an_agent_that_rewards_itself(tmp_path: Path) -> None:
+    grader = 'grader = grade_with("agent_programs:shared")'
+    plan = job(python("TwoSolvers", "args = { n_solutions = 2 }", grader))
+    for rollout in played(tmp_path, plan):
+        values = [agent_programs.share(turn["action"]) for turn in rollout["turns"]]
+        numbers = rollout["turns"][-1]["metrics"]
+        assert (numbers["conversations"], numbers["said"], numbers["is_correct"]) == (3, 2, 0)
+        assert numbers["reward_solver"] == pytest.approx(sum(values[:2]) / 2)
+        assert numbers["reward_judge"] == pytest.approx(values[2])
+        assert rollout["reward"] == pytest.approx(sum(values) / 3)
+
+
+def test_a_workflow_may_end_early_with_what_it_has_done(tmp_path: Path) -> None:
+    own = 'args = { reward_function = "agent_programs:rewarded" }'
+    for rollout in played(tmp_path, job(python("Endless", own))):
+        assert (len(rollout["turns"]), rollout["reward"]) == (1, 0.5)
+        assert rollout["turns"][0]["metrics"]["is_correct"] == 1
+
+
 def test_an_agent_without_a_client_may_not_go_on_beyond_a_limit(tmp_path: Path) -> None:
     few = " |> rollouts(max_turns = 2)"
     for rollout in played(tmp_path, job(python("stubborn"), wrapped=few)):

@@ -8,7 +8,7 @@ import pytest
 from run_support import TINY, compiled, train
 
 from rlc.service.hosted.connect import require_service
-from rlc.service.hosted.endpoint import find_endpoint, parse_dotenv
+from rlc.service.hosted.endpoint import find_endpoint
 from rlc.service.interface import ServiceError
 
 KEY = "tml-a-key-for-tests"
@@ -29,33 +29,6 @@ def test_the_environment_wins_over_the_file_and_the_option_over_both(tmp_path: P
 def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"TINKER_API_KEY={KEY}\n")
     assert find_endpoint(None, {"TINKER_API_KEY": " "}, tmp_path).api_key == KEY
-
-
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        ("A=plain", "plain"),
-        ("export A=exported", "exported"),
-        ("  A = spaced  ", "spaced"),
-        ("A=with # a comment", "with"),
-        ("A=has#no comment", "has#no comment"),
-        ("A=# nothing", ""),
-        ("A='single # quoted' # comment", "single # quoted"),
-        (r"A='no \n escape'", r"no \n escape"),
-        (r'A="two\nlines, a \"quote\" and a \\"', 'two\nlines, a "quote" and a \\'),
-        ("A=one=two", "one=two"),
-        ("A=", ""),
-        ("A=first\nA=second", "second"),
-        ("# A=commented\nA=real", "real"),
-        ("A=windows\r\nB=x\r\n", "windows"),
-    ],
-)
-def test_the_forms_of_a_dotenv_line(line: str, value: str) -> None:
-    assert parse_dotenv(line)["A"] == value
-
-
-def test_lines_that_assign_nothing_are_passed_over() -> None:
-    assert parse_dotenv("just words\n=x\n1A=2\n\nA=1") == {"A": "1"}
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,14 @@ def server(tmp_path: Path) -> Iterator[EngineTinker]:
 def test_the_key_comes_from_dotenv_and_the_server_from_the_option(
     rlc: Rlc, server: EngineTinker
 ) -> None:
-    Path(".env").write_text(f'export TINKER_API_KEY="{KEY}"  # mine\n')
+    Path(".env").write_text(f'export TINKER_API_KEY="{KEY}"  # mine\nHF_TOKEN: other\n')
     options = ["--base-url", server.url, "--run-dir", "run", "--set", "main.steps=1"]
     done = rlc("hosted.rl", *options)
     assert done.status == 0, done.err
     assert "main: 1 of 1 steps" in done.out
     assert KEY not in done.out + done.err
+    assert "line 2 of" in done.out + done.err
+    assert "HF_TOKEN" not in done.out + done.err
     files = [path for path in Path("run").rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if KEY.encode() in path.read_bytes()]

@@ -29,6 +29,7 @@ examples:
   rlc run recipes/quickstart.rl
   rlc run recipes/quickstart.rl --set main.steps=10 --seed 2
   rlc run recipes/sudoku.rl --rehearse
+  rlc run recipes/solver_judge.rl --only untrained    one stage of several
   rlc run --resume runs/quickstart-20261121-093000
 
 exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 usage,
@@ -41,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("recipe", nargs="?", help="the recipe (.rl), or a saved plan (.json)")
     add_plan_options(parser)
+    text = "run this stage and no other; may be repeated"
+    parser.add_argument("--only", metavar="STAGE", action="append", default=[], help=text)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
     text = "a name for the run, to find it by (`rlc runs --tag NAME`); may be repeated"
@@ -115,7 +118,7 @@ def _check_usage(args: argparse.Namespace) -> None:
         if is_sweep(args.resume):
             again = f"`rlc sweep --resume {args.resume}` goes on with it"
             raise UsageError(f"{args.resume} is a sweep: {again}")
-        if args.run_dir or (changes_plan(args) and not args.recipe):
+        if args.run_dir or ((args.only or changes_plan(args)) and not args.recipe):
             alone = "give --resume alone (or with --base-url, --quiet, --tag, --tokens)"
             raise UsageError(f"a resumed run keeps its plan: {alone}")
     elif not args.recipe:
@@ -127,15 +130,17 @@ def _check_usage(args: argparse.Namespace) -> None:
 def _plan(args: argparse.Namespace) -> Plan | None:
     """Return the plan of the recipe, or the saved one; None if it has errors, which are printed."""
     from rlc.api import is_saved_plan, load_plan
+    from rlc.compile import only
 
     if is_saved_plan(args.recipe):
-        return load_plan(args.recipe)
+        plan = load_plan(args.recipe)
+        return only(plan, args.only) if args.only else plan
     with announced(f"reading {args.recipe}", args.quiet):
         compiled = recipe_of(args).compile()
     if not (args.quiet and compiled.plan):
         print_findings(compiled.diagnostics)
     print_left_out(compiled.plan)
-    return compiled.plan
+    return only(compiled.plan, args.only) if args.only and compiled.plan else compiled.plan
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:

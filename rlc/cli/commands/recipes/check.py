@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from rlc.cli.options import recipe_files
-from rlc.cli.output import has_color, print_diff
+from rlc.cli.options import add_set, recipe_files
+from rlc.cli.output import UsageError, has_color, print_diff
 from rlc.lang import Diagnostics
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ examples:
   rlc check recipes/quickstart.rl
   rlc check recipes                    every recipe in the folder
   rlc check --diff recipes             what --fix would change
+  rlc check --set main.steps=10 a.rl   as `rlc run --set` would have it
   rlc check --import recipes           import their Python code too, and try rewards
   rlc check --fix recipes              correct what is clear, report the rest
   rlc check --format github recipes    annotations in a pull request
@@ -33,6 +34,7 @@ exit status: 0 clean (warnings allowed), 1 errors found, or with --diff somethin
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a recipe, a folder, or -")
+    add_set(parser)
     formats, text = ("human", "json", "sarif", "github"), "how findings are printed"
     parser.add_argument("--format", choices=formats, default="human", help=text)
     text = "correct what has one sensible reading, in the file; with - print the result"
@@ -47,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     files = recipe_files(args.paths)
+    if args.overrides and (args.fix or args.diff):
+        raise UsageError("what --set puts in is not in the file: it cannot be corrected there")
     if args.fix or args.diff:
         return _fix(files, args)
     from rlc.compile import check
@@ -54,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     found = Diagnostics()
     reader = _reader(args)
     for file in files:
-        found += check(file, reader)
+        found += check(file, reader, args.overrides)
     _print(found, len(files), args.format, sys.stdout)
     for path, rows in reader.unfinished() if reader else ():
         rest = "to be quick; `rlc run` reads the rest before it trains"

@@ -1,5 +1,6 @@
-"""Data sets of tinker-cookbook (0.5.8), in the first place any `RLDatasetBuilder` as a source:
-``cookbook("module:Builder")``.
+"""Data sets of tinker-cookbook (0.5.8) as a source: ``cookbook("module:Builder")`` is any
+`RLDatasetBuilder`, `RLDataset`, function that returns one of them, or class of environments, such
+as a `ProblemEnv`, whose problems are rows.
 
 Task *n* is the *n*-th group of the data set's batches; after the last group the next epoch begins.
 `get_batch(i)` must be a pure function of *i*, so that a resumed run continues where it stopped. The
@@ -10,29 +11,22 @@ Environments take and give tokens, with images and sounds. What `compute_group_r
 added to an episode's last reward; if it compares episodes, it waits for all of a group. Code that
 blocks delays the other episodes of the source, but nothing else. Members that start from different
 prompts, or wait for each other's moves, need ``self_play``.
-
-A `SupervisedDatasetBuilder` has examples to imitate. Its batches are read once, in their order.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
-import functools
 import inspect
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import define, evolve, field, frozen
 
 from rlc.catalog import (
-    COOKBOOK_BATCH,
-    COOKBOOK_COMMON,
     COOKBOOK_GROUP,
     COOKBOOK_MODEL,
     COOKBOOK_RENDERER,
-    source_traits,
+    own_code,
 )
 from rlc.chat import (
     NO_CHUNKS,
@@ -46,15 +40,11 @@ from rlc.chat import (
     split_chunks,
 )
 from rlc.data import (
-    Code,
-    called,
+    DataRow,
     explained,
-    load_attribute,
-    parameter_names,
-    require_fits,
-    signature_of,
 )
 from rlc.envs.base import AsyncEpisode, JoiningEpisode, TaskKey
+from rlc.envs.cookbook.sets import Batches, built, made_builder
 from rlc.envs.group_rewards import GroupRewards, require_whole
 from rlc.envs.workers.threads import EventLoopThread
 from rlc.plan import elapsed
@@ -266,89 +256,6 @@ class SelfPlayEpisode(JoiningEpisode):
         await self._group.close(self._member)
 
 
-_KEPT = 4  # batches of which some groups have not been used yet
-
-
-class Batches:
-    """Task *n* is the *n*-th group of the data set's batches; after the last, the next epoch."""
-
-    def __init__(self, target: str, data: Any) -> None:
-        """Raise EnvError if there are no groups, or more in the last batch than in the first."""
-        self._target = target
-        self._data = data
-        self._left: dict[tuple[int, int], dict[int, Any]] = {}
-        try:
-            batches = len(data)
-        except Exception as error:
-            what = f"the data set of `{target}` has no length: {explained(error)}"
-            raise EnvError(what) from error
-        if batches < 1:
-            raise EnvError(f"the data set of `{target}` has no batches")
-        self._size = len(self._batch(0))
-        last = len(self._batch(batches - 1))
-        self._batches = batches
-        if not 0 < last <= self._size:
-            what = f"the first batch of `{target}` has {self._size} groups, and the last has {last}"
-            raise EnvError(what)
-        self.count = self._size * (batches - 1) + last
-
-    def group(self, number: int) -> Any:
-        """Return a fresh builder of a group: one that was played may be used up."""
-        epoch, index = divmod(number, self.count)
-        batch, offset = divmod(index, self._size)
-        left = self._left.pop((epoch, batch), {})
-        if offset not in left:
-            left = dict(enumerate(self._batch(batch)))
-        if offset not in left:
-            raise EnvError(
-                f"batch {batch} of `{self._target}` has {len(left)} groups where {self._size} "
-                "were counted: `get_batch` must give the same for the same index"
-            )
-        builder = left.pop(offset)
-        if left:
-            self._left[epoch, batch] = left
-        while len(self._left) > _KEPT:
-            del self._left[next(iter(self._left))]
-        return builder
-
-    def _batch(self, index: int) -> list[Any]:
-        try:
-            return list(self._data.get_batch(index))
-        except Exception as error:
-            what = f"`get_batch({index})` of `{self._target}` failed: {explained(error)}"
-            raise EnvError(what) from error
-
-
-class SharedTokenizer:
-    """Any tokenizer, used by one thread at a time: in the threads of the cookbook's `MessageEnv` a
-    fast one of transformers fails with "Already borrowed"."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._lock = threading.RLock()
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # looked up when the object is copied
-            raise AttributeError(name)
-        value = getattr(self._tokenizer, name)
-        if not callable(value):
-            return value
-
-        @functools.wraps(value)
-        def alone(*args: Any, **settings: Any) -> Any:
-            with self._lock:
-                return value(*args, **settings)
-
-        return alone
-
-    def __call__(self, *args: Any, **settings: Any) -> Any:
-        with self._lock:
-            return self._tokenizer(*args, **settings)
-
-    def __len__(self) -> int:
-        return len(self._tokenizer)
-
-
 _OPENING = 60.0  # seconds within which all first observations must come
 
 
@@ -364,36 +271,27 @@ class CookbookSource:
         tokenizer: Any,
         renderer: str,
         self_play: bool = False,
+        rows: Sequence[DataRow] | None = None,
     ) -> None:
-        """With ``self_play`` the members of a group of ``size`` play with each other. Raise
-        EnvError for a builder that cannot be called, has no such data, or makes groups of another
-        size."""
+        """With ``self_play`` the members of a group of ``size`` play with each other; ``rows`` are
+        the problems of a class of environments. Raise EnvError for a builder that cannot be called,
+        has no such data, or makes groups of another size."""
         self._target = builder
         self._self_play = self_play
         self._tokenizer = tokenizer
         self._loop = EventLoopThread()
 
         def values(model: str) -> dict[str, Any]:
-            decided = {
+            return {
                 **dict.fromkeys(COOKBOOK_MODEL, model),
                 **dict.fromkeys(COOKBOOK_RENDERER, renderer),
                 **dict.fromkeys(COOKBOOK_GROUP, size),
             }
-            names = parameter_names(load_attribute(builder))
-            return {name: value for name, value in decided.items() if name in names}
-
-        async def data(made: Any) -> Any:
-            try:
-                sets = await made()
-            except Exception as error:
-                what = f"`{builder}` failed to build its data: {explained(error)}"
-                raise EnvError(what) from error
-            return chosen_set(builder, sets, split)
 
         try:
-            decided = source_traits("cookbook").decides
-            made = made_builder(Code(builder, "factory", args, decided), tokenizer, values)
-            self._batches = Batches(builder, self._loop.run(data(made)))
+            code = own_code("cookbook", builder, args, rows is not None)
+            made = made_builder(code, tokenizer, renderer, values, rows)
+            self._batches = Batches(builder, self._loop.run(built(builder, made, split)))
             self.count = self._batches.count
             self._loop.run(self._require_size(size))
         except BaseException:
@@ -456,34 +354,13 @@ class CookbookSource:
         builder = self._batches.group(0)
         try:
             found = len(await builder.make_envs())
+        except Exception as error:
+            what = f"`{self._target}` failed to make its environments: {explained(error)}"
+            raise EnvError(what) from error
         finally:
             await builder.cleanup()
         if found != size:
             raise EnvError(_sizes(self._target, found, size))
-
-
-def made_builder(code: Code, tokenizer: Any, values: Callable[[str], Mapping[str, Any]]) -> Any:
-    """Call a builder with its own arguments, and the ``values`` that the recipe decides for the
-    name of the model. Raise DataError if it cannot be found or called."""
-    from tinker_cookbook.tokenizer_utils import register_tokenizer
-
-    builder = load_attribute(code.target)
-    require_fits(code, signature_of(builder))
-    name = str(getattr(tokenizer, "name_or_path", "") or "the-model-of-the-run")
-    # A copy for other threads: two cannot use one tokenizer at the same time.
-    own_tokenizer = SharedTokenizer(copy.deepcopy(tokenizer))
-    register_tokenizer(name, lambda: own_tokenizer)
-    return called(code.target, builder, {**code.args, **values(name)})
-
-
-def chosen_set(target: str, made: Any, split: str) -> Any:
-    """Return the training or the test set that a builder made. Raise EnvError if it has none."""
-    if not isinstance(made, tuple) or len(made) != 2:
-        raise EnvError(f"`{target}` gave a {type(made).__name__}, not a training and a test set")
-    data = made[0] if split == "train" else made[1]
-    if data is None:
-        raise EnvError(f"`{target}` has no {split} set")
-    return data
 
 
 def _sizes(target: str, found: int, size: int) -> str:
@@ -491,77 +368,3 @@ def _sizes(target: str, found: int, size: int) -> str:
         f"`{target}` makes groups of {found}, and the recipe's have {size}: write "
         f"`groups(…, group_size = {found})`, or `samples = {found}` in an evaluation"
     )
-
-
-@frozen
-class ImitatedTokens:
-    """Tokens with the marks of ``chunks``, and whether each is trained on, with one ``weight``: 1 /
-    n where the cookbook takes the mean of an example."""
-
-    tokens: list[int]
-    trained: list[bool]
-    chunks: Chunks
-    weight: float
-
-
-def builder_examples(
-    code: Code, split: str, batch: int, tokenizer: Any, renderer: str
-) -> Iterator[ImitatedTokens]:
-    """Yield the examples of a builder's training or test set. Raise EnvError if it has none."""
-    target = code.target
-
-    def values(model: str) -> dict[str, Any]:
-        given = {
-            **dict.fromkeys(COOKBOOK_MODEL, model),
-            **dict.fromkeys(COOKBOOK_RENDERER, renderer),
-            COOKBOOK_BATCH: batch,
-        }
-        names = parameter_names(load_attribute(target))
-        if COOKBOOK_COMMON in names:
-            from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
-
-            given[COOKBOOK_COMMON] = ChatDatasetBuilderCommonConfig(
-                model_name_for_tokenizer=model,
-                renderer_name=renderer,
-                max_length=None,
-                batch_size=batch,
-            )
-        return {name: value for name, value in given.items() if name in names}
-
-    builder = made_builder(code, tokenizer, values)
-    try:
-        data = chosen_set(target, builder(), split)
-        for number in range(len(data)):
-            for datum in data.get_batch(number):
-                yield _imitated(target, datum)
-    except EnvError:
-        raise
-    except Exception as error:
-        raise EnvError(f"`{target}` failed to make its examples: {explained(error)}") from error
-
-
-def _imitated(target: str, datum: Any) -> ImitatedTokens:
-    import numpy as np
-
-    inputs: Mapping[str, Any] = datum.loss_fn_inputs
-    if set(inputs) != {"weights", "target_tokens"}:
-        named = ", ".join(map(repr, inputs)) or "nothing"
-        what = f"an example of `{target}` has {named}, and not `weights` and `target_tokens` alone"
-        raise EnvError(what)
-    weights_T, targets_T = (inputs[key].to_numpy() for key in ("weights", "target_tokens"))
-    tokens, chunks = split_chunks(datum.model_input)
-    if weights_T.shape != (len(tokens),) or targets_T.shape != (len(tokens),):
-        raise EnvError(f"an example of `{target}` has not one weight and one target for each input")
-    chosen_T = weights_T != 0
-    weight = float(weights_T[chosen_T].max(initial=0.0))
-    if not chosen_T.any():
-        weight = 1.0
-    elif not np.allclose(weights_T[chosen_T], weight) or weight <= 0:
-        raise EnvError(
-            f"the tokens of an example of `{target}` have different weights",
-            "an `sft` stage trains on a token of an example like on the others, or not at all",
-        )
-    whole, trained = [*tokens, int(targets_T[-1])], [False, *chosen_T.tolist()]
-    if any(whole[at] != targets_T[at - 1] for at, chosen in enumerate(trained) if chosen):
-        raise EnvError(f"the targets of `{target}` are not the tokens after its inputs")
-    return ImitatedTokens(whole, trained, chunks, weight)

@@ -1,0 +1,1 @@
+"""Data sets of tinker-cookbook: ``cookbook("module:Builder")``."""
