@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rlc.catalog.schema import *
     from rlc.catalog.search import *
     from rlc.catalog.settings import *
-    from rlc.catalog.tables import *
 else:
     from rlc.doors import door
 
@@ -50,8 +49,8 @@ else:
             makes_text max_turns may_rewrite opponent_name own_code paths_in played_as
             players_of_role prompt_rules reward_models_of roles_of rubrics_of seats_of task_count
             templates_of trained_seats unknown_turns with_files with_role
-        facts: BaseModelFacts END_MARKS FREE LORA_RATES TINY TINY_TOKENIZER UNKNOWN_PRICE
-            find_model find_retired gem_facts gem_ids model_names part_cost
+        facts: BaseModelFacts END_MARKS FREE LORA_RATES PRICE_KINDS TINY TINY_TOKENIZER
+            UNKNOWN_PRICE find_model find_retired gem_facts gem_ids model_names part_cost
             prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix
             renderer_names textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
@@ -69,9 +68,9 @@ else:
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
-        settings: model_at settings_of stated_models stated_price
+        settings: STALE_DAYS TableError is_stale keep_table model_at published_models settings_of
+            stated_models stated_price table_file
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
-        tables: PRICE_KINDS STALE_DAYS TableError is_stale keep_table published_models table_file
         """,
     )

@@ -13,6 +13,7 @@ from rlc.plan import LOCAL, TINKER, is_hosted
 from rlc.records import frozen
 
 TINY = "tiny"
+PRICE_KINDS = ("prefill", "cached", "sample", "train")
 _RLC = os.path.dirname(os.path.dirname(__file__))
 TINY_TOKENIZER = os.path.join(_RLC, "service", "tiny", "weights", "tokenizer.json")
 

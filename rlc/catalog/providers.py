@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from rlc.catalog.facts import (
     FREE,
+    PRICE_KINDS,
     TINY,
     UNKNOWN_PRICE,
     Price,
@@ -26,7 +27,6 @@ from rlc.catalog.facts import (
     snapshot,
     storage_price,
 )
-from rlc.catalog.tables import PRICE_KINDS, config_folder
 from rlc.errors import Error
 from rlc.lang import nearest
 from rlc.plan import LOCAL, TINKER, ModelPlan, is_hosted
@@ -223,6 +223,12 @@ def dollars(price: Price | None, usage: TokenCounts) -> float | None:
     prices = (price.prefill, price.cached, price.sample, price.train)
     known = [cost for cost in map(part_cost, tokens, prices) if cost is not None]
     return sum(known) if len(known) == len(tokens) else None
+
+
+def config_folder() -> str:
+    """Return the folder of the user's configuration."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "rlc")
 
 
 def _own_folders() -> tuple[str, ...]:

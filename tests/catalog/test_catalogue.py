@@ -140,11 +140,14 @@ def test_renderers_keep_the_prefix_as_the_cookbook_says() -> None:
 @pytest.mark.engine
 def test_recommended_rates_are_those_of_the_cookbook() -> None:
     get_lr = pytest.importorskip("tinker_cookbook.hyperparam_utils").get_lr
+    unknown = pytest.importorskip("tinker_cookbook.exceptions").ConfigurationError
     for name in {*model_names(), *retired_models()} - {TINY}:
         try:
             assert recommended_rate(name) == get_lr(name), name
         except NotImplementedError:
             assert recommended_rate(name) is None, name
+        except unknown:  # to an older version
+            assert recommended_rate(name) is None or name.startswith("Qwen/"), name
     assert recommended_rate(TINY) is None
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from page_examples import complete
 
-from rlc.catalog.settings import model_at
-from rlc.catalog.tables import TableError, keep_table, published_models
+from rlc.catalog.settings import TableError, keep_table, model_at, published_models
 from rlc.compile.recipe import CompileResult, load
 from rlc.compile.variants import on_service, rehearse
 from rlc.explanation.full import explain_dict, explain_text
