@@ -48,7 +48,7 @@ else:
             find_model find_retired gem_facts gem_ids model_names part_cost price_of prices_as_of
             renderer_fits renderer_keeps_prefix renderer_names storage_price textarena_facts
             tokenizer_of
-        index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
+        index: BUILTINS KINDS aggregate_traits builtins_of can_weigh find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
             service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits

@@ -316,8 +316,9 @@ class LossTraits:
     clip range loses its gradient, or its weight is bounded; None: it has no clip. ``bounds``: the
     parameters with the smallest and the largest ratio of that range. ``takes_stale``: it is stable
     with rollouts several steps old. ``pull``: the setting that scales a term without the advantage
-    in it, and has no default on the service; None: the loss is linear in the advantages, up to
-    their sign. ``reaches_prompt``: the service adds that term on every token of a datum.
+    in it; None: the loss is linear in the advantages, up to their sign. ``usual_pull``: what the
+    embedded engine takes where a request names no such setting; None: it is required there.
+    ``reaches_prompt``: the service adds that term on every token of a datum.
     ``per_sequence``: one ratio for all tokens, of those that ``sequence_ratio_mask`` marks.
     ``sampler_logprobs``: it compares with the sampler; otherwise the advantages are ``weights``.
     ``recorded``: its datums name the sampled sequence behind every token, and the service has to
@@ -335,6 +336,7 @@ class LossTraits:
     bounds: tuple[str, str] | None = None
     takes_stale: bool = False
     pull: str | None = None
+    usual_pull: float | None = None
     reaches_prompt: bool = False
     per_sequence: bool = False
     sampler_logprobs: bool = True
