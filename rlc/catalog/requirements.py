@@ -5,8 +5,6 @@ Checks, explanations, the preflight of a run and emitted jobs filter this list, 
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,13 +17,21 @@ from rlc.catalog.environments import (
     played_as,
     rubrics_of,
 )
-from rlc.catalog.index import grader_traits, source_traits, tracker_traits, wrapper_traits
+from rlc.catalog.index import (
+    grader_traits,
+    loss_traits,
+    source_traits,
+    tracker_traits,
+    wrapper_traits,
+)
+from rlc.catalog.packages import COOKBOOK, RECORDS, TINKER_SDK
 from rlc.catalog.records import Key
 from rlc.plan import (
     LOCAL,
     TINKER,
     EndpointPlan,
     EnvPlan,
+    LossPlan,
     ModelPlan,
     Plan,
     hub_dataset,
@@ -34,18 +40,14 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import asked_models, children_of
 from rlc.records import evolve, frozen
-from rlc.version import PYTHON
 
 # What a model needs, by the service that trains it, and rlc's extra with it.
 SERVICE_PACKAGES = {
-    LOCAL: ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker-cookbook"),
-    TINKER: ("numpy", "transformers", "tinker", "tinker-cookbook"),
+    LOCAL: ("numpy", "torch", "transformers", "safetensors", TINKER_SDK, COOKBOOK),
+    TINKER: ("numpy", "transformers", TINKER_SDK, COOKBOOK),
 }
 KEY_OF_TINKER = "TINKER_API_KEY"
 _OF_HUB, _OF_COLUMNS, _OF_OWN_LOSSES = "datasets", "pyarrow", "torch"
-_MODULES = {"gem-llm": "gem"}
-# The newest Python that a package installs on, where that is not every one that rlc runs on.
-NEWEST_PYTHON = {"gem-llm": (3, 12, 0), "verifiers": (3, 13)}
 _KEYS = {"openrouter": Key("OPENROUTER_API_KEY", "for the models that the game asks itself")}
 # What an environment does when it is made, for people.
 _BEGINNINGS = {
@@ -100,11 +102,8 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
     for name in ("data", "heldout"):
         if (data := parts.get(name)) is not None:
             yield from _of_data(data, name, stage)
-    loss: Any = parts.get("loss")
-    if getattr(loss, "program", None) is not None:
-        what = f"`{loss.name}` is traced with it"
-        by = f"the loss `{loss.name}`"
-        yield Requirement("package", _OF_OWN_LOSSES, "loss", by, purpose=what)
+    if isinstance(loss := parts.get("loss"), LossPlan):
+        yield from _of_loss(loss)
     for teacher in parts.get("teacher", ()):
         if teacher.system is not None and is_text_file(teacher.system):
             yield Requirement("file", teacher.system, "teacher", stage)
@@ -119,24 +118,13 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
         yield from _of_model(path, model)
 
 
-def module_of(package: str) -> str:
-    """Return the module that is imported of a package; its extras do not count."""
-    name = re.sub(r"\[.*\]", "", package)
-    return _MODULES.get(name, name.replace("-", "_"))
-
-
-def too_new(package: str) -> str:
-    """Return what to do if this Python is too new for a package; nothing if it is not."""
-    newest = NEWEST_PYTHON.get(package)
-    if newest is None or sys.version_info[: len(newest)] <= newest:
-        return ""
-    least, most, this = (
-        ".".join(map(str, version)) for version in (PYTHON, newest, sys.version_info[:3])
-    )
-    return (
-        f"{package} needs a Python from {least} to {most}, and this is {this}: "
-        f"make an environment with another, such as `uv venv --python {least}`"
-    )
+def _of_loss(loss: LossPlan) -> Iterator[Requirement]:
+    by = f"the loss `{loss.name}`"
+    if loss.program is not None:
+        what = f"`{loss.name}` is traced with it"
+        yield Requirement("package", _OF_OWN_LOSSES, "loss", by, purpose=what)
+    if loss.program is not None or loss_traits(loss).recorded:
+        yield Requirement("package", RECORDS, "loss", by, TINKER)
 
 
 def _of_model(path: str, model: ModelPlan) -> Iterator[Requirement]:

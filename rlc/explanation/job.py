@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from rlc.catalog import tracker_traits
+from rlc.catalog.packages import name_of
 from rlc.catalog.requirements import (
     KEY_OF_TINKER,
     SERVICE_PACKAGES,
@@ -219,10 +220,10 @@ def needed(plan: Plan) -> list[str]:
     """Return what the job needs before it can run, as sentences without repetitions."""
     every = requirements(plan)
     services = dict.fromkeys(one.name for one in every if one.kind == "service")
-    covered = {package for service in services for package in SERVICE_PACKAGES[service]}
+    covered = {name_of(one) for service in services for one in SERVICE_PACKAGES[service]}
     found = [sentence for service in services for sentence in _SERVICES[service]]
     for one in every:
-        in_service = one.kind == "package" and one.name in covered
+        in_service = one.kind == "package" and name_of(one.name) in covered
         if one.kind != "service" and not in_service and one.name != KEY_OF_TINKER:
             found.append(_SENTENCES[one.kind](one))
     return list(dict.fromkeys(found))

@@ -283,7 +283,7 @@ def test_nothing_more_is_said_of_a_file_that_is_missing() -> None:
 def test_a_missing_package_is_reported_once_and_only_where_code_is_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rlc.check.rules.code.is_missing", lambda _: True)
+    monkeypatch.setattr("rlc.check.rules.code.lacking", lambda _: "not installed here")
     again = TRAIN.replace("train main", "train again").replace("STEPS", "steps = 1")
     again = again.replace("= policy", "= main")
     env = 'problems("sums.jsonl", grader = math, suffix = " Answer in \\\\boxed{}.")'

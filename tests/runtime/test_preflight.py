@@ -37,6 +37,19 @@ def test_a_tracker_without_its_package(
     assert refused.value.hint == f"pip install {package}"
 
 
+def test_a_version_that_is_too_old_is_named_with_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = {"tinker": "0.35.0", "tinker-cookbook": "0.5.8"}
+    monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
+    with pytest.raises(
+        RunError, match=r"`stable_reinforce` needs tinker>=0\.36 \(0\.35\.0 here\)"
+    ) as refused:
+        require_runnable(tiny(train(loss="stable_reinforce()")))
+    assert refused.value.hint == "pip install 'tinker>=0.36'"
+    require_runnable(tiny(train(loss="ppo()")))
+
+
 @pytest.mark.parametrize(
     ("python", "help"),
     [

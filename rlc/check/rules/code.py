@@ -6,7 +6,6 @@ tried if that is allowed."""
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from inspect import Signature
 
 from rlc.algo import INPUTS, outweighing
@@ -18,7 +17,8 @@ from rlc.catalog import (
     source_traits,
     with_role,
 )
-from rlc.catalog.requirements import module_of, requirements_of, too_new
+from rlc.catalog.packages import lacking, too_new
+from rlc.catalog.requirements import requirements_of
 from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
 from rlc.check.scope import known_values
@@ -248,13 +248,9 @@ def check_template(view: StageView, path: str, param: Param, value: str) -> None
 def check_packages(view: StageView) -> None:
     """Warn of each package that is missing, once."""
     for one in requirements_of("", view.parts):
-        if one.kind != "package" or not is_missing(one.name):
+        if one.kind != "package" or (wrong := lacking(one.name)) is None:
             continue
-        message = f"this needs the package {one.name}, which is not installed here"
+        message = f"this needs the package {one.name}, which is {wrong}"
         if not any(item.message == message for item in view.found):
             advice = too_new(one.name) or f"`pip install '{one.name}'`, if it is run here"
             view.found.warning("RL0513", view.at(one.path), message, advice)
-
-
-def is_missing(package: str) -> bool:
-    return find_spec(module_of(package)) is None

@@ -17,7 +17,8 @@ from typing import Any
 
 import rlc
 from rlc.catalog import TINY
-from rlc.catalog.requirements import NEWEST_PYTHON, requirements
+from rlc.catalog.packages import NEWEST_PYTHON
+from rlc.catalog.requirements import requirements
 from rlc.errors import Error
 from rlc.plan import LOCAL, Plan
 from rlc.plan.leaves import asked_models

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import tinker
 from attrs import define, field, frozen
 from tinker import types
-from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
 from rlc.plan import elapsed
 from rlc.service.hosted.refusals import translate, translate_in_client
@@ -30,6 +29,7 @@ from rlc.service.interface import (
 
 if TYPE_CHECKING:
     from tinker import APIFuture
+    from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
 
 # The SDK waits an hour for an account that is paused for its billing; its own message about that

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.catalog import find_retired
-from rlc.catalog.requirements import SERVICE_PACKAGES, module_of
+from rlc.catalog.packages import described, lacking
+from rlc.catalog.requirements import SERVICE_PACKAGES
 from rlc.plan import LOCAL, Plan, StagePlan
 from rlc.plan.leaves import asked_models
 from rlc.service.hosted.endpoint import find_endpoint
@@ -146,7 +146,7 @@ def _name(plan: Plan) -> str:
 def require_packages(service: str) -> None:
     """Raise ServiceError if a service needs packages that are not installed."""
     packages = SERVICE_PACKAGES[service]
-    missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
+    missing = [described(one, wrong) for one in packages if (wrong := lacking(one))]
     if missing:
         what = "the embedded engine" if service == LOCAL else "the Tinker service"
         raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{service},gem]'")
