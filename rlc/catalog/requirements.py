@@ -19,19 +19,17 @@ from rlc.catalog.environments import (
 )
 from rlc.catalog.index import (
     grader_traits,
-    loss_traits,
     source_traits,
     tracker_traits,
     wrapper_traits,
 )
-from rlc.catalog.packages import COOKBOOK, RECORDS, TINKER_SDK
+from rlc.catalog.packages import COOKBOOK, CUSTOM_LOSSES, TINKER_SDK
 from rlc.catalog.records import Key
 from rlc.plan import (
     LOCAL,
     TINKER,
     EndpointPlan,
     EnvPlan,
-    LossPlan,
     ModelPlan,
     Plan,
     hub_dataset,
@@ -102,8 +100,12 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
     for name in ("data", "heldout"):
         if (data := parts.get(name)) is not None:
             yield from _of_data(data, name, stage)
-    if isinstance(loss := parts.get("loss"), LossPlan):
-        yield from _of_loss(loss)
+    loss: Any = parts.get("loss")
+    if getattr(loss, "program", None) is not None:
+        what = f"`{loss.name}` is traced with it"
+        by = f"the loss `{loss.name}`"
+        yield Requirement("package", _OF_OWN_LOSSES, "loss", by, purpose=what)
+        yield Requirement("package", CUSTOM_LOSSES, "loss", by, TINKER)
     for teacher in parts.get("teacher", ()):
         if teacher.system is not None and is_text_file(teacher.system):
             yield Requirement("file", teacher.system, "teacher", stage)
@@ -116,15 +118,6 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
     models += [(f"{path}.model", state.model) for path, state in asked_models(parts)]
     for path, model in models:
         yield from _of_model(path, model)
-
-
-def _of_loss(loss: LossPlan) -> Iterator[Requirement]:
-    by = f"the loss `{loss.name}`"
-    if loss.program is not None:
-        what = f"`{loss.name}` is traced with it"
-        yield Requirement("package", _OF_OWN_LOSSES, "loss", by, purpose=what)
-    if loss.program is not None or loss_traits(loss).recorded:
-        yield Requirement("package", RECORDS, "loss", by, TINKER)
 
 
 def _of_model(path: str, model: ModelPlan) -> Iterator[Requirement]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch.fx
 
-from rlc.catalog.packages import RECORDS, described, lacking
+from rlc.catalog.packages import CUSTOM_LOSSES, described, lacking
 from rlc.service.interface import ServiceError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def trace(fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]) -
     """Trace a custom loss, which belongs to no session yet. Raise ServiceError if that cannot be.
     Tracing changes torch's modules for a moment: nothing else may be traced or computed with them
     meanwhile."""
-    if wrong := lacking(RECORDS):
-        raise ServiceError(f"a loss of one's own needs {described(RECORDS, wrong)}")
+    if wrong := lacking(CUSTOM_LOSSES):
+        raise ServiceError(f"a loss of one's own needs {described(CUSTOM_LOSSES, wrong)}")
     from tinker.lib.public_interfaces.custom_loss import trace_loss
 
     try:

@@ -42,12 +42,11 @@ def test_a_version_that_is_too_old_is_named_with_what_it_lacks(
 ) -> None:
     versions = {"tinker": "0.35.0", "tinker-cookbook": "0.5.8"}
     monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
-    with pytest.raises(
-        RunError, match=r"`stable_reinforce` needs tinker>=0\.36 \(0\.35\.0 here\)"
-    ) as refused:
-        require_runnable(tiny(train(loss="stable_reinforce()")))
+    require_runnable(tiny(train()))
+    own = "loss soft { token = -adv * log(1 + ratio) }\n"
+    with pytest.raises(RunError, match=r"`soft` needs tinker>=0\.36 \(0\.35\.0 here\)") as refused:
+        require_runnable(tiny(own, train(loss="soft")))
     assert refused.value.hint == "pip install 'tinker>=0.36'"
-    require_runnable(tiny(train(loss="ppo()")))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.catalog.packages import RECORDS
+from rlc.catalog.packages import CUSTOM_LOSSES
 from rlc.cli.output import UsageError, visible
 from rlc.errors import Error
 
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from rlc.cli.commands.servers.serve import PACKAGES, require
 
-    needed = (PACKAGES, "serve") if args.url is None else ((RECORDS, "numpy"), "tinker")
+    needed = (PACKAGES, "serve") if args.url is None else ((CUSTOM_LOSSES, "numpy"), "tinker")
     require("this", *needed)
     if args.patience <= 0 or (args.tolerance is not None and not args.tolerance >= 0):
         raise UsageError("--patience is above 0, --tolerance 0 or more")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.packages import RECORDS, described, lacking
+from rlc.catalog.packages import CUSTOM_LOSSES, described, lacking
 from rlc.cli.options import KEY_VARIABLE, add_address, add_base_url, is_local, key_of
 from rlc.cli.output import UsageError
 from rlc.errors import Error
@@ -16,7 +16,7 @@ from rlc.errors import Error
 if TYPE_CHECKING:
     from rlc.service import Observer
 
-PACKAGES = ("torch", "transformers", RECORDS, "starlette", "uvicorn")
+PACKAGES = ("torch", "transformers", CUSTOM_LOSSES, "starlette", "uvicorn")
 
 HELP = "serve the embedded engine to Tinker's SDK, or models to OpenAI's clients"
 DESCRIPTION = (
