@@ -458,7 +458,8 @@ class SourceTraits:
     renderer, with `chat()` or without it; or prompts of its ``own``. ``numbered``: its tasks have
     permanent numbers. ``blocks``: its calls block, so workers make them; None if that depends on
     the environment. ``package`` is installed with rlc's ``extra``. ``key`` is needed unless the
-    environment has a ``base_url``. ``code``: its id names Python code; ``decides``: its parameters
+    environment has a ``base_url``. ``code``: its id names Python code, or,
+    ``tasksets``, a module that lists what it has; ``decides``: its parameters
     that other parts of the recipe decide, name -> part. ``graded``: graders reward its replies;
     ``answers``: its rows have answers to compare with. ``fixed_groups``: it may have groups of one
     size only. ``unknown_turns``: why the number of turns may be unknown. ``boxed``: it reads
@@ -474,6 +475,7 @@ class SourceTraits:
     extra: str | None = None
     key: Key | None = None
     code: bool = False
+    tasksets: bool = False
     decides: Mapping[str, str] = field(factory=dict)
     graded: bool = False
     answers: bool = False

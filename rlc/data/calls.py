@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rlc.records import field, frozen
 
 CodeKind = Literal[
-    "reward", "comparison", "factory", "game", "executor", "reply", "program", "player"
+    "reward", "comparison", "factory", "game", "executor", "reply", "program", "player", "taskset"
 ]
 
 # What a program that has a seat in a game may ask for, each by its name.
@@ -23,7 +23,8 @@ class Code:
     ``factory``: ``args`` by keyword, and those of its parameters that are ``decided`` elsewhere:
     name -> the part of the recipe; ``game``: ``args`` and a ``seed``; ``executor``: none;
     ``reply``: its text; ``program``: the record of its run, and ``args``; ``player``: ``args``, and
-    those of :data:`PLAYER_SEES` that it names."""
+    those of :data:`PLAYER_SEES` that it names; ``taskset``: none, a module that lists a taskset of
+    verifiers, whose configuration is ``args``."""
 
     target: str
     kind: CodeKind

@@ -193,8 +193,8 @@ FRAMEWORKS = (
     ),
     source(
         "verifiers",
-        "an environment of Prime Intellect's verifiers: a package of the Environments Hub, or one "
-        "of one's own",
+        "an environment or a taskset of Prime Intellect's verifiers: a package of the Environments "
+        "Hub, or one of one's own",
         text(
             "id",
             "its package, as it is installed, or a Python file",
@@ -223,6 +223,7 @@ FRAMEWORKS = (
             package="verifiers",
             extra="verifiers",
             code=True,
+            tasksets=True,
             unknown_turns="its own code decides; `rollouts(max_turns = …)` limits them",
             facts=lambda env: EnvFacts(uncounted=True, held_out=env.args["split"] == "test"),
         ),

@@ -17,7 +17,7 @@ from rlc.catalog import (
     source_traits,
     with_role,
 )
-from rlc.catalog.packages import lacking, too_new
+from rlc.catalog.packages import TASKSETS, lacking, too_new
 from rlc.catalog.requirements import requirements_of
 from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
@@ -29,6 +29,7 @@ from rlc.data import (
     DataRow,
     FilePlace,
     PackageMissingError,
+    exports_instead,
     lacks,
     module_file,
     parsed_template,
@@ -59,6 +60,10 @@ def check_code(
     try:
         file = view.located(module) if in_file else module_file(module, folders)
         if in_file and not os.path.isfile(str(file)):  # another rule says so
+            return
+        lists = env is not None and source_traits(env.source).tasksets and file is not None
+        if lists and exports_instead(str(file), name):
+            _check_taskset(view, env, at, code)
             return
         signature = None if file is None else written_signature(_shown(file), name)
     except PackageMissingError as missing:
@@ -103,6 +108,16 @@ def check_code(
             _report_components(view, env, code, keys)
     if view.reader.imports:
         _try(view, env, at, code, rows)
+
+
+def _check_taskset(view: StageView, env: EnvPlan | None, at: str, code: Code) -> None:
+    """Report a module that has no factory, but lists what it has, as tasksets of verifiers do."""
+    assert view.reader is not None
+    if view.reader.imports and (wrong := lacking(TASKSETS)):
+        message = f"this needs the package {TASKSETS}, which is {wrong}"
+        view.warning("RL0513", at, message, f"`pip install '{TASKSETS}'`, if it is run here")
+    elif view.reader.imports:
+        _try(view, env, at, evolve(code, kind="taskset"), None)
 
 
 def _no_reward(
