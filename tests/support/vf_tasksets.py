@@ -28,7 +28,7 @@ class SumTask(vf.Task[SumData, vf.State, vf.TaskConfig]):
         return float(len(trace.last_reply.split()))
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
-        return self.data.answer != "3"
+        return bool(self.data.answer != "3")
 
 
 class Boxed(SumTask):

@@ -89,7 +89,7 @@ class PendingReply(Generic[_T]):
                 if left <= 0:
                     raise self._patience.lost()
                 await asyncio.wait([task], timeout=left)
-            answer = task.result()
+            answer: _T = task.result()
         except Exception as error:
             raise self._translate(error, self._patience.where) from error
         finally:

@@ -94,7 +94,7 @@ def test_branches_are_the_sequences_with_what_they_share_masked_once() -> None:
             logprobs = [-0.5 - len(turns)] * len(tokens)
             action = history.reply(tokens)
             turns.append(Turn(prompt, tokens, logprobs, "", "", 0.0, "stop"))
-            parts = {"tokens": tokens, "logprobs": logprobs, "prompt": prompt}
+            parts: dict[str, Any] = {"tokens": tokens, "logprobs": logprobs, "prompt": prompt}
             seen = await episode.play(Action(action.text, action.message, **parts))
         await episode.close()
         await made.close()
